@@ -17,7 +17,6 @@ from benchmarks.row import Goal, Row, at_most
 from benchmarks.timing import side_by_side
 
 RTOL, ATOL = 1e-6, 1e-10
-CELLS = 1000
 
 
 def hires(y: Sequence[Any], k: Sequence[Any]) -> list[Any]:
@@ -88,37 +87,62 @@ def solver_hires() -> Row:
     return Row("a run of HIRES, rtol 1e-6", one, name, took.get(name, np.nan), goals)
 
 
-def solver_fisher() -> Row:
-    """Return the row of Fisher's equation on a grid, beside CVODE with a band; both get rates in numpy."""
+def fisher(cells: int) -> tuple[fme.OdeModel, Callable[..., np.ndarray], np.ndarray]:
+    """Return Fisher's equation on a grid, its rates, and its start."""
 
     def rates(t: float, y: np.ndarray, p: dict[str, float]) -> np.ndarray:
         around = np.concatenate([y[:1], y, y[-1:]])
-        return p["D"] * CELLS**2 * np.diff(np.diff(around)) + p["r"] * y * (1 - y)
+        return p["D"] * cells**2 * np.diff(np.diff(around)) + p["r"] * y * (1 - y)
 
-    x, times = (np.arange(CELLS) + 0.5) / CELLS, np.linspace(0, 10, 11)
+    x = (np.arange(cells) + 0.5) / cells
     start = np.exp(-(((x - 0.5) / 0.05) ** 2))
-    state = {f"y{i}": float(v) for i, v in enumerate(start)}
-    model = fme.OdeModel(rates, state=state, parms={"D": 1e-3, "r": 1.0}, times=times, rtol=RTOL, atol=1e-8)
-    bound = model.bind()
-    exact = model.replace(rtol=1e-10, atol=1e-12).bind().simulate(bound.theta0)
-    goals: list[Goal] = [(f"error {rows_stiff.error_of(bound.simulate(bound.theta0), exact):.1e}", True)]
-    work, name = f"a run of Fisher's equation, {CELLS} cells", "CVODE, banded (scikit-sundae)"
-    try:
-        from sksundae.cvode import CVODE  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        (one,) = side_by_side(lambda: bound.simulate(bound.theta0), clock=time.process_time)
-        return Row(work, one, f"{name} is not installed", goals=goals)
-
-    def fill(t: float, y: np.ndarray, out: np.ndarray) -> None:
-        out[:] = rates(t, y, {"D": 1e-3, "r": 1.0})
-
-    solver = CVODE(fill, rtol=RTOL, atol=1e-8, linsolver="band", lband=1, uband=1, max_num_steps=100_000)
-    theirs = rows_stiff.error_of(np.asarray(solver.solve(times, start).y), exact)
-    one, seconds = side_by_side(
-        lambda: bound.simulate(bound.theta0), lambda: solver.solve(times, start), clock=time.process_time
-    )
-    goals += [(f"CVODE: error {theirs:.1e}", theirs < 1e-2), at_most(one / seconds, 0.7, "{:.2f} of CVODE, banded")]
-    return Row(work, one, name, seconds, goals)
+    given = {"state": start, "parms": {"D": 1e-3, "r": 1.0}, "times": np.linspace(0, 10, 11)}
+    return fme.OdeModel(rates, rtol=RTOL, atol=1e-8, **given), rates, start
 
 
-ROWS = [solver_hires, solver_fisher]
+def _fisher_row(cells: int) -> Callable[[], Row]:
+    def solver_fisher() -> Row:
+        """Return the row beside CVODE with a band, which gets rates in numpy, and scipy's LSODA with one."""
+        before = time.process_time()
+        model, rates, start = fisher(cells)
+        bound = model.bind()
+        Y = bound.simulate(bound.theta0)
+        first = time.process_time() - before
+        lsoda = model.replace(engine="scipy").bind()
+        exact = model.replace(engine="scipy", rtol=1e-10, atol=1e-12).bind().simulate(bound.theta0)
+        ours = rows_stiff.error_of(Y, exact)
+        slopes = model.bind(["D", "r"])
+        assert bound.engine == "compiled"
+        calls: list[Callable[[], Any]] = [
+            lambda: bound.simulate(bound.theta0), lambda: lsoda.simulate(bound.theta0),
+            lambda: slopes.sensitivities(bound.theta0),
+        ]  # fmt: skip
+        goals: list[Goal] = [(f"error {ours:.1e}", True), at_most(first, 1, "first run, tracing included: {:.2f} s")]
+        work, name = f"a run of Fisher's equation, {cells:,} cells", "CVODE, banded (scikit-sundae)"
+        try:
+            from sksundae.cvode import CVODE  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            one, banded, two = side_by_side(*calls, rounds=5, clock=time.process_time)
+            goals += [(f"{one / banded:.2f} of scipy's banded LSODA", True), (f"2 sensitivities {two / one:.1f} runs", True)]
+            return Row(work, one, f"{name} is not installed", goals=goals)
+
+        def fill(t: float, y: np.ndarray, out: np.ndarray) -> None:
+            out[:] = rates(t, y, {"D": 1e-3, "r": 1.0})
+
+        solver = CVODE(fill, rtol=RTOL, atol=1e-8, linsolver="band", lband=1, uband=1, max_num_steps=100_000)
+        theirs = rows_stiff.error_of(np.asarray(solver.solve(model.times, start).y), exact)
+        calls.append(lambda: solver.solve(model.times, start))
+        one, banded, two, seconds = side_by_side(*calls, rounds=5, clock=time.process_time)
+        goals += [
+            at_most(one / seconds, 0.7, "{:.2f} of CVODE, banded"),
+            (f"whose error is {theirs:.1e}; goal no smaller", ours <= theirs),
+            (f"{one / banded:.2f} of scipy's banded LSODA", True),
+            (f"2 sensitivities in {two / one:.1f} runs", True),
+        ]
+        return Row(work, one, name, seconds, goals)
+
+    solver_fisher.__name__ = f"solver_fisher_{cells}"
+    return solver_fisher
+
+
+ROWS = [solver_hires, _fisher_row(1000), _fisher_row(10_000)]

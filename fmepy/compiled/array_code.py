@@ -16,14 +16,14 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from fmepy.compiled.llvm_code import Alone, Written
+from fmepy.compiled.llvm_code import Alone, ExpressionWriter
 from fmepy.compiled.llvm_operations import declarations, number
-from fmepy.compiled.machine import compiled
-from fmepy.language.arrays import Arrays, Run, Step
+from fmepy.compiled.machine import LOOPS, Code, compiled
+from fmepy.language.arrays import ArrayProgram, ArrayStep, StridedRun
 from fmepy.language.nodes import TABLE, ZERO, Node, Number, Symbol, choose_above, in_order, mul
 from fmepy.numerics.structure import Structure
 from fmepy.types import IntVector, Matrix, Vector
@@ -32,8 +32,9 @@ MOST_WITHIN = 20
 """Steps that are computed within a loop of another, one inside the other."""
 MOST_RUNS = 32
 """Runs that are copied by a loop each; more go by a table of places."""
-_ARGUMENTS = "ptr noalias %w, ptr noalias %d, ptr noalias %k"
+_ARGUMENTS = "ptr noalias %w, ptr noalias %d, ptr noalias %e, ptr noalias %b, ptr noalias %k"
 _ZERO = number(0.0)
+_BOTH = Symbol("product of directions")
 
 
 def _is_dear(e: Node) -> bool:
@@ -55,13 +56,22 @@ def _is_steep(e: Node) -> bool:
     )
 
 
-def _value(part: Written, step: Step, v: list[str]) -> str:
+def _value(part: ExpressionWriter, step: ArrayStep, v: list[str]) -> str:
     """Return the name of a function's value."""
     return part.value_with(step.formula.value, dict(zip(step.formula.slots, v, strict=True)))
 
 
-def _slope(part: Written, step: Step, v: list[str], out: str, s: list[str | None]) -> str | None:
-    """Return the name of a function's derivative along a direction, from those of its arguments (None: zero)."""
+_Slopes: TypeAlias = "list[str | None]"
+"""Names of derivatives of the arguments of a function; None: they are zero."""
+
+
+def _slope(
+    part: ExpressionWriter, step: ArrayStep, v: list[str], out: str, s: _Slopes, d: _Slopes = (), e: _Slopes = ()
+) -> str:  # type: ignore[assignment]
+    """Return the name of a function's derivative along a direction, from those of its arguments.
+
+    With d and e, those along two directions, s and the derivative are those along both, of the second order.
+    """
     formula = step.formula
     directions = {x: Symbol(f"direction {i}") for i, x in enumerate(formula.slots) if s[i] is not None}
     known = dict(zip(formula.slots, v, strict=True)) | {formula.value: out}
@@ -71,17 +81,27 @@ def _slope(part: Written, step: Step, v: list[str], out: str, s: list[str | None
                                if step.word == "where" else _taken(step, directions), known)  # fmt: skip
     steep = _is_steep(formula.value)
     total = None
-    for x, d in directions.items():
+    for x, direction in directions.items():
         if x not in formula.slopes:
             continue
-        term = part.value_with(mul(formula.slopes[x], d), known)
+        term = part.value_with(mul(formula.slopes[x], direction), known)
         if steep:
-            term = part.select(part.compare("oeq", known[d], _ZERO), _ZERO, term)
+            term = part.select(part.compare("oeq", known[direction], _ZERO), _ZERO, term)
         total = term if total is None else part.binary("fadd", total, term)
-    return total
+    of = {x: i for i, x in enumerate(formula.slots)}
+    for (x, y), curve in formula.curves.items() if d else ():
+        first, second = d[of[x]], e[of[y]]
+        if first is None or second is None:
+            continue
+        both = part.binary("fmul", first, second)
+        term = part.value_with(mul(curve, _BOTH), known | {_BOTH: both})
+        if steep:
+            term = part.select(part.compare("oeq", both, _ZERO), _ZERO, term)
+        total = term if total is None else part.binary("fadd", total, term)
+    return total or _ZERO
 
 
-def _taken(step: Step, directions: dict[Symbol, Symbol]) -> Node:
+def _taken(step: ArrayStep, directions: dict[Symbol, Symbol]) -> Node:
     """Return the direction of the extreme of two entries; of equal ones that of the first."""
     a, b = step.formula.slots
     first, second = directions.get(a, ZERO), directions.get(b, ZERO)
@@ -105,8 +125,10 @@ class ArrayCode:
         What must not be zero; what of that depends on parameters alone.
     """
 
-    def __init__(self, arrays: Arrays) -> None:
+    def __init__(self, arrays: ArrayProgram) -> None:
         self.arrays, self.declared = arrays, set[tuple[str, int]]()
+        self._moving: dict[str, set[str]] = {}
+        self._active: dict[tuple[int, str], bool] = {}
         self._steps, self._inputs = arrays.steps, arrays.inputs
         self._place()
         self.rates = slice(self._places[arrays.rates], self._places[arrays.rates] + arrays.n_states)
@@ -146,7 +168,7 @@ class ArrayCode:
                 needed.add(i)
                 waiting += [run.step for read in steps[i].reads for run in read]
         self._needed = sorted(needed)
-        readers: dict[int, list[tuple[int, Run]]] = {i: [] for i in needed}
+        readers: dict[int, list[tuple[int, StridedRun]]] = {i: [] for i in needed}
         for i in self._needed:
             for read in steps[i].reads:
                 for run in read:
@@ -169,7 +191,7 @@ class ArrayCode:
                 table += [(self._places[run.step] + run.places).astype(np.int64) for run in steps[i].reads[0]]
         self._table = np.concatenate(table)
 
-    def _is_within(self, i: int, readers: list[tuple[int, Run]]) -> bool:
+    def _is_within(self, i: int, readers: list[tuple[int, StridedRun]]) -> bool:
         """Tell whether a step is computed within the loop of the only one that reads it, all of it and once."""
         step = self._steps[i]
         if step.kind != "each" or _is_dear(step.formula.value) or len(readers) != 1:
@@ -183,18 +205,45 @@ class ArrayCode:
     def _is_prepared(self, i: int) -> bool:
         return self._inputs[i] <= {"p"}
 
-    def _is_active(self, i: int) -> bool:
-        """Whether a step has derivatives that are not zero everywhere."""
-        return bool(self._inputs[i] & {"y", "p"}) and self._steps[i].moves
+    def _is_active(self, i: int, block: str) -> bool:
+        """Whether a step has derivatives, in a block of the function being written, that are not zero everywhere."""
+        if (i, block) not in self._active:
+            step = self._steps[i]
+            if block == "b":
+                reads = {run.step for read in step.reads for run in read}
+                found = self._is_curved(step) or any(self._is_active(j, "b") for j in reads)
+            else:
+                found = bool(self._inputs[i] & self._moving[block])
+            self._active[i, block] = found and step.moves
+        return self._active[i, block]
+
+    def _is_curved(self, step: ArrayStep) -> bool:
+        """Whether a step has second derivatives along two directions that are not zero everywhere."""
+        if step.kind != "each" or step.word in ("where", "maximum", "minimum"):
+            return False
+        of = dict(zip(step.formula.slots, step.reads, strict=True))
+        return any(
+            self._is_active(of[x][0].step, "d") and self._is_active(of[y][0].step, "e") for x, y in step.formula.curves
+        )
 
     # --- calls
 
     @cached_property
+    def _compiled(self) -> Code:
+        return compiled(self.text(), LOOPS)
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where the rates begin and their derivatives (see `text`), and the table that all are handed."""
+        found = [self._compiled.address(k) for k in ("rates", "rates_one", "columns", "moving", "bend")]
+        return [*found, self._table.ctypes.data]
+
+    @cached_property
     def _functions(self) -> tuple[Any, dict[str, Any]]:
-        code = compiled(self.text())
+        code = self._compiled
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
-        plain = ctypes.PYFUNCTYPE(None, pointer, pointer, pointer)
-        along = ctypes.PYFUNCTYPE(None, pointer, pointer, pointer, whole)
+        plain = ctypes.PYFUNCTYPE(None, *[pointer] * 5)
+        along = ctypes.PYFUNCTYPE(None, *[pointer] * 5, whole)
         kinds = {"prepare": plain, "rates": plain, "prepare_along": along, "rates_along": along}
         return code, {name: kind(code.address(name)) for name, kind in kinds.items()}
 
@@ -207,51 +256,61 @@ class ArrayCode:
         """
         call, w, k = self._functions[1][name], block.ctypes.data, self._table.ctypes.data
         if directions is None:
-            return lambda: call(w, None, k)
+            return lambda: call(w, None, None, None, k)
         d, m = directions.ctypes.data, len(directions)
-        return lambda: call(w, d, k, m)
+        return lambda: call(w, d, None, None, k, m)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_functions"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_functions", "_compiled")}
 
     # --- the text
 
     def text(self) -> str:
-        """Return the program."""
+        """Return the program.
+
+        Of its functions `rates_one` gives derivatives of the rates along states and parameters, `columns` along states
+        alone, `moving` along time, forcings and states, and `bend` those of the second order along the direction of
+        `moving`, in d, and that of `rates_one`, in e, which both must have been computed; they go to b.
+        """
         functions = [
-            self._function("prepare", True, False),
-            self._function("rates", False, False),
-            self._function("prepare_one", True, True),
-            self._function("rates_one", False, True),
+            self._function("prepare", True, "w"),
+            self._function("rates", False, "w"),
+            self._function("prepare_one", True, "d", "p"),
+            self._function("rates_one", False, "d", "yp"),
+            self._function("columns", False, "d", "y"),
+            self._function("moving", False, "d", "tuy"),
+            self._function("bend", False, "b", "tuy", "yp"),
             self._each_direction("prepare"),
             self._each_direction("rates"),
         ]
         return "\n".join([declarations(self.declared), *functions])
 
     def _each_direction(self, name: str) -> str:
-        part = Written(Alone(self.declared))
+        part = ExpressionWriter(Alone(self.declared))
         with part.loop(0, "%m") as i:
             at = part.emit(f"getelementptr double, ptr %d, i64 {part.emit(f'mul i64 {i}, {self.size}')}")
-            part.lines.append(f"  call void @{name}_one(ptr %w, ptr {at}, ptr %k)")
+            part.lines.append(f"  call void @{name}_one(ptr %w, ptr {at}, ptr %e, ptr %b, ptr %k)")
         return _defined(f"{name}_along", f"{_ARGUMENTS}, i64 %m", part)
 
-    def _function(self, name: str, prepared: bool, slopes: bool) -> str:
-        part = Written(Alone(self.declared))
+    def _function(self, name: str, prepared: bool, block: str, d: str = "", e: str = "") -> str:
+        """Return a function that writes a block: values, or derivatives along d, or d and e, where such inputs move."""
+        part, self._moving = ExpressionWriter(Alone(self.declared)), {"d": set(d), "e": set(e)}
+        self._active.clear()
         for i in self._needed:
             is_given = self._steps[i].kind in ("input", "constant")
             if i not in self._places or is_given or self._is_prepared(i) != prepared:
                 continue
-            if not slopes or self._is_active(i):
-                getattr(self, f"_write_{self._steps[i].kind}")(part, i, "d" if slopes else "w")
+            if block == "w" or self._is_active(i, block):
+                getattr(self, f"_write_{self._steps[i].kind}")(part, i, block)
         return _defined(name, _ARGUMENTS, part)
 
-    def _write_each(self, part: Written, i: int, array: str) -> None:
+    def _write_each(self, part: ExpressionWriter, i: int, array: str) -> None:
         step = self._steps[i]
         self._hoist(part, step, array)
         with _loop(part, step.size) as k:
             part.store(self._computed(part, i, k, array), array, _index(part, self._places[i], k))
 
-    def _write_join(self, part: Written, i: int, array: str) -> None:
+    def _write_join(self, part: ExpressionWriter, i: int, array: str) -> None:
         at, (read,) = self._places[i], self._steps[i].reads
         if i in self._tables:
             with _loop(part, self._steps[i].size) as k:
@@ -265,7 +324,7 @@ class ArrayCode:
                 part.store(self._entry(part, run, k, array), array, _index(part, at, k))
             at += run.length
 
-    def _write_fold(self, part: Written, i: int, array: str) -> None:
+    def _write_fold(self, part: ExpressionWriter, i: int, array: str) -> None:
         step, at = self._steps[i], self._places[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
@@ -286,7 +345,7 @@ class ArrayCode:
                     new = part.select(is_it, new, before)
                 part.store(new, array, target)
 
-    def _write_running(self, part: Written, i: int, array: str) -> None:
+    def _write_running(self, part: ExpressionWriter, i: int, array: str) -> None:
         step, at = self._steps[i], self._places[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
@@ -301,40 +360,46 @@ class ArrayCode:
                 new = part.binary("fadd", before, self._entry(part, run, k, array))
                 part.store(new, array, _index(part, at, k))
 
-    def _computed(self, part: Written, i: int, k: int | str, array: str) -> str:
+    def _computed(self, part: ExpressionWriter, i: int, k: int | str, array: str) -> str:
         """Return the name of entry k of a step that is a function of entries: its value, or its derivative."""
         step = self._steps[i]
         v = [self._entry(part, run, k, "w") for (run,) in step.reads]
         if array == "w":
             return _value(part, step, v)
         out = part.load("w", _index(part, self._places[i], k)) if i in self._places else _value(part, step, v)
-        s = [self._entry(part, run, k, "d") if self._is_active(run.step) else None for (run,) in step.reads]
-        return _slope(part, step, v, out, s) or _ZERO
 
-    def _entry(self, part: Written, run: Run, k: int | str, array: str) -> str:
+        def slopes(block: str) -> _Slopes:
+            moves = [self._is_active(run.step, block) for (run,) in step.reads]
+            return [
+                self._entry(part, run, k, block) if m else None for m, (run,) in zip(moves, step.reads, strict=True)
+            ]
+
+        more = (slopes("d"), slopes("e")) if array == "b" else ()
+        return _slope(part, step, v, out, slopes(array), *more)
+
+    def _entry(self, part: ExpressionWriter, run: StridedRun, k: int | str, array: str) -> str:
         """Return the name of entry k of a run."""
         i = run.step
-        if array == "d" and not self._is_active(i):
+        if array != "w" and not self._is_active(i, array):
             return _ZERO
         if i not in self._places:
             return self._computed(part, i, k, array)
         return part.load(array, _index(part, self._places[i] + run.start, k, run.stride))
 
-    def _hoist(self, part: Written, step: Step, array: str) -> None:
+    def _hoist(self, part: ExpressionWriter, step: ArrayStep, array: str) -> None:
         """Load what is the same in all turns of a loop before it."""
         for (run,) in step.reads:
             self._hoist_run(part, run, array)
 
-    def _hoist_run(self, part: Written, run: Run, array: str) -> None:
+    def _hoist_run(self, part: ExpressionWriter, run: StridedRun, array: str) -> None:
         if run.step not in self._places:
             self._hoist(part, self._steps[run.step], array)
         elif run.stride == 0:
-            self._entry(part, run, 0, "w")
-            if array == "d":
-                self._entry(part, run, 0, "d")
+            for block in {"w": "w", "d": "wd", "b": "wdeb"}[array]:
+                self._entry(part, run, 0, block)
 
 
-def _index(part: Written, base: int, k: int | str, stride: int = 1) -> int | str:
+def _index(part: ExpressionWriter, base: int, k: int | str, stride: int = 1) -> int | str:
     """Return the name of ``base + stride * k``, or the number."""
     if isinstance(k, int):
         return base + stride * k
@@ -345,7 +410,7 @@ def _index(part: Written, base: int, k: int | str, stride: int = 1) -> int | str
 
 
 @contextmanager
-def _loop(part: Written, count: int) -> Iterator[int | str]:
+def _loop(part: ExpressionWriter, count: int) -> Iterator[int | str]:
     """Write what follows as a loop, or, for one turn, as it is."""
     if count == 1:
         yield 0
@@ -354,5 +419,5 @@ def _loop(part: Written, count: int) -> Iterator[int | str]:
             yield k
 
 
-def _defined(name: str, arguments: str, part: Written) -> str:
+def _defined(name: str, arguments: str, part: ExpressionWriter) -> str:
     return "\n".join([f"define void @{name}({arguments}) {{", "entry:", *part.lines, "  ret void", "}"])

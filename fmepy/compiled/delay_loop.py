@@ -194,7 +194,7 @@ def _pass(g, w, m, k, a, b, n_parts):
                 w.z[block * g.n_states + i] += (w.kept[0, i] - w.kept[1, i]) * m.delays[k, OF_DELAY + block]
 
 
-class Given(NamedTuple):
+class RunConstants(NamedTuple):
     """What is the same in all runs, see `compiled.explicit_runs`.
 
     Attributes
@@ -313,7 +313,7 @@ def _runs(
     at_changes = forced + n_rows * n_forced
     F = doubles(numbers, at_changes + n_changes * n_given)
     start, end, n_blocks = F[2], F[times + n_times - 1] if n_stretches > 0 else F[2], n // n_states
-    given = Given(
+    given = RunConstants(
         head[3], n_states, n_parameters, n_constants, n_forced, head[13], head[18], bounds, of_changes,
         F[at_changes:].reshape((n_changes, n_given)), n_inputs - n_given, F, 3 + n, begins, times, constants, forced,
         F[3 : 3 + n], n_blocks, start, end, APART * max(abs(start), abs(end)), said[4],

@@ -19,7 +19,7 @@ FIRST_ROOM = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delays:
-    """Delays of a model, and its past, by addresses of functions like those of `Functions`.
+    """Delays of a model, and its past, by addresses of functions like those of `ModelFunctions`.
 
     Attributes
     ----------

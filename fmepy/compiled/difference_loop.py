@@ -39,47 +39,18 @@ def _add_own(B, v, at):
 
 
 def run(
-    step: int, write: int, n: int, n_out: int, n_p: int, n_u: int, n_rows: int, t0: float,
-    q: int, forcings: int, keep: int, work: int, out: int, told: int,
-):  # fmt: skip
-    """Run a model: `step` sets the next states, `write` the outputs.
-
-    q : parameters, and room for the forcings;  keep : the steps that are rows, increasing;
-    work : 2 n, the initial states first;  out : shape (n_rows, n + n_out).
-    """
-    steps, Q, W = integers(keep, n_rows), doubles(q, n_p + n_u), doubles(work, 2, n)
-    last = steps[n_rows - 1]
-    U, rows, ended = doubles(forcings, last + 1, n_u), doubles(out, n_rows, n + n_out), doubles(told, 1, 1)
-    x, new, row = W[0], W[1], 0
-    ended[0, 0] = -1.0
-    for k in range(last + 1):
-        for i in range(n_u):
-            Q[n_p + i] = U[k, i]
-        if k > 0:
-            call(step, t0 + k, x, Q, new)
-            for i in range(n):
-                x[i] = new[i]
-            if not _is_finite(x, n):
-                ended[0, 0] = k
-                return
-        if steps[row] == k:
-            for i in range(n):
-                rows[row, i] = x[i]
-            call(write, t0 + k, x, Q, rows[row, n:])
-            row += 1
-
-
-def run_sens(
     step: int, write: int, n: int, n_out: int, n_p: int, n_u: int, n_par: int, n_F: int, n_D: int, n_G: int, n_H: int,
     n_rows: int, t0: float, q: int, forcings: int, keep: int, places: int,
     x_work: int, S_work: int, v_work: int, w_work: int, out: int, slopes: int, told: int,
 ):  # fmt: skip
-    """Run a model with sensitivities, S[n] = F S[n-1] + D.
+    """Run a model with sensitivities to n_par parameters, S[n] = F S[n-1] + D; with none of either, where n_par is 0.
 
     `step` sets the next states, then the entries of F = df/dx and D = df/dp; `write` the outputs, then those of
     G = dh/dx and H = dh/dp. Their rows and columns are `places`, shape (n_F + n_D + n_G + n_H, 2).
 
-    S_work : shape (2, n, n_par), the initial S first;  slopes : shape (n_rows, n + n_out, n_par).
+    q : parameters, and room for the forcings;  keep : the steps that are rows, increasing;
+    x_work, S_work : shapes (n,) and (2, n, n_par), the initial states, and the initial S first;
+    out, slopes : shapes (n_rows, n + n_out) and (n_rows, n + n_out, n_par).
     """
     steps, Q = integers(keep, n_rows), doubles(q, n_p + n_u)
     last = steps[n_rows - 1]

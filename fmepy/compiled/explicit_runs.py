@@ -27,7 +27,7 @@ _LEARNING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Functions:
+class ModelFunctions:
     """A model's functions, ``void f(double t, double* z, double* inputs, double* out)``, by address; 0: there is none.
 
     Attributes
@@ -108,7 +108,7 @@ class Course:
     changes : ndarray of int, shape (n_changes, 5)
         Changes of states between stretches, in their order: the stretch at whose end it is (-1: before the first), the
         state, how (`CHANGES`), the order among those of one end (those of the same see the same state; the lower
-        first), which of `Functions.changes` gives its value.
+        first), which of `ModelFunctions.changes` gives its value.
     given : ndarray, shape (n_changes, n_given)
         What the values of the changes are computed from beside the inputs of their stretch.
     forced : ndarray, shape (n_rows, n_forced)
@@ -131,7 +131,7 @@ class ExplicitRuns:
 
     Parameters
     ----------
-    functions : Functions
+    functions : ModelFunctions
         Without `values` a run is given its start, without `outputs` it has none.
     solver : Solver
     course : Course
@@ -139,7 +139,7 @@ class ExplicitRuns:
         Of a run: its parameters, what every stretch sets behind them, and what else the rates read.
     """
 
-    def __init__(self, functions: Functions, solver: Solver, course: Course, n_inputs: int) -> None:
+    def __init__(self, functions: ModelFunctions, solver: Solver, course: Course, n_inputs: int) -> None:
         f, s, n = functions, solver, len(solver.atol)
         forced = np.asarray(course.forced, dtype=float).reshape(len(course.rows), -1)
         n_constants = len(course.stretches[0].constants) if course.stretches else 0

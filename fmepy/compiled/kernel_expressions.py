@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.kernel_values import LLVM, Array, Group, Known, Type, Value, Writer, constant, words_of
-from fmepy.compiled.kernels import call, doubles, integers, new
+from fmepy.compiled.kernel_values import LLVM, ArrayType, Group, Known, Type, Value, Writer, constant, words_of
+from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new
 
 _IN_LLVM = {
     math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
     math.log2: "log2", np.log2: "log2", math.pow: "pow", np.ceil: "ceil", np.floor: "floor",
+    multiply_add: "fmuladd",
 }  # fmt: skip
 _OPERATIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
 _COMPARISONS = {
@@ -75,7 +76,7 @@ class Expressions(Writer):
         kind = value.type
         if isinstance(kind, Known):
             return constant(getattr(kind.value, node.attr))
-        if isinstance(kind, Array) and node.attr == "shape":
+        if isinstance(kind, ArrayType) and node.attr == "shape":
             return self._joined([Value("i", (p,)) for p in value.parts[1:]])
         if isinstance(kind, Group) and kind.made_by is not None:
             return self._one_of(value, list(kind.made_by.__annotations__).index(node.attr))
@@ -92,7 +93,7 @@ class Expressions(Writer):
             return self._part(self._of_Subscript(ast.Subscript(node.value, ast.Tuple(first))), last)
         kind, at, rest = self._pointed(value, node)
         if rest:
-            return Value(Array(kind, len(rest)), (at, *rest))
+            return Value(ArrayType(kind, len(rest)), (at, *rest))
         return Value(kind, (self._named(f"load {LLVM[kind]}, ptr {at}"),))
 
     def _entry(self, node: ast.expr) -> tuple[str, str]:
@@ -105,7 +106,7 @@ class Expressions(Writer):
 
     def _pointed(self, value: Value, node: ast.Subscript) -> tuple[str, str, tuple[str, ...]]:
         """Return kind and address of what an index points at, and its shape."""
-        if not isinstance(value.type, Array):
+        if not isinstance(value.type, ArrayType):
             raise self._fail(node, "this has no entries")
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         sizes, offset = value.parts[1:], ""
@@ -259,7 +260,7 @@ class Expressions(Writer):
         if isinstance(node.func, ast.Attribute) and node.func.attr == "reshape":
             value, shape = self._value(node.func.value), self._split(self._value(node.args[0]))
             sizes = tuple(self._as("i", s, node) for s in shape)
-            return Value(Array(value.type.of, len(sizes)), (value.parts[0], *sizes))
+            return Value(ArrayType(value.type.of, len(sizes)), (value.parts[0], *sizes))
         function = self._value(node.func)
         if not isinstance(function.type, Known) or node.keywords:
             raise self._fail(node, "this cannot be called")
@@ -311,13 +312,13 @@ class Expressions(Writer):
         for part in parts[1:]:
             count = self._named(f"mul nsw i64 {count}, {part}")
         at = self._named(f"call noalias ptr @new(i64 {count}, ptr %pool)")
-        return Value(Array("d", len(parts)), (at, *parts))
+        return Value(ArrayType("d", len(parts)), (at, *parts))
 
     def array_at(self, of: str, values: list[Value], node: Any) -> Value:
         """Write `doubles` and `integers`."""
         at = self._named(f"inttoptr i64 {self._as('i', values[0], node)} to ptr")
         sizes = tuple(self._as("i", v, node) for v in values[1:])
-        return Value(Array(of, len(sizes)), (at, *sizes))
+        return Value(ArrayType(of, len(sizes)), (at, *sizes))
 
     def called(self, values: list[Value], node: Any) -> Value:
         """Write `call`."""

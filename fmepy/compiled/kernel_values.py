@@ -13,7 +13,7 @@ from fmepy.compiled.llvm_operations import number
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayType:
     """Contiguous numbers, by rows."""
 
     of: str
@@ -35,11 +35,11 @@ class Known:
     value: Any
 
 
-Type: TypeAlias = "str | Array | Group | Known"  # "d": a float, "i": a whole number, "b": a truth value
+Type: TypeAlias = "str | ArrayType | Group | Known"  # "d": a float, "i": a whole number, "b": a truth value
 LLVM = {"d": "double", "i": "i64", "b": "i1"}
 _OF_WORD: dict[str, Type] = {
-    "int": "i", "float": "d", "bool": "b", "IntVector": Array("i", 1),
-    "Vector": Array("d", 1), "Matrix": Array("d", 2), "Cube": Array("d", 3),
+    "int": "i", "float": "d", "bool": "b", "IntVector": ArrayType("i", 1),
+    "Vector": ArrayType("d", 1), "Matrix": ArrayType("d", 2), "Cube": ArrayType("d", 3),
 }  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def words_of(kind: Type) -> list[str]:
     """Return LLVM's types of the parts of a value."""
     if isinstance(kind, Group):
         return [word for part in kind.types for word in words_of(part)]
-    if isinstance(kind, Array):
+    if isinstance(kind, ArrayType):
         return ["ptr"] + ["i64"] * kind.dims
     return [] if isinstance(kind, Known) else [LLVM[kind]]
 

@@ -7,7 +7,8 @@ A kernel is a plain function of a small part of Python, and runs as Python too. 
 * arithmetic, comparisons, choices; abs, min, max, len, int, float, and what `kernel_code` lists of math and numpy;
 * ``a[i, j]``, ``a[i]`` (a part of an array), ``a[i:j]``, ``a[i, j:]``, ``a.shape``, ``a.reshape(())``; only a literal
   index counts from the end;
-* calls of other kernels; of `new`, `doubles`, `integers`, `call`, below. Kernels may be handed on as arguments.
+* calls of other kernels; of `new`, `doubles`, `integers`, `multiply_add`, `call`, below. Kernels may be handed on as
+  arguments.
 
 What a name holds has one type throughout a kernel, except that a whole number becomes a float where it must. A kernel
 is translated once for each combination of the types of its arguments; what is None, a kernel or another object of
@@ -46,6 +47,11 @@ def doubles(address: int, *shape: int) -> Any:
 def integers(address: int, *shape: int) -> Any:
     """Return the array of whole numbers at an address."""
     return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)), shape)
+
+
+def multiply_add(a: float, b: float, c: float) -> float:
+    """Return a b + c, rounded once where the machine can."""
+    return a * b + c
 
 
 def call(address: Any, *arguments: Any) -> None:

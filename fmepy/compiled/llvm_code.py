@@ -15,12 +15,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from fmepy.compiled.llvm_operations import NAN, NotWritableError, Part, declarations, number
+from fmepy.compiled.llvm_operations import NAN, FunctionWriter, NotWritableError, declarations, number
 from fmepy.compiled.statements import statements
 from fmepy.language.nodes import MINUS_ONE, Mode, Node, Number, Symbol
 from fmepy.language.nodes import number as number_node
 
-__all__ = ["NotWritableError", "Place", "Program", "Written"]
+__all__ = ["ExpressionWriter", "LlvmProgram", "NotWritableError", "Place"]
 
 MOST_OPERATIONS = 1000
 """Of one function."""
@@ -31,7 +31,7 @@ Place: TypeAlias = "tuple[str, int] | str"
 """An entry of an array, or a scalar."""
 
 
-class Written(Part):
+class ExpressionWriter(FunctionWriter):
     """One function being written from expressions: straight code but for branches at choices."""
 
     def __init__(self, whole: _Function | Alone) -> None:
@@ -150,7 +150,7 @@ class Alone:
         """Tell that nothing is computed elsewhere."""
         return False
 
-    def from_elsewhere(self, e: Any, part: Written) -> str:
+    def from_elsewhere(self, e: Any, part: ExpressionWriter) -> str:
         """Return an empty string."""
         return ""
 
@@ -161,7 +161,7 @@ class _Function:
     def __init__(self, where: Mapping[Any, Place], arguments: str, passed: str) -> None:
         self.where, self._arguments, self._passed = where, arguments, passed
         self.declared: set[tuple[str, int]] = set()
-        self._home: dict[Any, Written] = {}
+        self._home: dict[Any, ExpressionWriter] = {}
         self._slots: dict[Any, int] = {}
         self._shared: set[Any] = set()
 
@@ -169,7 +169,7 @@ class _Function:
         """Tell whether an expression is computed on its own, for several places."""
         return e in self._shared
 
-    def from_elsewhere(self, e: Any, part: Written) -> str:
+    def from_elsewhere(self, e: Any, part: ExpressionWriter) -> str:
         """Return the name of what another part has computed, or an empty string."""
         home = self._home.get(e)
         if home is None or home is part:
@@ -177,15 +177,19 @@ class _Function:
         return part.load("w", self._slots.setdefault(e, len(self._slots)))
 
     def written(
-        self, name: str, targets: Sequence[tuple[str, int, Any]], needed: Sequence[Any], then: Callable[[Written], None]
+        self,
+        name: str,
+        targets: Sequence[tuple[str, int, Any]],
+        needed: Sequence[Any],
+        then: Callable[[ExpressionWriter], None],
     ) -> str:
-        """Return the text; see `Program.function`."""
+        """Return the text; see `LlvmProgram.function`."""
         roots = [*(e for _, _, e in targets), *needed]
         shared, self._shared = statements(roots, MOST_NESTED)
-        parts = [Written(self)]
+        parts = [ExpressionWriter(self)]
         for e in dict.fromkeys([*shared, *(e for e in roots if e.args)]):
             if parts[-1].count > MOST_OPERATIONS:
-                parts.append(Written(self))
+                parts.append(ExpressionWriter(self))
             parts[-1].value(e)
             self._home[e] = parts[-1]
         at: dict[Any, list[tuple[str, int]]] = {}
@@ -195,11 +199,11 @@ class _Function:
             part = self._home.get(e, parts[-1])
             for place in places:
                 part.store(part.value(e), *place)
-        main = parts[0] if len(parts) == 1 else Written(self)
+        main = parts[0] if len(parts) == 1 else ExpressionWriter(self)
         then(main)
         return self._assembled(name, parts, main)
 
-    def _assembled(self, name: str, parts: list[Written], main: Written) -> str:
+    def _assembled(self, name: str, parts: list[ExpressionWriter], main: ExpressionWriter) -> str:
         if main is parts[0]:
             return self._define(name, "", main.lines)
         for e, slot in self._slots.items():
@@ -218,7 +222,7 @@ def _defined(name: str, arguments: str, kind: str, lines: list[str]) -> str:
     return "\n".join([f"define void @{name}({arguments}) {kind} {{", "entry:", *lines, "  ret void", "}"])
 
 
-class Program:
+class LlvmProgram:
     """Functions written in LLVM's text.
 
     Parameters
@@ -239,7 +243,7 @@ class Program:
         targets: Sequence[tuple[str, int, Any]],
         where: Mapping[Any, Place],
         needed: Sequence[Any] = (),
-        then: Callable[[Written], None] = lambda part: None,
+        then: Callable[[ExpressionWriter], None] = lambda part: None,
     ) -> None:
         """Add a function.
 
@@ -261,9 +265,9 @@ class Program:
         self._functions.append(function.written(name, targets, needed, then))
         self._declared |= function.declared
 
-    def add(self, name: str, write: Callable[[Part], None]) -> None:
+    def add(self, name: str, write: Callable[[FunctionWriter], None]) -> None:
         """Add a function that is written operation by operation."""
-        part = Part(self._declared)
+        part = FunctionWriter(self._declared)
         write(part)
         self._functions.append(_defined(name, self._arguments, "", part.lines))
 

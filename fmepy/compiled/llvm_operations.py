@@ -22,7 +22,7 @@ def number(value: float) -> str:
     return f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
 
 
-class Part:
+class FunctionWriter:
     """One function being written, operation by operation.
 
     Parameters

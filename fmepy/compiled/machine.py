@@ -37,16 +37,21 @@ class Code:
 
 LEVEL = 1
 """Of optimisation of a model's functions: 2 and 3 take half as long again and give nothing (HIV, 28 states)."""
+LOOPS = 2
+"""Of those that are loops over arrays: from 2 on several entries are computed at once."""
 
 
 @lru_cache(maxsize=64)
-def compiled(text: str) -> Code:
+def compiled(text: str, level: int = LEVEL) -> Code:
     """Return a program of pure functions as code; copies of a model, such as one with other data, share it."""
-    return Code(optimised(text, LEVEL))
+    return Code(optimised(text, level))
 
 
 def optimised(text: str, level: int, only: str = "") -> Any:
-    """Return a module, optimised; with `only`, nothing but that function and what it calls."""
+    """Return a module, optimised; with `only`, nothing but that function and what it calls.
+
+    Of the level `LOOPS` no loops are unrolled: a hundred short ones would take LLVM half a minute.
+    """
     from llvmlite import binding
 
     _start()
@@ -55,7 +60,9 @@ def optimised(text: str, level: int, only: str = "") -> Any:
         for function in module.functions:
             if not function.is_declaration and function.name != only:
                 function.linkage = "internal"
-    builder = binding.create_pass_builder(_machine(), binding.create_pipeline_tuning_options(speed_level=level))
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    options.loop_unrolling = level != LOOPS
+    builder = binding.create_pass_builder(_machine(), options)
     builder.getModulePassManager().run(module, builder)
     return module
 

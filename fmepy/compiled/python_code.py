@@ -75,7 +75,7 @@ def _code(
         read = [f"{names[s]} = of({place})" for s, place in places if s in used]
     else:
         read = [f"{''.join(f'{names[s]}, ' for s in group)}= g{i}" for i, group in enumerate(groups) if len(group)]
-    writer = _Writer(names, "c", arrays)
+    writer = _StatementWriter(names, "c", arrays)
     lines = [*read, *writer.written(list(zip(results, expressions, strict=True)))]
     head = f"def f({', '.join(f'g{i}' for i in range(len(groups)))}):"
     text = "\n    ".join([head, *lines, f"return [{', '.join(results)}]"])
@@ -120,10 +120,10 @@ def straight_line(
     >>> straight_line([("a", x + (k * x) ** 2), ("b", 3 / (k * x) ** 2)], {x: "y0", k: "p0"})
     ['c0 = p0*y0', 'a = y0 + c0**2', 'b = 3.0/c0**2']
     """
-    return _Writer(names, temporaries, False).written(targets)
+    return _StatementWriter(names, temporaries, False).written(targets)
 
 
-class _Writer:
+class _StatementWriter:
     """Writes expressions as Python's, on floats throughout.
 
     Attributes

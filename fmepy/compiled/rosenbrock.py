@@ -21,7 +21,9 @@ The model comes as C functions ``void f(double t, double* z, double* inputs, dou
     field      the rates of the states
     jacobian   the entries of J that are not zero, and behind them f_t
     slopes     those of J, and behind them those of df/dq
-    bend       z = [y, k, a] -> the entries of d/dy (J k + a f_t), and behind them those of d/dq
+    bend       z = [y, k, a, s] -> the entries of d/dy (J k + a f_t), and behind them those of d/dq; s is the stage
+
+or, of loops over arrays (`compiled.array_loop`), which have no such entries, only what is needed for `advance`.
 
 `run` is compiled once for all models; what it knows of one is the plan, an array of whole numbers, see
 `compiled.stiff_plan`.
@@ -37,10 +39,12 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from fmepy.compiled.band_lu import add_band_product, factor_band, solve_band
 from fmepy.compiled.kernels import call, doubles, integers
 from fmepy.compiled.rodas5p import D1, GAMMA, add_stages, combine, set_argument, time_of, weight_of
 from fmepy.compiled.sparse_lu import (
     Pattern,
+    add_product,
     add_row,
     factor,
     factor_block,
@@ -66,7 +70,7 @@ T, H, UNTIL, RTOL, IS_KNOWN, FASTEST, IS_STIFF, ALWAYS, STEPS, WAIT, CALM, END, 
 """In the room: the step wanted; whether J is that of its beginning (1; -1: no powers of J are known either); its
 largest |lambda|; what the driver remembers; whether the factors of the last step are those of W as a full matrix."""
 MEMORY = 13
-HEAD = 40
+HEAD = 42
 """Numbers at the head of a plan: the address of `run`, the size of the room, whether runs keep to this method, ..."""
 
 
@@ -94,12 +98,14 @@ def prepare_stiff(stiff, inputs, y, y_new, k, c):
     call(stiff.run, POLYNOMIAL, stiff.plan, stiff.room, inputs, y, y_new, k, c, c)
 
 
-class Space(NamedTuple):
+class Workspace(NamedTuple):
     """What a step works on.
 
     Attributes
     ----------
     field, jacobian, slopes, bend, factor, solve, advance : int
+    lower, upper : int
+        Diagonals of J below and above the main one where it is a band (`compiled.band_lu`), else -1.
     inputs, scales, numbers : ndarray
         Of the model; the scales of the sensitivities among them; all that follows.
     J : ndarray
@@ -114,7 +120,7 @@ class Space(NamedTuple):
         The factors, room, what the powers of J have come to.
     full : ndarray, shape (n (n + 1),) or (0,)
         Factors of W as a full matrix, and which rows were exchanged.
-    point : ndarray, shape (2 n + 1,)
+    point : ndarray, shape (2 n + 2,)
         The argument of `bend`.
     U, V : ndarray, shape (8, n), (8, n * width)
         Stages of the states, and of the sensitivities: parameters lie innermost, filled up to an even number.
@@ -131,6 +137,8 @@ class Space(NamedTuple):
     factor: int
     solve: int
     advance: int
+    lower: int
+    upper: int
     inputs: Any
     scales: Any
     numbers: Any
@@ -168,8 +176,8 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
     A, q = integers(plan + 8 * HEAD, of[11]), doubles(inputs, scales + n_params)
     M, R = doubles(room, MEMORY), doubles(room + 8 * MEMORY, at[13])
     pattern = Pattern(A[: of[1]], A[of[1] : of[2]], A[of[2] : of[3]], A[of[3] : of[4]], A[of[4] : of[5]])
-    w = Space(
-        head[3], head[4], head[5], head[6], head[7], head[8], head[9], q, q[scales:], R,
+    w = Workspace(
+        head[3], head[4], head[5], head[6], head[7], head[8], head[9], head[40], head[41], q, q[scales:], R,
         R[: at[1]], A[of[5] : of[6]], A[of[6] : of[7]], A[of[10] : of[11]],
         A[of[7] : of[8]].reshape((2, (of[8] - of[7]) // 2)),
         A[of[8] : of[9]].reshape((2, (of[9] - of[8]) // 2)), A[of[9] : of[10]].reshape((2, (of[10] - of[9]) // 2)),
@@ -201,8 +209,7 @@ def _begin(M, w, n, y):
     total = product = 0.0
     for i in range(n):
         total += w.v[i] * w.v[i]
-    for e in range(len(w.rows)):
-        w.b[w.rows[e]] += w.J[e] * w.v[w.cols[e]]
+    _multiply(w, w.v, w.b, w.rest)
     for i in range(n):
         product += w.b[i] * w.b[i]
     size = math.sqrt(product)
@@ -214,7 +221,7 @@ def _begin(M, w, n, y):
 
 def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
     """Take the step; return whether it could be taken. C[1] and C[2] are room."""
-    t, h, n_J, U, V, error = M[T], M[H], len(w.rows), w.U, w.V, C[0]
+    t, h, n_J, U, V, error = M[T], M[H], len(w.J) - n, w.U, w.V, C[0]
     g, inverse, x = 1.0 / (h * GAMMA), 1.0 / h, C[1][:n]
     J, f_t, S, X = w.J[:n_J], w.J[n_J:], w.S.reshape((n * w.S.shape[1],)), w.X.reshape((n * w.S.shape[1],))
     for i in range(n):
@@ -229,13 +236,14 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
         set_argument(s, y, U, x)
         call(w.field, at, x, w.inputs, U[s])
         for i in range(n):
-            w.rest[i] = U[s, i]
+            U[s, i] += d * f_t[i]
+        if M[ALWAYS] > 0.0:
+            for i in range(n):
+                w.rest[i] = U[s, i]
         add_stages(s, inverse, U, U[s])
         if M[ALWAYS] > 0.0:
             for i in range(n):
                 U[s, i] = U[s, i] if w.mass[i] != 0 else w.rest[i]
-        for i in range(n):
-            U[s, i] += d * f_t[i]
         _solve(M, w, pattern, U[s])
         if n_params > 0:
             set_argument(s, S, V, X)
@@ -266,15 +274,28 @@ def _first_stage(M, w, pattern, g, J, y, size, atol):
             _factor_full(w, g, J, w.full[: n * n].reshape((n, n)))
         elif w.factor != 0:
             call(w.factor, g, J, J, w.LU)
+        elif w.lower >= 0:
+            factor_band(g, J, n, w.lower, w.upper, w.LU)
         else:
             factor(g, w.mass, J, pattern, w.LU, w.rest)
         for i in range(n):
             w.U[0, i] = w.b[i]
             size[i] = g * MOST_OFF / MOST_MISFIT * (atol[i] + M[RTOL] * abs(y[i]))
         _solve(M, w, pattern, w.U[0])
-        if misfit(g, w.mass, J, w.rows, w.cols, w.U[0], w.b, w.rest, size) <= MOST_MISFIT:
+        for i in range(n):
+            w.rest[i] = 0.0
+        _multiply(w, w.U[0], w.rest, size)
+        if misfit(g, w.mass, w.U[0], w.b, w.rest, size) <= MOST_MISFIT:
             return True
     return False
+
+
+def _multiply(w, x, out, sizes):
+    """Add J x to out, and to sizes what the products of a row come to, whatever their signs."""
+    if w.lower >= 0:
+        add_band_product(w.J, w.lower, w.upper, x, out, sizes)
+    else:
+        add_product(w.J, w.rows, w.cols, x, out, sizes)
 
 
 def _factor_full(w, g, J, B):
@@ -296,6 +317,8 @@ def _solve(M, w, pattern, x):
         solve_block(w.full[: n * n].reshape((n, n)), w.full[n * n :], x)
     elif w.solve != 0:
         call(w.solve, 0.0, w.LU, w.LU, x)
+    elif w.lower >= 0:
+        solve_band(w.LU, w.lower, w.upper, x)
     else:
         solve(pattern, w.LU, x, w.rest)
 
@@ -307,7 +330,7 @@ def _stage_of_sensitivities(s, t, at, inverse, d, M, w, pattern, x, B):
         w.point[n + i] = w.U[s, i]
         for p in range(B.shape[1]):
             B[i, p] = 0.0
-    w.point[2 * n] = d
+    w.point[2 * n], w.point[2 * n + 1] = d, s
     add_stages(s, inverse, w.V, w.V[s])
     for i in range(n):
         for p in range(B.shape[1]):

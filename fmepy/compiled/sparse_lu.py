@@ -303,22 +303,26 @@ def add_row(A, i, factor, B, j):
         A[i, p], A[i, p + 1] = a, b
 
 
-def misfit(g, mass, J, rows, cols, x, b, rest, size):
+def add_product(J, rows, cols, x, out, sizes):
+    """Add J x to out, and to sizes what the products of a row come to, whatever their signs."""
+    for e in range(len(rows)):
+        term = J[e] * x[cols[e]]
+        out[rows[e]] += term
+        sizes[rows[e]] += abs(term)
+
+
+def misfit(g, mass, x, b, rest, size):
     """Return how far x is from fulfilling (g M - J) x = b, as the change of an entry of W or b that would do.
 
-    It is relative to the entry (Oettli and Prager), so that units do not matter; rest is room, shape (n,), and size
-    comes as what else makes a rest small: where large terms cancel to nearly nothing, nothing else would do.
+    It is relative to the entry (Oettli and Prager), so that units do not matter; rest comes as J x, and size as the sum
+    of what J x adds up, and of what else makes a rest small: where large terms cancel to nearly nothing, nothing else
+    would do.
     """
-    n, worst = len(x), 0.0
-    for i in range(n):
+    worst = 0.0
+    for i in range(len(x)):
         term = g * x[i] if mass[i] != 0 else 0.0
-        rest[i] = b[i] - term
+        rest[i] += b[i] - term
         size[i] += abs(b[i]) + abs(term)
-    for e in range(len(J)):
-        term = J[e] * x[cols[e]]
-        rest[rows[e]] += term
-        size[rows[e]] += abs(term)
-    for i in range(n):
         if not abs(rest[i]) < math.inf:
             return math.inf
         if abs(rest[i]) > worst * size[i]:

@@ -27,6 +27,8 @@ class Entries(NamedTuple):
         Parameters with sensitivities, and where their scales stand in the inputs.
     algebraic : sequence of int
         States whose entry in the rates is to be zero.
+    band : (int, int)
+        Diagonals of J below and above the main one where it is a band, and `rows` and `cols` are empty.
     """
 
     n: int
@@ -38,6 +40,7 @@ class Entries(NamedTuple):
     n_params: int = 0
     scales_at: int = 0
     algebraic: Sequence[int] = ()
+    band: tuple[int, int] = (-1, -1)
 
     @property
     def width(self) -> int:
@@ -46,15 +49,18 @@ class Entries(NamedTuple):
 
     def places(self, n_LU: int) -> list[int]:
         """Return where J, LU, b, rest, v, point, U, V, S, X, G, D, `full` begin behind its memory; the end."""
-        n, m, n_J = self.n, self.n * self.width, len(self.rows)
-        n_G, n_D = n_J + len(self.of_f), len(self.of_bend_y) + len(self.of_bend_q)
-        sizes = [n_J + n, n_LU, n, n, n, 2 * n + 1, 8 * n, 8 * m, m, m, n_G, n_D]
-        sizes.append(n * (n + 1) if n <= MOST_FULL else 0)
+        n, m = self.n, self.n * self.width
+        n_J = len(self.rows)
+        if self.band[0] >= 0:
+            n_J = n_LU = n * (sum(self.band) + 1)
+        n_G, n_D = n_J + len(self.of_f), 1 + len(self.of_bend_y) + len(self.of_bend_q)
+        sizes = [n_J + n, n_LU, n, n, n, 2 * n + 2, 8 * n, 8 * m, m, m, n_G, n_D]
+        sizes.append(n * (n + 1) if n <= MOST_FULL and self.band[0] < 0 else 0)
         return list(accumulate(sizes, initial=0))
 
 
 def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: int) -> IntVector:
-    """Return the plan of a model: what `run` knows of it, and where it works.
+    """Return the plan of a model: what `run` knows of it, and where it works; of a band the pattern is empty.
 
     Parameters
     ----------
@@ -80,6 +86,7 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
         m.scales_at,
         *places,
         *ends,
+        *m.band,
     ]
     assert len(head) == HEAD
     return np.concatenate([head, *tables]).astype(np.int64)

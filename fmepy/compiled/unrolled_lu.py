@@ -10,8 +10,8 @@ of them are zero. Written are C functions ``void f(double t, double* z, double* 
 
 from __future__ import annotations
 
-from fmepy.compiled.llvm_code import Program
-from fmepy.compiled.llvm_operations import Part, number
+from fmepy.compiled.llvm_code import LlvmProgram
+from fmepy.compiled.llvm_operations import FunctionWriter, number
 from fmepy.compiled.sparse_lu import Pattern
 from fmepy.compiled.stiff_plan import Entries
 
@@ -19,7 +19,7 @@ MOST_OPERATIONS = 1500
 """Of a function that is written out, about: LLVM takes 0.1 ms for each."""
 
 
-def write(program: Program, pattern: Pattern, entries: Entries) -> bool:
+def write(program: LlvmProgram, pattern: Pattern, entries: Entries) -> bool:
     """Add those of the functions to a program that are short enough, `advance` if there are sensitivities.
 
     Returns whether there are any; the pattern is one without a block.
@@ -45,7 +45,7 @@ def write(program: Program, pattern: Pattern, entries: Entries) -> bool:
 _Rows = list[tuple[int, list[int], list[int], int]]  # row of W, columns of L and U, where it begins
 
 
-def _factor(part: Part, rows: _Rows, m: Entries) -> None:
+def _factor(part: FunctionWriter, rows: _Rows, m: Entries) -> None:
     places = zip(m.rows, m.cols, strict=True)
     W = {at: part.emit(f"fneg double {part.load('z', e)}") for e, at in enumerate(places)}
     above: dict[int, list[int]] = {}
@@ -65,7 +65,7 @@ def _factor(part: Part, rows: _Rows, m: Entries) -> None:
             part.store(value, "out", at)
 
 
-def _solve(part: Part, entries: _Rows) -> None:
+def _solve(part: FunctionWriter, entries: _Rows) -> None:
     x: dict[int, str] = {}
     for i, below, _, begin in entries:
         x[i] = part.load("out", i)
@@ -79,7 +79,7 @@ def _solve(part: Part, entries: _Rows) -> None:
         part.store(x[i], "out", i)
 
 
-def _advance(part: Part, rows: _Rows, m: Entries, places: list[int]) -> None:
+def _advance(part: FunctionWriter, rows: _Rows, m: Entries, places: list[int]) -> None:
     _, LU, _, _, _, _, _, _, S, X, G, D, *_ = places
     products = [(G + e, i, X + j * m.width) for e, (i, j) in enumerate(zip(m.rows, m.cols, strict=True))]
     products += [(D + e, i, S + j * m.width) for e, (i, j) in enumerate(m.of_bend_y)]
@@ -110,7 +110,7 @@ def _advance(part: Part, rows: _Rows, m: Entries, places: list[int]) -> None:
 class _Row:
     """Some numbers at once, in one register."""
 
-    def __init__(self, part: Part, n: int) -> None:
+    def __init__(self, part: FunctionWriter, n: int) -> None:
         self._part, self.n, self.kind = part, n, f"<{n} x double>"
 
     def load(self, array: str, at: int) -> str:

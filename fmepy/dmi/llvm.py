@@ -26,7 +26,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
-from fmepy.compiled.llvm_operations import NAN, Part, declarations, number
+from fmepy.compiled.llvm_operations import NAN, FunctionWriter, declarations, number
 from fmepy.compiled.machine import Code, object_of, optimised, versions
 from fmepy.dmi.tree import (
     Array,
@@ -132,7 +132,7 @@ class _Writer:
     """One statement being written."""
 
     def __init__(self, target: Name | Element, value: Expr) -> None:
-        self._part = Part(set())
+        self._part = FunctionWriter(set())
         self._target, self._value = target, value
         self._slots = {name: i for i, name in enumerate(names_of(target, value))}
         self._heads: list[str] = []

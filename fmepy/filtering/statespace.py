@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from fmepy.compiled.llvm_code import NotWritableError, Place, Program
+from fmepy.compiled.llvm_code import LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import compiled
 from fmepy.errors import ModelError
 from fmepy.filtering.functions import CompiledFunction
@@ -135,7 +135,7 @@ def _compiled(
     where: dict[Any, Place] = {symbol(space.time): "t"}
     for array, group in (("x", space.states), ("p", space.parameters), ("u", space.forcings)):
         where |= {symbol(k): (array, i) for i, k in enumerate(group)}
-    program = Program(scalars, arrays)
+    program = LlvmProgram(scalars, arrays)
     try:
         program.function(name, targets, where)
     except NotWritableError as error:

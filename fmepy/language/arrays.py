@@ -8,8 +8,9 @@ A step gives an array of numbers, flat, in one of these ways:
 * ``fold``, ``running``: sums (or extremes) over stretches of equal length; all that a running sum comes by on its way;
 * ``join``: entries of other arrays, one after the other.
 
-What a step reads of others is a list of `Run`, entries at equal distances. So slices, mirror images and repetitions of
-an array are no steps of their own. The computation is of finite length and has no loops but those over the entries.
+What a step reads of others is a list of `StridedRun`, entries at equal distances. So slices, mirror images and
+repetitions of an array are no steps of their own. The computation is of finite length and has no loops but those over
+the entries.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ class Formula:
         What stands for the entries.
     slopes : dict of Symbol to Node
         The derivatives that are not zero everywhere.
+    curves : dict of (Symbol, Symbol) to Node
+        The second derivatives that are not.
     """
 
     value: Node
     slots: tuple[Symbol, ...]
     slopes: dict[Symbol, Node]
+    curves: dict[tuple[Symbol, Symbol], Node]
 
 
 @lru_cache(maxsize=1024)
@@ -75,10 +79,11 @@ def formula(word: str, n: int, number: int = 0) -> Formula | None:
             return None
         value = call(function.name, *x)
     (slopes,) = gradients([value], x)
-    return Formula(value, x, slopes)
+    second = gradients(list(slopes.values()), x)
+    return Formula(value, x, slopes, {(a, b): e for a, g in zip(slopes, second, strict=True) for b, e in g.items()})
 
 
-class Run(NamedTuple):
+class StridedRun(NamedTuple):
     """Entries of a step: `length` of them from `start` on, each `stride` after the one before."""
 
     step: int
@@ -92,11 +97,11 @@ class Run(NamedTuple):
         return self.start + self.stride * np.arange(self.length)
 
 
-Read: TypeAlias = tuple[Run, ...]
+Read: TypeAlias = tuple[StridedRun, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class ArrayStep:
     """One step; see the module's text.
 
     Attributes
@@ -140,7 +145,7 @@ class Step:
 
 def runs_of(steps: Sequence[int], places: Sequence[int]) -> Read:
     """Return entries, each said by its step and its place there, as runs."""
-    out: list[Run] = []
+    out: list[StridedRun] = []
     i, n = 0, len(steps)
     while i < n:
         step, start = steps[i], places[i]
@@ -150,32 +155,32 @@ def runs_of(steps: Sequence[int], places: Sequence[int]) -> Read:
             end, expected = end + 1, expected + stride
         if end == i + 2 and stride not in (0, 1) and end < n and steps[end] == step:
             end, stride = i + 1, 0  # two that happen to be apart: the second may begin a longer run
-        out.append(Run(step, start, stride if end > i + 1 else 0, end - i))
+        out.append(StridedRun(step, start, stride if end > i + 1 else 0, end - i))
         i = end
     return tuple(out)
 
 
 @dataclass(frozen=True, eq=False)
-class Arrays:
+class ArrayProgram:
     """Rates as a computation with arrays.
 
     Attributes
     ----------
-    steps : tuple of Step
+    steps : tuple of ArrayStep
         Each reads earlier ones.
     rates : int
         The step that gives the rates.
-    extras : tuple of Run
+    extras : tuple of StridedRun
         Where further outputs stand.
-    checks : tuple of Run
+    checks : tuple of StridedRun
         What must not be zero: where it is, the function itself is to be asked (it raises an error).
     n_states, n_parameters, n_forcings : int
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ArrayStep, ...]
     rates: int
-    extras: tuple[Run, ...]
-    checks: tuple[Run, ...]
+    extras: tuple[StridedRun, ...]
+    checks: tuple[StridedRun, ...]
     n_states: int
     n_parameters: int
     n_forcings: int
@@ -220,7 +225,7 @@ def _entries(read: Read, found: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else scipy.sparse.vstack(parts, format="csr")
 
 
-def _together(step: Step, reads: Iterable[Any]) -> Any:
+def _together(step: ArrayStep, reads: Iterable[Any]) -> Any:
     total = None
     for entries in reads:
         total = entries if total is None else total + entries

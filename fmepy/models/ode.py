@@ -269,8 +269,9 @@ class OdeModel(DynamicModel):
         rtol, atol = read_tolerances(rtol, atol, self.states)
         span = float(self.times[-1] - self.times[0])
         longest = read_max_step(max_step, span)
+        is_banded = bandwidth is not None and engine == "auto" and method is None and self.definition.equations is None
         self._engine, self.method, self.engine_note = registry.choose_engine(
-            engine, method, self.definition, bool(np.isfinite(longest))
+            "scipy" if is_banded else engine, method, self.definition, bool(np.isfinite(longest))
         )
         self.engine: str = self._engine.name
         if self.definition.algebraic and self._like is None:

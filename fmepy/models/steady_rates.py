@@ -19,7 +19,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import FmepyError, ModelError, SimulationError, TracingError, listed
-from fmepy.language.arrays import Arrays
+from fmepy.language.arrays import ArrayProgram
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
@@ -423,12 +423,12 @@ class OfArrays(OfFunction):
 
     Parameters
     ----------
-    arrays : Arrays
+    arrays : ArrayProgram
     function, t, y, p, cells, blocks
         As for `OfFunction`.
     """
 
-    def __init__(self, arrays: Arrays, *function: Any) -> None:
+    def __init__(self, arrays: ArrayProgram, *function: Any) -> None:
         super().__init__(*function)
         self._arrays = arrays
         self._at: tuple[bytes, ArraysAt] | None = None
@@ -477,7 +477,7 @@ class OfArrays(OfFunction):
 
 def loops_of_profiles(
     rates: RatesFunction, source: OfFunction, n_species: int, cells: int
-) -> tuple[Arrays | None, str]:
+) -> tuple[ArrayProgram | None, str]:
     """Return a function of profiles on a grid as loops over arrays, or None and why not.
 
     source : OfFunction

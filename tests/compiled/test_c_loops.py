@@ -24,7 +24,7 @@ from tests.models.problems import hiv_model
 @pytest.mark.parametrize(
     "kernel",
     [
-        *(difference_loop.run, difference_loop.run_sens, explicit_loop.run_smooth, explicit_loop.run_watched),
+        *(difference_loop.run, explicit_loop.run_smooth, explicit_loop.run_watched),
         *(loop.run, square_root_loop.run, score_loop.run, paths.run),
     ],
     ids=lambda kernel: f"{kernel.__module__}.{kernel.__name__}",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fmepy.compiled import llvm_code
-from fmepy.compiled.llvm_code import NotWritableError, Program
+from fmepy.compiled.llvm_code import LlvmProgram, NotWritableError
 from fmepy.compiled.machine import compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.language.equations import symbol
@@ -22,7 +22,7 @@ t, a, b, c, d = SYMBOLS
 
 def function_of(expressions):
     """Return f(values of t, a, b, c, d) -> array in machine code."""
-    program = Program(["t"], ["z", "out"])
+    program = LlvmProgram(["t"], ["z", "out"])
     where = {t: "t"} | {s: ("z", i) for i, s in enumerate(SYMBOLS[1:])}
     program.function("f", [("out", i, e) for i, e in enumerate(expressions)], where)
     code = compiled(program.text())
@@ -99,7 +99,7 @@ def test_every_function_is_that_of_c(word):
 
 def test_a_mode_chooses_without_looking_at_anything_else():
     mode = Mode("mode0")
-    program = Program([], ["z", "out"])
+    program = LlvmProgram([], ["z", "out"])
     program.function("f", [("out", 0, call("where", mode, HALF, call("log", a), -a))], {mode: ("z", 0), a: ("z", 1)})
     code = compiled(program.text())
     f = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address("f"))
@@ -110,7 +110,7 @@ def test_a_mode_chooses_without_looking_at_anything_else():
 
 
 def test_the_branch_not_taken_is_not_evaluated():
-    program = Program([], ["z", "out"])
+    program = LlvmProgram([], ["z", "out"])
     program.function(
         "f",
         [("out", 0, call("where", a, b, call("log", c), call("exp", d)))],

@@ -399,7 +399,7 @@ def run_program(cache):
 def test_a_second_process_uses_the_compiled_code_of_the_first(tmp_path):
     value, files, said = run_program(tmp_path)
     assert "for the first time" in said
-    assert sum(f.endswith(".o") for f in files) == 2
+    assert sum(f.endswith(".o") for f in files) == 1
     assert not any(f.endswith((".py", ".nbc")) for f in files)  # the model itself is nowhere
     again, files_again, said_again = run_program(tmp_path)
     assert again == value

@@ -1,10 +1,10 @@
 """Vector function -> a computation with arrays: call the function once with arrays of symbols and keep what it did.
 
-What is handed to the function is an array whose entries are `Cell` objects: each knows which step of the computation it
-comes from (`fmepy.language.arrays`) and its place there. numpy moves them about as it moves any objects, so slices,
-views, ``np.concatenate``, ``np.roll``, ``reshape``, and writing into an array that the function made are what they are
-in numpy. Only where something is computed (a ufunc) a step is noted, of all entries at once. Functions of numpy that
-are neither known to move entries nor handled here are refused, and so is whatever needs a value.
+What is handed to the function is an array whose entries are `TracedEntry` objects: each knows which step of the
+computation it comes from (`fmepy.language.arrays`) and its place there. numpy moves them about as it moves any objects,
+so slices, views, ``np.concatenate``, ``np.roll``, ``reshape``, and writing into an array that the function made are
+what they are in numpy. Only where something is computed (a ufunc) a step is noted, of all entries at once. Functions of
+numpy that are neither known to move entries nor handled here are refused, and so is whatever needs a value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from fmepy.errors import TracingError
-from fmepy.language.arrays import TRUTHS, Arrays, Read, Run, Step, runs_of
+from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, StridedRun, runs_of
 from fmepy.language.arrays import formula as formula_of
 from fmepy.language.tracing import Valueless, place_of
 from fmepy.models.definition.user_rates import RatesFunction
@@ -48,13 +48,13 @@ class Tape:
     """The steps noted while a function is called."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.checks: list[Run] = []
+        self.steps: list[ArrayStep] = []
+        self.checks: list[StridedRun] = []
         self._numbers: dict[bytes, int] = {}
         self._joins: dict[Read, Read] = {}
         self._entries = self._scalars = 0
 
-    def noted(self, step: Step) -> int:
+    def noted(self, step: ArrayStep) -> int:
         """Note a step; returns which it is."""
         self._entries += step.size
         self._scalars += step.size == 1 and step.kind == "each"
@@ -72,24 +72,25 @@ class Tape:
         """Return the step of constant numbers."""
         key = values.tobytes()
         if key not in self._numbers:
-            self._numbers[key] = self.noted(Step("constant", "", len(values), values=values))
+            self._numbers[key] = self.noted(ArrayStep("constant", "", len(values), values=values))
         return self._numbers[key]
 
     def cells(self, step: int, shape: tuple[int, ...]) -> Any:
         """Return the entries of a step as an array, or a single one."""
         if not shape:
-            return Cell(self, step, 0)
+            return TracedEntry(self, step, 0)
         out = np.empty(self.steps[step].size, dtype=object)
-        out[:] = [Cell(self, step, k) for k in range(len(out))]
+        for k in range(len(out)):  # one by one: of a list numpy asks every cell whether it is an array
+            out[k] = TracedEntry(self, step, k)
         return out.reshape(shape).view(TracedArray)
 
     def read(self, array: Any) -> Read:
         """Return what an array holds, in the order of its entries."""
         if not isinstance(array, np.ndarray) or array.dtype != object:
             values = np.asarray(array, dtype=float).ravel()
-            return (Run(self.constant(values), 0, 1 if len(values) > 1 else 0, len(values)),)
+            return (StridedRun(self.constant(values), 0, 1 if len(values) > 1 else 0, len(values)),)
         entries = array.ravel().tolist()
-        mine = [type(e) is Cell for e in entries]
+        mine = [type(e) is TracedEntry for e in entries]
         if any(e.tape is not self for e, is_cell in zip(entries, mine, strict=True) if is_cell):
             raise TracingError(_KEPT)
         if all(mine):
@@ -109,8 +110,8 @@ class Tape:
         """Tell whether something holds truth values."""
         if not _is_traced(x):
             return bool(np.asarray(x).dtype == bool)
-        first = x if isinstance(x, Cell) else x.flat[0] if x.size else None
-        return self.steps[first.step].word in TRUTHS if isinstance(first, Cell) else isinstance(first, bool)
+        first = x if isinstance(x, TracedEntry) else x.flat[0] if x.size else None
+        return self.steps[first.step].word in TRUTHS if isinstance(first, TracedEntry) else isinstance(first, bool)
 
     def each(self, word: str, arguments: Sequence[Any], number: int = 0) -> Any:
         """Note a function of numbers applied to every entry; returns the array of its values."""
@@ -123,14 +124,14 @@ class Tape:
         if size == 0:
             return np.zeros(shape)
         reads = tuple(self._spread(a, shape, size) for a in arguments)
-        return self.cells(self.noted(Step("each", word, size, reads, number)), shape)
+        return self.cells(self.noted(ArrayStep("each", word, size, reads, number)), shape)
 
     def _spread(self, argument: Any, shape: tuple[int, ...], size: int) -> Read:
         """Return what an argument holds, brought to a shape."""
         argument = np.asarray(argument) if not _is_traced(argument) else np.asarray(argument, dtype=object)
         if argument.size == 1:
             ((step, start, _, _),) = self.read(argument.reshape(1))
-            return (Run(step, start, 0, size),)
+            return (StridedRun(step, start, 0, size),)
         return self.joined(np.broadcast_to(argument, shape))
 
     def joined(self, array: Any) -> Read:
@@ -140,7 +141,7 @@ class Tape:
             return read
         if read not in self._joins:
             size = sum(run.length for run in read)
-            self._joins[read] = (Run(self.noted(Step("join", "", size, (read,))), 0, 1, size),)
+            self._joins[read] = (StridedRun(self.noted(ArrayStep("join", "", size, (read,))), 0, 1, size),)
         return self._joins[read]
 
     def folded(self, kind: str, word: str, array: Any, axis: Any, keepdims: bool = False) -> Any:
@@ -157,7 +158,7 @@ class Tape:
         if array.size == 0:
             raise TracingError("a sum of nothing")
         size = array.size if kind == "running" else array.size // length
-        step = self.noted(Step(kind, word, size, (self.joined(moved),), length))
+        step = self.noted(ArrayStep(kind, word, size, (self.joined(moved),), length))
         if kind == "running":
             return np.moveaxis(self.cells(step, moved.shape), -1, axis)
         return self.cells(step, kept if keepdims else moved.shape[:-1])
@@ -178,7 +179,7 @@ class _Face(Valueless, NDArrayOperatorsMixin):
         if np.dtype(kept.pop("dtype", float)).kind not in "fO":
             raise TracingError(f"np.{ufunc.__name__} into numbers of another kind than float has no symbolic form")
         result = _applied(tape, ufunc, method, inputs, kept)
-        if out is None or isinstance(out[0], Cell):  # x += 1 of a number gives another number
+        if out is None or isinstance(out[0], TracedEntry):  # x += 1 of a number gives another number
             return result
         (target,) = out
         if not isinstance(target, np.ndarray) or target.dtype != object:
@@ -202,7 +203,7 @@ _INTO_NUMBERS = (
 )
 
 
-class Cell(_Face):
+class TracedEntry(_Face):
     """One entry of a step."""
 
     __slots__ = ("place", "step", "tape")
@@ -211,7 +212,7 @@ class Cell(_Face):
         self.tape, self.step, self.place = tape, step, place
 
     def __repr__(self) -> str:
-        return f"Cell({self.step}, {self.place})"
+        return f"TracedEntry({self.step}, {self.place})"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or formula_of(name, 1) is None:  # np.exp(array of objects) calls `exp` of each
@@ -240,7 +241,7 @@ class TracedArray(_Face, np.ndarray):  # type: ignore[misc]  # the mixin's
 
 
 def _is_traced(x: Any) -> bool:
-    return isinstance(x, Cell) or (isinstance(x, np.ndarray) and x.dtype == object)
+    return isinstance(x, TracedEntry) or (isinstance(x, np.ndarray) and x.dtype == object)
 
 
 _KEPT = "a symbol is used that an earlier call was given; the function keeps something between calls"
@@ -289,9 +290,9 @@ def _applied(tape: Tape, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kw
 
 
 def _holds_cells(x: Any) -> bool:
-    if isinstance(x, Cell):
+    if isinstance(x, TracedEntry):
         return True
-    return _is_traced(x) and any(type(e) is Cell for e in x.ravel().tolist())
+    return _is_traced(x) and any(type(e) is TracedEntry for e in x.ravel().tolist())
 
 
 def _whole(exponent: Any) -> int | None:
@@ -397,13 +398,13 @@ def require(condition: Any) -> None:
     """Note a condition under which alone the traced form holds: else the function itself is asked."""
     tape = _tape()
     held = tape.folded("fold", "minimum", tape.each("where", (condition, 1.0, 0.0)), None)
-    tape.checks.append(Run(held.step, held.place, 0, 1))
+    tape.checks.append(StridedRun(held.step, held.place, 0, 1))
 
 
 # --- tracing a function
 
 
-def traced_arrays(rates: RatesFunction, shape: tuple[int, ...]) -> Arrays:
+def traced_arrays(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
     """Return the computation of a vector function.
 
     Parameters
@@ -418,31 +419,36 @@ def traced_arrays(rates: RatesFunction, shape: tuple[int, ...]) -> Arrays:
         It cannot be traced; says why, with the line of the function.
     """
     tape, n = Tape(), int(np.prod(shape))
-    t, y = (tape.noted(Step("input", word, size)) for word, size in (("t", 1), ("y", n)))
+    t, y = (tape.noted(ArrayStep("input", word, size)) for word, size in (("t", 1), ("y", n)))
     values = []
     for word, names in (("p", rates.parameters), ("u", rates.forcings)):
-        step = tape.noted(Step("input", word, len(names)))
-        values.append([Cell(tape, step, k) for k in range(len(names))])
+        step = tape.noted(ArrayStep("input", word, len(names)))
+        values.append([TracedEntry(tape, step, k) for k in range(len(names))])
     token = _CURRENT.set(tape)
     try:
-        result, extra = rates.raw(Cell(tape, t, 0), tape.cells(y, shape), *values)
+        result, extra = rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values)
         found = np.array(result, dtype=object)
         if found.size != n or (len(shape) == 1 and found.shape != shape):
             raise TracingError(f"it returns an array of shape {found.shape} for {n} states")
-        out = tape.noted(Step("join", "", n, (tape.read(found),)))
+        out = tape.noted(ArrayStep("join", "", n, (tape.read(found),)))
         extras = [tape.joined(np.asarray(e, dtype=object).reshape(-1))[0] for e in extra.values()]
     except Exception as error:
         why = str(error) if isinstance(error, TracingError) else f"{type(error).__name__}: {error}"
         raise TracingError(f"{place_of(rates.function, error)}{why}") from error
     finally:
         _CURRENT.reset(token)
-    return Arrays(
+    return ArrayProgram(
         tuple(tape.steps), out, tuple(extras), tuple(tape.checks), n, len(rates.parameters), len(rates.forcings)
     )
 
 
 def check_same(
-    arrays: Arrays, read: Callable[[float, Vector, Vector, Vector], Vector], t: float, y: Vector, p: Vector, u: Vector
+    arrays: ArrayProgram,
+    read: Callable[[float, Vector, Vector, Vector], Vector],
+    t: float,
+    y: Vector,
+    p: Vector,
+    u: Vector,
 ) -> None:
     """Refuse (TracingError) a computation that does not give a function's own numbers, at some point and beside it.
 

@@ -265,9 +265,9 @@ def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> Non
 
 def _check_start(draft: Draft, given: Given) -> None:
     """Refuse initial values that are missing, of no state, or of anything but parameters."""
-    ode = given.kind == "ode"
+    ode, states = given.kind == "ode", set(draft.states)
     for name in given.initial:
-        if name not in draft.states:
+        if name not in states:
             needed = f" It needs a rate, d({name})/dt = ..., or an algebraic equation, 0 = ..." if ode else ""
             hint = did_you_mean(name, draft.states) or needed
             raise ModelError(f"`state`: {name!r} has no equation in the model.{hint}")

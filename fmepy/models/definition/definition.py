@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from fmepy.errors import ModelError, listed
-from fmepy.language.arrays import Arrays
+from fmepy.language.arrays import ArrayProgram
 from fmepy.language.equations import Equations
 from fmepy.models.definition.given import Given, Kind
 from fmepy.models.definition.user_rates import RatesFunction
@@ -40,7 +40,7 @@ class Found:
         Outputs that a function without expressions returns beside the rates.
     note : str
         Why there are no expressions.
-    arrays : Arrays or None
+    arrays : ArrayProgram or None
         What a vector function without expressions computes, where that is known.
     """
 
@@ -48,7 +48,7 @@ class Found:
     own: dict[str, Any] = field(default_factory=dict)
     extra_names: tuple[str, ...] = ()
     note: str = ""
-    arrays: Arrays | None = None
+    arrays: ArrayProgram | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +131,7 @@ class Definition:
         value. Else empty.
     roots : tuple of Root
         Events that happen where an expression crosses zero; `events` are those of given times.
-    arrays : Arrays or None
+    arrays : ArrayProgram or None
         What a vector function without equations computes, in place of which it may be run.
     """
 
@@ -153,7 +153,7 @@ class Definition:
     algebraic: tuple[str, ...] = ()
     history: tuple[Any, ...] = ()
     roots: tuple[Root, ...] = ()
-    arrays: Arrays | None = None
+    arrays: ArrayProgram | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", tuple(self.parms.index))  # asked thousands of times while a model runs

@@ -85,6 +85,10 @@ class Stepper(Protocol):
         ...
 
 
+def _no_equations(definition: Definition) -> str:
+    return definition.note
+
+
 def _nothing(equations: Equations, *roots: Any) -> str:
     return ""
 
@@ -110,6 +114,8 @@ class Engine:
     refuses : callable
         ``refuses(equations)`` returns why it cannot run them, or an empty string; of a model with root events it is
         called ``refuses(equations, roots)``.
+    refuses_arrays : callable
+        Of an engine that needs equations: ``refuses_arrays(definition)`` returns why it cannot run a function without.
     limits_steps : bool
         Whether it keeps `max_step`.
     watches_switches : bool
@@ -128,6 +134,7 @@ class Engine:
     steps: Mapping[str, Callable[..., Vector]] = field(default_factory=dict)
     needs_equations: bool = False
     refuses: Callable[..., str] = _nothing
+    refuses_arrays: Callable[[Definition], str] = _no_equations
     limits_steps: bool = True
     watches_switches: bool = False
     rank: float | None = None
@@ -140,7 +147,7 @@ class Engine:
     def why_not(self, definition: Definition, limited: bool = False) -> str:
         """Return why the engine cannot run a model, or an empty string; `limited`: its steps are."""
         if self.needs_equations and definition.equations is None:
-            return definition.note
+            return self.refuses_arrays(definition)
         if definition.roots and not self.watches_switches:
             return f"{self.name} does not stop where a root event fires"
         roots = (definition.roots,) if definition.roots else ()

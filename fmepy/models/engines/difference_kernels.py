@@ -17,7 +17,7 @@ import numpy as np
 
 from fmepy.compiled import difference_loop
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.llvm_code import Place, Program
+from fmepy.compiled.llvm_code import LlvmProgram, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.language.derivatives import entries_of
 from fmepy.language.equations import Equations, symbol
@@ -50,11 +50,8 @@ class Kernels:
         out : array, shape (n_row, n_var)
             The result.
         """
-        step, write, *_ = self._plain
-        q, work, told, keep = _inputs(p, U), np.concatenate([y, y]), np.empty(1), np.asarray(keep, dtype=np.int64)
-        loop = c_loop(difference_loop.run, "the loop of difference models")
-        loop(step, write, *self._sizes, len(keep), t0, *map(address, (q, U, keep, work, out, told)))
-        return int(told[0])
+        n, m = self._sizes[:2]
+        return self._run(self._plain, y, np.empty((n, 0)), p, U, t0, keep, out, np.empty((len(keep), n + m, 0)))
 
     def run_sens(
         self, y: Vector, S: Matrix, p: Vector, U: Matrix, t0: float, keep: Any, out: Matrix, slopes: Cube
@@ -64,12 +61,17 @@ class Kernels:
         S are the derivatives of y, shape (n_state, n_par), `slopes` is the result, shape (n_row, n_var, n_par); the
         rest as in `run`.
         """
-        step, write, counts, places, _ = self._sensitive
-        n_par, (n, m) = len(self._names), self._sizes[:2]
+        return self._run(self._sensitive, y, S, p, U, t0, keep, out, slopes)
+
+    def _run(
+        self, model: _Model, y: Vector, S: Matrix, p: Vector, U: Matrix, t0: float, keep: Any, out: Matrix, slopes: Cube
+    ) -> int:
+        step, write, counts, places, _ = model
+        n_par, (n, m) = S.shape[1], self._sizes[:2]
         x, both = np.array(y, dtype=float), np.concatenate([S, S])
         v, w = np.empty(n + counts[0] + counts[1]), np.empty(m + counts[2] + counts[3])
-        q, told, keep = _inputs(p, U), np.empty(1), np.asarray(keep, dtype=np.int64)
-        loop = c_loop(difference_loop.run_sens, "the loop of difference models with sensitivities")
+        q, told, keep = np.concatenate([p, np.empty(U.shape[1])]), np.empty(1), np.asarray(keep, dtype=np.int64)
+        loop = c_loop(difference_loop.run, "the loop of difference models")
         arrays = (q, U, keep, places, x, both, v, w, out, slopes, told)
         loop(step, write, *self._sizes, n_par, *counts, len(keep), t0, *map(address, arrays))
         return int(told[0])
@@ -93,11 +95,6 @@ class _Model(NamedTuple):
     code: Code
 
 
-def _inputs(p: Vector, U: Matrix) -> Vector:
-    """Return the parameters, and room for the forcings."""
-    return np.concatenate([p, np.empty(U.shape[1])])
-
-
 @lru_cache(maxsize=64)
 def _compiled(equations: Equations, names: tuple[str, ...]) -> _Model:
     """Return the functions ``step`` and ``write`` of a model, and the entries of F, df/dp, dh/dx and dh/dp.
@@ -114,7 +111,7 @@ def _compiled(equations: Equations, names: tuple[str, ...]) -> _Model:
         for expressions in (rates, outputs)
         for symbols in (states if names else [], p)
     )  # fmt: skip
-    program = Program(["t"], ["x", "q", "out"])
+    program = LlvmProgram(["t"], ["x", "q", "out"])
     for name, expressions, (own, others) in (("step", rates, matrices[:2]), ("write", outputs, matrices[2:])):
         listed = [*expressions, *(e for _, _, e in own), *(e for _, _, e in others)]
         program.function(name, [("out", i, e) for i, e in enumerate(listed)], where)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,34 +22,27 @@ import numpy as np
 from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
-from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOfCourses, Solver, Stretch
-from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, RunsOfCourses, Solver, Stretch
+from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
-from fmepy.language.derivatives import derivative, entries_of
+from fmepy.language.derivatives import derivatives_of, entries_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
-from fmepy.language.nodes import ONE, ZERO, Node, as_node, call, choose_above, fresh
+from fmepy.language.nodes import ONE, ZERO, Node, add, as_node, call, choose_above, fresh, substituted
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
 from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.engines.failures import MOST_STEPS, failure_of
+from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
 from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.root_events import Root
-from fmepy.models.running.system import System, along, build_system, delays_of, scales_of
+from fmepy.models.running.system import System, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
-MOST_STEPS = 100_000
-"""Steps of one segment, rejected ones included, before a run is given back."""
 _MOST_STRETCHES = 64
-
-_WHY = {
-    status.STEP_TOO_SMALL: "the step became too small",
-    status.STIFF: "the model is stiff here (the run is held to the explicit method, or has no Jacobian that compiles)",
-    status.NO_RATES: "the rates are not finite",
-    status.EXPLODED: "a state runs to infinity",
-}
 
 
 class CompiledStepper:
@@ -78,7 +71,7 @@ class CompiledStepper:
         self._solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
         self._functions, self._n_inputs = _functions(system), system.layout.size + system.n_watched
         if held:
-            jacobian = StiffCode(system, held=True) if held == "stiff" else None
+            jacobian = StiffCode(partial(stiff.stiff_plan, system), held=True) if held == "stiff" else None
             self._functions = replace(self._functions, stiff=jacobian)
         self._stretches: dict[Any, ExplicitRuns] = {}
 
@@ -96,7 +89,7 @@ class CompiledStepper:
             return times, out
         if ended == status.CROSSED:
             return np.append(times[: int(n) - 1], reached), out[: int(n)]
-        raise _failure(ended, reached, self._arguments[0], worst)
+        raise failure_of(ended, reached, self._arguments[0].z, MOST_STEPS, worst)
 
     def along(self, course: Course, definition: Definition) -> WholeRuns:
         """Return whole runs along a course, from parameters to outputs; see `engines.base`."""
@@ -153,7 +146,9 @@ class WholeRuns:
         out, (ended, _, reached, *worst) = self._runs.one(p)
         if ended != status.DONE:
             (_, _, d), system = self._given, self._given[0]._arguments[0]
-            raise _delay_failure(ended, reached, system, d, p) or _failure(ended, reached, system, worst)
+            raise _delay_failure(ended, reached, system, d, p) or failure_of(
+                ended, reached, system.z, MOST_STEPS, worst
+            )
         return out
 
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
@@ -167,7 +162,7 @@ class WholeRuns:
         if ended not in (status.DONE, status.CROSSED):
             p = inputs[: len(d.parameters)]
             system = stepper._arguments[0]
-            raise _delay_failure(ended, reached, system, d, p) or _failure(ended, reached, system)
+            raise _delay_failure(ended, reached, system, d, p) or failure_of(ended, reached, system.z, MOST_STEPS)
         return out, reached if ended == status.CROSSED else None, z, there
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
@@ -234,21 +229,6 @@ class WholeRunsApart:
         return np.flatnonzero(told[:, 0] != status.DONE).tolist()
 
 
-def _failure(ended: float, reached: float, system: System, worst: Sequence[float] = ()) -> SimulationError:
-    """Return the error of a run that ended so, `worst` being the state it ended for, its value, and its rate."""
-    if ended == status.NOT_FINITE:
-        return SimulationError("a state became NaN or infinite", time=reached)
-    if ended == status.NO_VALUE:
-        return SimulationError("an initial or event value is not finite", time=reached)
-    why = _WHY.get(int(ended), f"more than {MOST_STEPS} steps")
-    if worst:
-        state, value, rate = system.z[int(worst[0])], *worst[1:]
-        changes = f"changes by {rate:.3g} a unit of time" if np.isfinite(rate) else "has a rate that is not finite"
-        why += f" ({state} = {value:.6g} {changes})"
-    exploded = ended == status.EXPLODED
-    return SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded)
-
-
 @lru_cache(maxsize=64)
 def _around(
     system: System,
@@ -260,37 +240,31 @@ def _around(
     outputs: tuple[Any, ...],
     past: tuple[Any, ...],
 ) -> Code:
-    """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `Functions`.
+    """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `ModelFunctions`.
 
     Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
     parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `compiled.delay_runs.Delays`.
     """
     n = system.n_states
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
-    starts, shown = (
-        [as_node(v) for v in initial],
-        list(e.subs(system.lags) for e in outputs),
-    )
-    changes, before = [e for e in kinds], [as_node(e) for e in past]
-    values, rows, changed = list(starts), list(shown), [[e] for e in changes]
-    delays, history = [d.tau for d in system.delays], list(before)
-    for j, name in enumerate(system.names, start=1):
-        p = symbol(name)
-        scale = choose_above(call("abs", p), ZERO, call("abs", p), ONE)  # as `scales_of` says
-        values += [scale * derivative(v, p) for v in starts]
-        s = system.z[j * n : (j + 1) * n]
-        y, s_of_lags = [*system.z[:n], *lags[:n_delays]], [*s, *lags[j * n_delays : (j + 1) * n_delays]]
-        rows += [along(e, y, s_of_lags) + scale * derivative(e, p) for e in shown]
-        delays += [along(e, system.z[:n], s) + scale * derivative(e, p) for e in delays[:n_delays]]
-        history += [scale * derivative(e, p) for e in before]
-        for column, e in zip(changed, changes, strict=True):
-            column.append(along(e, system.z[:n], s) + scale * derivative(e, p))
+    y, p = [*system.z[:n], *lags[:n_delays]], [symbol(name) for name in system.names]
+    own = [[as_node(v) for v in initial], substituted(outputs, system.lags), [d.tau for d in system.delays]]
+    own += [[as_node(e) for e in past], *([e] for e in kinds)]
+    slopes = [gradients(expressions, [*y, *p]) for expressions in own]  # of all at once: what they share is found once
+    written = [list(expressions) for expressions in own]
+    for j, k in enumerate(p, start=1):
+        scale = choose_above(call("abs", k), ZERO, call("abs", k), ONE)  # as `scales_of` says
+        moved = dict(zip(y, [*system.z[j * n : (j + 1) * n], *lags[j * n_delays : (j + 1) * n_delays]], strict=True))
+        moved[k] = scale
+        for out, found in zip(written, slopes, strict=True):
+            out += [add(ZERO, *(d * moved[x] for x, d in g.items() if x in moved)) for g in found]
+    values, rows, delays, history, *changed = written
     where: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
-    program = Program(["t"], ["z", "q", "out"])
+    program = LlvmProgram(["t"], ["z", "q", "out"])
     program.function("values", [("out", i, v) for i, v in enumerate(values)], where)
     where = {**where, symbol(time): "t"}
     if past:
-        history += [derivative(e, symbol(time)) for e in before]
+        history += derivatives_of(own[3], symbol(time))
         program.function("history", [("out", i, e) for i, e in enumerate(history)], where)
     where |= {z: ("z", i) for i, z in enumerate(system.z)}
     program.function("delays", [("out", i, e) for i, e in enumerate(delays)], where)
@@ -339,13 +313,13 @@ def _delay_failure(
 
 
 @lru_cache(maxsize=64)
-def _functions(system: System) -> Functions:
+def _functions(system: System) -> ModelFunctions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
-    jacobian = None if system.delays else StiffCode(system)
+    jacobian = None if system.delays else StiffCode(partial(stiff.stiff_plan, system))
     if system.algebraic and (jacobian is None or jacobian() is None):
         raise SimulationError("the model has algebraic states, and its Jacobian is too large or cannot be compiled")
-    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
+    return ModelFunctions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
 
 
 @lru_cache(maxsize=64)
@@ -369,11 +343,11 @@ def _program(system: System) -> str:
     G = entries_of(rates, list(system.lags.values())) if system.names else []
     D = entries_of(rates, [symbol(k) for k in system.names])
 
-    def sensitivities(part: Written) -> None:
+    def sensitivities(part: ExpressionWriter) -> None:
         if system.names:
             _add_sensitivities(part, system, F, G, D)
 
-    program = Program(["t"], ["z", "q", "out"])
+    program = LlvmProgram(["t"], ["z", "q", "out"])
     of_rates = [("out", i, e) for i, e in enumerate(rates)]
     program.function("rates", of_rates, where, [e for _, _, e in (*F, *G, *D)], sensitivities)
     conditions = [g - o for g, o in zip(system.watched_expressions, offsets, strict=True)]
@@ -382,7 +356,7 @@ def _program(system: System) -> str:
 
 
 def _add_sensitivities(
-    part: Written,
+    part: ExpressionWriter,
     system: System,
     F: list[tuple[int, int, Node]],
     G: list[tuple[int, int, Node]],
@@ -430,10 +404,11 @@ def _refuses_explicit(equations: Equations, roots: tuple[Root, ...] = ()) -> str
     return _refuses(equations, roots)
 
 
-def stepper(problem: Problem, options: SolverOptions) -> CompiledStepper:
+def stepper(problem: Problem, options: SolverOptions) -> CompiledStepper | GridStepper:
     """Return the compiled loop on a problem."""
-    assert problem.system is not None, "it needs equations"
     held = {EXPLICIT.methods[0]: EXPLICIT.name, STIFF.methods[0]: STIFF.name}.get(options.method, "")
+    if problem.system is None:
+        return GridStepper(problem, options.rtol, options.atol, options.max_step, held)
     return CompiledStepper(problem.system, options.rtol, options.atol, options.max_step, held)
 
 
@@ -443,6 +418,7 @@ ENGINE = Engine(
     stepper,
     needs_equations=True,
     refuses=_refuses,
+    refuses_arrays=why_no_band,
     watches_switches=True,
     rank=1,
     has_mass=("switching",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fmepy.compiled import rosenbrock, unrolled_lu
 from fmepy.compiled.c_loops import c_loop
-from fmepy.compiled.llvm_code import NotWritableError, Place, Program
+from fmepy.compiled.llvm_code import LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import compiled
 from fmepy.compiled.sparse_lu import eliminated, with_block
 from fmepy.compiled.stiff_plan import Entries, plan_of
@@ -24,20 +24,28 @@ MOST_STIFF_STATES = 1000
 
 
 class StiffCode:
-    """What the stiff method knows of a system, compiled when a run first asks for it; `made` when it was."""
+    """What the stiff method knows of a model, made when a run first asks for it; `made` when it was.
 
-    def __init__(self, system: System, held: bool = False) -> None:
-        self._system = system
+    Parameters
+    ----------
+    make : callable
+        Returns the plan (`compiled.stiff_plan.plan_of`) and what must live as long, or None if there is none.
+    held : bool
+        Whether all runs keep to this method.
+    """
+
+    def __init__(self, make: Callable[[], Any], held: bool = False) -> None:
+        self._make = make
         self.made: Any = None
         found = self() if held else None
-        if found is not None:  # all runs keep to this method
+        if found is not None:
             plan, code = found
             self.made = np.concatenate([plan[:2], [1], plan[3:]]), code
 
     def __call__(self) -> Any:
-        """Return the plan and its code, see `stiff_plan`."""
+        """Return the plan and its code."""
         if self.made is None:
-            self.made = stiff_plan(self._system)
+            self.made = self._make()
         return self.made
 
 
@@ -60,7 +68,7 @@ def stiff_plan(system: System) -> Any:
     return plan, code
 
 
-def _stiff_program(system: System) -> tuple[Program, Entries]:
+def _stiff_program(system: System) -> tuple[LlvmProgram, Entries]:
     """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
     n, names = system.n_states, system.names
     y, q = list(system.z[:n]), [symbol(k) for k in names]
@@ -72,7 +80,7 @@ def _stiff_program(system: System) -> tuple[Program, Entries]:
     rates = _matched(system)
     F = entries_of(rates, y)
     moving = derivatives_of(rates, system.time)
-    program = Program(["t"], ["z", "q", "out"])
+    program = LlvmProgram(["t"], ["z", "q", "out"])
 
     def write(name: str, expressions: Sequence[Any]) -> None:
         program.function(name, [("out", i, e) for i, e in enumerate(expressions)], where)

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.array_code import ArrayCode
-from fmepy.language.arrays import Arrays
+from fmepy.language.arrays import ArrayProgram
 from fmepy.types import Matrix, Vector
 
 
 @lru_cache(maxsize=32)
-def code_of(arrays: Arrays) -> ArrayCode:
+def code_of(arrays: ArrayProgram) -> ArrayCode:
     """Return the machine code of a computation."""
     return ArrayCode(arrays)
 
@@ -35,7 +35,7 @@ class ArraysAt:
 
     Parameters
     ----------
-    arrays : Arrays
+    arrays : ArrayProgram
     p : sequence of float
         All parameters.
     places : sequence of int
@@ -44,7 +44,7 @@ class ArraysAt:
         By which these are multiplied.
     """
 
-    def __init__(self, arrays: Arrays, p: Any, places: Sequence[int] = (), scales: Any = ()) -> None:
+    def __init__(self, arrays: ArrayProgram, p: Any, places: Sequence[int] = (), scales: Any = ()) -> None:
         self._code = code = code_of(arrays)
         self.n, self.m = arrays.n_states, len(places)
         self._block = w = code.block()

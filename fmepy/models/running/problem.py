@@ -40,7 +40,7 @@ class Problem:
     """
 
     def __init__(self, definition: Definition, system: System | None, names: tuple[str, ...] = ()) -> None:
-        self._definition, self._function, self._names = definition, definition.function, names
+        self.definition, self._function, self.names = definition, definition.function, names
         self.system = system
         self.blocks = 1 + len(names if system is None else system.names)
         own = InputLayout(len(definition.parms), len(definition.forcings), n_scales=len(names))
@@ -49,7 +49,7 @@ class Problem:
     @cached_property
     def constraints(self) -> Constraints | None:
         """The algebraic equations; None where every state has a rate."""
-        return Constraints(self._definition, self.system, self.layout) if self._definition.algebraic else None
+        return Constraints(self.definition, self.system, self.layout) if self.definition.algebraic else None
 
     @cached_property
     def rates(self) -> RatesOf:
@@ -69,7 +69,7 @@ class Problem:
     @cached_property
     def _at_run(self) -> Callable[[Any], tuple[ArraysAt | None, RatesAt]]:
         """What belongs to the inputs of a run, made when the first of its rates are asked for."""
-        d, layout, names = self._definition, self.layout, self._names
+        d, layout, names = self.definition, self.layout, self.names
         last: Any = None
         made: Any = None
 
@@ -85,7 +85,7 @@ class Problem:
     def jacobian(self) -> RatesOf | None:
         """(t, states, inputs) -> entries of df/dy in the order of `structure`, where sensitivities ask for it."""
         at, layout = self._at_run, self.layout
-        if not self._names:
+        if not self.names:
             return None
         return lambda t, y, inputs: at(inputs)[0].jacobian(t, y, layout.forcing_values(t, inputs))  # type: ignore[union-attr]
 
@@ -95,7 +95,7 @@ class Problem:
 
         It is known of what is compiled as loops over arrays, else found by trying.
         """
-        d, function = self._definition, self._function
+        d, function = self.definition, self._function
         if self.system is not None or function is None or len(d.states) <= FEW or d.algebraic:
             return None
         if d.arrays is not None:
@@ -115,14 +115,14 @@ class Problem:
     @property
     def n_watched(self) -> int:
         """How many conditions and roots end a stretch where they change their sign."""
-        return len(self._definition.roots) if self.system is None else self.system.n_watched
+        return len(self.definition.roots) if self.system is None else self.system.n_watched
 
     @cached_property
     def roots(self) -> RootTable | None:
         """The root events; None if there are none."""
         if self.system is not None and self.system.roots:
             return RootTable(self.system)
-        return roots_around(self._definition)
+        return roots_around(self.definition)
 
     @cached_property
     def watched(self) -> RatesOf:

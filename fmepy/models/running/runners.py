@@ -242,7 +242,7 @@ def make_runner(
     if engine.steps:
         rates = _rates_at_stages(definition, names)
         return None if rates is None else _FixedRunner(engine, options, rates, times, *common)
-    if names and definition.equations is None and engine.method_of(options) != "lsoda":
+    if names and definition.equations is None and engine.method_of(options) != "lsoda" and not engine.needs_equations:
         return None  # the others have no way to be told of a Jacobian in blocks
     problem = problem_of(definition, names, engine.watches_switches)
     if problem is None:

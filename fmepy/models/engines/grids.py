@@ -1,0 +1,125 @@
+"""The compiled engine on functions of arrays: the same loop, with rates and Jacobian that are loops over entries."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled import array_loop, rosenbrock, status
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
+from fmepy.compiled.sparse_lu import Pattern
+from fmepy.compiled.stiff_plan import Entries, plan_of
+from fmepy.errors import SimulationError
+from fmepy.models.definition.definition import Definition
+from fmepy.models.engines.failures import MOST_STEPS, failure_of
+from fmepy.models.engines.stiff import StiffCode
+from fmepy.models.running.array_rates import code_of
+from fmepy.models.running.problem import Problem
+from fmepy.types import Matrix, Vector
+
+MOST_BAND = 41
+"""Diagonals of a Jacobian that is taken as a band. With more, as of a plane of cells, derivatives along as many
+directions and the factors of every step take longer than LSODA does, which needs few Jacobians."""
+MOST_WORK = 200_000_000
+"""Steps of a stretch times its states, and directions, before a run is given back: some ten seconds."""
+
+
+class GridStepper:
+    """The compiled loop on a function of arrays, see `engines.base`.
+
+    Parameters
+    ----------
+    problem : Problem
+    rtol : float
+    atol : float or sequence of float
+    max_step : float
+    held : {"", "explicit", "stiff"}
+        The method that it is held to.
+    """
+
+    name = "compiled"
+    watches_switches = False
+
+    def __init__(self, problem: Problem, rtol: float, atol: Any, max_step: float = np.inf, held: str = "") -> None:
+        definition, names = problem.definition, problem.names
+        assert definition.arrays is not None, "it is a function of arrays"
+        self._arguments = (problem, rtol, atol, max_step, held)
+        self._layout, self._states, m = problem.layout, definition.states, len(names)
+        self._code, n = code_of(definition.arrays), len(definition.states)
+        self._places = np.array([definition.parameters.index(k) for k in names], dtype=np.intp)
+        order, *band = self._code.structure.band
+        is_own = bool((order == np.arange(n)).all())
+        entries = Entries(n, (), (), n_params=m, band=(band[0], band[1]))
+        self._plan = array_loop.plan_of(self._code, entries, None if is_own else order)
+        self._order = np.concatenate([order + k * n for k in range(1 + m)])
+        self._back = slice(None) if is_own else np.argsort(self._order)
+        all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (n,))[order], 1 + m)
+        most = int(min(MOST_STEPS, max(MOST_WORK / (n * (1 + m)), 1000)))
+        self._solver = Solver(n, rtol, all_atol, max_step, most)
+        stiff = None if held == "explicit" else StiffCode(partial(_stiff_plan, entries), held == "stiff")
+        self._functions = ModelFunctions(_address("rates"), 0, 0, (), stiff=stiff)
+        self._lines = slice(2, 2 + 2 * definition.arrays.n_forcings)
+
+    def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
+        """Return (times reached, z at them); see `engines.base`."""
+        own, course = self._inputs(inputs), Course(start, times, 0, (Stretch(start, times, len(times)),))
+        runs = ExplicitRuns(self._functions, self._solver, course, len(own))
+        out, (ended, _, reached, *worst) = runs.one(own, z[self._order])
+        if ended != status.DONE:
+            if worst:
+                worst[0] = self._order[int(worst[0])]
+            raise failure_of(ended, reached, self._states, self._solver.most_steps, worst)
+        return times, out[:, self._back]
+
+    def _inputs(self, inputs: Vector) -> Vector:
+        """Return what the loops read and where they work, see `compiled.array_loop`."""
+        code, layout, m = self._code, self._layout, len(self._places)
+        n_blocks = array_loop.n_blocks(m)
+        own = np.zeros(self._lines.stop + n_blocks * code.size)
+        own[:1].view(np.int64)[0] = address(self._plan)
+        own[1], own[self._lines] = inputs[layout.origin], inputs[layout.lines]
+        blocks = own[self._lines.stop :].reshape(n_blocks, code.size)
+        w, both = blocks[0], blocks[n_blocks - 2 * m :]
+        w[:] = code.block()
+        w[code.at("p")] = inputs[: layout.n_parameters]
+        code.function("prepare", w)()
+        if m:
+            both[np.arange(2 * m), code.at("p").start + np.tile(self._places, 2)] = np.tile(inputs[layout.scales], 2)
+            code.function("prepare_along", w, both)()
+            blocks[2] = w
+        if not w[code.own_checks].all():
+            raise SimulationError("the function behaves differently at these parameters from how it was compiled")
+        return own
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GridStepper, self._arguments
+
+
+def _address(name: str) -> int:
+    return int(c_loop(getattr(array_loop, name), "the solver of grids").code.address("run"))  # type: ignore[attr-defined]
+
+
+def _stiff_plan(entries: Entries) -> Any:
+    """Return what the stiff method knows of a model."""
+    loop, nothing = c_loop(rosenbrock.run, "the stiff solver"), np.zeros(0, dtype=np.int64)
+    more = ("slopes", "bend") if entries.n_params else ()
+    functions = [*(_address(k) for k in ("field", "jacobian", *more)), *[0] * (4 - len(more)), 0]
+    if entries.n_params:
+        functions[-1] = _address("advance")
+    at = loop.code.address("run")  # type: ignore[attr-defined]
+    return plan_of(entries, Pattern(*[nothing] * 5), functions, at), loop
+
+
+def why_no_band(definition: Definition) -> str:
+    """Return why the compiled loop does not run a function of arrays, or an empty string."""
+    d = definition
+    if d.arrays is None or d.algebraic or d.roots:
+        return d.note
+    _, lower, upper = code_of(d.arrays).structure.band
+    if lower + 1 + upper > MOST_BAND:
+        width = f"{lower + 1 + upper} diagonals, and the compiled engine takes at most {MOST_BAND}"
+        return f"{d.note}; its Jacobian is a band of {width}"
+    return ""
