@@ -66,6 +66,38 @@ _ARGUMENTS = _rows(
 )  # fmt: skip
 
 
+_KEYS = _rows(
+    ("mcmc chain chains posterior bayes emcee sampling sampler", ("sample",), "[sample]"),
+    ("estimate estimation optimise optimize optimization calibrate calibration optimizer", ("fit",), "[fit]"),
+    ("sensitivity sensitivities identifiability collin", ("screen",), "[screen]"),
+    ("profiles profiling likelihood_profile", ("profile",), "[profile]"),
+    ("uncertainty predict prediction predictions ensemble montecarlo", ("ranges",), "[ranges]"),
+    ("estimate estimated vary free fixed fix", ("start", "lower"),
+     "`start`: k = { start = 0.5 } is fitted, the number alone, k = 0.5, stays as it is"),
+    ("init initial value guess x0 p0 nominal nominalValue", ("start", "lower"), "`start`"),
+    ("bounds range limits", ("lower", "upper"), "`lower` and `upper`"),
+    ("min lb lower_bound lowerBound", ("lower",), "`lower`"),
+    ("max ub upper_bound upperBound", ("upper",), "`upper`"),
+    ("transform log parameterScale", ("scale", "lower"), "`scale`"),
+    ("init inits initial initial_state x0 y0 u0 states", ("state",), "`state`, or a line x(0) = ... of `equations`"),
+    ("odes ode rhs text model equation", ("equations",), "`equations`"),
+    ("nsteps steps draws iterations iter n_samples nsamples", ("niter",), "`niter`"),
+    ("burnin burn burn_in tune warmup discard", ("burninlength",), "`burninlength`, of the `niter` iterations"),
+    ("n_starts nstarts restarts", ("starts",), "`starts`"),
+    ("n nsim samples size", ("num",), "`num`"),
+    ("params parms parameter pars theta", ("parameters",), "[parameters]"),
+    ("obs observations measurements observed", ("data",), "[data]"),
+    ("likelihood objective loss noise", ("cost",), "[cost]"),
+    ("csv path filename table", ("file",), "`file`"),
+    ("t time times time_column", ("x",), "`x`, the column of times"),
+    ("sigma sd sds error errors yerr", ("err",), "`err`, a column of standard errors"),
+    ("group subject id experiment", ("entity",), "`entity`"),
+    ("cores workers n_jobs jobs ncpu processes threads", ("executor",), "`executor`"),
+    ("random_state random_seed rng", ("seed",), "`seed`"),
+    ("out output_dir outdir folder results", ("output",), "`output`"),
+)  # fmt: skip
+
+
 def own_words(function: Callable[P, R]) -> Callable[P, R]:
     """Return a public function that answers an unknown keyword with ours.
 
@@ -110,6 +142,18 @@ def unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownA
         if set(own) <= set(known):
             return UnknownArgumentError(f"{beginning}; here it is {' and '.join(f'`{k}`' for k in own)}: {example}.")
     return UnknownArgumentError(f"{beginning}.{did_you_mean(name, known)} There are {listed(known, 40)}.")
+
+
+def own_key(name: str, known: Iterable[str]) -> str:
+    """Return our key of a calibration file for that of another tool, as a message says it; "" where there is none.
+
+    Examples
+    --------
+    >>> own_key("mcmc", ["fit", "sample"]), own_key("mcmc", ["start", "lower"])
+    ('[sample]', '')
+    """
+    have = set(known)
+    return next((says for own, says in _KEYS.get(name, ()) if have.issuperset(own)), "")
 
 
 class AnswersInOwnWords:

@@ -7,6 +7,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ParameterError, UnknownArgumentError, did_you_mean
+from fmepy.workflow.command import main
 
 TIMES = np.arange(0.0, 11.0)
 
@@ -157,3 +158,24 @@ def test_one_set_is_not_a_chain(cost, fit):
 )  # fmt: skip
 def test_a_nearest_word_is_offered_when_it_is_near(wrong, known, offered):
     assert did_you_mean(wrong, known) == (f" Did you mean {offered!r}?" if offered else "")
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [(("[sample]", "[mcmc]"), "unknown key 'mcmc'; here it is [sample]"),
+     (("[fit]", "[estimate]"), "unknown key 'estimate'; here it is [fit]"),
+     (("gamma = { start", "gamma = { init"), "here it is `start`"),
+     (("gamma = { start = 1.0", "gamma = { start = 1.0, estimate = true"), "the number alone, k = 0.5, stays as it is"),
+     (("upper = 3", "max = 3"), "here it is `upper`"),
+     (("niter = 12000", "nsteps = 12000"), "here it is `niter`"),
+     (("[model]", "[model]\ninit = 3"), "here it is `state`"),
+     (("[data]", "[data]\nnothing = 3"), "unknown key 'nothing' in data; there are")],
+)  # fmt: skip
+def test_keys_of_other_tools_in_a_calibration_file_are_answered_with_ours(tmp_path, edit, message):
+    assert main(["new", str(tmp_path / "hares"), "--from", "lynx"]) == 0
+    (file,) = (tmp_path / "hares").glob("*.toml")
+    file.write_text(file.read_text().replace(*edit, 1))
+    with pytest.raises(ArgumentError) as error:
+        fme.workflow.calibrate(file)
+    assert message in str(error.value)
+    assert "line" in str(error.value) or f"{file.name}:" in str(error.value)

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.journal.files import MOST_TEXT, read_file
+from fmepy.vocabulary import own_key
 
 Key = tuple[str | int, ...]
 """Names of tables and keys from the outside to the inside, and positions in arrays."""
@@ -109,6 +110,7 @@ class TomlTable:
                 inside = f" in {self.name}" if self._path else ""
                 near = did_you_mean(key, names).strip().removeprefix("Did").removesuffix("?")
                 hint = f"; did{near}?" if near else f"; there are {listed(names)}"
+                hint = f"; here it is {own}" if (own := own_key(key, names)) else hint
                 raise self.error(key, f"unknown key {key!r}{inside}{hint}")
 
     def texts(self, key: str) -> list[str]:
