@@ -36,7 +36,7 @@ def made(folder, steps, name="cost", require=""):
 
 
 def ended(file):
-    """Return the exit code, the states of the steps, and the text of the report before its section "task" and of all of it."""
+    """Return the exit code, the states of the steps, and the text of the report: before "task", and all of it."""
     code = main(["calibrate", str(file)])
     folder = file.parent / f"{file.stem}_report"
     record = json.loads((folder / "run.json").read_text())
