@@ -36,12 +36,12 @@ def made(folder, steps, name="cost", require=""):
 
 
 def ended(file):
-    """Return the exit code, the states of the steps, and the text of the report's first section and of all of it."""
+    """Return the exit code, the states of the steps, and the text of the report: before "task", and all of it."""
     code = main(["calibrate", str(file)])
     folder = file.parent / f"{file.stem}_report"
     record = json.loads((folder / "run.json").read_text())
     page = (folder / "report.html").read_text()
-    first = re.search(r'<section id="warnings".*?</section>', page, re.DOTALL)[0]
+    first = re.search(r'<section id="(?:warnings|glance)".*?(?=<section id="task")', page, re.DOTALL)[0]
     return code, {name: step["state"] for name, step in record["steps"].items()}, first, page
 
 
