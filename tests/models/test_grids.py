@@ -202,3 +202,4 @@ def test_ten_thousand_cells_take_little_memory_and_no_code_that_grows_with_them(
     assert most < 0.1 * n * n * 8
     assert (bound.engine, bound.retries) == ("compiled", 0)
     np.testing.assert_allclose(Y[-1], Y[-1, ::-1], atol=1e-6)
+    assert fme.OdeModel(large, state=Y[-1], parms={"D": 1e-3}, times=[0, 1], engine="compiled").equations is None
