@@ -28,6 +28,9 @@ from fmepy.language.nodes import TABLE, ZERO, Node, Number, Symbol, choose_above
 from fmepy.numerics.structure import Structure
 from fmepy.types import IntVector, Matrix, Vector
 
+MOST_BAND = 41
+"""Diagonals of a Jacobian that is taken as a band. With more, as of a plane of cells, derivatives along as many
+directions and the factors of every step take longer than LSODA does, which needs few Jacobians."""
 MOST_WITHIN = 20
 """Steps that are computed within a loop of another, one inside the other."""
 MOST_RUNS = 32
@@ -155,6 +158,12 @@ class ArrayCode:
     def structure(self) -> Structure:
         """That of the Jacobian of the rates."""
         return Structure.of(self.arrays.reached)
+
+    @property
+    def band_width(self) -> int:
+        """Diagonals of that."""
+        _, lower, upper = self.structure.band
+        return lower + 1 + upper
 
     # --- what is computed where
 

@@ -136,11 +136,11 @@ class OdeModel(DynamicModel):
 
     **Functions of arrays**, ``f(t, y, p)`` of more than 20 states, are called once with arrays of symbols. What they
     do with whole arrays (slices, ``np.diff``, ``np.concatenate``, ``np.r_``, ``reshape``, ``np.where``, sums, products
-    with constant matrices, `transport_1d`, writing into ``np.zeros_like(y)``) is compiled as loops, which scipy's
-    solvers call. Sensitivities are then exact with "lsoda" and with fixed steps: derivatives along directions are
-    carried with the states, and LSODA is told of the Jacobian's blocks. They are differences of runs where rates jump
-    with a state (a comparison of states), with root events, and of more than 100 states of which every rate depends on
-    most. A function that decides by a value (``if``), or writes into ``np.zeros(n)``, runs as it is.
+    with constant matrices, `transport_1d`, writing into ``np.zeros_like(y)``) is compiled as loops. They run on
+    "compiled" where the Jacobian is a band, of at most 41 diagonals, in the order that makes it narrow; else scipy's
+    solvers call them. Sensitivities are exact there, with "lsoda" and with fixed steps. They are differences of runs
+    where rates jump with a state (a comparison of states), with root events, and of more than 100 states of which every
+    rate depends on most. A function that decides by a value (``if``), or writes into ``np.zeros(n)``, runs as it is.
 
     **Algebraic states** are those without a rate. As many equations 0 = g(t, x, w, p) as there are of them determine
     them at every time, at the start too, where w is solved for from the guess in `state`, and again after events and

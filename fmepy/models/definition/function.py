@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed, warn
 from fmepy.language.equations import symbols
@@ -28,6 +29,8 @@ from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.types import Vector
 
+MOST_WRITTEN_OUT = 1000
+"""States of a vector function that is written out cell by cell where equations are asked for, if it is a grid."""
 MOST_OPERATIONS = 20_000
 """Operations up to which a function whose expressions are large becomes equations: a second of them, or some."""
 
@@ -97,8 +100,11 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Gi
         try:
             if not given.trace:
                 raise TracingError("tracing was switched off")
+            of_arrays = rates, extra_names, given.kind == "ode" and not (lags or given.algebraic), *start
             if rates.form == "vector" and len(rates.states) > given.most_states:
-                return _as_arrays(rates, extra_names, given.kind == "ode" and not (lags or given.algebraic), *start)
+                return _as_arrays(*of_arrays)
+            if rates.form == "vector" and len(rates.states) > MOST_WRITTEN_OUT and (grid := _as_grid(*of_arrays)):
+                return grid
             found = _traced(rates, time)
             assert found.rates is not None, "it was traced"
             if not _agree([at_present(e) for e in found.rates], rates, time, *start):
@@ -181,6 +187,17 @@ def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool,
         note=f"a vector function of {n} states is compiled as loops over arrays, not cell by cell",
         arrays=arrays,
     )
+
+
+def _as_grid(*of_arrays: Any) -> Found | None:
+    """Return a vector function as loops that the compiled engine runs, None where they are none for it."""
+    from fmepy.models.running.array_rates import code_of
+
+    try:
+        found = _as_arrays(*of_arrays)
+    except TracingError:
+        return None
+    return found if found.arrays is not None and code_of(found.arrays).band_width <= MOST_BAND else None
 
 
 def _traced(rates: RatesFunction, time: str) -> Found:

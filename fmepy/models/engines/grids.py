@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled import array_loop, rosenbrock, status
+from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
 from fmepy.compiled.sparse_lu import Pattern
@@ -20,9 +21,6 @@ from fmepy.models.running.array_rates import code_of
 from fmepy.models.running.problem import Problem
 from fmepy.types import Matrix, Vector
 
-MOST_BAND = 41
-"""Diagonals of a Jacobian that is taken as a band. With more, as of a plane of cells, derivatives along as many
-directions and the factors of every step take longer than LSODA does, which needs few Jacobians."""
 MOST_WORK = 200_000_000
 """Steps of a stretch times its states, and directions, before a run is given back: some ten seconds."""
 
@@ -118,8 +116,8 @@ def why_no_band(definition: Definition) -> str:
     d = definition
     if d.arrays is None or d.algebraic or d.roots:
         return d.note
-    _, lower, upper = code_of(d.arrays).structure.band
-    if lower + 1 + upper > MOST_BAND:
-        width = f"{lower + 1 + upper} diagonals, and the compiled engine takes at most {MOST_BAND}"
-        return f"{d.note}; its Jacobian is a band of {width}"
+    width = code_of(d.arrays).band_width
+    if width > MOST_BAND:
+        wide = f"a band of {width} diagonals, and the compiled engine takes at most {MOST_BAND}"
+        return f"{d.note}; its Jacobian is {wide}"
     return ""
