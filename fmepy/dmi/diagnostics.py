@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from fmepy.dmi.tree import Shape
+from fmepy.dmi.statements import Shape
 from fmepy.dmi.variables import System, Variable
 from fmepy.errors import ModelError, did_you_mean, listed
 

@@ -13,39 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.memory import Work, as_work, rate_of
 from fmepy.dmi.order import Graph, Layout, Piece
-from fmepy.dmi.tree import (
-    Array,
-    Binary,
-    Both,
-    Call,
-    Chain,
-    Compare,
-    Either,
-    Element,
-    Memory,
-    Minus,
-    Name,
-    Not,
-    Number,
-    Statement,
-    Time,
+from fmepy.dmi.statements import (
+    DT,
+    TIME,
+    ArrayNode,
+    ModuleStatement,
+    Reference,
+    Whole,
     element_names,
-    targeted,
-    walk,
+    reference_of,
 )
 from fmepy.dmi.variables import System
 from fmepy.errors import ModelError, check_choice, listed
 from fmepy.language import conditions
 from fmepy.language.equations import Equations, symbol
-from fmepy.language.nodes import ONE, add, call, mul, number, shared
+from fmepy.language.nodes import ONE, Node, Shared, Symbol, add, call, choose_above, in_order, number, shared
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing
@@ -137,18 +126,15 @@ def _check(system: System, kind: Kind, method: str) -> None:
     if kind == "difference" and method != "euler":
         raise ModelError(f"{word} moves levels by the rectangle rule; this system has method={method!r}.")
     refused = ("lag", "rate", "pulse") if kind == "ode" else ("lag", "rate")
-    statements = [s for s in system.statements if isinstance(s, Statement)]
+    statements = [s for s in system.statements if isinstance(s, ModuleStatement)]
     for s in statements:
-        for node in walk(s.value):
-            name = node.kind if isinstance(node, Memory) else node.function if isinstance(node, Call) else ""
+        for name in s.words:
             if name in refused:
                 raise ModelError(
                     f"{word}: {name}(...) is no equation of its time alone (module {s.module!r}, line {s.line}). "
                     "Run the system itself."
                 )
-    if not any(v.level for v in system.variables.values()) and not any(
-        isinstance(node, Memory) for s in statements for node in walk(s.value)
-    ):
+    if not any(v.level for v in system.variables.values()) and not any(s.memories for s in statements):
         raise ModelError(f"{word}: the system has no level, and so no state that moves.")
 
 
@@ -201,8 +187,8 @@ class _Maker:
             if outside
         }
 
-    def _places(self, target: Any) -> list[int]:
-        return [int(p) for p in self.layout.places(target.name, targeted(target))]
+    def _places(self, target: Reference) -> list[int]:
+        return [int(p) for p in self.layout.places(target.name, target.positions)]
 
     def _places_of(self, name: str) -> range:
         return range(self.layout.of(name).start, self.layout.of(name).stop)
@@ -233,7 +219,7 @@ class _Maker:
         for level in self.work.levels:
             for place, rate in zip(
                 self._places(level.target),
-                self.layout.places(rate_of(level.target.name), targeted(level.target)).tolist(),
+                self.layout.places(rate_of(level.target.name), level.target.positions).tolist(),
                 strict=True,
             ):
                 value = moved(symbols[place], of_rates.plain(rate))
@@ -277,7 +263,7 @@ class _Maker:
             elif phase == "start":  # of assigned variables they are first guesses of loops, which are refused
                 places = graph.written(whole).tolist()
                 pieces += [Piece(i, whole.first + k, whole.first + k + 1) for k, p in enumerate(places) if p in levels]
-        values = _Values(self, time, before, dict(known), self.step)
+        values = _Values(self, time, before, dict(known))
         for section in graph.sections(pieces):
             if section.is_loop:
                 raise ModelError(
@@ -310,133 +296,92 @@ class _Maker:
         raise ModelError(f"{name!r} has no value: no statement gives it one, nor does the data base.")
 
 
+class _Opaque:
+    """What is not looked into to see how large an expression is."""
+
+    def __contains__(self, e: Any) -> bool:
+        return isinstance(e, Shared)
+
+
+_Made: TypeAlias = dict[tuple[Node, int], Any]
+"""Expressions at elements."""
+
+
+class _MadeAt:
+    """What is known at an element; what looks at several ones becomes known when it is asked for."""
+
+    def __init__(self, values: _Values, i: int, made: _Made) -> None:
+        self._values, self._i, self._made = values, i, made
+
+    def __contains__(self, e: Any) -> bool:
+        if isinstance(e, ArrayNode) and (e, self._i) not in self._made:
+            self._made[e, self._i] = self._values.of_array(e, self._i, self._made)
+        return (e, self._i) in self._made
+
+
 class _Values:
     """The values of elements as expressions, as they are made."""
 
-    def __init__(
-        self, maker: _Maker, time: Any, before: dict[str, str] | None, known: dict[int, Any], step: float
-    ) -> None:
-        self._maker, self._time, self._before, self._known, self._step = maker, time, before, known, step
-        self._sizes: dict[int, int] = {}
-        self._size = 0
+    def __init__(self, maker: _Maker, time: Any, before: dict[str, str] | None, known: dict[int, Any]) -> None:
+        self._maker, self._before, self._known = maker, before, known
+        # a continuous model has no grid of times that could be missed
+        self._fixed = {TIME: time, Symbol(DT): number(maker.dt if maker.is_stepped else 0.0)}
 
     def add(self, job: Any, piece: Piece) -> None:
         """Compute a piece of a job."""
         begin = self._maker.layout.begin[job.target.name]
+        made: _Made = {}
         for i in range(piece.first, piece.last):
-            self._size = 0
-            value = self._of(job.value, i if job.value.shape else None)
+            value = self._of(job.value, i, made)
+            size = len(in_order([value], _Opaque()))
             name = self._maker.names[begin + i]
-            self._known[begin + i], self._sizes[begin + i] = shared(name, value, self._size, MOST_COPIED)
+            self._known[begin + i], _ = shared(name, value, size, MOST_COPIED)
 
     def plain(self, place: int) -> Any:
         """Return a value; what is shared, by what it is."""
-        return self._at(place)
-
-    def _at(self, place: int) -> Any:
         if place not in self._known:
             self._known[place] = self._maker.outside(place, self._before)
-        self._size += self._sizes.get(place, 1)
         return self._known[place]
 
-    def _of(self, node: Any, i: int | None) -> Any:
-        """Return the expression of a node, at element i if it is an array."""
-        self._size += 1
-        if not node.shape:
-            i = None
-        layout = self._maker.layout
-        match node:
-            case Number(value=value):
-                return number(value)
-            case Time():
-                return self._time
-            case Name(name=name):
-                return self._at(layout.begin[name] + (i or 0))
-            case Element(name=name):
-                return self._at(layout.begin[name] + node.position)
-            case Array(items=items):
-                return self._of(items[i or 0], None)
-            case Minus(x=x):
-                return -self._of(x, i)
-            case Chain(ops=ops, items=items):
-                return self._chain(ops, [self._of(x, i) for x in items])
-            case Binary(op="%", left=left, right=right):
-                return call("mod", self._of(left, i), self._of(right, i))
-            case Binary(left=left, right=right):
-                return self._of(left, i) ** self._of(right, i)
-            case Call(function=name):
-                own = getattr(self, f"_call_{name}", None)
-                if own is not None:
-                    return own(node, i)
-                return call(name, *(self._of(a, i) for a in node.arguments))
-        raise TypeError(type(node).__name__)
+    def _of(self, e: Node, i: int, made: _Made) -> Any:
+        """Return an expression at element i of arrays."""
+        for part in in_order([e], _MadeAt(self, i, made)):
+            if part in self._fixed:
+                made[part, i] = self._fixed[part]
+            elif isinstance(part, Symbol):
+                read = reference_of(part, self._maker.layout.shapes)
+                at = i if isinstance(part, Whole) else read.positions[0]
+                made[part, i] = self.plain(self._maker.layout.begin[read.name] + at)
+            else:
+                made[part, i] = part.rebuilt([made[a, i] for a in part.args]) if part.args else part
+        return made[e, i]
 
-    def _chain(self, ops: tuple[str, ...], values: list[Any]) -> Any:
-        if ops[0] in "+-":
-            return add(values[0], *(v if op == "+" else -v for op, v in zip(ops, values[1:], strict=True)))
-        return mul(values[0], *(v if op == "*" else 1 / v for op, v in zip(ops, values[1:], strict=True)))
+    def of_array(self, e: ArrayNode, i: int, made: _Made) -> Any:
+        """Return what looks at several elements, at element i."""
+        return getattr(self, f"_{e.word}")(e, i, made)
 
-    def _elements(self, node: Any) -> list[Any]:
-        return [self._of(node, k) for k in range(prod(node.shape))]
+    def _array(self, e: Node, i: int, made: _Made) -> Any:
+        return self._of(e.args[i], i, made)
 
-    def _call_sum(self, node: Call, i: int | None) -> Any:
-        return add(*self._elements(node.arguments[0]))
+    def _sum(self, e: Node, i: int, made: _Made) -> Any:
+        x, n = e.args
+        return add(*(self._of(x, k, made) for k in range(int(float(n)))))
 
-    def _call_dot(self, node: Call, i: int | None) -> Any:
-        a, b = node.arguments
-        n, columns = a.shape[-1], b.shape[1] if len(b.shape) == 2 else 1
-        row, column = divmod(i or 0, columns)
-        row = row if len(a.shape) == 2 else 0
-        return add(*(self._of(a, row * n + k) * self._of(b, k * columns + column) for k in range(n)))
+    def _dot(self, e: Node, i: int, made: _Made) -> Any:
+        a, b, *sizes = e.args
+        rows, n, columns = (int(float(v)) for v in sizes)
+        row, column = divmod(i if rows * columns > 1 else 0, columns)
+        terms = (self._of(a, row * n + k, made) * self._of(b, k * columns + column, made) for k in range(n))
+        return add(*terms)
 
-    def _call_where(self, node: Call, i: int | None) -> Any:
-        test, a, b = node.arguments
-        return conditions.choose(self._condition(test, i), self._of(a, i), self._of(b, i))
-
-    def _call_clip(self, node: Call, i: int | None) -> Any:
-        a, b, x, y = (self._of(v, i) for v in node.arguments)
-        return conditions.choose(conditions.relation(">=", x, y), a, b)
-
-    def _call_table(self, node: Call, i: int | None) -> Any:
-        x, xs, ys = self._of(node.arguments[0], i), *map(self._elements, node.arguments[1:])
+    def _table(self, e: Node, i: int, made: _Made) -> Any:
+        x, n = self._of(e.args[0], i, made), int(float(e.args[3]))
+        xs, ys = ([self._of(points, k, made) for k in range(n)] for points in e.args[1:3])
         out = ys[-1]
-        for k in reversed(range(len(xs) - 1)):
+        for k in reversed(range(n - 1)):
             line = ys[k] + (ys[k + 1] - ys[k]) / (xs[k + 1] - xs[k]) * (x - xs[k])
-            out = conditions.choose(conditions.relation(">", x, xs[k + 1]), out, line)
-        return conditions.choose(conditions.relation(">", x, xs[0]), out, ys[0])
-
-    def _call_step(self, node: Call, i: int | None) -> Any:
-        height, time = (self._of(v, i) for v in node.arguments)
-        return conditions.choose(conditions.relation(">=", self._time + self._slack(), time), height, number(0.0))
-
-    def _call_ramp(self, node: Call, i: int | None) -> Any:
-        slope, start, *end = (self._of(v, i) for v in node.arguments)
-        now = call("min", self._time, end[0]) if end else self._time
-        return slope * call("max", now - start, number(0.0))
-
-    def _call_pulse(self, node: Call, i: int | None) -> Any:
-        height, first, interval = (self._of(v, i) for v in node.arguments)
-        since, zero = self._time + self._slack() - first, number(0.0)
-        into = conditions.choose(conditions.relation(">", interval, zero), call("mod", since, interval), since)
-        during = conditions.choose(conditions.relation("<", into, number(self._maker.dt)), height, zero)
-        return conditions.choose(conditions.relation(">=", since, zero), during, zero)
-
-    def _slack(self) -> Any:
-        """Return by how much a time may miss the grid of a model of steps."""
-        return number(1e-6 * self._maker.dt if self._maker.is_stepped else 0.0)
-
-    def _condition(self, node: Any, i: int | None) -> Any:
-        self._size += 1
-        match node:
-            case Compare(op=op, left=left, right=right):
-                return conditions.relation(op, self._of(left, i), self._of(right, i))
-            case Not(x=x):
-                return conditions.Not(self._condition(x, i))
-            case Both(items=items):
-                return conditions.Joined([self._condition(x, i) for x in items], "and")
-            case Either(items=items):
-                return conditions.Joined([self._condition(x, i) for x in items], "or")
-        raise TypeError(type(node).__name__)
+            out = choose_above(x, xs[k + 1], out, line)
+        return choose_above(x, xs[0], out, ys[0])
 
 
 class SteppedModel(DifferenceModel):

@@ -11,7 +11,7 @@ import numpy as np
 
 from fmepy.dmi.database import Database
 from fmepy.dmi.items import Index, Item
-from fmepy.dmi.tree import FunctionStatement, Shape, element_name, reads
+from fmepy.dmi.statements import FunctionStatement, Shape, element_name
 from fmepy.dmi.variables import System, Variable
 from fmepy.errors import ModelError
 from fmepy.models.running.forcings import Forcing
@@ -180,7 +180,7 @@ def _loops(system: System, written: bool) -> frozenset[str]:
         if isinstance(s, FunctionStatement):
             pairs |= {(number[r.name], number[a.name]) for r in s.reads for a in s.assigns if r.name in number}
         elif s.kind == "assign":
-            pairs |= {(number[r.name], number[s.target.name]) for r in reads(s.value) if r.name in number}
+            pairs |= {(number[r.name], number[s.target.name]) for r in s.reads if r.name in number}
     if not pairs:
         return frozenset()
     from scipy.sparse import coo_array

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.tree import element_name
+from fmepy.dmi.statements import element_name
 from fmepy.errors import DataError, check_choice
 from fmepy.models.running.forcings import Forcing
 from fmepy.types import Matrix, Vector

@@ -1,12 +1,12 @@
-# ruff: noqa: N802    # methods are named as the nodes of statements that they write
 """Statements of modules -> LLVM's text, a function each: ``void f(double t, double** p, i64 first, i64 last)``.
 
 ``p`` are the places of what the statement deals with: ``p[0]`` of its target, then of every variable that it reads, in
 order of first appearance. So the text holds no names, and statements that look alike share one function. Elements first
 to last of an array are computed, in a loop; a function with a scalar target takes no notice of the two.
 
-What is a scalar inside an array's statement, and what a product of matrices is made of, is computed once before the
-loop. Nothing is rewritten that would change a digit; where there is no value comes NaN, and nothing is raised.
+Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists, sums,
+matrix products and tables. What is a scalar inside an array's statement, and what a product of matrices is made of, is
+computed once before the loop.
 
 What is written alike is compiled once, in this process and in the next ones: all statements of a system that are not
 known yet become one program, and one object file in the folder of compiled code, from which the next process reads
@@ -19,365 +19,220 @@ import ctypes
 import hashlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 from weakref import WeakValueDictionary
 
 from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
-from fmepy.compiled.llvm_operations import NAN, Part, declarations, number
+from fmepy.compiled.llvm_code import MOST_NESTED, Alone, Written
+from fmepy.compiled.llvm_operations import NAN, declarations, number
 from fmepy.compiled.machine import Code, object_of, optimised, versions
-from fmepy.dmi.tree import (
-    Array,
-    Binary,
-    Both,
-    Call,
-    Chain,
-    Compare,
-    Either,
-    Element,
-    Expr,
-    Minus,
-    Name,
-    Not,
-    Number,
-    Time,
-    parts,
-    reads,
-    walk,
+from fmepy.compiled.statements import statements
+from fmepy.dmi.statements import (
+    TIME,
+    ArrayNode,
+    Reference,
+    Shape,
+    Whole,
+    open_nodes,
+    reference_of,
+    symbols_in,
 )
+from fmepy.language.nodes import Node, Number, in_order
 
 OWN_NAME = "@STATEMENT"
 """What a function is called until it stands in a program."""
-DT = "(dt)"
-"""The variable that holds the elementary step; no name of a user looks like this."""
-
-_CHAIN = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
-_COMPARE = {"<": ("olt", "oge"), "<=": ("ole", "ogt"), ">": ("ogt", "ole"), ">=": ("oge", "olt")}
-_SLACK = 1e-6
-"""Part of a step by which a time may miss the grid: k dt is rounded."""
-
-TABLE = f"""
-define internal double @table(double %x, ptr %xs, ptr %ys, i64 %n) {{
-entry:
-  %end = sub i64 %n, 1
-  %first = load double, ptr %xs
-  %to_last = getelementptr double, ptr %xs, i64 %end
-  %last = load double, ptr %to_last
-  %known = fcmp ord double %x, %x
-  br i1 %known, label %below, label %unknown
-below:
-  %is_below = fcmp ole double %x, %first
-  br i1 %is_below, label %lowest, label %above
-above:
-  %is_above = fcmp oge double %x, %last
-  br i1 %is_above, label %highest, label %search
-search:
-  %a = phi i64 [ 0, %above ], [ %a.next, %narrow ]
-  %b = phi i64 [ %end, %above ], [ %b.next, %narrow ]
-  %gap = sub i64 %b, %a
-  %wide = icmp ugt i64 %gap, 1
-  br i1 %wide, label %narrow, label %found
-narrow:
-  %sum = add i64 %a, %b
-  %middle = lshr i64 %sum, 1
-  %to_middle = getelementptr double, ptr %xs, i64 %middle
-  %at_middle = load double, ptr %to_middle
-  %left = fcmp olt double %x, %at_middle
-  %a.next = select i1 %left, i64 %a, i64 %middle
-  %b.next = select i1 %left, i64 %middle, i64 %b
-  br label %search
-found:
-  %to_x0 = getelementptr double, ptr %xs, i64 %a
-  %x0 = load double, ptr %to_x0
-  %to_x1 = getelementptr double, ptr %xs, i64 %b
-  %x1 = load double, ptr %to_x1
-  %to_y0 = getelementptr double, ptr %ys, i64 %a
-  %y0 = load double, ptr %to_y0
-  %to_y1 = getelementptr double, ptr %ys, i64 %b
-  %y1 = load double, ptr %to_y1
-  %dy = fsub double %y1, %y0
-  %dx = fsub double %x1, %x0
-  %slope = fdiv double %dy, %dx
-  %on = fsub double %x, %x0
-  %rise = fmul double %slope, %on
-  %y = fadd double %y0, %rise
-  ret double %y
-lowest:
-  %y.lowest = load double, ptr %ys
-  ret double %y.lowest
-highest:
-  %to_y.highest = getelementptr double, ptr %ys, i64 %end
-  %y.highest = load double, ptr %to_y.highest
-  ret double %y.highest
-unknown:
-  ret double {NAN}
-}}
-"""
 
 
-def names_of(target: Name | Element, value: Expr) -> tuple[str, ...]:
-    """Return the variables whose places a statement's function gets, in order."""
-    own = (DT for n in walk(value) if isinstance(n, Call) and n.function in ("step", "pulse"))
-    return tuple(dict.fromkeys([target.name, *(r.name for r in reads(value)), *own]))
+def statement_text(
+    target: Reference, value: Node, shapes: Mapping[str, Shape]
+) -> tuple[tuple[str, ...], tuple[str, frozenset[tuple[str, int]]]]:
+    """Return the variables whose places a statement's function gets, and its text and what C functions it calls."""
+    writer = _StatementWriter(target, value, shapes)
+    return tuple(writer.slots), writer.text()
 
 
-def statement_text(target: Name | Element, value: Expr) -> tuple[str, frozenset[tuple[str, int]]]:
-    """Return the text of a statement's function, which is called `OWN_NAME`, and what C functions it calls."""
-    return _Writer(target, value).text()
+class _ArrayNodes:
+    """What is no part of the expression that it stands in: it is computed before."""
+
+    def __contains__(self, e: Any) -> bool:
+        return isinstance(e, ArrayNode)
 
 
-class _Writer:
+class _StatementWriter(Written):
     """One statement being written."""
 
-    def __init__(self, target: Name | Element, value: Expr) -> None:
-        self._part = Part(set())
+    def __init__(self, target: Reference, value: Node, shapes: Mapping[str, Shape]) -> None:
+        alone = Alone(set())
+        super().__init__(alone)
         self._target, self._value = target, value
-        self._slots = {name: i for i, name in enumerate(names_of(target, value))}
+        self.slots = {target.name: "p0"}
+        alone.where[TIME] = "t"
+        self._reads_itself = False
+        for symbol in symbols_in([value]):
+            read = reference_of(symbol, shapes)
+            slot = self.slots.setdefault(read.name, f"p{len(self.slots)}")
+            alone.where[symbol] = slot, read.positions[0]
+            self._reads_itself = self._reads_itself or slot == "p0"
         self._heads: list[str] = []
         self._globals: list[str] = []
-        self._tables: dict[tuple[float, ...], str] = {}
-        self._ready: dict[int, str] = {}  # scalars by node, computed before a loop
-        self._stored: dict[int, str] = {}  # arrays by node
+        self._stored: dict[Node, str] = {}  # arrays, by their places
+        self._index = ""
 
     def text(self) -> tuple[str, frozenset[tuple[str, int]]]:
         """Return the text, and what it calls."""
-        for i in self._slots.values():
-            self._heads += [f"  %to{i} = getelementptr ptr, ptr %p, i64 {i}", f"  %p{i} = load ptr, ptr %to{i}"]
-        part, target, n = self._part, self._target, prod(self._target.shape)
-        part.begin("begin")
-        if isinstance(target, Element) or not target.shape:
-            part.store(self._of(self._value, "0"), "p0", target.position if isinstance(target, Element) else 0)
-        else:
-            itself = any(r.name == target.name for r in reads(self._value))
-            place = self._room(n) if itself else "p0"  # what it reads of itself is what was before
-            self._prepare(self._value)
-            with part.loop("%first", "%last") as k:
-                part.store(self._of(self._value, k), place, k)
-            if itself:
-                with part.loop("%first", "%last") as k:
-                    part.store(part.load(place, k), "p0", k)
+        for i, slot in enumerate(self.slots.values()):
+            self._heads += [f"  %to{i} = getelementptr ptr, ptr %p, i64 {i}", f"  %{slot} = load ptr, ptr %to{i}"]
+        self.begin("begin")
+        self._prepare()
+        if not self._target.value_shape:
+            self.store(self._computed(self._value), "p0", self._target.positions[0])
+        else:  # what it reads of itself is what was before
+            place = self._room(prod(self._target.shape)) if self._reads_itself else "p0"
+            self._fill(place, self._value, "%first", "%last")
+            if place != "p0":
+                with self.loop("%first", "%last") as k:
+                    self.store(self.load(place, k), "p0", k)
         head = f"define internal void {OWN_NAME}(double %t, ptr %p, i64 %first, i64 %last) nounwind {{"
-        lines = [*self._globals, head, "entry:", *self._heads, "  br label %begin", *part.lines, "  ret void", "}"]
-        return "\n".join(lines), frozenset(part.declared)
+        lines = [*self._globals, head, "entry:", *self._heads, "  br label %begin", *self.lines, "  ret void", "}"]
+        return "\n".join(lines), frozenset(self.declared)
 
-    # --- what is computed before a loop
+    def _prepare(self) -> None:
+        """Compute what a loop over the elements of an array need not compute again."""
+        order = in_order([self._value])
+        is_open = open_nodes(order)
+        for e in order:
+            if e in is_open and e.word != "dot":
+                for a in e.args:
+                    if a.args and a not in is_open:
+                        self._computed(a)
+            if isinstance(e, ArrayNode):
+                if e not in is_open:
+                    self.value(e)
+                elif e.word != "table":
+                    self._store(e)
 
-    def _prepare(self, node: Any) -> None:
-        """Compute what a loop over the elements of a node need not compute again."""
-        if not node.shape and not _is_condition(node):
-            if not isinstance(node, (Number, Name, Element, Time)):
-                self._ready[id(node)] = self._of(node, "0")
-        elif isinstance(node, Array):
-            self._store(node)
-        elif isinstance(node, Call) and node.function == "dot":
-            for argument in node.arguments:
-                self._store(argument)
-        else:
-            for part in parts(node):
-                self._prepare(part)
+    def _computed(self, e: Node) -> str:
+        """Return the name of an expression's value; no deep one is written as one."""
+        for part in statements([e], MOST_NESTED, _ArrayNodes())[0]:
+            self.value(part)
+        return self.value(e)
 
-    def _store(self, node: Any) -> str:
+    def _fill(self, place: str, e: Node, first: int | str, last: int | str) -> None:
+        """Write the elements of an array into a place."""
+        with self.loop(first, last) as k:
+            before, self._index = self._index, k
+            self.store(self._computed(e), place, k)
+            self._index = before
+
+    def _store(self, e: Node, size: int = 0) -> str:
         """Return the name of the place of an array's elements."""
-        if isinstance(node, Name):
-            return f"p{self._slots[node.name]}"
-        if id(node) in self._stored:
-            return self._stored[id(node)]
-        if isinstance(node, Array) and all(isinstance(x, Number) for x in node.items):
-            place = self._constants(tuple(x.value for x in node.items if isinstance(x, Number)))
-        else:
-            place, part = self._room(prod(node.shape)), self._part
-            if isinstance(node, Array):
-                for i, item in enumerate(node.items):
-                    part.store(self._of(item, "0"), place, i)
+        if isinstance(e, Whole):
+            return self.slots[e.name]
+        if e not in self._stored:
+            if e.word == "array" and all(isinstance(x, Number) for x in e.args):
+                self._stored[e] = self._constants([x.value for x in e.args if isinstance(x, Number)])
+            elif e.word == "array":
+                self._stored[e] = place = self._room(len(e.args))
+                for i, item in enumerate(e.args):
+                    self.store(self._computed(item), place, i)
+            elif e.word == "dot":
+                size = _whole(e.args[2]) * _whole(e.args[4])
+                self._operands(e)
+                self._stored[e] = place = self._room(size)
+                with self.loop(0, size) as k:
+                    self.store(self._product_element(e, k), place, k)
             else:
-                self._prepare(node)
-                with part.loop(0, prod(node.shape)) as k:
-                    part.store(self._of(node, k), place, k)
-        self._stored[id(node)] = place
-        return place
+                place = self._room(size)
+                self._fill(place, e, 0, size)
+                self._stored[e] = place
+        return self._stored[e]
 
     def _room(self, n: int) -> str:
         name = f"room{len(self._heads)}"
         self._heads.append(f"  %{name} = alloca [{n} x double]")
         return name
 
-    def _constants(self, values: tuple[float, ...]) -> str:
-        if values not in self._tables:
-            name = f"{OWN_NAME}.{len(self._tables)}"
-            entries = ", ".join(f"double {number(v)}" for v in values)
-            self._globals.append(f"{name} = private constant [{len(values)} x double] [{entries}]")
-            place = f"constants{len(self._tables)}"
-            self._heads.append(f"  %{place} = getelementptr double, ptr {name}, i64 0")
-            self._tables[values] = place
-        return self._tables[values]
+    def _constants(self, values: list[float]) -> str:
+        name, place = f"{OWN_NAME}.{len(self._globals)}", f"constants{len(self._globals)}"
+        entries = ", ".join(f"double {number(v)}" for v in values)
+        self._globals.append(f"{name} = private constant [{len(values)} x double] [{entries}]")
+        self._heads.append(f"  %{place} = getelementptr double, ptr {name}, i64 0")
+        return place
 
     # --- values
 
-    def _of(self, node: Any, i: str) -> str:
-        """Return the name of a node's value, at element i if it is an array."""
-        if id(node) in self._ready:
-            return self._ready[id(node)]
-        written: str = getattr(self, f"_of_{type(node).__name__}")(node, i)
-        return written
+    def _written(self, e: Any) -> str:
+        if isinstance(e, Whole):
+            return self.load(self.slots[e.name], self._index)
+        if not isinstance(e, ArrayNode):
+            return super()._written(e)
+        if e in self._stored:
+            return self.load(self._stored[e], self._index)
+        if e.word == "table":
+            return self._table(*e.args)
+        if e.word == "dot":
+            return self._product_element(e, "0")
+        x, n = e.args
+        return self._total(lambda k: self._at(x, k), _whole(n))
 
-    def _of_Number(self, node: Number, i: str) -> str:
-        return number(node.value)
+    def _at(self, e: Node, k: str) -> str:
+        before, self._index = self._index, k
+        value = self._computed(e)
+        self._index = before
+        return value
 
-    def _of_Name(self, node: Name, i: str) -> str:
-        return self._part.load(f"p{self._slots[node.name]}", i if node.shape else 0)
+    def _operands(self, e: Node) -> tuple[str, str]:
+        """Return the names of the places of what a matrix product is made of."""
+        a, b, rows, n, columns = e.args
+        return self._store(a, _whole(rows) * _whole(n)), self._store(b, _whole(n) * _whole(columns))
 
-    def _of_Element(self, node: Element, i: str) -> str:
-        return self._part.load(f"p{self._slots[node.name]}", node.position)
-
-    def _of_Time(self, node: Time, i: str) -> str:
-        return "%t"
-
-    def _of_Array(self, node: Array, i: str) -> str:
-        return self._part.load(self._store(node), i)
-
-    def _of_Minus(self, node: Minus, i: str) -> str:
-        return self._part.emit(f"fneg double {self._of(node.x, i)}")
-
-    def _of_Chain(self, node: Chain, i: str) -> str:
-        out = self._of(node.items[0], i)
-        for op, item in zip(node.ops, node.items[1:], strict=True):
-            out = self._part.binary(_CHAIN[op], out, self._of(item, i))
-        return out
-
-    def _of_Binary(self, node: Binary, i: str) -> str:
-        part, a = self._part, self._of(node.left, i)
-        if node.op == "%":
-            return part.modulo(a, self._of(node.right, i))
-        n = node.right.value if isinstance(node.right, Number) else None
-        if n is not None and n.is_integer() and 1 <= abs(n) <= 64:
-            power = part.times_itself(a, abs(int(n)))
-            return power if n > 0 else part.binary("fdiv", number(1.0), power)
-        if n == 0.5:
-            return part.call("sqrt", a)
-        return part.call("pow", a, self._of(node.right, i))
-
-    def _of_Call(self, node: Call, i: str) -> str:
-        own = getattr(self, f"_call_{node.function}", None)
-        return str(own(node, i)) if own is not None else self._part.function(node.function, *self._values(node, i))
-
-    def _values(self, node: Call, i: str) -> list[str]:
-        return [self._of(a, i) for a in node.arguments]
-
-    def _call_where(self, node: Call, i: str) -> str:
-        return self._chosen(*self._truth(node.arguments[0], i), *(self._of(a, i) for a in node.arguments[1:]))
-
-    def _call_clip(self, node: Call, i: str) -> str:
-        a, b, x, y = self._values(node, i)
-        return self._chosen(self._part.compare("oge", x, y), self._part.compare("olt", x, y), a, b)
-
-    def _chosen(self, yes: str, no: str, a: str, b: str) -> str:
-        return self._part.select(yes, a, self._part.select(no, b, NAN))
-
-    def _call_table(self, node: Call, i: str) -> str:
-        x, xs, ys = node.arguments
-        places = f"ptr %{self._store(xs)}, ptr %{self._store(ys)}, i64 {prod(xs.shape)}"
-        return self._part.emit(f"call double @table(double {self._of(x, i)}, {places})")
-
-    # reductions
-
-    def _call_sum(self, node: Call, i: str) -> str:
-        (x,) = node.arguments
-        if not x.shape:
-            return self._of(x, i)
-        return self._total(x, lambda k: self._of(x, k), prod(x.shape))
-
-    def _call_dot(self, node: Call, i: str) -> str:
-        a, b = node.arguments
-        at_a, at_b, n = self._store(a), self._store(b), a.shape[-1]
-        columns = b.shape[1] if len(b.shape) == 2 else 1
-        part = self._part
-        row = column = "0"
-        if len(a.shape) == 2:
-            row = part.emit(f"udiv i64 {i}, {columns}") if columns > 1 else i
-        if columns > 1:
-            column = part.emit(f"urem i64 {i}, {columns}")
-        begin = part.emit(f"mul i64 {row}, {n}")
+    def _product_element(self, e: Node, i: str) -> str:
+        """Return the name of an element of a matrix product."""
+        length, width = _whole(e.args[3]), _whole(e.args[4])
+        at_a, at_b = self._operands(e)
+        row, column = (f"{self.emit(f'{word} i64 {i}, {width}')}" if width > 1 else i for word in ("udiv", "urem"))
+        begin = self.emit(f"mul i64 {row}, {length}")
 
         def term(k: str) -> str:
-            x = part.load(at_a, part.emit(f"add i64 {begin}, {k}"))
-            at = part.emit(f"add i64 {part.emit(f'mul i64 {k}, {columns}')}, {column}")
-            return part.binary("fmul", x, part.load(at_b, at))
+            x = self.load(at_a, self.emit(f"add i64 {begin}, {k}"))
+            at = self.emit(f"add i64 {self.emit(f'mul i64 {k}, {width}')}, {column}") if width > 1 else k
+            return self.binary("fmul", x, self.load(at_b, at))
 
-        return self._total(None, term, n)
+        return self._total(term, length)
 
-    def _total(self, inside: Any, term: Any, n: int) -> str:
+    def _total(self, term: Any, n: int) -> str:
         """Return the name of a sum of n terms."""
-        part = self._part
-        if inside is not None:
-            self._prepare(inside)
         total = self._room(1)
-        part.lines.append(f"  store double {number(0.0)}, ptr %{total}")
-        with part.loop(0, n) as k:
-            part.add(term(k), total, 0)
-        name = part.name("%v")
-        part.lines.append(f"  {name} = load double, ptr %{total}")
+        self.lines.append(f"  store double {number(0.0)}, ptr %{total}")
+        with self.loop(0, n) as k:
+            self.add(term(k), total, 0)
+        name = self.name("%v")
+        self.lines.append(f"  {name} = load double, ptr %{total}")
         return name
 
-    # functions of time; times are k dt, rounded
-
-    def _late(self) -> str:
-        """Return the name of the time, with the slack that rounding needs."""
-        dt = self._part.load(f"p{self._slots[DT]}", 0)
-        return self._part.binary("fadd", "%t", self._part.binary("fmul", number(_SLACK), dt))
-
-    def _call_step(self, node: Call, i: str) -> str:
-        height, time = self._values(node, i)
-        part, late = self._part, self._late()
-        return self._chosen(part.compare("oge", late, time), part.compare("olt", late, time), height, number(0.0))
-
-    def _call_ramp(self, node: Call, i: str) -> str:
-        slope, start, *end = self._values(node, i)
-        part, zero = self._part, number(0.0)
-        now = part.smallest(["%t", *end]) if end else "%t"
-        return part.binary("fmul", slope, part.largest([part.binary("fsub", now, start), zero]))
-
-    def _call_pulse(self, node: Call, i: str) -> str:
-        height, first, *interval = self._values(node, i)
-        part, zero = self._part, number(0.0)
-        dt = part.load(f"p{self._slots[DT]}", 0)
-        since = part.binary("fsub", self._late(), first)
-        into = since
-        if interval:  # of zero or less: once
-            again = part.modulo(since, interval[0])
-            into = part.select(part.compare("ogt", interval[0], zero), again, since)
-        begun, early = part.compare("oge", since, zero), part.compare("olt", since, zero)
-        during = self._chosen(part.compare("olt", into, dt), part.compare("oge", into, dt), height, zero)
-        return self._chosen(begun, early, during, zero)
-
-    # --- conditions: whether they hold, and whether they do not; neither where that cannot be known
-
-    def _truth(self, node: Any, i: str) -> tuple[str, str]:
-        emit = self._part.emit
-        match node:
-            case Compare():
-                a, b = self._of(node.left, i), self._of(node.right, i)
-                yes, no = _COMPARE[node.op]
-                return self._part.compare(yes, a, b), self._part.compare(no, a, b)
-            case Not():
-                yes, no = self._truth(node.x, i)
-                return no, yes
-            case Both() | Either():
-                is_both = isinstance(node, Both)
-                on, off = self._truth(node.items[0], i)
-                for item in node.items[1:]:  # as in Python, the next is not looked at where one decides
-                    yes, no = self._truth(item, i)
-                    if is_both:
-                        on, off = emit(f"and i1 {on}, {yes}"), emit(f"or i1 {off}, {emit(f'and i1 {on}, {no}')}")
-                    else:
-                        on, off = emit(f"or i1 {on}, {emit(f'and i1 {off}, {yes}')}"), emit(f"and i1 {off}, {no}")
-                return on, off
-        raise TypeError(type(node).__name__)
+    def _table(self, x: Node, xs: Node, ys: Node, n: Node) -> str:
+        """Return the name of a table's value: its interval is found by halving, without branches."""
+        at_xs, at_ys, v = self._store(xs), self._store(ys), self.value(x)
+        left, length = "0", _whole(n) - 1
+        while length > 1:
+            middle = self.emit(f"add i64 {left}, {length // 2}")
+            is_left = self.compare("olt", v, self.load(at_xs, middle))
+            left = self.emit(f"select i1 {is_left}, i64 {left}, i64 {middle}")
+            length -= length // 2
+        right = self.emit(f"add i64 {left}, 1")
+        (x0, y0), (x1, y1) = ((self.load(at_xs, k), self.load(at_ys, k)) for k in (left, right))
+        slope = self.binary("fdiv", self.binary("fsub", y1, y0), self.binary("fsub", x1, x0))
+        y = self.binary("fadd", y0, self.binary("fmul", slope, self.binary("fsub", v, x0)))
+        y = self.select(self.compare("olt", v, self.load(at_xs, _whole(n) - 1)), y, self.load(at_ys, _whole(n) - 1))
+        y = self.select(self.compare("ole", v, self.load(at_xs, 0)), self.load(at_ys, 0), y)
+        return self.select(self.compare("ord", v, v), y, NAN)
 
 
-def _is_condition(node: Any) -> bool:
-    return isinstance(node, (Compare, Both, Either, Not))
+def _whole(e: Any) -> int:
+    return int(e.value)
 
 
 # --- the text as machine code
@@ -417,7 +272,7 @@ def compiled_statements(texts: Sequence[Text]) -> list[Compiled]:
 
 
 def _made(texts: dict[str, frozenset[tuple[str, int]]]) -> dict[str, Compiled]:
-    key = hashlib.sha256("\n".join([versions(), f"{_LEVEL}", TABLE, *texts]).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\n".join([versions(), f"{_LEVEL}", *texts]).encode()).hexdigest()[:32]
     path = cache_folder() / f"modules-{key}.o"
     made = read_kept(path)
     if made is None:
@@ -434,4 +289,4 @@ def _program(texts: dict[str, frozenset[tuple[str, int]]]) -> str:
     functions = [text.replace(OWN_NAME, f"@f{i}") for i, text in enumerate(texts)]
     table = ", ".join(f"ptr @f{i}" for i in range(len(functions)))
     heads = declarations(called for names in texts.values() for called in names)
-    return "\n".join([heads, TABLE, *functions, f"@functions = constant [{len(functions)} x ptr] [{table}]"])
+    return "\n".join([heads, *functions, f"@functions = constant [{len(functions)} x ptr] [{table}]"])

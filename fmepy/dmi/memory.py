@@ -13,29 +13,23 @@ into the history of x, which the run keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from fmepy.dmi.llvm import DT
-from fmepy.dmi.tree import (
-    Array,
-    Call,
-    Chain,
-    Element,
-    Expr,
+from fmepy.dmi.statements import (
+    DT,
+    TIME,
     FunctionStatement,
     Memory,
-    Name,
-    Node,
-    Number,
+    ModuleStatement,
+    Reference,
     Shape,
-    Statement,
-    Target,
-    parts,
-    walk,
+    flat_position,
+    reference_of,
 )
 from fmepy.errors import TracingError
+from fmepy.language.nodes import Node, Number, Symbol, substituted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,30 +41,30 @@ class Job:
     kind : {"assign", "rate", "initial", "lag", "python"}
         An assignment; the rate of a level; an initial value (of a level: only at the start; of another variable: its
         first guess); a look into a history; a module that is a Python function.
-    target : Name or Element
+    target : Reference
         What is assigned. Of a rate: the variable `rate_of` it. Of a Python module: the first of what it assigns.
-    value : Expr or None
+    value : Node or None
     module : str
     step : int
         The module's.
     line : int
         Of the module's text, 0 where there is none.
-    arguments : tuple of Name or Element
+    arguments : tuple of Reference
         Of a lag: x, tau, before. Of a Python module: what it reads.
-    targets : tuple of Name
+    targets : tuple of Reference
         Of a Python module.
     function : callable or None
         The Python function.
     """
 
     kind: Literal["assign", "rate", "initial", "lag", "python"]
-    target: Target
-    value: Expr | None
+    target: Reference
+    value: Node | None
     module: str
     step: int
     line: int = 0
-    arguments: tuple[Target, ...] = ()
-    targets: tuple[Name, ...] = ()
+    arguments: tuple[Reference, ...] = ()
+    targets: tuple[Reference, ...] = ()
     function: Callable[..., Any] | None = field(default=None, repr=False)
 
 
@@ -78,7 +72,7 @@ class Job:
 class Level:
     """A level, or an element of one: what moves by `step` dt times its rate when its module is active."""
 
-    target: Target
+    target: Reference
     step: int
 
 
@@ -88,7 +82,7 @@ class Delay:
 
     kind: str
     level: str
-    tau: Target
+    tau: Reference
     module: str
     step: int
     line: int
@@ -104,7 +98,7 @@ class Work:
     shapes : dict of str to tuple of int
         Of all variables, the hidden ones behind those of the user.
     levels : tuple of Level
-    kept : tuple of (Name or Element, Name, int)
+    kept : tuple of (Reference, Reference, int)
         What is copied to where at the end of a module's step, of which the third is the length.
     delays : tuple of Delay
     hidden : tuple of str
@@ -116,7 +110,7 @@ class Work:
     jobs: tuple[Job, ...]
     shapes: dict[str, Shape]
     levels: tuple[Level, ...]
-    kept: tuple[tuple[Target, Name, int], ...]
+    kept: tuple[tuple[Reference, Reference, int], ...]
     delays: tuple[Delay, ...]
     hidden: tuple[str, ...]
     python: dict[str, str]
@@ -127,12 +121,12 @@ def rate_of(name: str) -> str:
     return f"d({name})/dt"
 
 
-def as_work(statements: tuple[Statement | FunctionStatement, ...], shapes: dict[str, Shape], steps: Any) -> Work:
+def as_work(statements: tuple[ModuleStatement | FunctionStatement, ...], shapes: dict[str, Shape], steps: Any) -> Work:
     """Return what statements ask to be done.
 
     Parameters
     ----------
-    statements : tuple of Statement or FunctionStatement
+    statements : tuple of ModuleStatement or FunctionStatement
     shapes : dict of str to tuple of int
         Of all variables.
     steps : mapping of str to int
@@ -148,22 +142,24 @@ class _Maker:
         self._shapes, self._steps = shapes | {DT: ()}, steps
         self._jobs: list[Job] = []
         self._levels: list[Level] = []
-        self._kept: list[tuple[Target, Name, int]] = []
+        self._kept: list[tuple[Reference, Reference, int]] = []
         self._delays: list[Delay] = []
         self._hidden: list[str] = []
         self._python: dict[str, str] = {}
         self._module, self._line = "", 0
 
-    def work(self, statements: tuple[Statement | FunctionStatement, ...]) -> Work:
+    def work(self, statements: tuple[ModuleStatement | FunctionStatement, ...]) -> Work:
         """Return the jobs of statements."""
         for s in statements:
             self._module, self._line = s.module, s.line
             if isinstance(s, FunctionStatement):
                 self._function(s)
-            elif s.kind == "level":
-                self._level(s.target, self._plain(s.value))
+                continue
+            value = self._remembered(s)
+            if s.kind == "level":
+                self._level(s.target, value)
             else:
-                self._do(s.kind, s.target, self._plain(s.value))
+                self._do(s.kind, s.target, value)
         return Work(
             tuple(self._jobs), self._shapes, tuple(self._levels), tuple(self._kept), tuple(self._delays),
             tuple(self._hidden), self._python,
@@ -181,148 +177,144 @@ class _Maker:
             self._jobs.append(Job("python", s.assigns[0], None, s.module, step, s.line, s.reads, s.assigns, s.function))
             return
         for name, value in found.hidden:
-            self._do("assign", self._new(name, ()), value)
+            self._new(name, ())
+            self._do("assign", Reference(name), value)
         for target, value in found.values:
             self._do("assign", target, value)
 
-    def _do(self, kind: Any, target: Target, value: Expr | None, arguments: tuple[Target, ...] = ()) -> None:
+    def _do(self, kind: Any, target: Reference, value: Node | None, arguments: tuple[Reference, ...] = ()) -> None:
         step = self._steps[self._module]
         self._jobs.append(Job(kind, target, value, self._module, step, self._line, arguments))
 
-    def _level(self, target: Target, rate: Expr) -> None:
+    def _level(self, target: Reference, rate: Node) -> None:
         name = rate_of(target.name)
         self._shapes[name] = self._shapes[target.name]
         self._levels.append(Level(target, self._steps[self._module]))
         self._do("rate", replace(target, name=name), rate)
 
-    def _plain(self, node: Any) -> Any:
-        """Return an expression with hidden variables in place of what remembers."""
-        if not any(isinstance(n, Memory) for n in walk(node)):
-            return node
-        changed: dict[str, Any] = {}
-        for f in fields(node):
-            value = getattr(node, f.name)
-            if isinstance(value, Node):
-                changed[f.name] = self._plain(value)
-            elif isinstance(value, tuple) and value and isinstance(value[0], Node):
-                changed[f.name] = tuple(map(self._plain, value))
-        node = replace(node, **changed)
-        if not isinstance(node, Memory):
-            return node
-        made: Expr = getattr(self, f"_{node.kind}")(f"{self._module}.{node.kind}({node.number + 1})", node)
-        return made
+    def _remembered(self, s: ModuleStatement) -> Node:
+        """Return the value of a statement after adding what remembers in it."""
+        rule: dict[Node, Node] = {}
+        for memory in s.memories:
+            arguments = substituted(memory.arguments, rule)
+            value: Node = getattr(self, f"_{memory.kind}")(memory, *arguments)
+            if value is not memory.node:
+                rule[memory.node] = value
+        return substituted([s.value], rule)[0]
 
-    def _new(self, name: str, shape: Shape) -> Name:
+    def _new(self, name: str, shape: Shape) -> Reference:
         self._shapes[name] = shape
-        return Name(name, shape=shape)
+        return Reference(name, shape)
 
-    def _place(self, name: str, value: Expr) -> Target:
-        """Return where the value of an expression stands."""
-        if isinstance(value, (Name, Element)):
-            return value
-        target = self._new(name, value.shape)
+    def _place(self, memory: Memory, at: int, word: str, value: Node) -> Reference:
+        """Return where the value of an argument stands."""
+        if isinstance(value, Symbol) and value is not TIME:
+            return reference_of(value, self._shapes)
+        target = self._new(f"{memory.node.name}.{word}", memory.shapes[at])
         self._do("assign", target, value)
         return target
 
-    def _argument(self, name: str, value: Expr) -> Expr:
-        return value if isinstance(value, Number) else self._place(name, value)
+    def _hidden_level(self, target: Reference, rate: Callable[[Node], Node], start: Node) -> Node:
+        self._shapes[target.name] = target.shape
+        self._hidden.append(target.name)
+        self._level(target, rate(target.node))
+        self._do("initial", target, start)
+        return target.node
 
-    def _hidden_level(self, name: str, shape: Shape, rate: Callable[[Name], Expr], start: Expr) -> Name:
-        level = self._new(name, shape)
-        self._hidden.append(name)
-        self._level(level, rate(level))
-        self._do("initial", level, start)
-        return level
+    def _smooth(self, memory: Memory, x: Node, tau: Node) -> Node:
+        x, tau = self._two(memory, x, tau)
+        target = Reference(memory.node.name, memory.shapes[0])
+        return self._hidden_level(target, lambda s: (x - s) / tau, x)
 
-    def _smooth(self, name: str, node: Memory) -> Expr:
-        x, tau = self._two(name, node)
-        return self._hidden_level(name, node.shape, lambda s: _quotient(_difference(x, s), tau), x)
+    def _delay1(self, memory: Memory, x: Node, tau: Node) -> Node:
+        x, tau = self._two(memory, x, tau)
+        target = Reference(memory.node.name, memory.shapes[0])
+        return self._hidden_level(target, lambda s: x - s / tau, x * tau) / tau
 
-    def _delay1(self, name: str, node: Memory) -> Expr:
-        x, tau = self._two(name, node)
-        level = self._hidden_level(name, node.shape, lambda s: _difference(x, _quotient(s, tau)), _product(x, tau))
-        return _quotient(level, tau)
-
-    def _delay3(self, name: str, node: Memory) -> Expr:
-        inflow, tau = self._two(name, node)
-        third = self._argument(f"{name}.third", _quotient(tau, Number(3.0)))
-        start = _product(inflow, third)
+    def _delay3(self, memory: Memory, inflow: Node, tau: Node) -> Node:
+        inflow, tau = self._two(memory, inflow, tau)
+        third = tau / 3.0
+        if not isinstance(third, Number):
+            third = self._place(memory, 1, "third", third).node
+        start = inflow * third
         for i in range(3):
+            target = Reference(f"{memory.node.name}.{i + 1}", memory.shapes[0])
 
-            def rate(s: Name, inflow: Expr = inflow) -> Expr:
-                return _difference(inflow, _quotient(s, third))
+            def rate(s: Node, inflow: Node = inflow) -> Node:
+                return inflow - s / third
 
-            inflow = _quotient(self._hidden_level(f"{name}.{i + 1}", node.shape, rate, start), third)
+            inflow = self._hidden_level(target, rate, start) / third
         return inflow
 
-    def _two(self, name: str, node: Memory) -> tuple[Expr, Expr]:
-        x, tau = (self._argument(f"{name}.{w}", a) for w, a in zip(("x", "tau"), node.arguments, strict=True))
-        if isinstance(tau, (Name, Element)):
-            level = f"{name}.1" if node.kind == "delay3" else name
-            self._delays.append(Delay(node.kind, level, tau, self._module, self._steps[self._module], self._line))
+    def _two(self, memory: Memory, x: Node, tau: Node) -> tuple[Node, Node]:
+        if not isinstance(x, Number):
+            x = self._place(memory, 0, "x", x).node
+        if not isinstance(tau, Number):
+            place = self._place(memory, 1, "tau", tau)
+            level = f"{memory.node.name}.1" if memory.kind == "delay3" else memory.node.name
+            step = self._steps[self._module]
+            self._delays.append(Delay(memory.kind, level, place, self._module, step, self._line))
+            tau = place.node
         return x, tau
 
-    def _rate(self, name: str, node: Memory) -> Expr:
-        x, step = self._place(f"{name}.x", node.arguments[0]), self._steps[self._module]
-        before = self._new(name, x.shape)
-        self._do("initial", before, x)
-        self._kept.append((x, before, step))
-        return _quotient(_difference(x, before), _product(Number(float(step)), Name(DT)))
+    def _rate(self, memory: Memory, x: Node) -> Node:
+        place, step = self._place(memory, 0, "x", x), self._steps[self._module]
+        before = self._new(memory.node.name, place.value_shape)
+        self._do("initial", before, place.node)
+        self._kept.append((place, before, step))
+        return (place.node - before.node) / (float(step) * Symbol(DT))
 
-    def _lag(self, name: str, node: Memory) -> Expr:
-        words = ("x", "tau", "before")
-        places = tuple(self._place(f"{name}.{w}", a) for w, a in zip(words, node.arguments, strict=True))
-        target = self._new(name, node.shape)
+    def _lag(self, memory: Memory, *arguments: Node) -> Node:
+        words = enumerate(("x", "tau", "before"))
+        places = tuple(self._place(memory, i, w, a) for (i, w), a in zip(words, arguments, strict=True))
+        target = self._new(memory.node.name, memory.shapes[0])
         self._do("lag", target, None, places)
-        return target
+        return target.node
 
 
-def _joined(op: str, a: Expr, b: Expr) -> Chain:
-    return Chain((op,), (a, b), shape=a.shape or b.shape)
-
-
-def _difference(a: Expr, b: Expr) -> Chain:
-    return _joined("-", a, b)
-
-
-def _product(a: Expr, b: Expr) -> Chain:
-    return _joined("*", a, b)
-
-
-def _quotient(a: Expr, b: Expr) -> Chain:
-    return _joined("/", a, b)
-
-
-def reads_of(job: Job, element: int | None = None) -> Iterator[tuple[str, int | None]]:
+def reads_of(job: Job, shapes: Mapping[str, Shape], element: int | None = None) -> Iterator[tuple[str, int | None]]:
     """Return what a job reads, of a lag its x aside: a variable and the position of an element, None for all of them.
 
     With `element`, what that one element of the target is computed from.
     """
     if job.value is not None:
-        yield from _reads(job.value, element if job.value.shape else None)
+        yield from _reads(job.value, shapes, element)
     for argument in job.arguments[1:] if job.kind == "lag" else job.arguments:
-        yield from _reads(argument, element)
+        yield _read(argument, element)
 
 
-def _reads(node: Any, i: int | None) -> Iterator[tuple[str, int | None]]:
-    match node:
-        case Name(name=name, shape=shape):
-            yield name, i if shape else 0
-        case Element(name=name):
-            yield name, node.position
-        case Array(items=items) if i is not None:
-            yield from _reads(items[i], None)
-        case Call(function="dot", arguments=(a, b)) if i is not None and node.shape:
-            columns = b.shape[1] if len(b.shape) == 2 else 1
-            for k in range(b.shape[0]):
-                yield from _reads(a, i // columns * b.shape[0] + k if len(a.shape) == 2 else k)
-                yield from _reads(b, k * columns + i % columns)
-        case Call(function="sum"):
-            yield from _reads(node.arguments[0], None)
-        case Call(function="table", arguments=(x, xs, ys)):
-            yield from _reads(x, i if x.shape else None)
-            yield from _reads(xs, None)
-            yield from _reads(ys, None)
-        case _:
-            for part in parts(node):
-                yield from _reads(part, i if part.shape else None)
+def _read(r: Reference, i: int | None) -> tuple[str, int | None]:
+    if r.value_shape:
+        return r.name, i
+    return r.name, 0 if r.index is None else flat_position(r.index, r.shape)
+
+
+def _reads(e: Node, shapes: Mapping[str, Shape], i: int | None) -> Iterator[tuple[str, int | None]]:
+    """Return what an expression reads at a position; where that is None, at all."""
+    seen: set[tuple[Node, int | None]] = set()
+    waiting: list[tuple[Node, int | None]] = [(e, i)]
+    while waiting:
+        pair = waiting.pop()
+        if pair in seen:
+            continue
+        seen.add(pair)
+        e, i = pair
+        if isinstance(e, Symbol):
+            if e is not TIME:
+                yield _read(reference_of(e, shapes), i)
+        elif e.word == "array" and i is not None:
+            waiting.append((e.args[i], None))
+        elif e.word == "dot":
+            a, b, *sizes = e.args
+            rows, n, columns = (int(float(v)) for v in sizes)
+            if i is None or rows * columns == 1:
+                waiting += [(a, None), (b, None)]
+                continue
+            for k in range(n):
+                waiting += [(a, i // columns * n + k), (b, k * columns + i % columns)]
+        elif e.word in ("sum", "table"):
+            waiting += [(a, None) for a in e.args]
+            if e.word == "table":
+                waiting[-4] = e.args[0], i
+        else:
+            waiting += [(a, i) for a in e.args]

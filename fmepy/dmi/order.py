@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fmepy.dmi.memory import Job, reads_of
-from fmepy.dmi.tree import Element, Shape, targeted
+from fmepy.dmi.statements import Shape
 from fmepy.types import IntVector
 
 MOST_PIECES = 5_000
@@ -50,6 +50,7 @@ class Layout:
     """Where variables stand in the one array of all values: elements row by row, one variable after the other."""
 
     def __init__(self, shapes: dict[str, Shape]) -> None:
+        self.shapes = shapes
         self.begin: dict[str, int] = {}
         self.size: dict[str, int] = {}
         n = 0
@@ -84,15 +85,14 @@ class Graph:
 
     def whole(self, job: int) -> Piece:
         """Return a job as one piece."""
-        target = self._jobs[job].target
-        positions = targeted(target)
+        positions = self._jobs[job].target.positions
         return Piece(job, positions.start, positions.stop)
 
     def written(self, piece: Piece) -> IntVector:
         """Return the places that a piece writes to."""
         job = self._jobs[piece.job]
         if job.kind == "python":
-            return np.concatenate([self._layout.places(t.name, targeted(t)) for t in job.targets])
+            return np.concatenate([self._layout.places(t.name, t.positions) for t in job.targets])
         return self._layout.places(job.target.name, range(piece.first, piece.last))
 
     def edges(self, pieces: Sequence[Piece]) -> Edges:
@@ -138,10 +138,10 @@ class Graph:
         arrays: set[str] = set()
         whole = piece == self.whole(piece.job)
         for element in [None] if whole else range(piece.first, piece.last):
-            wanted = list(reads_of(job, element))
+            wanted = list(reads_of(job, layout.shapes, element))
             if piece.job in self._short:
                 x = job.arguments[0]
-                wanted.append((x.name, x.position if isinstance(x, Element) else element if x.shape else 0))
+                wanted.append((x.name, element if x.value_shape else x.positions[0]))
             for name, position in wanted:
                 if position is None and layout.size[name] > 1:
                     arrays.add(name)

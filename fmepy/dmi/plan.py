@@ -9,11 +9,11 @@ from math import prod
 import numpy as np
 
 from fmepy.dmi.delays import least_tau
-from fmepy.dmi.llvm import Compiled, compiled_statements, names_of, statement_text
+from fmepy.dmi.llvm import Compiled, compiled_statements, statement_text
 from fmepy.dmi.memory import Work, rate_of
 from fmepy.dmi.order import Graph, Layout, Piece, Section
 from fmepy.dmi.run_loop import BY_PYTHON, LOOP_BY_PYTHON, Plan
-from fmepy.dmi.tree import Target, element_name, targeted
+from fmepy.dmi.statements import Reference, element_name
 from fmepy.types import IntVector
 
 
@@ -84,8 +84,9 @@ class Tables:
         for job in jobs:
             begins.append(len(places))
             if job.value is not None:
-                texts.append(statement_text(job.target, job.value))
-                places += [self.layout.begin[name] for name in names_of(job.target, job.value)]
+                names, text = statement_text(job.target, job.value, self.work.shapes)
+                texts.append(text)
+                places += [self.layout.begin[name] for name in names]
         self._codes = compiled_statements(texts)
         codes = iter(self._codes)
         addresses = [0 if job.value is None else next(codes).address for job in jobs]
@@ -100,9 +101,9 @@ class Tables:
             states[self.places(before)] = True
         return states
 
-    def places(self, target: Target) -> IntVector:
+    def places(self, target: Reference) -> IntVector:
         """Return where a variable or an element stands."""
-        return self.layout.places(target.name, targeted(target))
+        return self.layout.places(target.name, target.positions)
 
     # --- schedules
 
@@ -268,7 +269,7 @@ class _Numbers:
             (place, rate, level.step)
             for level in t.work.levels
             for place, rate in zip(
-                t.places(level.target), t.layout.places(rate_of(level.target.name), targeted(level.target)), strict=True
+                t.places(level.target), t.layout.places(rate_of(level.target.name), level.target.positions), strict=True
             )
         ]
 

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fmepy.dmi.llvm import DT
 from fmepy.dmi.memory import as_work
 from fmepy.dmi.plan import Planned, Rules, Tables
 from fmepy.dmi.running import Run, Running
-from fmepy.dmi.tree import Call, Name, Number, Shape, element_names, walk
+from fmepy.dmi.statements import DT, FunctionStatement, Shape, Whole, element_names
 from fmepy.dmi.variables import System
 from fmepy.errors import ModelError, check_choice, listed
+from fmepy.language.nodes import Number, nodes_in
 from fmepy.types import IntVector, Matrix, Vector
 
 
@@ -218,13 +218,13 @@ class Program:
         return [
             (
                 f"module {job.module!r}, line {job.line}",
-                node.arguments[1].name,
-                self._tables.layout.of(node.arguments[1].name),
+                xs.name,
+                self._tables.layout.of(xs.name),
             )
             for job in self._tables.work.jobs
             if job.value is not None
-            for node in walk(job.value)
-            if isinstance(node, Call) and node.function == "table" and isinstance(node.arguments[1], Name)
+            for node in nodes_in([job.value], "table")
+            if isinstance(xs := node.args[1], Whole)
         ]
 
     def _wrong_tables(self, z: Vector) -> str:
@@ -253,8 +253,7 @@ def _check_rk4(system: System) -> None:
             f"method='rk4' needs modules of one step; these have steps of {listed(sorted(steps))}. Use method='euler'."
         )
     for s in system.statements:
-        for node in walk(s.value) if not hasattr(s, "function") else ():
-            word = getattr(node, "kind", getattr(node, "function", ""))
+        for word in s.words if not isinstance(s, FunctionStatement) else ():
             if word in ("lag", "rate", "pulse"):
                 raise ModelError(
                     f"method='rk4' evaluates between the steps, where {word}(...) has no value (module {s.module!r}, "

@@ -33,7 +33,7 @@ from fmepy.dmi.run_loop import (
     UNTIL,
     State,
 )
-from fmepy.dmi.tree import element_name
+from fmepy.dmi.statements import element_name
 from fmepy.errors import ModelError, listed
 from fmepy.types import IntVector, Matrix, Vector
 

@@ -9,31 +9,20 @@ name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
-from fmepy.dmi.tree import (
-    Element,
-    FunctionStatement,
-    Name,
-    Shape,
-    Statement,
-    element_name,
-    element_names,
-    reads,
-    renamed,
-    targeted,
-)
+from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Reference, Shape, element_name, element_names
 from fmepy.errors import ModelError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Cell = Literal["endogenous", "exogenous", "both", "-"]
-AnyStatement = Statement | FunctionStatement
+AnyStatement = ModuleStatement | FunctionStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +108,7 @@ class System:
         As they were given.
     variables : dict of str to Variable
         In the order of first appearance.
-    statements : tuple of Statement or FunctionStatement
+    statements : tuple of ModuleStatement or FunctionStatement
         Of all modules, in their order, local names as ``module.name``. Where two modules give a value to the same
         elements, those of the later module hold.
     uses : dict of str to dict of str to Use
@@ -251,7 +240,7 @@ def _statements(module: AnyModule) -> tuple[AnyStatement, ...]:
     names = _local_names(module)
     if isinstance(module, PythonModule) or not names:
         return module.statements
-    return tuple(replace(s, target=renamed(s.target, names), value=renamed(s.value, names)) for s in module.statements)
+    return tuple(s.renamed(names) for s in module.statements)
 
 
 @lru_cache(maxsize=2048)
@@ -269,7 +258,7 @@ def _uses(module: AnyModule) -> dict[str, Use]:
         if s.kind == "level":
             levels.add(s.target.name)
         _mark(initial if s.kind == "initial" else assigned, s.target)
-        for target in reads(s.value):
+        for target in s.reads:
             _mark(read, target)
     local, found = _local_names(module), {}
     for name, line in module.names.items():
@@ -289,8 +278,8 @@ def _uses(module: AnyModule) -> dict[str, Use]:
     return found
 
 
-def _mark(marks: dict[str, list[bool]], target: Name | Element) -> None:
-    for position in targeted(target):
+def _mark(marks: dict[str, list[bool]], target: Reference) -> None:
+    for position in target.positions:
         marks[target.name][position] = True
 
 
