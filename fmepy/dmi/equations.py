@@ -20,16 +20,7 @@ import numpy as np
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.memory import Work, as_work, rate_of
 from fmepy.dmi.order import Graph, Layout, Piece
-from fmepy.dmi.statements import (
-    DT,
-    TIME,
-    ArrayNode,
-    ModuleStatement,
-    Reference,
-    Whole,
-    element_names,
-    reference_of,
-)
+from fmepy.dmi.statements import DT, TIME, ArrayNode, ModuleStatement, Reference, Whole, element_names, reference_of
 from fmepy.dmi.variables import System
 from fmepy.errors import ModelError, check_choice, listed
 from fmepy.language import conditions

@@ -13,16 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
-from fmepy.dmi.statements import (
-    DT,
-    TIME,
-    Memory,
-    Reference,
-    Shape,
-    Whole,
-    array_node,
-    element_name,
-)
+from fmepy.dmi.statements import DT, TIME, Memory, Reference, Shape, Whole, array_node, element_name
 from fmepy.language.conditions import Condition, choose, relation
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call
 from fmepy.language.text import Converter, Value, called_name, text_functions

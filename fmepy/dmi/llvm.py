@@ -30,16 +30,7 @@ from fmepy.compiled.llvm_code import MOST_NESTED, Alone, Written
 from fmepy.compiled.llvm_operations import NAN, declarations, number
 from fmepy.compiled.machine import Code, object_of, optimised, versions
 from fmepy.compiled.statements import statements
-from fmepy.dmi.statements import (
-    TIME,
-    ArrayNode,
-    Reference,
-    Shape,
-    Whole,
-    open_nodes,
-    reference_of,
-    symbols_in,
-)
+from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, symbols_in
 from fmepy.language.nodes import Node, Number, in_order
 
 OWN_NAME = "@STATEMENT"

@@ -216,11 +216,7 @@ class Program:
     def _found_tables(self) -> list[tuple[str, str, slice]]:
         """Return the tables whose points come from outside: where they stand in the text, and their points."""
         return [
-            (
-                f"module {job.module!r}, line {job.line}",
-                xs.name,
-                self._tables.layout.of(xs.name),
-            )
+            (f"module {job.module!r}, line {job.line}", xs.name, self._tables.layout.of(xs.name))
             for job in self._tables.work.jobs
             if job.value is not None
             for node in nodes_in([job.value], "table")
