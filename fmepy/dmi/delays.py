@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from fmepy.dmi.diagnostics import Diagnostic
 from fmepy.dmi.statements import ModuleStatement, element_names
-from fmepy.dmi.variables import System
+from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError
 from fmepy.language.nodes import Number
 
@@ -39,7 +39,7 @@ def too_short(kind: str, tau: float, steps: int, dt: float, when: str = "") -> s
     )
 
 
-def constant_delays(system: System, parms: Mapping[str, float], dt: float) -> Iterator[Diagnostic]:
+def constant_delays(system: ModuleSystem, parms: Mapping[str, float], dt: float) -> Iterator[Diagnostic]:
     """Return what is wrong with smooths and delays whose tau is in the data base.
 
     Raises

@@ -21,32 +21,16 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from fmepy.dmi.statements import Shape
-from fmepy.dmi.variables import System, Variable
+from fmepy.dmi.items import Item
+from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError, did_you_mean, listed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("kind", "level", "variable", "modules", "file", "line", "message")
-
-
-class DataItem(Protocol):
-    """What diagnostics need to know of an item of a data base."""
-
-    @property
-    def kind(self) -> str:
-        """Constant, vector or series."""
-
-    @property
-    def shape(self) -> Shape:
-        """Of the variable it feeds."""
-
-    @property
-    def source(self) -> str:
-        """Where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +121,12 @@ def _warn(warning: DiagnosticWarning) -> None:
     warnings.warn(warning, stacklevel=level)
 
 
-def diagnose(system: System, data: Mapping[str, DataItem], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:
+def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:
     """Return what is wrong with a system and its data: what is of the modules alone first, then variable by variable.
 
     Parameters
     ----------
-    system : System
+    system : ModuleSystem
         The modules put together.
     data : mapping of str to item
         The items by the names of the variables they feed, or of elements, ``D[0]``.
@@ -160,7 +144,7 @@ def diagnose(system: System, data: Mapping[str, DataItem], guesses: Collection[s
     return tuple(found)
 
 
-def _conflicts(system: System) -> Iterator[Diagnostic]:
+def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:
     for name, modules in system.conflicts:
         line = system.uses[name][modules[-1]].line
         message = (
@@ -170,7 +154,7 @@ def _conflicts(system: System) -> Iterator[Diagnostic]:
         yield Diagnostic("conflict", name, modules, system.module(modules[-1]).file, line, message)
 
 
-def _local_reads(system: System) -> Iterator[Diagnostic]:
+def _local_reads(system: ModuleSystem) -> Iterator[Diagnostic]:
     """Names that one module keeps to itself, and another one reads without anybody else giving them a value."""
     for owner in system.modules:
         for local in owner.local:
@@ -186,7 +170,9 @@ def _local_reads(system: System) -> Iterator[Diagnostic]:
                 yield Diagnostic("local_read", local, (owner.name, reader), system.module(reader).file, line, message)
 
 
-def _of_variable(system: System, variable: Variable, data: Mapping[str, DataItem], guess: bool) -> Iterator[Diagnostic]:
+def _of_variable(
+    system: ModuleSystem, variable: Variable, data: Mapping[str, Item], guess: bool
+) -> Iterator[Diagnostic]:
     """Return what is wrong with the data of one variable."""
     whole = data.get(variable.name)
     elements = variable.elements
@@ -235,7 +221,7 @@ def _of_variable(system: System, variable: Variable, data: Mapping[str, DataItem
             yield Diagnostic("redundant", name, variable.assigned_in, item.source, 0, message)
 
 
-def _near(variable: Variable, data: Mapping[str, DataItem], system: System) -> str:
+def _near(variable: Variable, data: Mapping[str, Item], system: ModuleSystem) -> str:
     """Return the item nobody uses that may have been meant."""
     return did_you_mean(variable.name, (n for n in data if n not in system.variables))
 
@@ -246,7 +232,7 @@ def _together(elements: list[str], variable: Variable) -> str:
 
 
 def _at(
-    system: System, variable: Variable, kind: str, name: str, modules: tuple[str, ...], message: str,
+    system: ModuleSystem, variable: Variable, kind: str, name: str, modules: tuple[str, ...], message: str,
     level: Literal["warning", "note"] = "warning",
 ) -> Diagnostic:  # fmt: skip
     """Return a diagnostic with the place where the first of its modules names the variable."""

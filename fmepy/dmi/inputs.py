@@ -12,7 +12,7 @@ import numpy as np
 from fmepy.dmi.database import Database
 from fmepy.dmi.items import Index, Item
 from fmepy.dmi.statements import FunctionStatement, Shape, element_name
-from fmepy.dmi.variables import System, Variable
+from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError
 from fmepy.models.running.forcings import Forcing
 from fmepy.types import Matrix, Vector
@@ -24,7 +24,7 @@ class Inputs:
 
     Attributes
     ----------
-    system : System
+    system : ModuleSystem
     data : Database
     by_element : dict of str to Item
         Items by the name of the variable, or of elements where an item does not hold all of them: what diagnostics
@@ -39,7 +39,7 @@ class Inputs:
         Whether variables need one another in a circle.
     """
 
-    system: System
+    system: ModuleSystem
     data: Database
     by_element: dict[str, Item]
     series: tuple[str, ...]
@@ -110,7 +110,7 @@ class Inputs:
         return out
 
 
-def inputs_of(system: System, data: Database, *, written: bool = False) -> Inputs:
+def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) -> Inputs:
     """Return what a system uses of a data base.
 
     Parameters
@@ -149,7 +149,7 @@ def inputs_of(system: System, data: Database, *, written: bool = False) -> Input
     return Inputs(system, data, by_element, tuple(series), tuple(guesses), parameters, bool(loops))
 
 
-def _check_shape(item: Item, variable: Variable, system: System) -> None:
+def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:
     """Refuse an item of other dimensions than the variable's; of single elements some may be missing."""
     fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(_indices(variable.shape))
     if fits:
@@ -169,7 +169,7 @@ def _indices(shape: Shape) -> list[Index]:
     return list(product(*map(range, shape)))
 
 
-def _loops(system: System, written: bool) -> frozenset[str]:
+def _loops(system: ModuleSystem, written: bool) -> frozenset[str]:
     """Return the assigned variables that need one another in a circle."""
     names = [n for n, v in system.variables.items() if v.endogenous and not v.level]
     if written:

@@ -1,4 +1,4 @@
-"""Functions with a memory as hidden levels, and statements as jobs: what there is to do at a step.
+"""Functions with a memory as hidden levels, and statements as evaluations: what there is to do at a step.
 
 What remembers becomes statements of hidden variables, which the rest of the room treats like any others::
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from fmepy.dmi.statements import (
     DT,
@@ -28,12 +28,13 @@ from fmepy.dmi.statements import (
     flat_position,
     reference_of,
 )
+from fmepy.dmi.variables import AnyStatement, ModuleSystem
 from fmepy.errors import TracingError
 from fmepy.language.nodes import Node, Number, Symbol, substituted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class Evaluation:
     """One thing that is done at a step.
 
     Attributes
@@ -77,7 +78,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Delay:
+class DelayedLevel:
     """A smooth or delay whose tau is computed or comes from outside: its kind, (first) level, tau, where it stands."""
 
     kind: str
@@ -94,24 +95,24 @@ class Work:
 
     Attributes
     ----------
-    jobs : tuple of Job
+    evaluations : tuple of Evaluation
     shapes : dict of str to tuple of int
         Of all variables, the hidden ones behind those of the user.
     levels : tuple of Level
     kept : tuple of (Reference, Reference, int)
         What is copied to where at the end of a module's step, of which the third is the length.
-    delays : tuple of Delay
+    delays : tuple of DelayedLevel
     hidden : tuple of str
         Hidden variables that are levels.
     python : dict of str to str
         The modules that run as Python, and why they cannot be statements.
     """
 
-    jobs: tuple[Job, ...]
+    evaluations: tuple[Evaluation, ...]
     shapes: dict[str, Shape]
     levels: tuple[Level, ...]
     kept: tuple[tuple[Reference, Reference, int], ...]
-    delays: tuple[Delay, ...]
+    delays: tuple[DelayedLevel, ...]
     hidden: tuple[str, ...]
     python: dict[str, str]
 
@@ -121,35 +122,27 @@ def rate_of(name: str) -> str:
     return f"d({name})/dt"
 
 
-def as_work(statements: tuple[ModuleStatement | FunctionStatement, ...], shapes: dict[str, Shape], steps: Any) -> Work:
-    """Return what statements ask to be done.
-
-    Parameters
-    ----------
-    statements : tuple of ModuleStatement or FunctionStatement
-    shapes : dict of str to tuple of int
-        Of all variables.
-    steps : mapping of str to int
-        The step of every module.
-    """
-    return _Maker(dict(shapes), steps).work(statements)
+def as_work(system: ModuleSystem) -> Work:
+    """Return what the statements of a system ask to be done."""
+    shapes = {v.name: v.shape for v in system.variables.values()}
+    return _Maker(shapes, {m.name: m.step for m in system.modules}).work(system.statements)
 
 
 class _Maker:
-    """Collects the jobs of a system."""
+    """Collects the evaluations of a system."""
 
-    def __init__(self, shapes: dict[str, Shape], steps: Any) -> None:
+    def __init__(self, shapes: dict[str, Shape], steps: dict[str, int]) -> None:
         self._shapes, self._steps = shapes | {DT: ()}, steps
-        self._jobs: list[Job] = []
+        self._evaluations: list[Evaluation] = []
         self._levels: list[Level] = []
         self._kept: list[tuple[Reference, Reference, int]] = []
-        self._delays: list[Delay] = []
+        self._delays: list[DelayedLevel] = []
         self._hidden: list[str] = []
         self._python: dict[str, str] = {}
         self._module, self._line = "", 0
 
-    def work(self, statements: tuple[ModuleStatement | FunctionStatement, ...]) -> Work:
-        """Return the jobs of statements."""
+    def work(self, statements: tuple[AnyStatement, ...]) -> Work:
+        """Return the evaluations of statements."""
         for s in statements:
             self._module, self._line = s.module, s.line
             if isinstance(s, FunctionStatement):
@@ -161,7 +154,7 @@ class _Maker:
             else:
                 self._do(s.kind, s.target, value)
         return Work(
-            tuple(self._jobs), self._shapes, tuple(self._levels), tuple(self._kept), tuple(self._delays),
+            tuple(self._evaluations), self._shapes, tuple(self._levels), tuple(self._kept), tuple(self._delays),
             tuple(self._hidden), self._python,
         )  # fmt: skip
 
@@ -174,7 +167,9 @@ class _Maker:
         except TracingError as error:
             self._python[s.module] = str(error)
             step = self._steps[s.module]
-            self._jobs.append(Job("python", s.assigns[0], None, s.module, step, s.line, s.reads, s.assigns, s.function))
+            self._evaluations.append(
+                Evaluation("python", s.assigns[0], None, s.module, step, s.line, s.reads, s.assigns, s.function)
+            )
             return
         for name, value in found.hidden:
             self._new(name, ())
@@ -184,7 +179,7 @@ class _Maker:
 
     def _do(self, kind: Any, target: Reference, value: Node | None, arguments: tuple[Reference, ...] = ()) -> None:
         step = self._steps[self._module]
-        self._jobs.append(Job(kind, target, value, self._module, step, self._line, arguments))
+        self._evaluations.append(Evaluation(kind, target, value, self._module, step, self._line, arguments))
 
     def _level(self, target: Reference, rate: Node) -> None:
         name = rate_of(target.name)
@@ -253,7 +248,7 @@ class _Maker:
             place = self._place(memory, 1, "tau", tau)
             level = f"{memory.node.name}.1" if memory.kind == "delay3" else memory.node.name
             step = self._steps[self._module]
-            self._delays.append(Delay(memory.kind, level, place, self._module, step, self._line))
+            self._delays.append(DelayedLevel(memory.kind, level, place, self._module, step, self._line))
             tau = place.node
         return x, tau
 
@@ -272,24 +267,25 @@ class _Maker:
         return target.node
 
 
-def reads_of(job: Job, shapes: Mapping[str, Shape], element: int | None = None) -> Iterator[tuple[str, int | None]]:
-    """Return what a job reads, of a lag its x aside: a variable and the position of an element, None for all of them.
+Read: TypeAlias = tuple[str, int | None]
+"""A variable, and the position of an element; None for all of them."""
 
-    With `element`, what that one element of the target is computed from.
-    """
-    if job.value is not None:
-        yield from _reads(job.value, shapes, element)
-    for argument in job.arguments[1:] if job.kind == "lag" else job.arguments:
+
+def reads_of(e: Evaluation, shapes: Mapping[str, Shape], element: int | None = None) -> Iterator[Read]:
+    """Return what an evaluation, or that of one element of its target, reads; of a lag its x aside."""
+    if e.value is not None:
+        yield from _reads(e.value, shapes, element)
+    for argument in e.arguments[1:] if e.kind == "lag" else e.arguments:
         yield _read(argument, element)
 
 
-def _read(r: Reference, i: int | None) -> tuple[str, int | None]:
+def _read(r: Reference, i: int | None) -> Read:
     if r.value_shape:
         return r.name, i
     return r.name, 0 if r.index is None else flat_position(r.index, r.shape)
 
 
-def _reads(e: Node, shapes: Mapping[str, Shape], i: int | None) -> Iterator[tuple[str, int | None]]:
+def _reads(e: Node, shapes: Mapping[str, Shape], i: int | None) -> Iterator[Read]:
     """Return what an expression reads at a position; where that is None, at all."""
     seen: set[tuple[Node, int | None]] = set()
     waiting: list[tuple[Node, int | None]] = [(e, i)]

@@ -1,230 +1,193 @@
-"""Jobs and their order -> the tables that the loop of a run follows (`run_loop.Plan`)."""
+"""Evaluations and their order -> the tables that the loop of a run follows (`run_loop.RunPlan`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fmepy.checks import positive_number, whole_number
 from fmepy.dmi.delays import least_tau
-from fmepy.dmi.llvm import Compiled, compiled_statements, statement_text
-from fmepy.dmi.memory import Work, rate_of
-from fmepy.dmi.order import Graph, Layout, Piece, Section
-from fmepy.dmi.run_loop import BY_PYTHON, LOOP_BY_PYTHON, Plan
-from fmepy.dmi.statements import Reference, element_name
+from fmepy.dmi.memory import rate_of
+from fmepy.dmi.order import Block, Graph, Piece
+from fmepy.dmi.run_loop import BY_PYTHON, LOOP_BY_PYTHON, RunPlan
+from fmepy.dmi.statements import element_name
+from fmepy.errors import ModelError, check_choice
 from fmepy.types import IntVector
 
+if TYPE_CHECKING:
+    from fmepy.dmi.program import ModularProgram
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True)
 class Rules:
-    """How a system is run.
+    """How a system is run; checked when it is made.
 
     Attributes
     ----------
     dt : float
+        The elementary step.
     method : {"euler", "rk4"}
+        How levels advance.
     order : {"sorted", "written"}
+        Whether statements are evaluated in the order of their needs, or all as one loop, as they are written.
     tol : float
+        A loop has settled where no value v of it moves by more than tol max(1, |v|).
     max_iterations : int
+        Executions of a loop after which it has not settled.
     unsettled : {"minimise", "error", "keep"}
+        What is done then.
     """
 
     dt: float
-    method: str
-    order: str
-    tol: float
-    max_iterations: int
-    unsettled: str
+    method: str = "euler"
+    order: str = "sorted"
+    tol: float = 1e-9
+    max_iterations: int = 10
+    unsettled: str = "minimise"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dt", positive_number(self.dt, "dt", error=ModelError))
+        check_choice(self.method, ("euler", "rk4"), "method")
+        check_choice(self.order, ("sorted", "written"), "order")
+        object.__setattr__(self, "tol", positive_number(self.tol, "tol"))
+        object.__setattr__(self, "max_iterations", whole_number(self.max_iterations, "max_iterations", 1))
+        check_choice(self.unsettled, ("minimise", "error", "keep"), "unsettled")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Planned:
+class NamedPlan:
     """A plan, and what its numbers mean.
 
     Attributes
     ----------
-    plan : Plan
-    masks : tuple of frozenset of int
-        Of each schedule but the first and the last, the steps of the modules that are active.
+    plan : RunPlan
     pieces : tuple of Piece
         Of each task.
     loops : tuple of tuple of str
         The variables of each loop.
     """
 
-    plan: Plan
-    masks: tuple[frozenset[int], ...]
+    plan: RunPlan
     pieces: tuple[Piece, ...]
     loops: tuple[tuple[str, ...], ...]
 
 
-class Tables:
-    """What the jobs of a system are in numbers, whatever their order.
+def plan_of(program: ModularProgram, short: frozenset[int], masks: Sequence[frozenset[int]]) -> NamedPlan:
+    """Return the plan of a run.
 
     Parameters
     ----------
-    work : Work
-    rules : Rules
+    program : ModularProgram
+    short : frozenset of int
+        Lags that look no further back than one step.
+    masks : sequence of frozenset of int
+        The sets of steps that are active together; the last one is that of all.
     """
-
-    def __init__(self, work: Work, rules: Rules) -> None:
-        self.work, self.rules, self.layout = work, rules, Layout(work.shapes)
-        self.addresses, self.begins, self.pointed = self._functions()
-        self.lag_of = {i: n for n, i in enumerate(i for i, job in enumerate(work.jobs) if job.kind == "lag")}
-        self.states = self._states()
-        self._codes: list[Compiled]
-
-    def _functions(self) -> tuple[list[int], list[int], IntVector]:
-        """Return of each job the address of its function, its first pointer, and where all pointers point."""
-        jobs, texts = self.work.jobs, []
-        begins: list[int] = []
-        places: list[int] = []
-        for job in jobs:
-            begins.append(len(places))
-            if job.value is not None:
-                names, text = statement_text(job.target, job.value, self.work.shapes)
-                texts.append(text)
-                places += [self.layout.begin[name] for name in names]
-        self._codes = compiled_statements(texts)
-        codes = iter(self._codes)
-        addresses = [0 if job.value is None else next(codes).address for job in jobs]
-        return addresses, begins, np.array(places, dtype=np.int64)
-
-    def _states(self) -> IntVector:
-        """Return which values are levels, or kept of the step before: no statement gives them their value."""
-        states = np.zeros(self.layout.length, dtype=bool)
-        for level in self.work.levels:
-            states[self.places(level.target)] = True
-        for _, before, _ in self.work.kept:
-            states[self.places(before)] = True
-        return states
-
-    def places(self, target: Reference) -> IntVector:
-        """Return where a variable or an element stands."""
-        return self.layout.places(target.name, target.positions)
-
-    # --- schedules
-
-    def planned(
-        self, short: frozenset[int], masks: Sequence[frozenset[int]], columns: IntVector, forced: IntVector
-    ) -> Planned:
-        """Return the plan of a run.
-
-        Parameters
-        ----------
-        short : frozenset of int
-            Lags that look no further back than one step.
-        masks : sequence of frozenset of int
-            The sets of steps that are active together; the last one is that of all.
-        columns, forced : ndarray of int
-            Where the columns of the result and the series stand.
-        """
-        graph = Graph(self.work.jobs, self.layout, short)
-        always = [i for i, job in enumerate(self.work.jobs) if job.kind != "initial"]
-        schedules = [self._at_the_start(graph, always)]
-        known: dict[tuple[int, ...], list[Section]] = {}
-        for mask in masks:
-            active = tuple(i for i in always if self.work.jobs[i].step in mask)
-            if active not in known:
-                known[active] = self._schedule(graph, [graph.whole(i) for i in active])
-            schedules.append(known[active])
-        return _Numbers(self, graph).planned(schedules, tuple(masks), columns, forced)
-
-    def _schedule(self, graph: Graph, pieces: list[Piece], first: Sequence[Piece] = ()) -> list[Section]:
-        """Return the sections of a step; `first` are guesses."""
-        if self.rules.order == "sorted":
-            return graph.sections(pieces, first)
-        rates = [p for p in pieces if self.work.jobs[p.job].kind == "rate"]
-        others = [p for p in pieces if self.work.jobs[p.job].kind != "rate"]
-        sections = [Section(tuple(first), False), Section(tuple(others), True), *graph.sections(rates)]
-        return [s for s in sections if s.pieces]
-
-    def _at_the_start(self, graph: Graph, always: list[int]) -> list[Section]:
-        """Return the sections of the first step, where levels get their values and loops their first guesses."""
-        pieces: list[Piece] = []
-        guesses: list[Piece] = []
-        for i, job in enumerate(self.work.jobs):
-            if job.kind != "initial":
-                pieces.append(graph.whole(i))
-                continue
-            is_state = self.states[graph.written(graph.whole(i))]
-            for piece, state in _runs(graph.whole(i), is_state.tolist()):
-                (pieces if state else guesses).append(piece)
-        if guesses and self.rules.order == "sorted":
-            looping = graph.looping(pieces)
-            guesses = [g for g in guesses if np.isin(graph.written(g), looping).any()]
-        return self._schedule(graph, pieces, guesses)
+    evaluations, graph = program.work.evaluations, Graph(program.work.evaluations, program.layout, short)
+    always = [i for i, e in enumerate(evaluations) if e.kind != "initial"]
+    schedules = [_at_the_start(program, graph)]
+    known: dict[tuple[int, ...], list[Block]] = {}
+    for mask in masks:
+        active = tuple(i for i in always if evaluations[i].step in mask)
+        if active not in known:
+            known[active] = _schedule(program, graph, [graph.whole(i) for i in active])
+        schedules.append(known[active])
+    return _PlanMaker(program, graph).plan(schedules)
 
 
-def _runs(whole: Piece, is_state: list[bool]) -> Iterable[tuple[Piece, bool]]:
-    """Return a piece in parts of which all elements are levels, or none is."""
-    first = 0
-    for i in range(1, len(is_state) + 1):
-        if i == len(is_state) or is_state[i] != is_state[first]:
-            yield Piece(whole.job, whole.first + first, whole.first + i), is_state[first]
-            first = i
+def _schedule(program: ModularProgram, graph: Graph, pieces: list[Piece], first: Sequence[Piece] = ()) -> list[Block]:
+    """Return the blocks of a step; `first` are guesses."""
+    if program.rules.order == "sorted":
+        return graph.blocks(pieces, first)
+    is_rate = [program.work.evaluations[p.evaluation].kind == "rate" for p in pieces]
+    rates, others = ([p for p, rate in zip(pieces, is_rate, strict=True) if rate == wanted] for wanted in (True, False))
+    blocks = [Block(tuple(first), False), Block(tuple(others), True), *graph.blocks(rates)]
+    return [b for b in blocks if b.pieces]
 
 
-class _Numbers:
-    """Sections -> the arrays of a plan."""
+def _at_the_start(program: ModularProgram, graph: Graph) -> list[Block]:
+    """Return the blocks of the first step, where levels get their values and loops their first guesses."""
+    work, layout = program.work, program.layout
+    states = np.zeros(layout.length, dtype=bool)  # levels, and what is kept of the step before
+    for target in (*(level.target for level in work.levels), *(before for _, before, _ in work.kept)):
+        states[layout.places_of(target)] = True
+    pieces: list[Piece] = []
+    guesses: list[Piece] = []
+    for i, evaluation in enumerate(work.evaluations):
+        whole = graph.whole(i)
+        if evaluation.kind != "initial":
+            pieces.append(whole)
+            continue
+        is_state = states[graph.written(whole)]
+        for part in np.split(np.arange(whole.first, whole.last), np.flatnonzero(np.diff(is_state)) + 1):
+            piece = Piece(i, int(part[0]), int(part[-1]) + 1)
+            (pieces if is_state[piece.first - whole.first] else guesses).append(piece)
+    if guesses and program.rules.order == "sorted":
+        looping = graph.looping(pieces)
+        guesses = [g for g in guesses if np.isin(graph.written(g), looping).any()]
+    return _schedule(program, graph, pieces, guesses)
 
-    def __init__(self, tables: Tables, graph: Graph) -> None:
-        self._t, self._graph = tables, graph
+
+class _PlanMaker:
+    """Blocks -> the arrays of a plan."""
+
+    def __init__(self, program: ModularProgram, graph: Graph) -> None:
+        self._program, self._work, self._layout, self._graph = program, program.work, program.layout, graph
         self._tasks: dict[Piece, int] = {}
         self._order: list[int] = []
         self._sections: list[tuple[int, int, int, int, int]] = []
         self._loops: dict[tuple[int, ...], tuple[int, tuple[str, ...]]] = {}
 
-    def planned(
-        self, schedules: list[list[Section]], masks: tuple[frozenset[int], ...], columns: IntVector, forced: IntVector
-    ) -> Planned:
+    def plan(self, schedules: list[list[Block]]) -> NamedPlan:
         """Return the plan of schedules, the first that of the start, the last that of all modules."""
         begins, counts = [], []
-        for sections in schedules:
+        for blocks in schedules:
             begins.append(len(self._sections))
             n_loops = 0
-            for section in sections:
-                self._add(section, n_loops)
-                n_loops += section.is_loop
+            for block in blocks:
+                self._add(block, n_loops)
+                n_loops += block.is_loop
             counts.append(n_loops)
-        t, rules, lags = self._t, self._t.rules, self._lags()
-        steps = {job.step for job in t.work.jobs}
-        places = list(self._loops)
-        plan = Plan(
+        program, work, rules, at = self._program, self._work, self._program.rules, self._layout.places_of
+        rates = ((level, at(level.target), self._layout.places(rate_of(level.target.name), level.target.positions))
+                 for level in work.levels)  # fmt: skip
+        plan = RunPlan(
             tasks=_whole(self._task(piece) for piece in self._tasks),
             order=_whole(self._order),
             sections=_whole(self._sections),
             schedules=_whole([*begins, len(self._sections), *counts]),
-            loops=_whole(np.cumsum([0, *map(len, places)])),
-            places=_whole(p for loop in places for p in loop),
-            levels=_whole(self._levels()),
-            kept=_whole(self._kept()),
-            lags=_whole(lags),
-            delays=_whole((*_place(t.places(d.tau)), d.step) for d in t.work.delays),
-            least=np.array([least_tau(d.kind, d.step * rules.dt) for d in t.work.delays]),
-            columns=columns,
-            forced=forced,
+            loops=_whole(np.cumsum([0, *map(len, self._loops)])),
+            places=_whole(p for loop in self._loops for p in loop),
+            levels=_whole((x, dx, level.step) for level, to, of in rates for x, dx in zip(to, of, strict=True)),
+            kept=_whole((a, b, step) for x, y, step in work.kept for a, b in zip(at(x), at(y), strict=True)),
+            lags=_whole(self._lags()),
+            delays=_whole((at(d.tau)[0], len(at(d.tau)), d.step) for d in work.delays),
+            least=np.array([least_tau(d.kind, d.step * rules.dt) for d in work.delays]),
+            columns=program.output_places,
+            forced=program.forced,
             n_schedules=len(schedules),
-            common_step=max(steps, default=1) if rules.method == "rk4" else 0,
+            common_step=max((e.step for e in work.evaluations), default=1) if rules.method == "rk4" else 0,
             max_iterations=rules.max_iterations,
             goes_on=int(rules.unsettled == "keep"),
             tol=rules.tol,
             dt=rules.dt,
         )
-        return Planned(plan, masks, tuple(self._tasks), tuple(names for _, names in self._loops.values()))
+        loops = tuple(names for _, names in self._loops.values())
+        return NamedPlan(plan, tuple(self._tasks), loops)
 
-    def _add(self, section: Section, ordinal: int) -> None:
-        """Add a section; a Python module that is part of no loop is one of its own."""
-        jobs = self._t.work.jobs
-        if section.is_loop:
-            how = LOOP_BY_PYTHON if any(jobs[p.job].kind == "python" for p in section.pieces) else 0
-            self._append(section.pieces, self._loop(section.pieces), how, ordinal)
+    def _add(self, block: Block, ordinal: int) -> None:
+        """Add a block; a Python module that is part of no loop is a section of its own."""
+        by_python = [self._work.evaluations[p.evaluation].kind == "python" for p in block.pieces]
+        if block.is_loop:
+            self._append(block.pieces, self._loop(block.pieces), LOOP_BY_PYTHON if any(by_python) else 0, ordinal)
             return
         waiting: list[Piece] = []
-        for piece in section.pieces:
-            if jobs[piece.job].kind == "python":
+        for piece, python in zip(block.pieces, by_python, strict=True):
+            if python:
                 self._append(waiting, -1, 0, 0)
                 self._append([piece], -1, BY_PYTHON, 0)
                 waiting = []
@@ -248,52 +211,29 @@ class _Numbers:
 
     def _names(self, piece: Piece) -> list[str]:
         """Return what a piece gives a value to."""
-        job = self._t.work.jobs[piece.job]
-        if job.kind == "python":
-            return [t.name for t in job.targets]
-        name, shape = job.target.name, self._t.work.shapes[job.target.name]
+        evaluation = self._work.evaluations[piece.evaluation]
+        if evaluation.kind == "python":
+            return [t.name for t in evaluation.targets]
+        name, shape = evaluation.target.name, evaluation.target.shape
         if piece.last - piece.first == prod(shape):
             return [name]
         return [element_name(name, tuple(map(int, np.unravel_index(i, shape)))) for i in range(piece.first, piece.last)]
 
     def _task(self, piece: Piece) -> tuple[int, int, int, int, int]:
         """Return a task; of an element of its own a function takes no notice of first and last."""
-        i, t = piece.job, self._t
-        if t.work.jobs[i].kind == "lag":
-            return 1, t.lag_of[i], 0, piece.first, piece.last
-        return 0, t.addresses[i], t.begins[i], piece.first, piece.last
+        i, program = piece.evaluation, self._program
+        if i in program.lags:
+            return 1, program.lags[i], 0, piece.first, piece.last
+        return 0, program.addresses[i], program.begins[i], piece.first, piece.last
 
-    def _levels(self) -> list[tuple[int, int, int]]:
-        t = self._t
-        return [
-            (place, rate, level.step)
-            for level in t.work.levels
-            for place, rate in zip(
-                t.places(level.target), t.layout.places(rate_of(level.target.name), level.target.positions), strict=True
-            )
-        ]
-
-    def _kept(self) -> list[tuple[int, int, int]]:
-        t = self._t
-        return [
-            (a, b, step) for x, before, step in t.work.kept for a, b in zip(t.places(x), t.places(before), strict=True)
-        ]
-
-    def _lags(self) -> list[tuple[int, ...]]:
+    def _lags(self) -> Iterable[tuple[int, ...]]:
         """Return the lags; where their histories begin depends on the length of a run, and is filled in for it."""
-        t, out = self._t, []
-        for i in t.lag_of:
-            job = t.work.jobs[i]
-            x, tau, before = (t.places(a) for a in job.arguments)
-            apart = [int(len(a) > 1) for a in (x, tau, before)]
-            result = int(t.places(job.target)[0])
-            out.append((int(x[0]), int(tau[0]), int(before[0]), result, *apart, len(x), job.step, 0))
-        return out
-
-
-def _place(places: IntVector) -> tuple[int, int]:
-    """Return where values stand, and how many."""
-    return int(places[0]), len(places)
+        for i in self._program.lags:
+            lag = self._work.evaluations[i]
+            x, tau, before = map(self._layout.places_of, lag.arguments)
+            result = self._layout.places_of(lag.target)[0]
+            apart = (int(len(a) > 1) for a in (x, tau, before))
+            yield (int(x[0]), int(tau[0]), int(before[0]), int(result), *apart, len(x), lag.step, 0)
 
 
 def _whole(values: Iterable[object]) -> IntVector:

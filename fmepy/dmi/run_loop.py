@@ -2,8 +2,9 @@
 """The loop of a run: steps, series, levels, statements, loops, histories, rows. What is compiled of it.
 
 Statements are C functions ``void f(double t, double** p, i64 first, i64 last)`` whose addresses stand in a table of
-tasks. What a run consists of is data: which task after which (`Plan`, the same in all runs), and where values, series,
-rows are (`State`, of one run). It is left where Python is needed (`at[STATUS]`), and entered again where it was left.
+tasks. What a run consists of is data: which task after which (`RunPlan`, the same in all runs), and where values,
+series, rows are (`State`, of one run). It is left where Python is needed (`at[STATUS]`), and entered again where it
+was left.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DONE, BY_PYTHON, LOOP_BY_PYTHON, UNSETTLED, NOT_FINITE, NEGATIVE_LAG, SHORT_DELA
 """Why a run was left."""
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """What all runs of a program share."""
 
     tasks: IntVector
@@ -92,7 +93,7 @@ class State(NamedTuple):
     start: float
 
 
-def run(p: Plan, s: State):
+def run(p: RunPlan, s: State):
     """Run on from where `s.at` says, to the end or to where Python is needed."""
     at, z = s.at, s.z
     tasks, order, sections = (
@@ -152,7 +153,7 @@ def run(p: Plan, s: State):
     at[0], at[1], at[2], at[3] = 0, k, stage, section
 
 
-def execute(p: Plan, s: State, first: int, last: int):
+def execute(p: RunPlan, s: State, first: int, last: int):
     """Execute the tasks first to last - 1 of `order` once, at the time of `s.at`."""
     part = 0.0 if s.at[2] == 0 else 1.0 if s.at[2] == 3 else 0.5
     t = s.start + s.at[1] * p.dt + part * p.common_step * p.dt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.dmi import run_loop
 from fmepy.dmi.delays import too_short
-from fmepy.dmi.loops import Loop, Outcome
-from fmepy.dmi.memory import Job
-from fmepy.dmi.plan import Planned, Tables
+from fmepy.dmi.loops import Loop, LoopResult
+from fmepy.dmi.memory import Evaluation
+from fmepy.dmi.plan import NamedPlan
 from fmepy.dmi.returned import values_of
 from fmepy.dmi.run_loop import (
     ABOUT,
@@ -36,6 +36,9 @@ from fmepy.dmi.run_loop import (
 from fmepy.dmi.statements import element_name
 from fmepy.errors import ModelError, listed
 from fmepy.types import IntVector, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.dmi.program import ModularProgram
 
 METHODS = ("repeated", "minimised", "kept")
 """How the values of a loop were found, by the numbers that stand for it."""
@@ -66,7 +69,7 @@ class Convergence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class ModularRun:
     """What came of a run.
 
     Attributes
@@ -98,8 +101,8 @@ class Running:
 
     Parameters
     ----------
-    tables : Tables
-    planned : Planned
+    program : ModularProgram
+    planned : NamedPlan
     schedule : ndarray of int
         Of each step.
     z : ndarray
@@ -110,22 +113,22 @@ class Running:
     """
 
     def __init__(
-        self, tables: Tables, planned: Planned, schedule: IntVector, z: Vector, series: Matrix, start: float,
+        self, program: ModularProgram, planned: NamedPlan, schedule: IntVector, z: Vector, series: Matrix, start: float,
         keep: IntVector,
     ) -> None:  # fmt: skip
-        self._tables, self._planned, self._z = tables, planned, z
+        self._program, self._planned, self._z = program, planned, z
         plan, n_steps = planned.plan, len(schedule) - 1
         lags = plan.lags.reshape(-1, 10).copy()
         lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
         lags[:, 9] = np.cumsum(lengths) - lengths
         self._plan = plan._replace(lags=lags.ravel())
         largest = int(np.diff(plan.loops).max(initial=0))
-        n_loops = plan.schedules[len(planned.masks) + 2 :]
+        n_loops = plan.schedules[plan.n_schedules + 1 :]
         n_levels = len(plan.levels) // 3
         self._state = State(
             at=np.array([0, 0, 0, -1, 0, 0, 0, 0, 0], dtype=np.int64),
             z=z,
-            pointers=address(z) + 8 * tables.pointed,
+            pointers=address(z) + 8 * program.pointed,
             schedule=schedule,
             keep=np.append(np.asarray(keep, dtype=np.int64), -1),
             series=series,
@@ -145,17 +148,19 @@ class Running:
 
     # --- the whole
 
-    def result(self, failed: str = "") -> Run:
+    def result(self, failed: str = "") -> ModularRun:
         """Return what there is."""
         at, log = self._state.at, self._state.log
         log = log[: at[LOGGED]]
         log = log[log[:, 2] > 0]
         step, group, executions, method = log[:, :4].astype(np.int64).T
         convergence = Convergence(step, group, executions, method, log[:, 4], self._planned.loops)
-        return Run(self._state.rows, convergence, failed, int(at[STEP]) if failed else -1, tuple(self._notes.values()))
+        return ModularRun(
+            self._state.rows, convergence, failed, int(at[STEP]) if failed else -1, tuple(self._notes.values())
+        )
 
-    def whole(self, told: Callable[[int], None] | None) -> Run:
-        """Run to the end, or to where it fails."""
+    def whole(self, told: Callable[[int], None] | None) -> ModularRun:
+        """ModularRun to the end, or to where it fails."""
         at, last = self._state.at, len(self._state.schedule) - 1
         by = last if told is None else max(1, -(-last // _PARTS))
         run = c_loop(run_loop.run, "the loop of modular models")
@@ -194,10 +199,10 @@ class Running:
     def _settle(self, section: int, by_python: bool) -> None:
         first, last, number, _, ordinal = self._sections[section].tolist()
         places = self._plan.places[self._plan.loops[number] : self._plan.loops[number + 1]]
-        rules, z = self._tables.rules, self._z
+        rules, z = self._program.rules, self._z
         started = z[places].copy() if by_python else self._state.before[: len(places)].copy()
         loop = Loop(z, places, self._executing(first, last), rules.tol)
-        method, outcome = 0, Outcome(False, rules.max_iterations, np.full(len(places), np.inf))
+        method, outcome = 0, LoopResult(False, rules.max_iterations, np.full(len(places), np.inf))
         if by_python:
             outcome = loop.settle(rules.max_iterations)
         names = self._planned.loops[number]
@@ -212,7 +217,7 @@ class Running:
             )
         elif not outcome.settled and not by_python:
             outcome = Loop(z, places, self._executing(first, last), rules.tol).settle(1)
-            outcome = Outcome(False, rules.max_iterations + 1, outcome.moves)
+            outcome = LoopResult(False, rules.max_iterations + 1, outcome.moves)
         if not outcome.settled and method != 2:
             raise _FailedError(self._unsettled(places, names, outcome))
         line = self._state.log[self._state.at[LOG] + ordinal]
@@ -222,24 +227,24 @@ class Running:
             np.abs(outcome.moves).max(initial=0.0),
         )  # fmt: skip
 
-    def _unsettled(self, places: IntVector, names: tuple[str, ...], outcome: Outcome) -> str:
+    def _unsettled(self, places: IntVector, names: tuple[str, ...], outcome: LoopResult) -> str:
         worst = np.argsort(-np.abs(outcome.moves), kind="stable")
         values = [
             f"{self._name(int(places[i]))} = {self._z[places[i]]:.6g}, which moves by {outcome.moves[i]:.3g}"
             for i in worst
         ]
         more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
-        tried = " nor by minimising what moves" if self._tables.rules.unsettled == "minimise" else ""
+        tried = " nor by minimising what moves" if self._program.rules.unsettled == "minimise" else ""
         return (
             f"the loop of {listed(names, most=_SHOWN)} did not settle at {self._time()} in "
-            f"{self._tables.rules.max_iterations} executions{tried}; the last values: "
+            f"{self._program.rules.max_iterations} executions{tried}; the last values: "
             f"{'; '.join(values[:_SHOWN])}{more}"
         )
 
     def _executing(self, first: int, last: int) -> Callable[[], None]:
         """Return what executes the tasks first to last - 1 once."""
         execute = c_loop(run_loop.execute, "single steps of modular models")
-        parts: list[tuple[int, int, Job | None]] = []
+        parts: list[tuple[int, int, Evaluation | None]] = []
         for i in range(first, last):
             job = self._job(i)
             if job.kind == "python":
@@ -262,7 +267,7 @@ class Running:
 
     # --- modules that are Python functions
 
-    def _call(self, job: Job) -> None:
+    def _call(self, job: Evaluation) -> None:
         """Call a Python module, and take what it returns."""
         values = [self._value(t.name, t.shape) for t in job.arguments]
         assert job.function is not None
@@ -274,40 +279,40 @@ class Running:
             said = f"{type(error).__name__}: {error}"
             raise _FailedError(f"the Python module {job.module!r} failed at {self._time()}: {said}") from error
         for target, found in zip(job.targets, values_of(returned, job.targets, job.module, float), strict=True):
-            self._z[self._tables.layout.of(target.name)] = found
+            self._z[self._program.layout.of(target.name)] = found
 
     def _value(self, name: str, shape: tuple[int, ...]) -> Any:
-        values = self._z[self._tables.layout.of(name)]
+        values = self._z[self._program.layout.of(name)]
         return values.reshape(shape).copy() if shape else float(values[0])
 
     # --- words
 
-    def _job(self, i: int) -> Job:
+    def _job(self, i: int) -> Evaluation:
         """Return the job of a task in the plan's order."""
-        found: Job = self._tables.work.jobs[self._planned.pieces[int(self._plan.order[i])].job]
+        found: Evaluation = self._program.work.evaluations[self._planned.pieces[int(self._plan.order[i])].evaluation]
         return found
 
     def _time(self) -> str:
-        rules, at = self._tables.rules, self._state.at
+        rules, at = self._program.rules, self._state.at
         t = self._state.start + at[STEP] * rules.dt
         return f"time {t:.6g} (step {at[STEP]}{', between two steps' if at[STAGE] else ''})"
 
     def _name(self, place: int) -> str:
         """Return what the value in a place is called."""
-        layout = self._tables.layout
+        layout = self._program.layout
         name = next(n for n, begin in layout.begin.items() if begin <= place < begin + layout.size[n])
-        shape = self._tables.work.shapes[name]
+        shape = self._program.work.shapes[name]
         return element_name(name, tuple(int(i) for i in np.unravel_index(place - layout.begin[name], shape)))
 
     def _short_delay(self) -> _FailedError:
-        d, rules = self._tables.work.delays[self._state.at[ABOUT]], self._tables.rules
-        tau = float(self._z[self._tables.places(d.tau)].min())
+        d, rules = self._program.work.delays[self._state.at[ABOUT]], self._program.rules
+        tau = float(self._z[self._program.layout.places_of(d.tau)].min())
         words = too_short(d.kind, tau, d.step, rules.dt, f" at {self._time()}")
         return _FailedError(f"module {d.module!r}, line {d.line}: {words}")
 
     def _negative_lag(self) -> _FailedError:
-        job = self._tables.work.jobs[list(self._tables.lag_of)[self._state.at[ABOUT]]]
-        tau = self._z[self._tables.places(job.arguments[1])].min()
+        job = self._program.work.evaluations[list(self._program.lags)[self._state.at[ABOUT]]]
+        tau = self._z[self._program.layout.places_of(job.arguments[1])].min()
         return _FailedError(
             f"module {job.module!r}, line {job.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must not "
             "be negative"

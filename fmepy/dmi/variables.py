@@ -99,7 +99,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class System:
+class ModuleSystem:
     """Modules put together: their variables, and the statements that hold.
 
     Attributes
@@ -173,14 +173,14 @@ def dims_text(shape: Shape) -> str:
     return element_name("", shape)
 
 
-def system_of(modules: Iterable[AnyModule], before: System | None = None) -> System:
+def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) -> ModuleSystem:
     """Return the system that modules make together.
 
     Parameters
     ----------
     modules : sequence of Module or PythonModule
         In the order of the map's columns.
-    before : System, optional
+    before : ModuleSystem, optional
         The system of which this one is a changed copy: its variables keep their order, new ones follow.
 
     Raises
@@ -211,7 +211,7 @@ def system_of(modules: Iterable[AnyModule], before: System | None = None) -> Sys
         if isinstance(s, FunctionStatement) or (s.target.name, m.name) not in dropped
     )
     variables = {n: _variable(n, by_module, dropped, given) for n, by_module in uses.items()}
-    return System(given, variables, statements, uses, tuple(conflicts), _outputs(given, variables))
+    return ModuleSystem(given, variables, statements, uses, tuple(conflicts), _outputs(given, variables))
 
 
 def _checked(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
