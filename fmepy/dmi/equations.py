@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from fmepy.dmi.delays import least_tau
-from fmepy.dmi.memory import Evaluation, as_work, rate_of
+from fmepy.dmi.memory import Evaluation, Work, rate_of
 from fmepy.dmi.order import Graph, Layout, Piece
 from fmepy.dmi.statements import (
     DT,
@@ -25,7 +25,6 @@ from fmepy.dmi.statements import (
     ArrayNode,
     ModuleStatement,
     Whole,
-    element_names,
     reference_of,
 )
 from fmepy.dmi.variables import ModuleSystem
@@ -171,7 +170,7 @@ class _Source:
         self, system: ModuleSystem, kind: Kind, parms: dict[str, float], series: dict[str, Forcing], start: float,
         dt: float,
     ) -> None:  # fmt: skip
-        self.work = as_work(system)
+        self.work = Work(system)
         for name, why in self.work.python.items():
             raise ModelError(
                 f'compiled("{kind}"): the module {name!r} is a Python function that cannot be written as equations: '
@@ -181,7 +180,7 @@ class _Source:
         # a continuous model has no grid of times that could be missed
         self.dt, self._step = number(dt if kind == "difference" else 0.0), system.modules[0].step * dt
         self.layout = Layout(self.work.shapes)
-        self.names = [e for name, shape in self.work.shapes.items() for e in element_names(name, shape)]
+        self.names = self.layout.names
         places = (int(p) for level in self.work.levels for p in self.layout.places_of(level.target))
         self.levels = dict.fromkeys(places)
         self.outside = {

@@ -11,6 +11,7 @@ import numpy as np
 
 from fmepy.dmi.database import Database
 from fmepy.dmi.items import Index, Item
+from fmepy.dmi.order import components
 from fmepy.dmi.statements import FunctionStatement, Shape, element_name
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError
@@ -175,20 +176,10 @@ def _loops(system: ModuleSystem, written: bool) -> frozenset[str]:
     if written:
         return frozenset(names)
     number = {n: i for i, n in enumerate(names)}
-    pairs: set[tuple[int, int]] = set()
+    needs: list[set[int]] = [set() for _ in names]
     for s in system.statements:
-        if isinstance(s, FunctionStatement):
-            pairs |= {(number[r.name], number[a.name]) for r in s.reads for a in s.assigns if r.name in number}
-        elif s.kind == "assign":
-            pairs |= {(number[r.name], number[s.target.name]) for r in s.reads if r.name in number}
-    if not pairs:
-        return frozenset()
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    of, to = np.array(sorted(pairs)).T
-    graph = coo_array((np.ones(len(of)), (of, to)), shape=(len(names), len(names)))
-    _, component = connected_components(graph, connection="strong")
-    several = np.bincount(component)[component] > 1
-    itself = {i for i, j in pairs if i == j}
-    return frozenset(n for i, n in enumerate(names) if several[i] or i in itself)
+        targets = s.assigns if isinstance(s, FunctionStatement) else (s.target,) if s.kind == "assign" else ()
+        for target in targets:
+            needs[number[target.name]].update(number[r.name] for r in s.reads if r.name in number)
+    circles = (group for group in components(needs) if len(group) > 1 or group[0] in needs[group[0]])
+    return frozenset(names[i] for group in circles for i in group)

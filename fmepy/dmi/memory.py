@@ -28,7 +28,7 @@ from fmepy.dmi.statements import (
     flat_position,
     reference_of,
 )
-from fmepy.dmi.variables import AnyStatement, ModuleSystem
+from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import TracingError
 from fmepy.language.nodes import Node, Number, Symbol, substituted
 
@@ -89,74 +89,43 @@ class DelayedLevel:
     line: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Work:
-    """All that there is to do, in the order in which it was written.
-
-    Attributes
-    ----------
-    evaluations : tuple of Evaluation
-    shapes : dict of str to tuple of int
-        Of all variables, the hidden ones behind those of the user.
-    levels : tuple of Level
-    kept : tuple of (Reference, Reference, int)
-        What is copied to where at the end of a module's step, of which the third is the length.
-    delays : tuple of DelayedLevel
-    hidden : tuple of str
-        Hidden variables that are levels.
-    python : dict of str to str
-        The modules that run as Python, and why they cannot be statements.
-    """
-
-    evaluations: tuple[Evaluation, ...]
-    shapes: dict[str, Shape]
-    levels: tuple[Level, ...]
-    kept: tuple[tuple[Reference, Reference, int], ...]
-    delays: tuple[DelayedLevel, ...]
-    hidden: tuple[str, ...]
-    python: dict[str, str]
-
-
 def rate_of(name: str) -> str:
     """Return what the variable is called that holds the rate of a level."""
     return f"d({name})/dt"
 
 
-def as_work(system: ModuleSystem) -> Work:
-    """Return what the statements of a system ask to be done."""
-    shapes = {v.name: v.shape for v in system.variables.values()}
-    return _Maker(shapes, {m.name: m.step for m in system.modules}).work(system.statements)
+class Work:
+    """All that the statements of a system ask to be done, in the order in which they were written.
 
+    Attributes
+    ----------
+    evaluations : list of Evaluation
+    shapes : dict of str to tuple of int
+        Of all variables, the hidden ones behind those of the user.
+    levels : list of Level
+    kept : list of (Reference, Reference, int)
+        What is copied to where at the end of a module's step, of which the third is the length.
+    delays : list of DelayedLevel
+    python : dict of str to str
+        The modules that run as Python, and why they cannot be statements.
+    """
 
-class _Maker:
-    """Collects the evaluations of a system."""
-
-    def __init__(self, shapes: dict[str, Shape], steps: dict[str, int]) -> None:
-        self._shapes, self._steps = shapes | {DT: ()}, steps
-        self._evaluations: list[Evaluation] = []
-        self._levels: list[Level] = []
-        self._kept: list[tuple[Reference, Reference, int]] = []
-        self._delays: list[DelayedLevel] = []
-        self._hidden: list[str] = []
-        self._python: dict[str, str] = {}
-        self._module, self._line = "", 0
-
-    def work(self, statements: tuple[AnyStatement, ...]) -> Work:
-        """Return the evaluations of statements."""
-        for s in statements:
-            self._module, self._line = s.module, s.line
+    def __init__(self, system: ModuleSystem) -> None:
+        self.evaluations: list[Evaluation] = []
+        self.shapes: dict[str, Shape] = {v.name: v.shape for v in system.variables.values()} | {DT: ()}
+        self.levels: list[Level] = []
+        self.kept: list[tuple[Reference, Reference, int]] = []
+        self.delays: list[DelayedLevel] = []
+        self.python: dict[str, str] = {}
+        steps = {m.name: m.step for m in system.modules}
+        for s in system.statements:
+            self._module, self._line, self._step = s.module, s.line, steps[s.module]
             if isinstance(s, FunctionStatement):
                 self._function(s)
-                continue
-            value = self._remembered(s)
-            if s.kind == "level":
-                self._level(s.target, value)
+            elif s.kind == "level":
+                self._level(s.target, self._remembered(s))
             else:
-                self._do(s.kind, s.target, value)
-        return Work(
-            tuple(self._evaluations), self._shapes, tuple(self._levels), tuple(self._kept), tuple(self._delays),
-            tuple(self._hidden), self._python,
-        )  # fmt: skip
+                self._do(s.kind, s.target, self._remembered(s))
 
     def _function(self, s: FunctionStatement) -> None:
         """Add a module that is a Python function: as statements where it has such, else as a call."""
@@ -165,11 +134,8 @@ class _Maker:
         try:
             found = written(s)
         except TracingError as error:
-            self._python[s.module] = str(error)
-            step = self._steps[s.module]
-            self._evaluations.append(
-                Evaluation("python", s.assigns[0], None, s.module, step, s.line, s.reads, s.assigns, s.function)
-            )
+            self.python[s.module] = str(error)
+            self._do("python", s.assigns[0], None, s.reads, targets=s.assigns, function=s.function)
             return
         for name, value in found.hidden:
             self._new(name, ())
@@ -177,14 +143,16 @@ class _Maker:
         for target, value in found.values:
             self._do("assign", target, value)
 
-    def _do(self, kind: Any, target: Reference, value: Node | None, arguments: tuple[Reference, ...] = ()) -> None:
-        step = self._steps[self._module]
-        self._evaluations.append(Evaluation(kind, target, value, self._module, step, self._line, arguments))
+    def _do(
+        self, kind: Any, target: Reference, value: Node | None, arguments: tuple[Reference, ...] = (), **more: Any
+    ) -> None:
+        evaluation = Evaluation(kind, target, value, self._module, self._step, self._line, arguments, **more)
+        self.evaluations.append(evaluation)
 
     def _level(self, target: Reference, rate: Node) -> None:
         name = rate_of(target.name)
-        self._shapes[name] = self._shapes[target.name]
-        self._levels.append(Level(target, self._steps[self._module]))
+        self.shapes[name] = self.shapes[target.name]
+        self.levels.append(Level(target, self._step))
         self._do("rate", replace(target, name=name), rate)
 
     def _remembered(self, s: ModuleStatement) -> Node:
@@ -198,20 +166,19 @@ class _Maker:
         return substituted([s.value], rule)[0]
 
     def _new(self, name: str, shape: Shape) -> Reference:
-        self._shapes[name] = shape
+        self.shapes[name] = shape
         return Reference(name, shape)
 
     def _place(self, memory: Memory, at: int, word: str, value: Node) -> Reference:
         """Return where the value of an argument stands."""
         if isinstance(value, Symbol) and value is not TIME:
-            return reference_of(value, self._shapes)
+            return reference_of(value, self.shapes)
         target = self._new(f"{memory.node.name}.{word}", memory.shapes[at])
         self._do("assign", target, value)
         return target
 
     def _hidden_level(self, target: Reference, rate: Callable[[Node], Node], start: Node) -> Node:
-        self._shapes[target.name] = target.shape
-        self._hidden.append(target.name)
+        self.shapes[target.name] = target.shape
         self._level(target, rate(target.node))
         self._do("initial", target, start)
         return target.node
@@ -247,17 +214,16 @@ class _Maker:
         if not isinstance(tau, Number):
             place = self._place(memory, 1, "tau", tau)
             level = f"{memory.node.name}.1" if memory.kind == "delay3" else memory.node.name
-            step = self._steps[self._module]
-            self._delays.append(DelayedLevel(memory.kind, level, place, self._module, step, self._line))
+            self.delays.append(DelayedLevel(memory.kind, level, place, self._module, self._step, self._line))
             tau = place.node
         return x, tau
 
     def _rate(self, memory: Memory, x: Node) -> Node:
-        place, step = self._place(memory, 0, "x", x), self._steps[self._module]
+        place = self._place(memory, 0, "x", x)
         before = self._new(memory.node.name, place.value_shape)
         self._do("initial", before, place.node)
-        self._kept.append((place, before, step))
-        return (place.node - before.node) / (float(step) * Symbol(DT))
+        self.kept.append((place, before, self._step))
+        return (place.node - before.node) / (float(self._step) * Symbol(DT))
 
     def _lag(self, memory: Memory, *arguments: Node) -> Node:
         words = enumerate(("x", "tau", "before"))

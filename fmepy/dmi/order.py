@@ -9,8 +9,9 @@ array's statement is evaluated in pieces.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from math import prod
 from typing import Any, TypeAlias
@@ -18,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fmepy.dmi.memory import Evaluation, reads_of
-from fmepy.dmi.statements import Reference, Shape
+from fmepy.dmi.statements import Reference, Shape, element_names
 from fmepy.types import IntVector
 
 MOST_PIECES = 5_000
@@ -58,6 +59,11 @@ class Layout:
             self.begin[name], self.size[name] = n, prod(shape)
             n += prod(shape)
         self.length = n
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What the elements are called, place by place."""
+        return [e for name, shape in self.shapes.items() for e in element_names(name, shape)]
 
     def places(self, name: str, positions: Iterable[int]) -> IntVector:
         """Return where elements of a variable stand."""
@@ -118,7 +124,7 @@ class Graph:
         for i, g in enumerate(guesses, len(pieces)):
             for w in set(writer[self.written(g)].tolist()) - {-1}:
                 edges[w].add(i)
-        for group in _components(edges):
+        for group in components(edges):
             for i in group:
                 if i >= len(pieces) and len(group) > 1:
                     edges[i] = set()
@@ -163,7 +169,7 @@ class Graph:
             edges = self._with_guesses(edges, pieces, guesses)
             pieces = [*pieces, *guesses]
         found: list[Block] = []
-        for group in _components(edges):
+        for group in components(edges):
             inside = [pieces[i] for i in group]
             if len(group) == 1 and group[0] not in edges[group[0]]:
                 found.append(Block(tuple(inside), False))
@@ -180,7 +186,7 @@ class Graph:
             splits = self._evaluations[p.evaluation].kind != "python"
             small += [Piece(p.evaluation, i, i + 1) for i in range(p.first, p.last)] if splits else [p]
         edges = self.edges(small)
-        groups = _components(edges)
+        groups = components(edges)
         if any(len(group) > 1 or group[0] in edges[group[0]] for group in groups):
             return None
         return Block(_adjoining([small[group[0]] for group in groups]), False)
@@ -213,7 +219,7 @@ def _merged(blocks: list[Block]) -> list[Block]:
     return out
 
 
-def _components(edges: Edges) -> list[list[int]]:
+def components(edges: Sequence[Collection[int]]) -> list[list[int]]:
     """Return the strongly connected components, each after those that it needs; else in the order of their first."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components

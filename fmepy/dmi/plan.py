@@ -14,7 +14,6 @@ from fmepy.dmi.delays import least_tau
 from fmepy.dmi.memory import rate_of
 from fmepy.dmi.order import Block, Graph, Piece
 from fmepy.dmi.run_loop import BY_PYTHON, LOOP_BY_PYTHON, RunPlan
-from fmepy.dmi.statements import element_name
 from fmepy.errors import ModelError, check_choice
 from fmepy.types import IntVector
 
@@ -214,10 +213,10 @@ class _PlanMaker:
         evaluation = self._work.evaluations[piece.evaluation]
         if evaluation.kind == "python":
             return [t.name for t in evaluation.targets]
-        name, shape = evaluation.target.name, evaluation.target.shape
-        if piece.last - piece.first == prod(shape):
+        name = evaluation.target.name
+        if piece.last - piece.first == prod(evaluation.target.shape):
             return [name]
-        return [element_name(name, tuple(map(int, np.unravel_index(i, shape)))) for i in range(piece.first, piece.last)]
+        return [self._layout.names[self._layout.begin[name] + i] for i in range(piece.first, piece.last)]
 
     def _task(self, piece: Piece) -> tuple[int, int, int, int, int]:
         """Return a task; of an element of its own a function takes no notice of first and last."""

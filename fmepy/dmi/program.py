@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.dmi.llvm import compiled_statements, statement_text
-from fmepy.dmi.memory import as_work
+from fmepy.dmi.memory import Work
 from fmepy.dmi.order import Layout
 from fmepy.dmi.plan import NamedPlan, Rules, plan_of
 from fmepy.dmi.running import ModularRun, Running
@@ -66,7 +66,7 @@ class ModularProgram:
         self._made_from = (system, rules, outputs, series, guesses)
         if rules.method == "rk4":
             _check_rk4(system)
-        self.rules, self.work = rules, as_work(system)
+        self.rules, self.work = rules, Work(system)
         self.layout = Layout(self.work.shapes)
         self._set_functions()
         shapes, steps = self.work.shapes, {m.name: m.step for m in system.modules}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,24 +16,7 @@ from fmepy.dmi.loops import Loop, LoopResult
 from fmepy.dmi.memory import Evaluation
 from fmepy.dmi.plan import NamedPlan
 from fmepy.dmi.returned import values_of
-from fmepy.dmi.run_loop import (
-    ABOUT,
-    BY_PYTHON,
-    DONE,
-    LOG,
-    LOGGED,
-    LOOP_BY_PYTHON,
-    NEGATIVE_LAG,
-    NOT_FINITE,
-    SECTION,
-    SHORT_DELAY,
-    STAGE,
-    STATUS,
-    STEP,
-    UNTIL,
-    State,
-)
-from fmepy.dmi.statements import element_name
+from fmepy.dmi.run_loop import State
 from fmepy.errors import ModelError, listed
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -151,29 +134,29 @@ class Running:
     def result(self, failed: str = "") -> ModularRun:
         """Return what there is."""
         at, log = self._state.at, self._state.log
-        log = log[: at[LOGGED]]
+        log = log[: at[run_loop.LOGGED]]
         log = log[log[:, 2] > 0]
         step, group, executions, method = log[:, :4].astype(np.int64).T
         convergence = Convergence(step, group, executions, method, log[:, 4], self._planned.loops)
         return ModularRun(
-            self._state.rows, convergence, failed, int(at[STEP]) if failed else -1, tuple(self._notes.values())
+            self._state.rows, convergence, failed, int(at[run_loop.STEP]) if failed else -1, tuple(self._notes.values())
         )
 
     def whole(self, told: Callable[[int], None] | None) -> ModularRun:
-        """ModularRun to the end, or to where it fails."""
+        """Run to the end, or to where it fails."""
         at, last = self._state.at, len(self._state.schedule) - 1
         by = last if told is None else max(1, -(-last // _PARTS))
         run = c_loop(run_loop.run, "the loop of modular models")
         try:
-            while at[STEP] <= last:
-                at[UNTIL] = min(last, at[STEP] + by)
+            while at[run_loop.STEP] <= last:
+                at[run_loop.UNTIL] = min(last, at[run_loop.STEP] + by)
                 run(*map(address, self._words))
-                while at[STATUS] != DONE:
-                    self._attend(int(at[STATUS]))
-                    at[SECTION] += 1
+                while at[run_loop.STATUS] != run_loop.DONE:
+                    self._attend(int(at[run_loop.STATUS]))
+                    at[run_loop.SECTION] += 1
                     run(*map(address, self._words))
                 if told is not None:
-                    told(min(int(at[STEP]), last))
+                    told(min(int(at[run_loop.STEP]), last))
         except _FailedError as error:
             return self.result(str(error))
         return self.result()
@@ -181,18 +164,18 @@ class Running:
     def _attend(self, status: int) -> None:
         """Do what the compiled loop was left for."""
         at = self._state.at
-        section = int(at[SECTION])
-        if status == BY_PYTHON:
-            self._call(self._job(int(self._sections[section, 0])))
-        elif status == NOT_FINITE:
-            name = self._name(int(self._plan.levels.reshape(-1, 3)[at[ABOUT], 0]))
+        section = int(at[run_loop.SECTION])
+        if status == run_loop.BY_PYTHON:
+            self._call(self._evaluation(int(self._sections[section, 0])))
+        elif status == run_loop.NOT_FINITE:
+            name = self._program.layout.names[self._plan.levels[3 * at[run_loop.ABOUT]]]
             raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
-        elif status == NEGATIVE_LAG:
+        elif status == run_loop.NEGATIVE_LAG:
             raise self._negative_lag()
-        elif status == SHORT_DELAY:
+        elif status == run_loop.SHORT_DELAY:
             raise self._short_delay()
         else:
-            self._settle(section, by_python=status == LOOP_BY_PYTHON)
+            self._settle(section, by_python=status == run_loop.LOOP_BY_PYTHON)
 
     # --- loops
 
@@ -220,17 +203,17 @@ class Running:
             outcome = LoopResult(False, rules.max_iterations + 1, outcome.moves)
         if not outcome.settled and method != 2:
             raise _FailedError(self._unsettled(places, names, outcome))
-        line = self._state.log[self._state.at[LOG] + ordinal]
+        line = self._state.log[self._state.at[run_loop.LOG] + ordinal]
         count = outcome.executions + (0 if by_python else rules.max_iterations)
         line[:] = (
-            self._state.at[STEP], number, max(line[2], count), max(line[3], method),
+            self._state.at[run_loop.STEP], number, max(line[2], count), max(line[3], method),
             np.abs(outcome.moves).max(initial=0.0),
         )  # fmt: skip
 
     def _unsettled(self, places: IntVector, names: tuple[str, ...], outcome: LoopResult) -> str:
         worst = np.argsort(-np.abs(outcome.moves), kind="stable")
         values = [
-            f"{self._name(int(places[i]))} = {self._z[places[i]]:.6g}, which moves by {outcome.moves[i]:.3g}"
+            f"{self._program.layout.names[places[i]]} = {self._z[places[i]]:.6g}, which moves by {outcome.moves[i]:.3g}"
             for i in worst
         ]
         more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
@@ -246,74 +229,65 @@ class Running:
         execute = c_loop(run_loop.execute, "single steps of modular models")
         parts: list[tuple[int, int, Evaluation | None]] = []
         for i in range(first, last):
-            job = self._job(i)
-            if job.kind == "python":
-                parts.append((i, i + 1, job))
+            called = self._evaluation(i)
+            if called.kind == "python":
+                parts.append((i, i + 1, called))
             elif parts and parts[-1][2] is None:
                 parts[-1] = (parts[-1][0], i + 1, None)
             else:
                 parts.append((i, i + 1, None))
 
         def once() -> None:
-            for a, b, job in parts:
-                if job is not None:
-                    self._call(job)
+            for a, b, called in parts:
+                if called is not None:
+                    self._call(called)
                     continue
                 execute(*map(address, self._words), a, b)
-                if self._state.at[STATUS] == NEGATIVE_LAG:
+                if self._state.at[run_loop.STATUS] == run_loop.NEGATIVE_LAG:
                     raise self._negative_lag()
 
         return once
 
     # --- modules that are Python functions
 
-    def _call(self, job: Evaluation) -> None:
+    def _call(self, called: Evaluation) -> None:
         """Call a Python module, and take what it returns."""
-        values = [self._value(t.name, t.shape) for t in job.arguments]
-        assert job.function is not None
+        values = [self._z[self._program.layout.of(t.name)].reshape(t.shape) for t in called.arguments]
+        assert called.function is not None
         try:
-            returned = job.function(*values)
+            returned = called.function(*(v.copy() if v.ndim else float(v) for v in values))
         except ModelError:
             raise
         except Exception as error:  # whatever goes wrong in a user's function is a failed run
             said = f"{type(error).__name__}: {error}"
-            raise _FailedError(f"the Python module {job.module!r} failed at {self._time()}: {said}") from error
-        for target, found in zip(job.targets, values_of(returned, job.targets, job.module, float), strict=True):
+            raise _FailedError(f"the Python module {called.module!r} failed at {self._time()}: {said}") from error
+        for target, found in zip(
+            called.targets, values_of(returned, called.targets, called.module, float), strict=True
+        ):
             self._z[self._program.layout.of(target.name)] = found
-
-    def _value(self, name: str, shape: tuple[int, ...]) -> Any:
-        values = self._z[self._program.layout.of(name)]
-        return values.reshape(shape).copy() if shape else float(values[0])
 
     # --- words
 
-    def _job(self, i: int) -> Evaluation:
-        """Return the job of a task in the plan's order."""
+    def _evaluation(self, i: int) -> Evaluation:
+        """Return the evaluation of a task in the plan's order."""
         found: Evaluation = self._program.work.evaluations[self._planned.pieces[int(self._plan.order[i])].evaluation]
         return found
 
     def _time(self) -> str:
         rules, at = self._program.rules, self._state.at
-        t = self._state.start + at[STEP] * rules.dt
-        return f"time {t:.6g} (step {at[STEP]}{', between two steps' if at[STAGE] else ''})"
-
-    def _name(self, place: int) -> str:
-        """Return what the value in a place is called."""
-        layout = self._program.layout
-        name = next(n for n, begin in layout.begin.items() if begin <= place < begin + layout.size[n])
-        shape = self._program.work.shapes[name]
-        return element_name(name, tuple(int(i) for i in np.unravel_index(place - layout.begin[name], shape)))
+        t = self._state.start + at[run_loop.STEP] * rules.dt
+        return f"time {t:.6g} (step {at[run_loop.STEP]}{', between two steps' if at[run_loop.STAGE] else ''})"
 
     def _short_delay(self) -> _FailedError:
-        d, rules = self._program.work.delays[self._state.at[ABOUT]], self._program.rules
+        d, rules = self._program.work.delays[self._state.at[run_loop.ABOUT]], self._program.rules
         tau = float(self._z[self._program.layout.places_of(d.tau)].min())
         words = too_short(d.kind, tau, d.step, rules.dt, f" at {self._time()}")
         return _FailedError(f"module {d.module!r}, line {d.line}: {words}")
 
     def _negative_lag(self) -> _FailedError:
-        job = self._program.work.evaluations[list(self._program.lags)[self._state.at[ABOUT]]]
-        tau = self._z[self._program.layout.places_of(job.arguments[1])].min()
+        called = self._program.work.evaluations[list(self._program.lags)[self._state.at[run_loop.ABOUT]]]
+        tau = self._z[self._program.layout.places_of(called.arguments[1])].min()
         return _FailedError(
-            f"module {job.module!r}, line {job.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must not "
+            f"module {called.module!r}, line {called.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must not "
             "be negative"
         )
