@@ -13,7 +13,7 @@ from fmepy.checks import positive_number, whole_number
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.memory import rate_of
 from fmepy.dmi.order import Block, Graph, Piece
-from fmepy.dmi.run_loop import BY_PYTHON, LOOP_BY_PYTHON, RunPlan
+from fmepy.dmi.run_loop import RunPlan
 from fmepy.errors import ModelError, check_choice
 from fmepy.types import IntVector
 
@@ -138,7 +138,7 @@ class _PlanMaker:
         self._program, self._work, self._layout, self._graph = program, program.work, program.layout, graph
         self._tasks: dict[Piece, int] = {}
         self._order: list[int] = []
-        self._sections: list[tuple[int, int, int, int, int]] = []
+        self._sections: list[tuple[int, int, int, int]] = []
         self._loops: dict[tuple[int, ...], tuple[int, tuple[str, ...]]] = {}
 
     def plan(self, schedules: list[list[Block]]) -> NamedPlan:
@@ -179,26 +179,11 @@ class _PlanMaker:
         return NamedPlan(plan, tuple(self._tasks), loops)
 
     def _add(self, block: Block, ordinal: int) -> None:
-        """Add a block; a Python module that is part of no loop is a section of its own."""
-        by_python = [self._work.evaluations[p.evaluation].kind == "python" for p in block.pieces]
-        if block.is_loop:
-            self._append(block.pieces, self._loop(block.pieces), LOOP_BY_PYTHON if any(by_python) else 0, ordinal)
-            return
-        waiting: list[Piece] = []
-        for piece, python in zip(block.pieces, by_python, strict=True):
-            if python:
-                self._append(waiting, -1, 0, 0)
-                self._append([piece], -1, BY_PYTHON, 0)
-                waiting = []
-            else:
-                waiting.append(piece)
-        self._append(waiting, -1, 0, 0)
-
-    def _append(self, pieces: Sequence[Piece], loop: int, how: int, ordinal: int) -> None:
-        if pieces:
-            first = len(self._order)
-            self._order += [self._tasks.setdefault(p, len(self._tasks)) for p in pieces]
-            self._sections.append((first, len(self._order), loop, how, ordinal))
+        """Add a block as a section."""
+        first = len(self._order)
+        self._order += [self._tasks.setdefault(p, len(self._tasks)) for p in block.pieces]
+        loop = self._loop(block.pieces) if block.is_loop else -1
+        self._sections.append((first, len(self._order), loop, ordinal if block.is_loop else 0))
 
     def _loop(self, pieces: Sequence[Piece]) -> int:
         """Return the number of a loop."""
@@ -219,8 +204,10 @@ class _PlanMaker:
         return [self._layout.names[self._layout.begin[name] + i] for i in range(piece.first, piece.last)]
 
     def _task(self, piece: Piece) -> tuple[int, int, int, int, int]:
-        """Return a task; of an element of its own a function takes no notice of first and last."""
+        """Return a task; of a Python module the evaluation stands where a run has an address."""
         i, program = piece.evaluation, self._program
+        if self._work.evaluations[i].kind == "python":
+            return 2, i, 0, 0, 0
         if i in program.lags:
             return 1, program.lags[i], 0, piece.first, piece.last
         return 0, program.addresses[i], program.begins[i], piece.first, piece.last

@@ -1,10 +1,11 @@
-"""One run of a system: the compiled loop, and what it is left for: Python modules, and loops that do not settle."""
+"""One run of a system: the compiled loop, and what it is left for: loops that do not settle, and errors."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -104,12 +105,13 @@ class Running:
         lags = plan.lags.reshape(-1, 10).copy()
         lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
         lags[:, 9] = np.cumsum(lengths) - lengths
-        self._plan = plan._replace(lags=lags.ravel())
+        self._error: tuple[str, BaseException]
+        self._plan = plan._replace(lags=lags.ravel(), tasks=self._with_functions(plan.tasks))
         largest = int(np.diff(plan.loops).max(initial=0))
         n_loops = plan.schedules[plan.n_schedules + 1 :]
         n_levels = len(plan.levels) // 3
         self._state = State(
-            at=np.array([0, 0, 0, -1, 0, 0, 0, 0, 0], dtype=np.int64),
+            at=np.array([0, 0, 0, -1, 0, 0, 0, 0, 0, 0], dtype=np.int64),
             z=z,
             pointers=address(z) + 8 * program.pointed,
             schedule=schedule,
@@ -127,7 +129,7 @@ class Running:
         )
         self._words = packed(self._plan), packed(self._state)
         self._notes: dict[tuple[str, ...], str] = {}  # of each loop the first
-        self._sections = self._plan.sections.reshape(-1, 5)
+        self._sections = self._plan.sections.reshape(-1, 4)
 
     # --- the whole
 
@@ -164,51 +166,47 @@ class Running:
     def _attend(self, status: int) -> None:
         """Do what the compiled loop was left for."""
         at = self._state.at
-        section = int(at[run_loop.SECTION])
-        if status == run_loop.BY_PYTHON:
-            self._call(self._evaluation(int(self._sections[section, 0])))
-        elif status == run_loop.NOT_FINITE:
+        if status == run_loop.UNSETTLED:
+            self._settle(*self._sections[at[run_loop.SECTION]].tolist())
+            return
+        if status == run_loop.NOT_FINITE:
             name = self._program.layout.names[self._plan.levels[3 * at[run_loop.ABOUT]]]
             raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
-        elif status == run_loop.NEGATIVE_LAG:
+        self._check(status)
+        raise self._short_delay()
+
+    def _check(self, status: int) -> None:
+        """Raise what went wrong in a task."""
+        if status == run_loop.NEGATIVE_LAG:
             raise self._negative_lag()
-        elif status == run_loop.SHORT_DELAY:
-            raise self._short_delay()
-        else:
-            self._settle(section, by_python=status == run_loop.LOOP_BY_PYTHON)
+        if status == run_loop.RAISED:
+            module, error = self._error
+            if isinstance(error, ModelError) or not isinstance(error, Exception):
+                raise error
+            what = f"{type(error).__name__}: {error}"  # whatever goes wrong in a user's function is a failed run
+            raise _FailedError(f"the Python module {module!r} failed at {self._time()}: {what}") from error
 
     # --- loops
 
-    def _settle(self, section: int, by_python: bool) -> None:
-        first, last, number, _, ordinal = self._sections[section].tolist()
+    def _settle(self, first: int, last: int, number: int, ordinal: int) -> None:
+        """Do with a loop what `unsettled` says."""
         places = self._plan.places[self._plan.loops[number] : self._plan.loops[number + 1]]
-        rules, z = self._program.rules, self._z
-        started = z[places].copy() if by_python else self._state.before[: len(places)].copy()
-        loop = Loop(z, places, self._executing(first, last), rules.tol)
-        method, outcome = 0, LoopResult(False, rules.max_iterations, np.full(len(places), np.inf))
-        if by_python:
-            outcome = loop.settle(rules.max_iterations)
-        names = self._planned.loops[number]
-        if not outcome.settled and rules.unsettled == "keep":
-            method = 2
-        elif not outcome.settled and rules.unsettled == "minimise":
-            method, outcome = 1, loop.minimise([z[places].copy(), started])
+        names, rules, z = self._planned.loops[number], self._program.rules, self._z
+        loop, method = Loop(z, places, self._executing(first, last), rules.tol), 0
+        if rules.unsettled == "minimise":
+            method, result = 1, loop.minimise([z[places].copy(), self._state.before[: len(places)].copy()])
             self._notes.setdefault(
                 names,
                 f"the loop of {listed(names, most=_SHOWN)} did not settle in {rules.max_iterations} executions at "
                 f"{self._time()}: its values are those that move least",
             )
-        elif not outcome.settled and not by_python:
-            outcome = Loop(z, places, self._executing(first, last), rules.tol).settle(1)
-            outcome = LoopResult(False, rules.max_iterations + 1, outcome.moves)
-        if not outcome.settled and method != 2:
-            raise _FailedError(self._unsettled(places, names, outcome))
-        line = self._state.log[self._state.at[run_loop.LOG] + ordinal]
-        count = outcome.executions + (0 if by_python else rules.max_iterations)
-        line[:] = (
-            self._state.at[run_loop.STEP], number, max(line[2], count), max(line[3], method),
-            np.abs(outcome.moves).max(initial=0.0),
-        )  # fmt: skip
+        else:
+            result = loop.execute_again()
+        if not result.settled or method == 0:
+            raise _FailedError(self._unsettled(places, names, result))
+        line, step = self._state.log[self._state.at[run_loop.LOG] + ordinal], self._state.at[run_loop.STEP]
+        count, most = result.executions + rules.max_iterations, np.abs(result.moves).max(initial=0.0)
+        line[:] = step, number, max(line[2], count), max(line[3], method), most
 
     def _unsettled(self, places: IntVector, names: tuple[str, ...], outcome: LoopResult) -> str:
         worst = np.argsort(-np.abs(outcome.moves), kind="stable")
@@ -227,51 +225,40 @@ class Running:
     def _executing(self, first: int, last: int) -> Callable[[], None]:
         """Return what executes the tasks first to last - 1 once."""
         execute = c_loop(run_loop.execute, "single steps of modular models")
-        parts: list[tuple[int, int, Evaluation | None]] = []
-        for i in range(first, last):
-            called = self._evaluation(i)
-            if called.kind == "python":
-                parts.append((i, i + 1, called))
-            elif parts and parts[-1][2] is None:
-                parts[-1] = (parts[-1][0], i + 1, None)
-            else:
-                parts.append((i, i + 1, None))
 
         def once() -> None:
-            for a, b, called in parts:
-                if called is not None:
-                    self._call(called)
-                    continue
-                execute(*map(address, self._words), a, b)
-                if self._state.at[run_loop.STATUS] == run_loop.NEGATIVE_LAG:
-                    raise self._negative_lag()
+            execute(*map(address, self._words), first, last)
+            self._check(int(self._state.at[run_loop.STATUS]))
 
         return once
 
     # --- modules that are Python functions
 
+    def _with_functions(self, tasks: IntVector) -> IntVector:
+        """Return tasks with the addresses of C functions that call Python modules."""
+        kind, self._functions = ctypes.CFUNCTYPE(None, ctypes.c_double, *[ctypes.c_void_p] * 3), list[Any]()
+        rows = tasks.reshape(-1, 5).copy()
+        for row in np.flatnonzero(rows[:, 0] == 2):
+            called = self._program.work.evaluations[rows[row, 1]]
+            function = kind(lambda *_, called=called: self._call(called))
+            self._functions.append(function)  # which live as long
+            rows[row, 1] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        return rows.ravel()
+
     def _call(self, called: Evaluation) -> None:
-        """Call a Python module, and take what it returns."""
+        """Call a Python module, and take what it returns; an error is kept until the compiled loop has been left."""
         values = [self._z[self._program.layout.of(t.name)].reshape(t.shape) for t in called.arguments]
         assert called.function is not None
         try:
             returned = called.function(*(v.copy() if v.ndim else float(v) for v in values))
-        except ModelError:
-            raise
-        except Exception as error:  # whatever goes wrong in a user's function is a failed run
-            said = f"{type(error).__name__}: {error}"
-            raise _FailedError(f"the Python module {called.module!r} failed at {self._time()}: {said}") from error
-        for target, found in zip(
-            called.targets, values_of(returned, called.targets, called.module, float), strict=True
-        ):
-            self._z[self._program.layout.of(target.name)] = found
+            found = values_of(returned, called.targets, called.module, float)
+            for target, new in zip(called.targets, found, strict=True):
+                self._z[self._program.layout.of(target.name)] = new
+        except BaseException as error:
+            self._error = called.module, error
+            self._state.at[run_loop.ERRORS] = 1
 
     # --- words
-
-    def _evaluation(self, i: int) -> Evaluation:
-        """Return the evaluation of a task in the plan's order."""
-        found: Evaluation = self._program.work.evaluations[self._planned.pieces[int(self._plan.order[i])].evaluation]
-        return found
 
     def _time(self) -> str:
         rules, at = self._program.rules, self._state.at
@@ -288,6 +275,6 @@ class Running:
         called = self._program.work.evaluations[list(self._program.lags)[self._state.at[run_loop.ABOUT]]]
         tau = self._z[self._program.layout.places_of(called.arguments[1])].min()
         return _FailedError(
-            f"module {called.module!r}, line {called.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must not "
-            "be negative"
+            f"module {called.module!r}, line {called.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must "
+            "not be negative"
         )
