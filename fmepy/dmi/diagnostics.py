@@ -20,6 +20,7 @@ import inspect
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -181,25 +182,17 @@ def _of_variable(
     wants_value = [not mine for mine in variable.assigned]
     wants_start = [out and not there for out, there in zip(variable.outside, variable.initial, strict=True)]
 
+    at = partial(_at, system, variable)
+
     lacking = [e for e, value, there in zip(elements, wants_value, fed, strict=True) if value and not there]
     if lacking:
-        names = _together(lacking, variable)
-        message = f"{names} is read, but it is neither in the data base nor assigned by a module"
-        yield _at(
-            system, variable, "missing", variable.name, variable.read_in, f"{message}.{_near(variable, data, system)}"
-        )
+        message = f"{_together(lacking, variable)} is read, but it is neither in the data base nor assigned by a module"
+        yield at("missing", variable.name, variable.read_in, f"{message}.{_near(variable, data, system)}")
     lacking = [e for e, start, there in zip(elements, wants_start, fed, strict=True) if start and not there]
     if lacking:
         names = _together(lacking, variable)
         message = f"{names} has no initial value: write {names}(0) = ..., or give a constant {names} in the data base"
-        yield _at(
-            system,
-            variable,
-            "missing",
-            variable.name,
-            variable.assigned_in,
-            f"{message}{_near(variable, data, system)}",
-        )
+        yield at("missing", variable.name, variable.assigned_in, f"{message}{_near(variable, data, system)}")
 
     for name, item in items.items():
         mine = range(len(elements)) if name == variable.name else [elements.index(name)]
@@ -209,13 +202,13 @@ def _of_variable(
                     f"of {name!r} some elements are assigned and others come from outside, and the data base has a "
                     "series for all: it is used for the latter"
                 )
-                yield _at(system, variable, "mixed_array", name, variable.assigned_in, message, "note")
+                yield at("mixed_array", name, variable.assigned_in, message, "note")
         elif guess or any(variable.outside[i] for i in mine):
             if item.kind == "series":
                 message = (
                     f"a time series is given for {name!r}, which only needs an initial value: that at the start is used"
                 )
-                yield _at(system, variable, "series_for_initial", name, variable.assigned_in, message)
+                yield at("series_for_initial", name, variable.assigned_in, message)
         else:
             message = f"{name!r} is in the data base, but the modules compute it: the item is not used"
             yield Diagnostic("redundant", name, variable.assigned_in, item.source, 0, message)

@@ -12,7 +12,7 @@ all modules; its states move by the rectangle rule, with the series and the time
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,10 +22,10 @@ from fmepy.dmi.order import Graph, Layout, Piece
 from fmepy.dmi.statements import (
     DT,
     TIME,
-    ArrayNode,
+    Elements,
     ModuleStatement,
-    Whole,
     reference_of,
+    symbols_in,
 )
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice, listed
@@ -37,9 +37,7 @@ from fmepy.language.nodes import (
     Node,
     Shared,
     Symbol,
-    add,
     call,
-    choose_above,
     in_order,
     number,
     shared,
@@ -237,28 +235,12 @@ class _Opaque:
         return isinstance(e, Shared)
 
 
-_Made: TypeAlias = dict[tuple[Node, int], Any]
-"""Expressions at elements."""
-
-
-class _MadeAt:
-    """What is known at an element; what looks at several ones becomes known when it is asked for."""
-
-    def __init__(self, values: _Values, i: int, made: _Made) -> None:
-        self._values, self._i, self._made = values, i, made
-
-    def __contains__(self, e: Any) -> bool:
-        if isinstance(e, ArrayNode) and (e, self._i) not in self._made:
-            self._made[e, self._i] = self._values.of_array(e, self._i, self._made)
-        return (e, self._i) in self._made
-
-
 class _Values:
     """The values of all elements as expressions: of states, time, series and parameters; at the start of the last."""
 
     def __init__(self, source: _Source, at_start: bool) -> None:
         self._source, self._at_start = source, at_start
-        self._fixed = {TIME: number(source.start) if at_start else TIME, Symbol(DT): source.dt}
+        self._fixed: dict[Node, Node] = {TIME: number(source.start) if at_start else TIME, Symbol(DT): source.dt}
         self._known: dict[int, Node] = {} if at_start else {p: symbol(source.names[p]) for p in source.levels}
         evaluations, graph = source.work.evaluations, Graph(source.work.evaluations, source.layout, frozenset())
         pieces: list[Piece] = []
@@ -283,9 +265,15 @@ class _Values:
         """Compute a piece of an evaluation."""
         assert evaluation.value is not None
         begin = self._source.layout.begin[evaluation.target.name]
-        made: _Made = {}
+        elements = Elements(self._source.layout.shapes, expand=True)
         for i in range(piece.first, piece.last):
-            value = self._of(evaluation.value, i, made)
+            value = elements.at(evaluation.value, i)
+            rule = dict(self._fixed)
+            for symbol_read in symbols_in([value]):
+                if symbol_read not in rule:
+                    read = reference_of(symbol_read, self._source.layout.shapes)
+                    rule[symbol_read] = self.of(self._source.layout.begin[read.name] + read.positions[0])
+            value = substituted([value], rule)[0]
             size = len(in_order([value], _Opaque()))
             self._known[begin + i], _ = shared(self._source.names[begin + i], value, size, MOST_COPIED)
 
@@ -294,46 +282,6 @@ class _Values:
         if place not in self._known:
             self._known[place] = self._source.from_outside(place, self._at_start)
         return self._known[place]
-
-    def _of(self, e: Node, i: int, made: _Made) -> Any:
-        """Return an expression at element i of arrays."""
-        for part in in_order([e], _MadeAt(self, i, made)):
-            if part in self._fixed:
-                made[part, i] = self._fixed[part]
-            elif isinstance(part, Symbol):
-                read = reference_of(part, self._source.layout.shapes)
-                at = i if isinstance(part, Whole) else read.positions[0]
-                made[part, i] = self.of(self._source.layout.begin[read.name] + at)
-            else:
-                made[part, i] = part.rebuilt([made[a, i] for a in part.args]) if part.args else part
-        return made[e, i]
-
-    def of_array(self, e: ArrayNode, i: int, made: _Made) -> Any:
-        """Return what looks at several elements, at element i."""
-        return getattr(self, f"_{e.word}")(e, i, made)
-
-    def _array(self, e: Node, i: int, made: _Made) -> Any:
-        return self._of(e.args[i], i, made)
-
-    def _sum(self, e: Node, i: int, made: _Made) -> Any:
-        x, n = e.args
-        return add(*(self._of(x, k, made) for k in range(int(float(n)))))
-
-    def _dot(self, e: Node, i: int, made: _Made) -> Any:
-        a, b, *sizes = e.args
-        rows, n, columns = (int(float(v)) for v in sizes)
-        row, column = divmod(i if rows * columns > 1 else 0, columns)
-        terms = (self._of(a, row * n + k, made) * self._of(b, k * columns + column, made) for k in range(n))
-        return add(*terms)
-
-    def _table(self, e: Node, i: int, made: _Made) -> Any:
-        x, n = self._of(e.args[0], i, made), int(float(e.args[3]))
-        xs, ys = ([self._of(points, k, made) for k in range(n)] for points in e.args[1:3])
-        out = ys[-1]
-        for k in reversed(range(n - 1)):
-            line = ys[k] + (ys[k + 1] - ys[k]) / (xs[k + 1] - xs[k]) * (x - xs[k])
-            out = choose_above(x, xs[k + 1], out, line)
-        return choose_above(x, xs[0], out, ys[0])
 
 
 class SteppedModel(DifferenceModel):

@@ -30,7 +30,7 @@ from fmepy.compiled.llvm_code import MOST_NESTED, Alone, Written
 from fmepy.compiled.llvm_operations import NAN, declarations, number
 from fmepy.compiled.machine import Code, object_of, optimised, versions
 from fmepy.compiled.statements import statements
-from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, symbols_in
+from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, size_of, symbols_in
 from fmepy.language.nodes import Node, Number, in_order
 
 OWN_NAME = "@STATEMENT"
@@ -130,7 +130,7 @@ class _StatementWriter(Written):
                 for i, item in enumerate(e.args):
                     self.store(self._computed(item), place, i)
             elif e.word == "dot":
-                size = _whole(e.args[2]) * _whole(e.args[4])
+                size = size_of(e.args[2]) * size_of(e.args[4])
                 self._operands(e)
                 self._stored[e] = place = self._room(size)
                 with self.loop(0, size) as k:
@@ -167,7 +167,7 @@ class _StatementWriter(Written):
         if e.word == "dot":
             return self._product_element(e, "0")
         x, n = e.args
-        return self._total(lambda k: self._at(x, k), _whole(n))
+        return self._total(lambda k: self._at(x, k), size_of(n))
 
     def _at(self, e: Node, k: str) -> str:
         before, self._index = self._index, k
@@ -178,11 +178,11 @@ class _StatementWriter(Written):
     def _operands(self, e: Node) -> tuple[str, str]:
         """Return the names of the places of what a matrix product is made of."""
         a, b, rows, n, columns = e.args
-        return self._store(a, _whole(rows) * _whole(n)), self._store(b, _whole(n) * _whole(columns))
+        return self._store(a, size_of(rows) * size_of(n)), self._store(b, size_of(n) * size_of(columns))
 
     def _product_element(self, e: Node, i: str) -> str:
         """Return the name of an element of a matrix product."""
-        length, width = _whole(e.args[3]), _whole(e.args[4])
+        length, width = size_of(e.args[3]), size_of(e.args[4])
         at_a, at_b = self._operands(e)
         row, column = (f"{self.emit(f'{word} i64 {i}, {width}')}" if width > 1 else i for word in ("udiv", "urem"))
         begin = self.emit(f"mul i64 {row}, {length}")
@@ -207,7 +207,7 @@ class _StatementWriter(Written):
     def _table(self, x: Node, xs: Node, ys: Node, n: Node) -> str:
         """Return the name of a table's value: its interval is found by halving, without branches."""
         at_xs, at_ys, v = self._store(xs), self._store(ys), self.value(x)
-        left, length = "0", _whole(n) - 1
+        left, length = "0", size_of(n) - 1
         while length > 1:
             middle = self.emit(f"add i64 {left}, {length // 2}")
             is_left = self.compare("olt", v, self.load(at_xs, middle))
@@ -217,13 +217,9 @@ class _StatementWriter(Written):
         (x0, y0), (x1, y1) = ((self.load(at_xs, k), self.load(at_ys, k)) for k in (left, right))
         slope = self.binary("fdiv", self.binary("fsub", y1, y0), self.binary("fsub", x1, x0))
         y = self.binary("fadd", y0, self.binary("fmul", slope, self.binary("fsub", v, x0)))
-        y = self.select(self.compare("olt", v, self.load(at_xs, _whole(n) - 1)), y, self.load(at_ys, _whole(n) - 1))
+        y = self.select(self.compare("olt", v, self.load(at_xs, size_of(n) - 1)), y, self.load(at_ys, size_of(n) - 1))
         y = self.select(self.compare("ole", v, self.load(at_xs, 0)), self.load(at_ys, 0), y)
         return self.select(self.compare("ord", v, v), y, NAN)
-
-
-def _whole(e: Any) -> int:
-    return int(e.value)
 
 
 # --- the text as machine code

@@ -20,13 +20,14 @@ from typing import Any, Literal, TypeAlias
 from fmepy.dmi.statements import (
     DT,
     TIME,
+    Elements,
     FunctionStatement,
     Memory,
     ModuleStatement,
     Reference,
     Shape,
-    flat_position,
     reference_of,
+    symbols_in,
 )
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import TracingError
@@ -239,44 +240,7 @@ Read: TypeAlias = tuple[str, int | None]
 
 def reads_of(e: Evaluation, shapes: Mapping[str, Shape], element: int | None = None) -> Iterator[Read]:
     """Return what an evaluation, or that of one element of its target, reads; of a lag its x aside."""
-    if e.value is not None:
-        yield from _reads(e.value, shapes, element)
-    for argument in e.arguments[1:] if e.kind == "lag" else e.arguments:
-        yield _read(argument, element)
-
-
-def _read(r: Reference, i: int | None) -> Read:
-    if r.value_shape:
-        return r.name, i
-    return r.name, 0 if r.index is None else flat_position(r.index, r.shape)
-
-
-def _reads(e: Node, shapes: Mapping[str, Shape], i: int | None) -> Iterator[Read]:
-    """Return what an expression reads at a position; where that is None, at all."""
-    seen: set[tuple[Node, int | None]] = set()
-    waiting: list[tuple[Node, int | None]] = [(e, i)]
-    while waiting:
-        pair = waiting.pop()
-        if pair in seen:
-            continue
-        seen.add(pair)
-        e, i = pair
-        if isinstance(e, Symbol):
-            if e is not TIME:
-                yield _read(reference_of(e, shapes), i)
-        elif e.word == "array" and i is not None:
-            waiting.append((e.args[i], None))
-        elif e.word == "dot":
-            a, b, *sizes = e.args
-            rows, n, columns = (int(float(v)) for v in sizes)
-            if i is None or rows * columns == 1:
-                waiting += [(a, None), (b, None)]
-                continue
-            for k in range(n):
-                waiting += [(a, i // columns * n + k), (b, k * columns + i % columns)]
-        elif e.word in ("sum", "table"):
-            waiting += [(a, None) for a in e.args]
-            if e.word == "table":
-                waiting[-4] = e.args[0], i
-        else:
-            waiting += [(a, i) for a in e.args]
+    arguments = e.arguments[1:] if e.kind == "lag" else e.arguments
+    values = [] if e.value is None else [e.value if element is None else Elements(shapes, False).at(e.value, element)]
+    for r in (*(reference_of(s, shapes) for s in symbols_in(values)), *arguments):
+        yield r.name, r.positions[0] if not r.value_shape else element if r in arguments else None

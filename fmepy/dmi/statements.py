@@ -19,7 +19,7 @@ from itertools import product
 from math import prod
 from typing import Any, Literal, TypeAlias
 
-from fmepy.language.nodes import Node, Symbol, as_node, in_order, made, substituted
+from fmepy.language.nodes import Node, Symbol, add, as_node, choose_above, in_order, made, substituted
 
 Shape: TypeAlias = tuple[int, ...]
 Kind: TypeAlias = Literal["assign", "level", "initial"]
@@ -50,6 +50,11 @@ def array_node(word: str, *args: Any) -> ArrayNode:
     return node
 
 
+def size_of(e: Node) -> int:
+    """Return a number of elements, as it stands in an `ArrayNode`."""
+    return int(float(e))
+
+
 def open_nodes(order: Iterable[Node]) -> set[Node]:
     """Return which of some nodes, each after what it is made of, differ between the elements of an array."""
     found: set[Node] = set()
@@ -57,7 +62,7 @@ def open_nodes(order: Iterable[Node]) -> set[Node]:
         if e.word == "sum":
             continue
         if e.word == "dot":
-            is_open = e.args[2].value * e.args[4].value > 1  # type: ignore[attr-defined]  # they are numbers
+            is_open = size_of(e.args[2]) * size_of(e.args[4]) > 1
         elif e.word == "table":
             is_open = e.args[0] in found
         else:
@@ -65,6 +70,72 @@ def open_nodes(order: Iterable[Node]) -> set[Node]:
         if is_open:
             found.add(e)
     return found
+
+
+class Elements:
+    """Expressions at elements of arrays, each made once.
+
+    Parameters
+    ----------
+    shapes : mapping of str to tuple of int
+        Of all variables.
+    expand : bool
+        Whether sums, products and tables become expressions of elements and choices; else those that are the same at
+        all elements stay what they are.
+    """
+
+    def __init__(self, shapes: Mapping[str, Shape], expand: bool) -> None:
+        self._shapes, self._expand = shapes, expand
+        self.made: dict[tuple[Node, int], Node] = {}
+
+    def at(self, e: Node, i: int) -> Node:
+        """Return an expression at an element."""
+        for part in in_order([e], _MadeAt(self, i)):
+            self.made[part, i] = part.rebuilt([self.made[a, i] for a in part.args]) if part.args else part
+        return self.made[e, i]
+
+    def of_array(self, e: Node, i: int) -> Node:
+        """Return what looks at several elements, or an array, at an element."""
+        if isinstance(e, Whole):
+            shape = self._shapes[e.name]
+            index = divmod(i, shape[1]) if len(shape) == 2 else (i,)
+            return Symbol(element_name(e.name, index))
+        if e.word == "array":
+            return self.at(e.args[i], i)
+        if e.word == "table":
+            return self._table(e, i)
+        if e.word == "sum":
+            return add(*(self.at(e.args[0], k) for k in range(size_of(e.args[1])))) if self._expand else e
+        a, b, *sizes = e.args
+        rows, n, columns = map(size_of, sizes)
+        if rows * columns == 1 and not self._expand:
+            return e
+        row, column = divmod(i if rows * columns > 1 else 0, columns)
+        return add(*(self.at(a, row * n + k) * self.at(b, k * columns + column) for k in range(n)))
+
+    def _table(self, e: Node, i: int) -> Node:
+        x, n = self.at(e.args[0], i), size_of(e.args[3])
+        if not self._expand:
+            return array_node("table", x, *e.args[1:])
+        xs, ys = ([self.at(points, k) for k in range(n)] for points in e.args[1:3])
+        out = ys[-1]
+        for k in reversed(range(n - 1)):
+            line = ys[k] + (ys[k + 1] - ys[k]) / (xs[k + 1] - xs[k]) * (x - xs[k])
+            out = choose_above(x, xs[k + 1], out, line)
+        return choose_above(x, xs[0], out, ys[0])
+
+
+class _MadeAt:
+    """What is known at an element; what looks at several ones becomes known when it is asked for."""
+
+    def __init__(self, elements: Elements, i: int) -> None:
+        self._elements, self._i = elements, i
+
+    def __contains__(self, e: Any) -> bool:
+        made, key = self._elements.made, (e, self._i)
+        if key not in made and isinstance(e, (ArrayNode, Whole)):
+            made[key] = self._elements.of_array(*key)
+        return key in made
 
 
 @dataclass(frozen=True, slots=True)

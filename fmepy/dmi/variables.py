@@ -15,7 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
-from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Reference, Shape, element_name, element_names
+from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Shape, element_name, element_names
 from fmepy.errors import ModelError
 
 if TYPE_CHECKING:
@@ -248,39 +248,26 @@ def _uses(module: AnyModule) -> dict[str, Use]:
     """Return what a module does with each of its variables; of local ones the names in a system."""
     shapes = module.dims
     assigned, initial, read = ({n: [False] * prod(shapes.get(n, ())) for n in module.names} for _ in range(3))
-    levels = set()
+    levels = set[str]()
     for s in module.statements:
         if isinstance(s, FunctionStatement):
-            for marks, targets in ((assigned, s.assigns), (read, s.reads)):
-                for n in targets:
-                    marks[n.name] = [True] * prod(n.shape)
-            continue
-        if s.kind == "level":
-            levels.add(s.target.name)
-        _mark(initial if s.kind == "initial" else assigned, s.target)
-        for target in s.reads:
-            _mark(read, target)
+            marks, targets = assigned, s.assigns
+        else:
+            marks, targets = initial if s.kind == "initial" else assigned, (s.target,)
+            levels |= {s.target.name} if s.kind == "level" else set()
+        for of, references in ((marks, targets), (read, s.reads)):
+            for r in references:
+                for position in r.positions:
+                    of[r.name][position] = True
     local, found = _local_names(module), {}
     for name, line in module.names.items():
         outside = [
             mine and name not in module.endogenous and (name in module.exogenous or (name in levels and not start))
             for mine, start in zip(assigned[name], initial[name], strict=True)
         ]
-        found[local.get(name, name)] = Use(
-            shapes.get(name, ()),
-            name in levels,
-            tuple(assigned[name]),
-            tuple(initial[name]),
-            tuple(outside),
-            tuple(read[name]),
-            line,
-        )
+        marks_of = tuple(assigned[name]), tuple(initial[name]), tuple(outside), tuple(read[name])
+        found[local.get(name, name)] = Use(shapes.get(name, ()), name in levels, *marks_of, line)
     return found
-
-
-def _mark(marks: dict[str, list[bool]], target: Reference) -> None:
-    for position in target.positions:
-        marks[target.name][position] = True
 
 
 # --- one variable
@@ -346,22 +333,16 @@ def _variable(
 ) -> Variable:
     """Return a variable from what the modules do with it; what is overruled does not count."""
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
-    size = prod(next(iter(uses.values())).shape)
-    assigned, initial, outside = (
-        tuple(any(getattr(use, marks)[i] for use in holding) for i in range(size))
+    shape = next(iter(uses.values())).shape
+    of_elements = (
+        tuple(any(getattr(use, marks)[i] for use in holding) for i in range(prod(shape)))
         for marks in ("assigned", "initial", "outside")
     )
-    in_order = [m.name for m in modules if m.name in uses]
-    return Variable(
-        name,
-        next(iter(uses.values())).shape,
-        tuple(m for m in in_order if any(uses[m].assigned)),
-        tuple(m for m in in_order if any(uses[m].read)),
-        any(use.level for use in holding),
-        assigned,
-        initial,
-        outside,
+    assigned_in, read_in = (
+        tuple(m.name for m in modules if m.name in uses and any(getattr(uses[m.name], marks)))
+        for marks in ("assigned", "read")
     )
+    return Variable(name, shape, assigned_in, read_in, any(use.level for use in holding), *of_elements)
 
 
 def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The text of a module becomes checked statements; every mistake is told with its line and a caret; nothing runs."""
 
+import numpy as np
 import pytest
 
 import fmepy as fme
@@ -172,6 +173,21 @@ def test_deep_and_long_texts_are_read_or_refused_in_words():
     system = fme.dmi.ModularModel([module(f"x = {conditions}\nd(y)/dt = x\ny(0) = 1")], times=[0, 1], dt=1)
     assert system()["x"].tolist() == [18, 18]
     assert system.compiled("difference")()["x"].tolist() == [18, 18]
+
+
+def test_sums_within_sums_take_no_longer_than_their_text():
+    nested = "D"
+    for _ in range(20):
+        nested = f"D * sum(dot(A, {nested})) / 9"
+    text = (
+        f"dims D[3], A[3,3]\nx = sum({nested})\nd(D)/dt = x\nD(0) = [1, 2, 3]\nA = [[1, 0, 2], [0, 1, D[0]], [1, 1, 1]]"
+    )
+    system = fme.dmi.ModularModel([module(text)], times=[0, 1], dt=1)
+    value, A = np.array([1.0, 2, 3]), np.array([[1, 0, 2], [0, 1, 1], [1, 1, 1]])
+    for _ in range(20):
+        value = np.array([1.0, 2, 3]) * (A @ value).sum() / 9
+    np.testing.assert_allclose(system()["x"][0], value.sum(), rtol=1e-12)
+    np.testing.assert_allclose(system.compiled("difference")()["x"][0], value.sum(), rtol=1e-12)
 
 
 # --- what is refused, with the place
