@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
+from fmepy.dmi.data_items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
 from fmepy.dmi.expressions import name_problem
-from fmepy.dmi.items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name

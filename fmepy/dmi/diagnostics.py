@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fmepy.dmi.items import Item
+from fmepy.dmi.data_items import Item
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError, did_you_mean, listed
 

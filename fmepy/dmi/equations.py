@@ -2,8 +2,8 @@
 
 Statements are taken element by element, in the order of their needs. Assigned variables are not put into one another
 without end: what has grown large is kept as one shared part (`language.nodes.Shared`), so that the work grows as the
-number of statements does. Levels become states, what remembers too (`memory`), constants parameters, series forcings;
-tables become choices between straight lines.
+number of statements does. Levels become states, what remembers too (`stateful_functions`), constants parameters, series
+forcings; tables become choices between straight lines.
 
 The difference model counts steps (`SteppedModel`): its row n is the system's time ``start + n h``, h being the step of
 all modules; its states move by the rectangle rule, with the series and the time of the row before.
@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fmepy.dmi.delays import least_tau
-from fmepy.dmi.memory import Evaluation, Work, rate_of
-from fmepy.dmi.order import Graph, Layout, Piece
+from fmepy.dmi.evaluation_order import Graph, Layout, Piece
+from fmepy.dmi.stateful_functions import Evaluation, Work, rate_of
 from fmepy.dmi.statements import (
     DT,
     TIME,

@@ -125,6 +125,8 @@ def shape_text(shape: Shape) -> str:
 class _Reader(Converter):
     """Reads one right-hand side."""
 
+    functions = staticmethod(module_functions)
+
     def __init__(self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int] | None, module: str) -> None:
         super().__init__(tree)
         self.reads: list[Reference] = []
@@ -133,11 +135,6 @@ class _Reader(Converter):
         self.shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
         self._declared, self._numbers, self._module = declared, numbers, module
         self._own: dict[ast.expr, Shape] = {}  # of what is not computed by element
-
-    @property
-    def functions(self) -> Mapping[str, Any]:
-        """The functions that may be called, by name."""
-        return module_functions()
 
     def number(self, node: ast.expr, depth: int) -> Value:
         """Return the value of a node that stands for a number or an array."""

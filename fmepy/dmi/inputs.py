@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
+from fmepy.dmi.data_items import Index, Item
 from fmepy.dmi.database import Database
-from fmepy.dmi.items import Index, Item
-from fmepy.dmi.order import components
+from fmepy.dmi.evaluation_order import components
 from fmepy.dmi.statements import FunctionStatement, Shape, element_name
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError

@@ -1,8 +1,8 @@
 """`ModularModel`: modules and a data base as a Model, which is costed, fitted, screened and sampled like any other.
 
 The constants of the data base are its parameters. What the modules are (`dmi.variables`), what is diagnosed of them and
-the data (`dmi.diagnostics`) and what runs (`dmi.program`) are made apart from one another, so that a changed copy makes
-anew only what its change touches.
+the data (`dmi.diagnostics`) and what runs (`dmi.compiled_program`) are made apart from one another, so that a changed
+copy makes anew only what its change touches.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.dmi.bound import BoundModular
+from fmepy.dmi.bound_modular import BoundModular
+from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, Replaced, as_database
 from fmepy.dmi.delays import constant_delays
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
+from fmepy.dmi.loop_tables import Rules
+from fmepy.dmi.modular_run import METHODS as SETTLED_BY
 from fmepy.dmi.modules import AnyModule
-from fmepy.dmi.plan import Rules
-from fmepy.dmi.program import ModularProgram
-from fmepy.dmi.running import METHODS as SETTLED_BY
 from fmepy.dmi.variables import ModuleSystem, system_of
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.models.simulated import SimulatedModel

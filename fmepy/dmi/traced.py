@@ -19,7 +19,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.compiled.statements import statements
-from fmepy.dmi.returned import values_of
+from fmepy.dmi.returned_values import values_of
 from fmepy.dmi.statements import FunctionStatement, Reference, array_node, element_names
 from fmepy.errors import ModelError, TracingError
 from fmepy.language.equations import symbol

@@ -120,16 +120,13 @@ def _finished(expr: Node, tree: Tree) -> Value:
 class Converter:
     """Rebuilds one tree from the white list; one method for each thing that is allowed."""
 
+    functions: Callable[[], Mapping[str, Any]] = staticmethod(text_functions)
+
     def __init__(self, tree: Tree, known: Mapping[str, tuple[Value, int]] | None = None, delays: bool = False) -> None:
         self.tree = tree
         self.known = known or {}
         self.delays = delays
         self.size = 0
-
-    @property
-    def functions(self) -> Mapping[str, Any]:
-        """The functions that may be called, by name."""
-        return text_functions()
 
     def whole(self) -> Value:
         """Return the value of the tree."""
@@ -222,7 +219,7 @@ class Converter:
     def _call(self, node: ast.Call, depth: int) -> Value:
         if isinstance(node.func, ast.Name) and node.func.id == LAG:
             return self._lag(node, depth)
-        name = called_name(self.tree, node, self.functions)
+        name = called_name(self.tree, node, self.functions())
         if not name:
             self.number(node.func, 0)  # what is not allowed at all comes first
             raise self._error("{} is called like a function; a product is written with *", node.func)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.dmi.compiled_program import ModularProgram
+from fmepy.dmi.loop_tables import Rules
+from fmepy.dmi.modular_run import ModularRun
 from fmepy.dmi.modules import Module
-from fmepy.dmi.plan import Rules
-from fmepy.dmi.program import ModularProgram
-from fmepy.dmi.running import ModularRun
 from fmepy.dmi.variables import system_of
 
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from fmepy.checks import positive_number, whole_number
 from fmepy.dmi.delays import least_tau
-from fmepy.dmi.memory import rate_of
-from fmepy.dmi.order import Block, Graph, Piece
+from fmepy.dmi.evaluation_order import Block, Graph, Piece
 from fmepy.dmi.run_loop import RunPlan
+from fmepy.dmi.stateful_functions import rate_of
 from fmepy.errors import ModelError, check_choice
 from fmepy.types import IntVector
 
 if TYPE_CHECKING:
-    from fmepy.dmi.program import ModularProgram
+    from fmepy.dmi.compiled_program import ModularProgram
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fmepy.dmi.memory import Evaluation, reads_of
+from fmepy.dmi.stateful_functions import Evaluation, reads_of
 from fmepy.dmi.statements import Reference, Shape, element_names
 from fmepy.types import IntVector
 

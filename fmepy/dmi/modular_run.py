@@ -13,16 +13,16 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.dmi import run_loop
 from fmepy.dmi.delays import too_short
+from fmepy.dmi.loop_tables import NamedPlan
 from fmepy.dmi.loops import Loop, LoopResult
-from fmepy.dmi.memory import Evaluation
-from fmepy.dmi.plan import NamedPlan
-from fmepy.dmi.returned import values_of
+from fmepy.dmi.returned_values import values_of
 from fmepy.dmi.run_loop import State
+from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.errors import ModelError, listed
 from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
-    from fmepy.dmi.program import ModularProgram
+    from fmepy.dmi.compiled_program import ModularProgram
 
 METHODS = ("repeated", "minimised", "kept")
 """How the values of a loop were found, by the numbers that stand for it."""

@@ -14,7 +14,7 @@ from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.dmi.model import ModularModel
-    from fmepy.dmi.running import ModularRun
+    from fmepy.dmi.modular_run import ModularRun
 
 
 MOST_ELEMENTS = 3000

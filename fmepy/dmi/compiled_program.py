@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.llvm import compiled_statements, statement_text
-from fmepy.dmi.memory import Work
-from fmepy.dmi.order import Layout
-from fmepy.dmi.plan import NamedPlan, Rules, plan_of
-from fmepy.dmi.running import ModularRun, Running
+from fmepy.dmi.evaluation_order import Layout
+from fmepy.dmi.loop_tables import NamedPlan, Rules, plan_of
+from fmepy.dmi.modular_run import ModularRun, Running
+from fmepy.dmi.stateful_functions import Work
+from fmepy.dmi.statement_code import compiled_statements, statement_text
 from fmepy.dmi.statements import DT, FunctionStatement, Whole, element_names
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, listed
