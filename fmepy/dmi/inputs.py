@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
 
-from fmepy.dmi.data_items import Index, Item
+from fmepy.dmi.data_items import Item
 from fmepy.dmi.database import Database
 from fmepy.dmi.evaluation_order import components
-from fmepy.dmi.statements import FunctionStatement, Shape, element_name
+from fmepy.dmi.statements import FunctionStatement, Shape, element_name, indices_of
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError
 from fmepy.models.running.forcings import Forcing
@@ -56,7 +55,7 @@ class Inputs:
         values, places = np.zeros(sum(prod(shape) for _, shape in wanted)), {}
         at = 0
         for name, shape in wanted:
-            for index in _indices(shape):
+            for index in indices_of(shape):
                 element = element_name(name, index)
                 if element in self.parameters:
                     places[element] = at
@@ -69,7 +68,7 @@ class Inputs:
         """Return the initial values that series give, by element."""
         names = [(v.name, v.shape) for v in self.system.variables.values() if any(v.outside)]
         values, places = self.constants(tuple(names), start)
-        elements = [element_name(name, index) for name, shape in names for index in _indices(shape)]
+        elements = [element_name(name, index) for name, shape in names for index in indices_of(shape)]
         return {e: float(values[i]) for i, e in enumerate(elements) if e not in places}
 
     def grids(self, times: Vector) -> dict[str, tuple[Vector, Vector, str]]:
@@ -85,7 +84,7 @@ class Inputs:
             item = self.data[name]
             item.sampled(times[[0, -1]], list(item.elements))
             variable = self.system.variables[name]
-            for index, mine in zip(_indices(variable.shape), variable.assigned, strict=True):
+            for index, mine in zip(indices_of(variable.shape), variable.assigned, strict=True):
                 series = item.elements[index] if not mine else None
                 if isinstance(series, Forcing):
                     found[element_name(name, index)] = series.times, series.values, series.method
@@ -101,7 +100,7 @@ class Inputs:
         steps : collection of int
             Of the modules that read it.
         """
-        item, indices = self.data[name], _indices(shape)
+        item, indices = self.data[name], indices_of(shape)
         known = [i for i, index in enumerate(indices) if index in item.elements]
         out = np.full((len(times), len(indices)), np.nan)
         step = np.arange(len(times)) / per_step
@@ -133,7 +132,7 @@ def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) ->
             by_element[item.name] = item
             continue
         _check_shape(item, variable, system)
-        indices = _indices(variable.shape)
+        indices = indices_of(variable.shape)
         if all(index in item.elements for index in indices):
             by_element[item.name] = item
         else:
@@ -152,7 +151,7 @@ def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) ->
 
 def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:
     """Refuse an item of other dimensions than the variable's; of single elements some may be missing."""
-    fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(_indices(variable.shape))
+    fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(indices_of(variable.shape))
     if fits:
         return
     module = next(iter(system.uses[variable.name]))
@@ -163,11 +162,6 @@ def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:
         f"The dimensions of {item.name!r} differ: {given} in the data base ({item.source}), {declared} in module "
         f"{module!r} (line {line}). {hint}, or mend the data."
     )
-
-
-def _indices(shape: Shape) -> list[Index]:
-    """Return the indices of all elements, row by row."""
-    return list(product(*map(range, shape)))
 
 
 def _loops(system: ModuleSystem, written: bool) -> frozenset[str]:

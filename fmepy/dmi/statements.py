@@ -284,6 +284,11 @@ def flat_position(index: tuple[int, ...], shape: Shape) -> int:
     return position
 
 
+def indices_of(shape: Shape) -> list[tuple[int, ...]]:
+    """Return the indices of all elements of an array, row by row."""
+    return list(product(*map(range, shape)))
+
+
 def element_names(name: str, shape: Shape) -> tuple[str, ...]:
     """Return what columns, parameters and data call the elements of a variable: ``D[0]``, ``A[0,1]``; a scalar itself.
 
@@ -292,7 +297,7 @@ def element_names(name: str, shape: Shape) -> tuple[str, ...]:
     >>> element_names("A", (2, 2))
     ('A[0,0]', 'A[0,1]', 'A[1,0]', 'A[1,1]')
     """
-    return tuple(element_name(name, i) for i in product(*map(range, shape)))
+    return tuple(element_name(name, i) for i in indices_of(shape))
 
 
 def element_name(name: str, index: tuple[int, ...]) -> str:

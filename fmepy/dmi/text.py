@@ -111,7 +111,7 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     declared = read.under(given)
     numbers, shapes = count(), dict(declared.dims)
     statements = [_statement(code, row, source, shapes, numbers, name) for row, code in equations]
-    _check_definitions(statements, [row for row, _ in equations], source)
+    _check_definitions(statements, source)
     lines_of: dict[str, int] = {}
     used: dict[str, None] = {}
     for s in statements:
@@ -305,37 +305,33 @@ def _read_left(left: str, shapes: Mapping[str, Shape]) -> tuple[Kind, Reference]
     return kind, Reference(name, shape, element(name, [_whole(i) for i in match[2].split(",")], shape))
 
 
-def _check_definitions(statements: list[ModuleStatement], rows: list[int], source: Source) -> None:
+def _check_definitions(statements: list[ModuleStatement], source: Source) -> None:
     """Raise unless every element is given once, as a level or assigned, and every initial value has its variable."""
+
+    def error(message: str, s: ModuleStatement) -> ModelTextError:
+        return source.error(message, s.line - 1, s.column - 1)
+
     kinds: dict[str, ModuleStatement] = {}
     given: dict[tuple[str, bool], dict[int, ModuleStatement]] = {}
-    for s, row in zip(statements, rows, strict=True):
+    for s in statements:
         name, initial = s.target.name, s.kind == "initial"
-        if not initial:
-            first = kinds.setdefault(name, s)
-            if first.kind != s.kind:
-                level, assigned = (first, s) if first.kind == "level" else (s, first)
-                raise _left_error(
-                    f"{name!r} is a level (line {level.line}) and assigned (line {assigned.line}); it can be one of "
-                    "the two", s, row, source
-                )  # fmt: skip
+        first = s if initial else kinds.setdefault(name, s)
+        if first.kind != s.kind:
+            level, assigned = (first, s) if first.kind == "level" else (s, first)
+            lines = f"a level (line {level.line}) and assigned (line {assigned.line})"
+            raise error(f"{name!r} is {lines}; it can be one of the two", s)
         elements = given.setdefault((name, initial), {})
         for position in s.target.positions:
             if position in elements:
                 what = f"{s.target.element}(0)" if initial else s.target.element
-                raise _left_error(
+                raise error(
                     f"{what!r} is given twice, first in line {elements[position].line}; a variable is assigned once, "
-                    "the order of statements does not matter", s, row, source
+                    "the order of statements does not matter", s
                 )  # fmt: skip
             elements[position] = s
-    for s, row in zip(statements, rows, strict=True):
+    for s in statements:
         if s.kind == "initial" and s.target.name not in kinds:
-            raise _left_error(
+            raise error(
                 f"{s.target.name}(0) is an initial value, but this module gives {s.target.name!r} neither a rate nor "
-                f"a value.{did_you_mean(s.target.name, kinds)} What comes from outside starts in the data base", s,
-                row, source,
+                f"a value.{did_you_mean(s.target.name, kinds)} What comes from outside starts in the data base", s
             )  # fmt: skip
-
-
-def _left_error(message: str, s: ModuleStatement, row: int, source: Source) -> ModelTextError:
-    return source.error(message, row, s.column - 1)
