@@ -11,12 +11,12 @@ import numpy as np
 from fmepy.dmi.evaluation_order import Layout
 from fmepy.dmi.loop_tables import NamedPlan, Rules, plan_of
 from fmepy.dmi.modular_run import ModularRun, Running
-from fmepy.dmi.stateful_functions import Work
+from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statement_code import compiled_statements, statement_text
-from fmepy.dmi.statements import DT, FunctionStatement, Whole, element_names
+from fmepy.dmi.statements import DT, FunctionStatement, element_names
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, listed
-from fmepy.language.nodes import Number, nodes_in
+from fmepy.language.nodes import Number
 from fmepy.types import IntVector, Matrix, Vector
 
 
@@ -82,8 +82,6 @@ class ModularProgram:
         self._is_forced = ~np.array([mine for n in series for mine in system.variables[n].assigned], dtype=bool)
         self.forced = self._places(series)[self._is_forced]
         self._set_lags()
-        tables = ((e, t.args[1]) for e in self.work.evaluations if e.value for t in nodes_in([e.value], "table"))
-        self._points = [(e, points.name) for e, points in tables if isinstance(points, Whole)]
         self._plans: dict[Any, tuple[NamedPlan, IntVector]] = {}
         self._alike: dict[Any, NamedPlan] = {}
         self._lock = threading.Lock()
@@ -106,12 +104,13 @@ class ModularProgram:
         """Compile; set of each evaluation the address of its function, its first pointer, and where pointers point."""
         texts, places = [], list[int]()
         self.begins: list[int] = []
+        self._points: list[tuple[Evaluation, str]] = []  # the xs of tables from outside
         for e in self.work.evaluations:
             self.begins.append(len(places))
             if e.value is not None:
-                names, text = statement_text(e.target, e.value, self.work.shapes)
-                texts.append(text)
-                places += [self.layout.begin[name] for name in names]
+                texts.append(statement_text(e.target, e.value, self.work.shapes))
+                places += [self.layout.begin[name] for name in texts[-1].names]
+                self._points += [(e, name) for name in texts[-1].points]
         self._codes = compiled_statements(texts)  # which live as long
         codes = iter(self._codes)
         self.addresses = [0 if e.value is None else next(codes).address for e in self.work.evaluations]

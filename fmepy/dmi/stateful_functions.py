@@ -27,7 +27,6 @@ from fmepy.dmi.statements import (
     Reference,
     Shape,
     reference_of,
-    symbols_in,
 )
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import TracingError
@@ -241,6 +240,9 @@ Read: TypeAlias = tuple[str, int | None]
 def reads_of(e: Evaluation, shapes: Mapping[str, Shape], element: int | None = None) -> Iterator[Read]:
     """Return what an evaluation, or that of one element of its target, reads; of a lag its x aside."""
     arguments = e.arguments[1:] if e.kind == "lag" else e.arguments
-    values = [] if e.value is None else [e.value if element is None else Elements(shapes, False).at(e.value, element)]
-    for r in (*(reference_of(s, shapes) for s in symbols_in(values)), *arguments):
+    symbols: frozenset[Symbol] = frozenset()
+    if e.value is not None:
+        value = e.value if element is None else Elements(shapes, False).at(e.value, element)
+        symbols = value.free_symbols - {TIME}
+    for r in (*(reference_of(s, shapes) for s in symbols), *arguments):
         yield r.name, r.positions[0] if not r.value_shape else element if r in arguments else None

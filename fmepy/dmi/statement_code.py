@@ -19,10 +19,12 @@ import ctypes
 import hashlib
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
@@ -30,19 +32,42 @@ from fmepy.compiled.llvm_code import MOST_NESTED, Alone, Written
 from fmepy.compiled.llvm_operations import NAN, declarations, number
 from fmepy.compiled.machine import Code, object_of, optimised, versions
 from fmepy.compiled.statements import statements
-from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, size_of, symbols_in
-from fmepy.language.nodes import Node, Number, in_order
+from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, size_of
+from fmepy.language.nodes import Node, Number, Symbol, in_order
 
 OWN_NAME = "@STATEMENT"
 """What a function is called until it stands in a program."""
 
 
-def statement_text(
-    target: Reference, value: Node, shapes: Mapping[str, Shape]
-) -> tuple[tuple[str, ...], tuple[str, frozenset[tuple[str, int]]]]:
-    """Return the variables whose places a statement's function gets, and its text and what C functions it calls."""
-    writer = _StatementWriter(target, value, shapes)
-    return tuple(writer.slots), writer.text()
+class StatementText(NamedTuple):
+    """A statement's function: LLVM's text, in which it is called `OWN_NAME`, and what belongs to it.
+
+    Attributes
+    ----------
+    text : str
+    called : frozenset of (str, int)
+        The C functions that it calls, with their numbers of arguments.
+    names : tuple of str
+        The variables whose places it gets.
+    points : tuple of str
+        The variables that are the xs of tables.
+    """
+
+    text: str
+    called: frozenset[tuple[str, int]]
+    names: tuple[str, ...]
+    points: tuple[str, ...]
+
+
+def statement_text(target: Reference, value: Node, shapes: Mapping[str, Shape]) -> StatementText:
+    """Return the text of a statement."""
+    names = {s.name.rpartition("[")[0] if s.name.endswith("]") else s.name for s in value.free_symbols if s is not TIME}
+    return _statement_text(target, value, tuple((name, shapes[name]) for name in sorted(names) if shapes[name]))
+
+
+@lru_cache(maxsize=20_000)  # changed copies of a system ask for nearly all of it again
+def _statement_text(target: Reference, value: Node, shapes: tuple[tuple[str, Shape], ...]) -> StatementText:
+    return _StatementWriter(target, value, defaultdict(tuple, shapes)).written()
 
 
 class _ArrayNodes:
@@ -58,11 +83,14 @@ class _StatementWriter(Written):
     def __init__(self, target: Reference, value: Node, shapes: Mapping[str, Shape]) -> None:
         alone = Alone(set())
         super().__init__(alone)
-        self._target, self._value = target, value
+        self._target, self._value, self._order = target, value, in_order([value])
         self.slots = {target.name: "p0"}
         alone.where[TIME] = "t"
         self._reads_itself = False
-        for symbol in symbols_in([value]):
+        self._points: list[str] = []
+        for symbol in self._order:
+            if not isinstance(symbol, Symbol) or symbol is TIME:
+                continue
             read = reference_of(symbol, shapes)
             slot = self.slots.setdefault(read.name, f"p{len(self.slots)}")
             alone.where[symbol] = slot, read.positions[0]
@@ -72,12 +100,13 @@ class _StatementWriter(Written):
         self._stored: dict[Node, str] = {}  # arrays, by their places
         self._index = ""
 
-    def text(self) -> tuple[str, frozenset[tuple[str, int]]]:
-        """Return the text, and what it calls."""
+    def written(self) -> StatementText:
+        """Return the statement's function."""
         for i, slot in enumerate(self.slots.values()):
             self._heads += [f"  %to{i} = getelementptr ptr, ptr %p, i64 {i}", f"  %{slot} = load ptr, ptr %to{i}"]
         self.begin("begin")
-        self._prepare()
+        if any(isinstance(e, (ArrayNode, Whole)) for e in self._order):
+            self._prepare()
         if not self._target.value_shape:
             self.store(self._computed(self._value), "p0", self._target.positions[0])
         else:  # what it reads of itself is what was before
@@ -88,13 +117,12 @@ class _StatementWriter(Written):
                     self.store(self.load(place, k), "p0", k)
         head = f"define internal void {OWN_NAME}(double %t, ptr %p, i64 %first, i64 %last) nounwind {{"
         lines = [*self._globals, head, "entry:", *self._heads, "  br label %begin", *self.lines, "  ret void", "}"]
-        return "\n".join(lines), frozenset(self.declared)
+        return StatementText("\n".join(lines), frozenset(self.declared), tuple(self.slots), tuple(self._points))
 
     def _prepare(self) -> None:
         """Compute what a loop over the elements of an array need not compute again."""
-        order = in_order([self._value])
-        is_open = open_nodes(order)
-        for e in order:
+        is_open = open_nodes(self._order)
+        for e in self._order:
             if e in is_open and e.word != "dot":
                 for a in e.args:
                     if a.args and a not in is_open:
@@ -206,6 +234,7 @@ class _StatementWriter(Written):
 
     def _table(self, x: Node, xs: Node, ys: Node, n: Node) -> str:
         """Return the name of a table's value: its interval is found by halving, without branches."""
+        self._points += [xs.name] if isinstance(xs, Whole) else []
         at_xs, at_ys, v = self._store(xs), self._store(ys), self.value(x)
         left, length = "0", size_of(n) - 1
         while length > 1:
@@ -230,9 +259,6 @@ _LEVEL = 0
 """Of optimisation: 1 takes ten times as long, and the functions, which are short and written without what could be left
 out, run no faster."""
 
-Text = tuple[str, frozenset[tuple[str, int]]]
-"""Of a function: LLVM's text, and the C functions that it calls."""
-
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Compiled:
@@ -246,16 +272,16 @@ _known: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def compiled_statements(texts: Sequence[Text]) -> list[Compiled]:
+def compiled_statements(texts: Sequence[StatementText]) -> list[Compiled]:
     """Return the functions of texts, in their order."""
     with _lock:
-        found = {text: known for text, _ in texts if (known := _known.get(text)) is not None}
-        new = {text: called for text, called in texts if text not in found}
+        found = {text: known for text, *_ in texts if (known := _known.get(text)) is not None}
+        new = {text: called for text, called, *_ in texts if text not in found}
         if new:
             made = _made(new)
             found |= made
             _known.update(made)
-        return [found[text] for text, _ in texts]
+        return [found[text] for text, *_ in texts]
 
 
 def _made(texts: dict[str, frozenset[tuple[str, int]]]) -> dict[str, Compiled]:

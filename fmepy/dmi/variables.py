@@ -210,7 +210,7 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
         for s in _statements(m)
         if isinstance(s, FunctionStatement) or (s.target.name, m.name) not in dropped
     )
-    variables = {n: _variable(n, by_module, dropped, given) for n, by_module in uses.items()}
+    variables = {n: _variable(n, by_module, dropped) for n, by_module in uses.items()}
     return ModuleSystem(given, variables, statements, uses, tuple(conflicts), _outputs(given, variables))
 
 
@@ -296,8 +296,6 @@ def _overruled(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule])
     if len(owners) < 2:
         return []
     python = [m.name for m in modules if isinstance(m, PythonModule)]
-    order = {m.name: i for i, m in enumerate(modules)}
-    owners.sort(key=order.__getitem__)
     meeting = {
         m
         for i, a in enumerate(owners)
@@ -328,10 +326,8 @@ def _place(module: str, use: Use, modules: Sequence[AnyModule]) -> str:
     return f"module {module!r} ({file + ', ' if file else ''}line {use.line})"
 
 
-def _variable(
-    name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]], modules: Sequence[AnyModule]
-) -> Variable:
-    """Return a variable from what the modules do with it; what is overruled does not count."""
+def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]]) -> Variable:
+    """Return a variable from what the modules, in their order, do with it; what is overruled does not count."""
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
     shape = next(iter(uses.values())).shape
     of_elements = (
@@ -339,8 +335,7 @@ def _variable(
         for marks in ("assigned", "initial", "outside")
     )
     assigned_in, read_in = (
-        tuple(m.name for m in modules if m.name in uses and any(getattr(uses[m.name], marks)))
-        for marks in ("assigned", "read")
+        tuple(m for m, use in uses.items() if any(getattr(use, marks))) for marks in ("assigned", "read")
     )
     return Variable(name, shape, assigned_in, read_in, any(use.level for use in holding), *of_elements)
 
