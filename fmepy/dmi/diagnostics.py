@@ -16,17 +16,14 @@ replaced              two sources of the data base have an item of that name: th
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmepy.dmi.data_items import Item
 from fmepy.dmi.variables import ModuleSystem, Variable
-from fmepy.errors import ModelError, did_you_mean, listed
+from fmepy.errors import ModelError, did_you_mean, listed, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,15 +108,7 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
         raise ModelError(f"strict=True, and {len(wrong)} diagnostic{'s' * (len(wrong) != 1)}:\n{lines}")
     for d in found:
         if d not in already:
-            _warn(DiagnosticWarning(d))
-
-
-def _warn(warning: DiagnosticWarning) -> None:
-    package = str(Path(__file__).parents[1])
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(warning, stacklevel=level)
+            warn(DiagnosticWarning(d))
 
 
 def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:

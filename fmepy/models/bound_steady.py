@@ -14,7 +14,7 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.running.system import Outputs
 from fmepy.models.steady_rates import AtParameters, Source, slopes_at_rest
 from fmepy.models.steady_state import come_to_rest, refused, why_not
-from fmepy.numerics.at_rest import Found, rest_from
+from fmepy.numerics.at_rest import NewtonState, rest_from
 from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class BoundSteady(BoundDynamic):
     def _forget_compiled(self) -> None:
         """Set what is found at its first use."""
         self._source: Source | None = None
-        self._own: Found | None = None
+        self._own: NewtonState | None = None
         self._own_slopes: Matrix | None = None
-        self._last: tuple[bytes, AtParameters, Found] | None = None
+        self._last: tuple[bytes, AtParameters, NewtonState] | None = None
         self._outputs = None
         self._slopes: Outputs | None = None
 
@@ -58,20 +58,20 @@ class BoundSteady(BoundDynamic):
             self._source = self._model.source()
         return AtParameters(self._source, p, self._tol.positive, self._source.structure)
 
-    def _given(self, p: Vector) -> tuple[AtParameters, Found]:
+    def _given(self, p: Vector) -> tuple[AtParameters, NewtonState]:
         """Return the steady state that the model's `state` leads to."""
         return come_to_rest(self._system(p), self._model.first(p), self._tol)
 
-    def _own_rest(self) -> Found | None:
+    def _own_rest(self) -> NewtonState | None:
         """Return the steady state of the model's own parameters, None if there is none: the start of all runs."""
         if self._own is None:
             try:
                 self._own = self._given(self._base)[1]
             except SimulationError:
-                self._own = Found(self._base, self._base, None, False, 0)
+                self._own = NewtonState(self._base, self._base, None, False, 0)
         return self._own if self._own.converged else None
 
-    def _search(self, theta: Vector) -> tuple[AtParameters, Found]:
+    def _search(self, theta: Vector) -> tuple[AtParameters, NewtonState]:
         """Return the steady state at theta; SimulationError if there is none."""
         key = theta.tobytes()
         if self._last is not None and self._last[0] == key:
@@ -91,7 +91,7 @@ class BoundSteady(BoundDynamic):
         self._last = key, system, found
         return system, found
 
-    def _from_own(self, p: Vector, theta: Vector) -> tuple[AtParameters, Found | None]:
+    def _from_own(self, p: Vector, theta: Vector) -> tuple[AtParameters, NewtonState | None]:
         """Return where Newton's method leads from the steady state of the model's own parameters."""
         system, own = self._system(p), self._own_rest()
         if own is None:

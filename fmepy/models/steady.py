@@ -25,12 +25,14 @@ from fmepy.models.steady_state import state_names
 from fmepy.models.transport import Grid1D
 from fmepy.parameters.names import normal_name
 from fmepy.types import Vector
+from fmepy.vocabulary import with_own_words
 
 MOST_TRACED_STATES = 20
 """Vector functions with more states run as they are."""
 _MERGED = ("state", "parms", "outputs")
 
 
+@with_own_words
 class SteadyModel(Runnable):
     """A model whose steady state is what is observed, as a function of its parameters.
 
