@@ -168,7 +168,7 @@ class ModularProgram:
         series: Sequence[Matrix],
         start: float,
         keep: IntVector,
-        told: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
     ) -> ModularRun:
         """Run the system.
 
@@ -182,8 +182,8 @@ class ModularProgram:
             The time of step 0.
         keep : ndarray of int
             The steps that are rows, increasing.
-        told : callable, optional
-            Is told the number of steps that are done, now and then.
+        report : callable, optional
+            Gets the number of steps that are done, now and then.
         """
         z = np.zeros(self.layout.length)
         z[self._constant_places] = constants
@@ -192,7 +192,7 @@ class ModularProgram:
         n_steps = int(keep[-1])
         planned, schedule = self._plan(z, n_steps)
         running = Running(self, planned, schedule, z, self._forcing(series, n_steps), float(start), keep)
-        return running.result(failed) if failed else running.whole(told)
+        return running.result(failed) if failed else running.whole(report)
 
     def _forcing(self, series: Sequence[Matrix], n_steps: int) -> Matrix:
         n = self.rows_per_step * n_steps + 1

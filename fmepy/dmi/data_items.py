@@ -199,9 +199,9 @@ def finite_array(values: Any, name: str) -> Vector:
             raise TypeError
         array: Vector = np.array(raw, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        said = repr(values)
+        shown = repr(values)
         raise DataError(
-            f"{name!r} must hold numbers, in rows of equal length; got {said[:60]}{'...' * (len(said) > 60)}."
+            f"{name!r} must hold numbers, in rows of equal length; got {shown[:60]}{'...' * (len(shown) > 60)}."
         ) from None
     if not np.isfinite(array).all():
         where = f" (position {int(np.flatnonzero(~np.isfinite(array))[0])})" if array.ndim else ""

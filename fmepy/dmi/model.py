@@ -362,16 +362,16 @@ class ModularModel(SimulatedModel):
         return self.run_told(None, parms, times)
 
     def run_told(
-        self, told: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
+        self, report: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
     ) -> pd.DataFrame:
-        """Run the model as a call of it does, and tell `told` now and then how many steps are done."""
+        """Run the model as a call of it does, and call `report` now and then with the number of steps that are done."""
         if times is not None:
             bound = self.bind(times=times)
         else:
             if self._bound is None:
                 self._bound = self.bind()
             bound = self._bound
-        run = bound.run(merge_parameters(self._parms, parms).to_numpy(dtype=float), told)
+        run = bound.run(merge_parameters(self._parms, parms).to_numpy(dtype=float), report)
         table = pd.DataFrame(run.rows[:, bound.columns], columns=list(self.var_names))
         rows = bound.times
         table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)

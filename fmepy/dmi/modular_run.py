@@ -144,10 +144,10 @@ class Running:
             self._state.rows, convergence, failed, int(at[run_loop.STEP]) if failed else -1, tuple(self._notes.values())
         )
 
-    def whole(self, told: Callable[[int], None] | None) -> ModularRun:
+    def whole(self, report: Callable[[int], None] | None) -> ModularRun:
         """Run to the end, or to where it fails."""
         at, last = self._state.at, len(self._state.schedule) - 1
-        by = last if told is None else max(1, -(-last // _PARTS))
+        by = last if report is None else max(1, -(-last // _PARTS))
         run = c_loop(run_loop.run, "the loop of modular models")
         try:
             while at[run_loop.STEP] <= last:
@@ -157,8 +157,8 @@ class Running:
                     self._attend(int(at[run_loop.STATUS]))
                     at[run_loop.SECTION] += 1
                     run(*map(address, self._words))
-                if told is not None:
-                    told(min(int(at[run_loop.STEP]), last))
+                if report is not None:
+                    report(min(int(at[run_loop.STEP]), last))
         except _FailedError as error:
             return self.result(str(error))
         return self.result()
