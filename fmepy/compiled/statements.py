@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from fmepy.language.nodes import Node, in_order
 
 
-def statements(roots: Sequence[Node], most_nested: int) -> tuple[list[Node], set[Node]]:
+def statements(roots: Sequence[Node], most_nested: int, known: Container[Node] = ()) -> tuple[list[Node], set[Node]]:
     """Return what is computed on its own, in order, and the set of what several places need.
 
     Parameters
@@ -17,13 +17,15 @@ def statements(roots: Sequence[Node], most_nested: int) -> tuple[list[Node], set
         The results; those that are no symbols or numbers are among what is computed.
     most_nested : int
         Levels of an expression that are written as one; deeper ones are cut.
+    known : container of Node
+        What is computed already, and what is in that alone.
     """
-    order = in_order(roots)
+    order = in_order(roots, known)
     uses: Counter[Node] = Counter(roots)
     heights: dict[Node, int] = {}
     for e in order:
         uses.update(e.args)
-        heights[e] = 1 + max((heights[a] for a in e.args), default=-1)
+        heights[e] = 1 + max((heights.get(a, 0) for a in e.args), default=-1)
         if heights[e] >= most_nested:
             heights[e] = 0
             uses[e] += 2

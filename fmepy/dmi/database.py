@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
+from fmepy.dmi.data_items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
 from fmepy.dmi.expressions import name_problem
-from fmepy.dmi.items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
@@ -39,8 +39,7 @@ class Replaced(NamedTuple):
     later: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
+class _Note(NamedTuple):
     """What a row of ``items.csv`` says of an item, "" where it says nothing."""
 
     unit: str
@@ -388,10 +387,10 @@ def _constants_of(sheet: Sheet) -> list[Item]:
             raise sheet.error(f"{title!r} stands there twice.", line)
         elements[index] = float(value)
         first = words.setdefault(name, note)
-        for told, before in zip((note.unit, note.interpolation, note.extrapolate),
-                                (first.unit, first.interpolation, first.extrapolate), strict=True):  # fmt: skip
-            if told != before:
-                raise sheet.error(f"{title!r} is said to be {told!r}, other elements of {name!r} {before!r}.", line)
+        differing = [(a, b) for a, b in zip(note[:3], first[:3], strict=True) if a != b]
+        if differing:
+            (here, there), *_ = differing
+            raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
     return [words[name].put_on(_from_elements(name, some, sheet.label)) for name, some in found.items()]
 
 

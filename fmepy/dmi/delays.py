@@ -9,12 +9,12 @@ So z = 1 is the most there may be, of both. T is tau, of each of the three level
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from fmepy.dmi.diagnostics import Diagnostic
-from fmepy.dmi.tree import Element, Memory, Name, Number, Statement, element_name, element_names, walk
-from fmepy.dmi.variables import System
+from fmepy.dmi.statements import ModuleStatement, element_names
+from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError
+from fmepy.language.nodes import Number
 
 _LEVELS = {"smooth": 1, "delay1": 1, "delay3": 3}
 _SLACK = 1e-5
@@ -24,11 +24,6 @@ _SLACK = 1e-5
 def least_tau(kind: str, step: float) -> float:
     """Return the shortest tau of a smooth or delay whose module steps by `step`."""
     return _LEVELS[kind] * step * (1 - _SLACK)
-
-
-def is_delay(node: Any) -> bool:
-    """Tell whether a node is a smooth or a delay."""
-    return isinstance(node, Memory) and node.kind in _LEVELS
 
 
 def too_short(kind: str, tau: float, steps: int, dt: float, when: str = "") -> str:
@@ -44,7 +39,7 @@ def too_short(kind: str, tau: float, steps: int, dt: float, when: str = "") -> s
     )
 
 
-def constant_delays(system: System, parms: Mapping[str, float], dt: float) -> Iterator[Diagnostic]:
+def constant_delays(system: ModuleSystem, parms: Mapping[str, float], dt: float) -> Iterator[Diagnostic]:
     """Return what is wrong with smooths and delays whose tau is in the data base.
 
     Raises
@@ -53,30 +48,26 @@ def constant_delays(system: System, parms: Mapping[str, float], dt: float) -> It
         A tau that stands in the text is too short.
     """
     steps = {m.name: m.step for m in system.modules}
-    statements = [s for s in system.statements if isinstance(s, Statement)]
+    statements = [s for s in system.statements if isinstance(s, ModuleStatement)]
     literal = {
         s.target.name: s.value.value
         for s in statements
-        if s.kind == "assign" and isinstance(s.target, Name) and isinstance(s.value, Number)
+        if s.kind == "assign" and s.target.index is None and isinstance(s.value, Number)
     }
     for s in statements:
-        for node in filter(is_delay, walk(s.value)):
-            n, tau, file = steps[s.module], node.arguments[1], system.module(s.module).file
-            name = getattr(tau, "name", "")
+        for memory in (m for m in s.memories if m.kind in _LEVELS):
+            n, tau, file = steps[s.module], memory.arguments[1], system.module(s.module).file
+            read = next((r for r in s.reads if r.node is tau), None)
+            name = read.name if read else ""
             in_text = isinstance(tau, Number) or name in literal
-            found = [float(tau.value if isinstance(tau, Number) else literal[name])] if in_text else _given(tau, parms)
-            if not found or not min(found) < least_tau(node.kind, n * dt):
+            if in_text:
+                taus = [tau.value if isinstance(tau, Number) else literal[name]]
+            else:
+                elements = element_names(name, read.value_shape) if read and read.index is None else [f"{tau}"]
+                taus = [parms[e] for e in elements if e in parms]
+            if not taus or not min(taus) < least_tau(memory.kind, n * dt):
                 continue
-            message = too_short(node.kind, min(found), n, dt)
+            message = too_short(memory.kind, min(taus), n, dt)
             if in_text:
                 raise ModelError(f"module {s.module!r}{f' ({file})' if file else ''}, line {s.line}: {message}.")
             yield Diagnostic("short_delay", name, (s.module,), file, s.line, message)
-
-
-def _given(tau: Any, parms: Mapping[str, float]) -> list[float]:
-    """Return the values of a tau in the data base; none where it is computed."""
-    if isinstance(tau, Element):
-        names: tuple[str, ...] = (element_name(tau.name, tau.index),)
-    else:
-        names = element_names(tau.name, tau.shape) if isinstance(tau, Name) else ()
-    return [float(parms[n]) for n in names if n in parms]

@@ -18,32 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-from fmepy.dmi.tree import Shape
-from fmepy.dmi.variables import System, Variable
+from fmepy.dmi.data_items import Item
+from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError, did_you_mean, listed, warn
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("kind", "level", "variable", "modules", "file", "line", "message")
-
-
-class DataItem(Protocol):
-    """What diagnostics need to know of an item of a data base."""
-
-    @property
-    def kind(self) -> str:
-        """Constant, vector or series."""
-
-    @property
-    def shape(self) -> Shape:
-        """Of the variable it feeds."""
-
-    @property
-    def source(self) -> str:
-        """Where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +111,12 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
             warn(DiagnosticWarning(d))
 
 
-def diagnose(system: System, data: Mapping[str, DataItem], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:
+def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:
     """Return what is wrong with a system and its data: what is of the modules alone first, then variable by variable.
 
     Parameters
     ----------
-    system : System
+    system : ModuleSystem
         The modules put together.
     data : mapping of str to item
         The items by the names of the variables they feed, or of elements, ``D[0]``.
@@ -149,7 +134,7 @@ def diagnose(system: System, data: Mapping[str, DataItem], guesses: Collection[s
     return tuple(found)
 
 
-def _conflicts(system: System) -> Iterator[Diagnostic]:
+def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:
     for name, modules in system.conflicts:
         line = system.uses[name][modules[-1]].line
         message = (
@@ -159,7 +144,7 @@ def _conflicts(system: System) -> Iterator[Diagnostic]:
         yield Diagnostic("conflict", name, modules, system.module(modules[-1]).file, line, message)
 
 
-def _local_reads(system: System) -> Iterator[Diagnostic]:
+def _local_reads(system: ModuleSystem) -> Iterator[Diagnostic]:
     """Names that one module keeps to itself, and another one reads without anybody else giving them a value."""
     for owner in system.modules:
         for local in owner.local:
@@ -175,7 +160,9 @@ def _local_reads(system: System) -> Iterator[Diagnostic]:
                 yield Diagnostic("local_read", local, (owner.name, reader), system.module(reader).file, line, message)
 
 
-def _of_variable(system: System, variable: Variable, data: Mapping[str, DataItem], guess: bool) -> Iterator[Diagnostic]:
+def _of_variable(
+    system: ModuleSystem, variable: Variable, data: Mapping[str, Item], guess: bool
+) -> Iterator[Diagnostic]:
     """Return what is wrong with the data of one variable."""
     whole = data.get(variable.name)
     elements = variable.elements
@@ -184,25 +171,17 @@ def _of_variable(system: System, variable: Variable, data: Mapping[str, DataItem
     wants_value = [not mine for mine in variable.assigned]
     wants_start = [out and not there for out, there in zip(variable.outside, variable.initial, strict=True)]
 
+    at = partial(_at, system, variable)
+
     lacking = [e for e, value, there in zip(elements, wants_value, fed, strict=True) if value and not there]
     if lacking:
-        names = _together(lacking, variable)
-        message = f"{names} is read, but it is neither in the data base nor assigned by a module"
-        yield _at(
-            system, variable, "missing", variable.name, variable.read_in, f"{message}.{_near(variable, data, system)}"
-        )
+        message = f"{_together(lacking, variable)} is read, but it is neither in the data base nor assigned by a module"
+        yield at("missing", variable.name, variable.read_in, f"{message}.{_near(variable, data, system)}")
     lacking = [e for e, start, there in zip(elements, wants_start, fed, strict=True) if start and not there]
     if lacking:
         names = _together(lacking, variable)
         message = f"{names} has no initial value: write {names}(0) = ..., or give a constant {names} in the data base"
-        yield _at(
-            system,
-            variable,
-            "missing",
-            variable.name,
-            variable.assigned_in,
-            f"{message}{_near(variable, data, system)}",
-        )
+        yield at("missing", variable.name, variable.assigned_in, f"{message}{_near(variable, data, system)}")
 
     for name, item in items.items():
         mine = range(len(elements)) if name == variable.name else [elements.index(name)]
@@ -212,19 +191,19 @@ def _of_variable(system: System, variable: Variable, data: Mapping[str, DataItem
                     f"of {name!r} some elements are assigned and others come from outside, and the data base has a "
                     "series for all: it is used for the latter"
                 )
-                yield _at(system, variable, "mixed_array", name, variable.assigned_in, message, "note")
+                yield at("mixed_array", name, variable.assigned_in, message, "note")
         elif guess or any(variable.outside[i] for i in mine):
             if item.kind == "series":
                 message = (
                     f"a time series is given for {name!r}, which only needs an initial value: that at the start is used"
                 )
-                yield _at(system, variable, "series_for_initial", name, variable.assigned_in, message)
+                yield at("series_for_initial", name, variable.assigned_in, message)
         else:
             message = f"{name!r} is in the data base, but the modules compute it: the item is not used"
             yield Diagnostic("redundant", name, variable.assigned_in, item.source, 0, message)
 
 
-def _near(variable: Variable, data: Mapping[str, DataItem], system: System) -> str:
+def _near(variable: Variable, data: Mapping[str, Item], system: ModuleSystem) -> str:
     """Return the item nobody uses that may have been meant."""
     return did_you_mean(variable.name, (n for n in data if n not in system.variables))
 
@@ -235,7 +214,7 @@ def _together(elements: list[str], variable: Variable) -> str:
 
 
 def _at(
-    system: System, variable: Variable, kind: str, name: str, modules: tuple[str, ...], message: str,
+    system: ModuleSystem, variable: Variable, kind: str, name: str, modules: tuple[str, ...], message: str,
     level: Literal["warning", "note"] = "warning",
 ) -> Diagnostic:  # fmt: skip
     """Return a diagnostic with the place where the first of its modules names the variable."""

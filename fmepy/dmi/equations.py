@@ -1,9 +1,9 @@
 """A system of modules as equations, where it allows it: a continuous `OdeModel`, or a `DifferenceModel` of its steps.
 
-Statements become expressions element by element, in the order of their needs. Assigned variables are not put into one
-another without end: what has grown large is kept as one shared part (`language.nodes.Shared`), so that the work
-grows as the number of statements does. Levels become states, what remembers too (`memory`), constants parameters,
-series forcings; tables become choices between straight lines, ``step`` a choice by time.
+Statements are taken element by element, in the order of their needs. Assigned variables are not put into one another
+without end: what has grown large is kept as one shared part (`language.nodes.Shared`), so that the work grows as the
+number of statements does. Levels become states, what remembers too (`stateful_functions`), constants parameters, series
+forcings; tables become choices between straight lines.
 
 The difference model counts steps (`SteppedModel`): its row n is the system's time ``start + n h``, h being the step of
 all modules; its states move by the rectangle rule, with the series and the time of the row before.
@@ -12,40 +12,37 @@ all modules; its states move by the rectangle rule, with the series and the time
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
 from fmepy.dmi.delays import least_tau
-from fmepy.dmi.memory import Work, as_work, rate_of
-from fmepy.dmi.order import Graph, Layout, Piece
-from fmepy.dmi.tree import (
-    Array,
-    Binary,
-    Both,
-    Call,
-    Chain,
-    Compare,
-    Either,
-    Element,
-    Memory,
-    Minus,
-    Name,
-    Not,
-    Number,
-    Statement,
-    Time,
-    element_names,
-    targeted,
-    walk,
+from fmepy.dmi.evaluation_order import Graph, Layout, Piece
+from fmepy.dmi.stateful_functions import Evaluation, Work, rate_of
+from fmepy.dmi.statements import (
+    DT,
+    TIME,
+    Elements,
+    ModuleStatement,
+    reference_of,
+    symbols_in,
 )
-from fmepy.dmi.variables import System
+from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice, listed
-from fmepy.language import conditions
+from fmepy.language.conditions import choose, relation
 from fmepy.language.equations import Equations, symbol
-from fmepy.language.nodes import ONE, add, call, mul, number, shared
+from fmepy.language.nodes import (
+    ONE,
+    ZERO,
+    Node,
+    Shared,
+    Symbol,
+    call,
+    in_order,
+    number,
+    shared,
+    substituted,
+)
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing
@@ -56,7 +53,7 @@ MOST_COPIED = 10
 
 
 def as_model(
-    system: System,
+    system: ModuleSystem,
     kind: Kind,
     *,
     parms: Mapping[str, float],
@@ -70,7 +67,7 @@ def as_model(
 
     Parameters
     ----------
-    system : System
+    system : ModuleSystem
     kind : {"ode", "difference"}
         Continuous, or by steps.
     parms : mapping of str to float
@@ -96,39 +93,46 @@ def as_model(
     check_choice(kind, ("ode", "difference"), "kind")
     _check(system, kind, method)
     times = np.asarray(times, dtype=float)
-    step = system.modules[0].step * float(dt)
-    start = float(times[0])
-    made = _Maker(system, {name: float(v) for name, v in parms.items()}, _forcings(series), start, float(dt), kind)
-    if kind == "ode":
-        found = made.equations(kind, symbol("t"), {}, outputs, lambda x, f: f)
-        e = found.equations
-        return OdeModel(
-            e, state=found.state, times=times, parms=found.parms,
-            forcings={f.name: f for f in made.series.values() if f.name in found.equations.forcings},
-        )  # fmt: skip
-    n, h = symbol("n"), number(step)
-    before = {name: f"{name} before" for name in made.series}
-    found = made.equations(
-        kind, number(start) + h * n, before, outputs, lambda x, f: x + h * f, number(start) + h * (n - ONE)
-    )
+    start, step = float(times[0]), system.modules[0].step * float(dt)
     rows = np.rint((times - start) / step)
     off = np.flatnonzero(np.abs((times - start) / step - rows) > 1e-6)
-    if len(off):
+    if kind == "difference" and len(off):
         raise ModelError(
             f'compiled("difference"): the time {times[off[0]]:g} lies between two steps of {step:g} from {start:g}.'
         )
-    forcings = {}
-    for name, f in made.series.items():
-        knots = (f.times - start) / step
-        for called, at in ((name, knots), (before[name], knots + 1)):
-            if called in found.equations.forcings:
-                forcings[called] = Forcing(called, at, f.values, f.method)
-    return SteppedModel(
-        found.equations, state=found.state, times=rows, parms=found.parms, forcings=forcings, clock=(start, step)
-    )
+    forcings = {k: Forcing(k, np.asarray(t, dtype=float), np.asarray(v, dtype=float), how)
+                for k, (t, v, how) in series.items()}  # fmt: skip
+    source = _Source(system, kind, {k: float(v) for k, v in parms.items()}, forcings, start, float(dt))
+    now, first = _Values(source, at_start=False), _Values(source, at_start=True)
+    state = {source.names[p]: first.of(p) for p in source.levels}
+    outside = [p for name in outputs for p in source.places(name) if p not in source.levels]
+    extras, rates = [now.of(p) for p in outside], source.rates(now)
+    if kind == "difference":
+        n, h = symbol("n"), number(step)
+        before = {name: f"{name} before" for name in forcings}
+        past: dict[Node, Node] = {symbol(a): symbol(b) for a, b in before.items()}
+        rates = substituted(source.moved(rates, now, h), {**past, TIME: start + h * (n - ONE)})
+        extras = substituted(extras, {TIME: start + h * n})
+        forcings = {
+            name: Forcing(name, (f.times - start) / step + later, f.values, f.method)
+            for k, f in forcings.items()
+            for name, later in ((k, 0), (before[k], 1))
+        }
+    used = {s.name for e in [*rates, *extras, *state.values()] for s in e.free_symbols}
+    values = {k: v for k, v in source.parms.items() if k in used and k not in state}
+    starts = {f"{source.names[p]}(0)": source.names[p] for p in source.outside}
+    values |= {called: source.parms[name] for called, name in starts.items() if called in used}
+    forcings = {k: f for k, f in forcings.items() if k in used}
+    equations = Equations(
+        kind, tuple(state), tuple(values), tuple(forcings), tuple(rates),
+        tuple((source.names[p], e) for p, e in zip(outside, extras, strict=True)), "t" if kind == "ode" else "n",
+    )  # fmt: skip
+    if kind == "ode":
+        return OdeModel(equations, state=state, times=times, parms=values, forcings=forcings)
+    return SteppedModel(equations, state=state, times=rows, parms=values, forcings=forcings, clock=(start, step))
 
 
-def _check(system: System, kind: Kind, method: str) -> None:
+def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
     """Refuse what has no place in equations."""
     word = f'compiled("{kind}")'
     steps = sorted({m.step for m in system.modules})
@@ -137,306 +141,147 @@ def _check(system: System, kind: Kind, method: str) -> None:
     if kind == "difference" and method != "euler":
         raise ModelError(f"{word} moves levels by the rectangle rule; this system has method={method!r}.")
     refused = ("lag", "rate", "pulse") if kind == "ode" else ("lag", "rate")
-    statements = [s for s in system.statements if isinstance(s, Statement)]
+    statements = [s for s in system.statements if isinstance(s, ModuleStatement)]
     for s in statements:
-        for node in walk(s.value):
-            name = node.kind if isinstance(node, Memory) else node.function if isinstance(node, Call) else ""
+        for name in s.words:
             if name in refused:
                 raise ModelError(
                     f"{word}: {name}(...) is no equation of its time alone (module {s.module!r}, line {s.line}). "
                     "Run the system itself."
                 )
-    if not any(v.level for v in system.variables.values()) and not any(
-        isinstance(node, Memory) for s in statements for node in walk(s.value)
-    ):
+    if not any(v.level for v in system.variables.values()) and not any(s.memories for s in statements):
         raise ModelError(f"{word}: the system has no level, and so no state that moves.")
 
 
-def _forcings(series: Mapping[str, Any]) -> dict[str, Forcing]:
-    return {
-        name: Forcing(name, np.asarray(t, dtype=float), np.asarray(v, dtype=float), how)
-        for name, (t, v, how) in series.items()
-    }
+class _Source:
+    """What statements are made expressions of.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    equations: Equations
-    state: dict[str, Any]
-    parms: dict[str, float]
-
-
-class _Maker:
-    """Statements -> expressions.
-
-    Parameters
+    Attributes
     ----------
-    system : System
-    parms : dict of str to float
-    series : dict of str to Forcing
-    start, dt : float
-    kind : {"ode", "difference"}
+    levels : dict of int to None
+        Their places.
+    outside : set of int
+        The places of what starts from outside.
     """
 
     def __init__(
-        self, system: System, parms: dict[str, float], series: dict[str, Forcing], start: float, dt: float, kind: Kind
-    ) -> None:
-        self.dt, self.is_stepped = dt, kind == "difference"
-        shapes = {v.name: v.shape for v in system.variables.values()}
-        steps = {m.name: m.step for m in system.modules}
-        self.work: Work = as_work(system.statements, shapes, steps)
+        self, system: ModuleSystem, kind: Kind, parms: dict[str, float], series: dict[str, Forcing], start: float,
+        dt: float,
+    ) -> None:  # fmt: skip
+        self.work = Work(system)
         for name, why in self.work.python.items():
             raise ModelError(
                 f'compiled("{kind}"): the module {name!r} is a Python function that cannot be written as equations: '
                 f"{why}."
             )
-        self.layout, self.parms, self.series, self.start = Layout(self.work.shapes), parms, series, start
-        self.names = [e for name, shape in self.work.shapes.items() for e in element_names(name, shape)]
-        self.levels = [p for level in self.work.levels for p in self._places(level.target)]
-        self.step = float(next(iter(steps.values())))
-        self._outside = {
-            p
-            for v in system.variables.values()
-            for p, outside in zip(self._places_of(v.name), v.outside, strict=True)
-            if outside
+        self.parms, self.series, self.start = parms, series, start
+        # a continuous model has no grid of times that could be missed
+        self.dt, self._step = number(dt if kind == "difference" else 0.0), system.modules[0].step * dt
+        self.layout = Layout(self.work.shapes)
+        self.names = self.layout.names
+        places = (int(p) for level in self.work.levels for p in self.layout.places_of(level.target))
+        self.levels = dict.fromkeys(places)
+        self.outside = {
+            p for v in system.variables.values() for p, out in zip(self.places(v.name), v.outside, strict=True) if out
         }
 
-    def _places(self, target: Any) -> list[int]:
-        return [int(p) for p in self.layout.places(target.name, targeted(target))]
-
-    def _places_of(self, name: str) -> range:
+    def places(self, name: str) -> range:
+        """Return where the elements of a variable stand."""
         return range(self.layout.of(name).start, self.layout.of(name).stop)
 
-    def equations(
-        self, kind: Kind, time: Any, before: dict[str, str], outputs: Sequence[str], moved: Any, past: Any = None
-    ) -> _Found:
-        """Return the equations, the initial values, and the parameters that are used.
+    def rates(self, now: _Values) -> list[Node]:
+        """Return the rates of the levels."""
+        targets = (level.target for level in self.work.levels)
+        return [now.of(int(p)) for t in targets for p in self.layout.places(rate_of(t.name), t.positions)]
 
-        Parameters
-        ----------
-        time : Node
-            The time of a row.
-        before : dict of str to str
-            What the series are called that rates read.
-        outputs : sequence of str
-        moved : callable
-            ``moved(x, f)``: what the equations give of a state x with the rate f.
-        past : Node, optional
-            The time of rates, if it is not that of the row.
-        """
-        symbols = {p: symbol(self.names[p]) for p in self.levels}
-        of_row = self._values("always", time, {}, symbols)
-        of_rates = of_row if past is None else self._values("always", past, before, symbols)
-        at_start = self._values("start", number(self.start), None, {})
-        shortest = self._shortest(of_rates) if self.is_stepped else {}
-        rates = []
-        for level in self.work.levels:
-            for place, rate in zip(
-                self._places(level.target),
-                self.layout.places(rate_of(level.target.name), targeted(level.target)).tolist(),
-                strict=True,
-            ):
-                value = moved(symbols[place], of_rates.plain(rate))
-                if place in shortest:  # less than nothing has no root: the run fails
-                    more = shortest[place]
-                    value = conditions.choose(conditions.relation(">=", more, number(0.0)), value, call("sqrt", more))
-                rates.append(value)
-        out = [(self.names[p], of_row.plain(p)) for name in outputs for p in self._places_of(name) if p not in symbols]
-        states = tuple(self.names[p] for p in self.levels)
-        state = {self.names[p]: at_start.plain(p) for p in self.levels}
-        every = [*rates, *(e for _, e in out)]
-        used = {s.name for e in [*every, *state.values()] for s in e.free_symbols}
-        starts = {f"{self.names[p]}(0)": self.names[p] for p in self._outside}
-        given = {name: self.parms[name] for name in self.parms if name in used and name not in states}
-        given |= {called: self.parms[name] for called, name in starts.items() if called in used}
-        forcings = tuple(n for name in self.series for n in (name, before.get(name, name)) if n in used)
-        equations = Equations(
-            kind, states, tuple(given), tuple(dict.fromkeys(forcings)), tuple(rates), tuple(out),
-            "t" if kind == "ode" else "n",
-        )  # fmt: skip
-        return _Found(equations, state, given)
-
-    def _shortest(self, values: _Values) -> dict[int, Any]:
-        """Return by levels of smooths and delays how much longer their tau is than the shortest."""
-        out = {}
+    def moved(self, rates: list[Node], now: _Values, h: Node) -> list[Node]:
+        """Return the levels a step later; those of smooths and delays without value where tau is too short."""
+        shortest: dict[int, Node] = {}
         for d in self.work.delays:
-            taus, least = self._places(d.tau), number(least_tau(d.kind, self.step * self.dt))
-            for i, place in enumerate(self._places_of(d.level)):
-                out[place] = values.plain(taus[i if len(taus) > 1 else 0]) - least
+            taus = self.layout.places_of(d.tau)
+            for i, place in enumerate(self.places(d.level)):
+                shortest[place] = now.of(int(taus[i if len(taus) > 1 else 0])) - least_tau(d.kind, self._step)
+        out = []
+        for place, rate in zip(self.levels, rates, strict=True):
+            value = symbol(self.names[place]) + h * rate
+            if place in shortest:  # less than nothing has no root: the run fails
+                more = shortest[place]
+                value = choose(relation(">=", more, ZERO), value, call("sqrt", more))
+            out.append(value)
         return out
 
-    def _values(self, phase: str, time: Any, before: dict[str, str] | None, known: dict[int, Any]) -> _Values:
-        """Return all values as expressions; of the start (`before` None), from parameters alone."""
-        graph = Graph(self.work.jobs, self.layout, frozenset())
-        pieces: list[Piece] = []
-        levels = set(self.levels)
-        for i, job in enumerate(self.work.jobs):
-            whole = graph.whole(i)
-            if job.kind != "initial":
-                pieces.append(whole)
-            elif phase == "start":  # of assigned variables they are first guesses of loops, which are refused
-                places = graph.written(whole).tolist()
-                pieces += [Piece(i, whole.first + k, whole.first + k + 1) for k, p in enumerate(places) if p in levels]
-        values = _Values(self, time, before, dict(known), self.step)
-        for section in graph.sections(pieces):
-            if section.is_loop:
-                raise ModelError(
-                    "compiled(): "
-                    + listed(list(dict.fromkeys(self.work.jobs[p.job].target.name for p in section.pieces)))
-                    + f" need one another{' at the start' if phase == 'start' else ''}: a loop is no equation. "
-                    "Break it with a level, or run the system itself."
-                )
-            for piece in section.pieces:
-                values.add(self.work.jobs[piece.job], piece)
-        return values
-
-    def outside(self, place: int, before: dict[str, str] | None) -> Any:
+    def from_outside(self, place: int, at_start: bool) -> Node:
         """Return what stands for a value that no statement gives."""
         name = self.names[place]
-        if place in self._outside and before is None:
+        if place in self.outside and at_start:
             if name not in self.parms:
                 raise ModelError(
                     f"{name!r} has no value at the start: neither {name}(0) = ... nor one in the data base."
                 )
             return symbol(f"{name}(0)")
         if name in self.series:
-            if before is None:
-                return number(float(self.series[name].at(self.start)))
-            return symbol(before.get(name, name))
+            return number(float(self.series[name].at(self.start))) if at_start else symbol(name)
         if name in self.parms:
             return symbol(name)
         if place in self.levels:  # declared endogenous
-            return number(0.0)
+            return ZERO
         raise ModelError(f"{name!r} has no value: no statement gives it one, nor does the data base.")
 
 
+class _Opaque:
+    """What is not looked into to see how large an expression is."""
+
+    def __contains__(self, e: Any) -> bool:
+        return isinstance(e, Shared)
+
+
 class _Values:
-    """The values of elements as expressions, as they are made."""
+    """The values of all elements as expressions: of states, time, series and parameters; at the start of the last."""
 
-    def __init__(
-        self, maker: _Maker, time: Any, before: dict[str, str] | None, known: dict[int, Any], step: float
-    ) -> None:
-        self._maker, self._time, self._before, self._known, self._step = maker, time, before, known, step
-        self._sizes: dict[int, int] = {}
-        self._size = 0
+    def __init__(self, source: _Source, at_start: bool) -> None:
+        self._source, self._at_start = source, at_start
+        self._fixed: dict[Node, Node] = {TIME: number(source.start) if at_start else TIME, Symbol(DT): source.dt}
+        self._known: dict[int, Node] = {} if at_start else {p: symbol(source.names[p]) for p in source.levels}
+        evaluations, graph = source.work.evaluations, Graph(source.work.evaluations, source.layout, frozenset())
+        pieces: list[Piece] = []
+        for i, evaluation in enumerate(evaluations):
+            if evaluation.kind != "initial":
+                pieces.append(graph.whole(i))
+            elif at_start:  # of assigned variables they are first guesses of loops, which are refused
+                begin = source.layout.begin[evaluation.target.name]
+                positions = (p for p in evaluation.target.positions if begin + p in source.levels)
+                pieces += [Piece(i, p, p + 1) for p in positions]
+        for block in graph.blocks(pieces):
+            if block.is_loop:
+                names = dict.fromkeys(evaluations[p.evaluation].target.name for p in block.pieces)
+                raise ModelError(
+                    f"compiled(): {listed(list(names))} need one another{' at the start' if at_start else ''}: a loop "
+                    "is no equation. Break it with a level, or run the system itself."
+                )
+            for piece in block.pieces:
+                self._add(evaluations[piece.evaluation], piece)
 
-    def add(self, job: Any, piece: Piece) -> None:
-        """Compute a piece of a job."""
-        begin = self._maker.layout.begin[job.target.name]
+    def _add(self, evaluation: Evaluation, piece: Piece) -> None:
+        """Compute a piece of an evaluation."""
+        assert evaluation.value is not None
+        begin = self._source.layout.begin[evaluation.target.name]
+        elements = Elements(self._source.layout.shapes, expand=True)
         for i in range(piece.first, piece.last):
-            self._size = 0
-            value = self._of(job.value, i if job.value.shape else None)
-            name = self._maker.names[begin + i]
-            self._known[begin + i], self._sizes[begin + i] = shared(name, value, self._size, MOST_COPIED)
+            value = elements.at(evaluation.value, i)
+            rule = dict(self._fixed)
+            for symbol_read in symbols_in([value]):
+                if symbol_read not in rule:
+                    read = reference_of(symbol_read, self._source.layout.shapes)
+                    rule[symbol_read] = self.of(self._source.layout.begin[read.name] + read.positions[0])
+            value = substituted([value], rule)[0]
+            size = len(in_order([value], _Opaque()))
+            self._known[begin + i], _ = shared(self._source.names[begin + i], value, size, MOST_COPIED)
 
-    def plain(self, place: int) -> Any:
-        """Return a value; what is shared, by what it is."""
-        return self._at(place)
-
-    def _at(self, place: int) -> Any:
+    def of(self, place: int) -> Node:
+        """Return the value in a place."""
         if place not in self._known:
-            self._known[place] = self._maker.outside(place, self._before)
-        self._size += self._sizes.get(place, 1)
+            self._known[place] = self._source.from_outside(place, self._at_start)
         return self._known[place]
-
-    def _of(self, node: Any, i: int | None) -> Any:
-        """Return the expression of a node, at element i if it is an array."""
-        self._size += 1
-        if not node.shape:
-            i = None
-        layout = self._maker.layout
-        match node:
-            case Number(value=value):
-                return number(value)
-            case Time():
-                return self._time
-            case Name(name=name):
-                return self._at(layout.begin[name] + (i or 0))
-            case Element(name=name):
-                return self._at(layout.begin[name] + node.position)
-            case Array(items=items):
-                return self._of(items[i or 0], None)
-            case Minus(x=x):
-                return -self._of(x, i)
-            case Chain(ops=ops, items=items):
-                return self._chain(ops, [self._of(x, i) for x in items])
-            case Binary(op="%", left=left, right=right):
-                return call("mod", self._of(left, i), self._of(right, i))
-            case Binary(left=left, right=right):
-                return self._of(left, i) ** self._of(right, i)
-            case Call(function=name):
-                own = getattr(self, f"_call_{name}", None)
-                if own is not None:
-                    return own(node, i)
-                return call(name, *(self._of(a, i) for a in node.arguments))
-        raise TypeError(type(node).__name__)
-
-    def _chain(self, ops: tuple[str, ...], values: list[Any]) -> Any:
-        if ops[0] in "+-":
-            return add(values[0], *(v if op == "+" else -v for op, v in zip(ops, values[1:], strict=True)))
-        return mul(values[0], *(v if op == "*" else 1 / v for op, v in zip(ops, values[1:], strict=True)))
-
-    def _elements(self, node: Any) -> list[Any]:
-        return [self._of(node, k) for k in range(prod(node.shape))]
-
-    def _call_sum(self, node: Call, i: int | None) -> Any:
-        return add(*self._elements(node.arguments[0]))
-
-    def _call_dot(self, node: Call, i: int | None) -> Any:
-        a, b = node.arguments
-        n, columns = a.shape[-1], b.shape[1] if len(b.shape) == 2 else 1
-        row, column = divmod(i or 0, columns)
-        row = row if len(a.shape) == 2 else 0
-        return add(*(self._of(a, row * n + k) * self._of(b, k * columns + column) for k in range(n)))
-
-    def _call_where(self, node: Call, i: int | None) -> Any:
-        test, a, b = node.arguments
-        return conditions.choose(self._condition(test, i), self._of(a, i), self._of(b, i))
-
-    def _call_clip(self, node: Call, i: int | None) -> Any:
-        a, b, x, y = (self._of(v, i) for v in node.arguments)
-        return conditions.choose(conditions.relation(">=", x, y), a, b)
-
-    def _call_table(self, node: Call, i: int | None) -> Any:
-        x, xs, ys = self._of(node.arguments[0], i), *map(self._elements, node.arguments[1:])
-        out = ys[-1]
-        for k in reversed(range(len(xs) - 1)):
-            line = ys[k] + (ys[k + 1] - ys[k]) / (xs[k + 1] - xs[k]) * (x - xs[k])
-            out = conditions.choose(conditions.relation(">", x, xs[k + 1]), out, line)
-        return conditions.choose(conditions.relation(">", x, xs[0]), out, ys[0])
-
-    def _call_step(self, node: Call, i: int | None) -> Any:
-        height, time = (self._of(v, i) for v in node.arguments)
-        return conditions.choose(conditions.relation(">=", self._time + self._slack(), time), height, number(0.0))
-
-    def _call_ramp(self, node: Call, i: int | None) -> Any:
-        slope, start, *end = (self._of(v, i) for v in node.arguments)
-        now = call("min", self._time, end[0]) if end else self._time
-        return slope * call("max", now - start, number(0.0))
-
-    def _call_pulse(self, node: Call, i: int | None) -> Any:
-        height, first, interval = (self._of(v, i) for v in node.arguments)
-        since, zero = self._time + self._slack() - first, number(0.0)
-        into = conditions.choose(conditions.relation(">", interval, zero), call("mod", since, interval), since)
-        during = conditions.choose(conditions.relation("<", into, number(self._maker.dt)), height, zero)
-        return conditions.choose(conditions.relation(">=", since, zero), during, zero)
-
-    def _slack(self) -> Any:
-        """Return by how much a time may miss the grid of a model of steps."""
-        return number(1e-6 * self._maker.dt if self._maker.is_stepped else 0.0)
-
-    def _condition(self, node: Any, i: int | None) -> Any:
-        self._size += 1
-        match node:
-            case Compare(op=op, left=left, right=right):
-                return conditions.relation(op, self._of(left, i), self._of(right, i))
-            case Not(x=x):
-                return conditions.Not(self._condition(x, i))
-            case Both(items=items):
-                return conditions.Joined([self._condition(x, i) for x in items], "and")
-            case Either(items=items):
-                return conditions.Joined([self._condition(x, i) for x in items], "or")
-        raise TypeError(type(node).__name__)
 
 
 class SteppedModel(DifferenceModel):

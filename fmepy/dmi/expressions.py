@@ -1,30 +1,49 @@
-"""Parsed right-hand side -> tree of `dmi.tree`: the white list of the model language, with arrays and their shapes.
+"""Parsed right-hand side -> expression of the model language, with arrays, their shapes, and functions with a memory.
 
-The text was parsed by `language.tree` within its limits; here it is rebuilt node by node. What is not listed is an
-error that shows the place: attributes, indices that are no plain numbers, calls of other names, lambdas,
-comprehensions. Shapes are known, for variables without declared dimensions are scalars, so that they are checked here.
+What the model language allows is read by `language.text`; modules have lists, elements, and functions of their own
+beside it (`OWN`). Shapes are known, for variables without declared dimensions are scalars, so that they are
+checked here.
 """
 
 from __future__ import annotations
 
 import ast
-import math
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
 
-from fmepy.dmi import tree as nodes
-from fmepy.dmi.functions import Function, module_functions
-from fmepy.errors import ModelTextError
-from fmepy.language.text import MAX_JOINED, called_name, error_of, folded, refused, relation_words
-from fmepy.language.tree import MAX_NESTING, Tree, reserved_name, too_deep
+from fmepy.dmi.statements import DT, TIME, Memory, Reference, Shape, Whole, array_node, element_name
+from fmepy.language.conditions import Condition, choose, relation
+from fmepy.language.nodes import Node, Number, Symbol, as_node, call
+from fmepy.language.text import Converter, Value, called_name, text_functions
+from fmepy.language.tree import Tree, reserved_name
 
-_ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[float, float], float]]] = {
-    ast.Add: ("+", operator.add), ast.Sub: ("-", operator.sub), ast.Mult: ("*", operator.mul),
-    ast.Div: ("/", operator.truediv), ast.Mod: ("%", operator.mod), ast.Pow: ("**", math.pow),
+
+class ModuleFunction(NamedTuple):
+    """A function of modules: how many arguments it takes, and whether it remembers what was."""
+
+    least: int
+    most: int
+    has_memory: bool = False
+
+
+OWN = {
+    "clip": ModuleFunction(4, 4), "step": ModuleFunction(2, 2), "ramp": ModuleFunction(2, 3),
+    "pulse": ModuleFunction(3, 3), "sum": ModuleFunction(1, 1), "dot": ModuleFunction(2, 2),
+    "table": ModuleFunction(3, 3), "lag": ModuleFunction(3, 3, True), "rate": ModuleFunction(1, 1, True),
+    "smooth": ModuleFunction(2, 2, True), "delay1": ModuleFunction(2, 2, True), "delay3": ModuleFunction(2, 2, True),
 }  # fmt: skip
-_SUM, _PRODUCT = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
+"""What modules have beside the functions of the model language; docs/dmi.md says what they are."""
 _POSITIVE = {"smooth": (1, "tau"), "delay1": (1, "tau"), "delay3": (1, "tau"), "pulse": (2, "the interval")}
 """Which argument must be above 0, and what it is called."""
+_SLACK = 1e-6
+"""Part of a step by which a time may miss the grid: k dt is rounded."""
+
+
+def module_functions() -> dict[str, Any]:
+    """Return the functions that a module may call, by name: those that texts may call, and its own."""
+    return text_functions() | OWN
 
 
 def name_problem(name: str) -> str:
@@ -34,14 +53,27 @@ def name_problem(name: str) -> str:
         return f"{name!r} is {what}; choose another name"
     if not name.isidentifier():
         return f"{name!r} is not a name: letters, digits and underscores, no digit first"
-    if name in module_functions():
+    if name in OWN:
         hint = ". A module's step is declared without '=': step 2" if name == "step" else ""
         return f"{name!r} is a function: it is called with arguments in brackets, and cannot be a name{hint}"
     return reserved_name(name)
 
 
-def read_expression(tree: Tree, shapes: Mapping[str, nodes.Shape], numbers: Iterator[int] | None) -> nodes.Expr:
-    """Return the tree of a parsed right-hand side.
+@dataclass(frozen=True, slots=True)
+class RightSide:
+    """What a right-hand side is: see `dmi.statements.ModuleStatement`."""
+
+    value: Node
+    shape: Shape
+    reads: tuple[Reference, ...]
+    memories: tuple[Memory, ...]
+    words: tuple[str, ...]
+
+
+def read_expression(
+    tree: Tree, shapes: Mapping[str, Shape], numbers: Iterator[int] | None, module: str = ""
+) -> RightSide:
+    """Return a parsed right-hand side as an expression.
 
     Parameters
     ----------
@@ -51,21 +83,22 @@ def read_expression(tree: Tree, shapes: Mapping[str, nodes.Shape], numbers: Iter
         The declared dimensions; other names are scalars.
     numbers : iterator of int or None
         What numbers the functions with a memory; None where they make no sense, in initial values.
+    module : str
+        The module, whose name begins those of hidden variables.
 
     Raises
     ------
     ModelTextError
         For everything that is not on the white list, and for shapes that do not fit.
     """
-    try:
-        return _Reader(tree, shapes, numbers).value(tree.node, 0)
-    except (MemoryError, RecursionError):
-        raise too_deep(tree) from None
+    reader = _Reader(tree, shapes, numbers, module)
+    value = as_node(reader.whole())
+    return RightSide(value, reader.shapes[0][0], tuple(reader.reads), tuple(reader.memories), tuple(reader.words))
 
 
-def element(name: str, index: Sequence[object], shape: nodes.Shape) -> tuple[int, ...]:
+def element(name: str, index: Sequence[object], shape: Shape) -> tuple[int, ...]:
     """Return an index into an array after checking it; raise ValueError with what is wrong."""
-    shown = nodes.element_name(name, shape)
+    shown = element_name(name, shape)
     if not shape:
         raise ValueError(f"{name!r} has no elements, for it has no dimensions; declare them: dims {name}[3]")
     whole = tuple(i for i in index if isinstance(i, int))
@@ -80,7 +113,7 @@ def element(name: str, index: Sequence[object], shape: nodes.Shape) -> tuple[int
     return whole
 
 
-def said(shape: nodes.Shape) -> str:
+def shape_text(shape: Shape) -> str:
     """Return a shape in words."""
     if not shape:
         return "a scalar"
@@ -89,251 +122,202 @@ def said(shape: nodes.Shape) -> str:
     return f"a matrix of {shape[0]} x {shape[1]}"
 
 
-class _Reader:
-    """Rebuilds one tree; one method for each thing that is allowed."""
+class _Reader(Converter):
+    """Reads one right-hand side."""
 
-    def __init__(self, tree: Tree, shapes: Mapping[str, nodes.Shape], numbers: Iterator[int] | None) -> None:
-        self.tree = tree
-        self.shapes = shapes
-        self.numbers = numbers
+    functions = staticmethod(module_functions)
 
-    def value(self, node: ast.expr, depth: int) -> nodes.Expr:
-        """Return the tree of a node that stands for a number or an array."""
-        self._check_depth(node, depth)
+    def __init__(self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int] | None, module: str) -> None:
+        super().__init__(tree)
+        self.reads: list[Reference] = []
+        self.memories: list[Memory] = []
+        self.words: list[str] = []
+        self.shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
+        self._declared, self._numbers, self._module = declared, numbers, module
+        self._own: dict[ast.expr, Shape] = {}  # of what is not computed by element
+
+    def number(self, node: ast.expr, depth: int) -> Value:
+        """Return the value of a node that stands for a number or an array."""
+        self.shapes.append([])
         match node:
-            case ast.Constant(value=int() | float()):
-                return nodes.Number(folded(self.tree, float, node, node.value), place=self._place(node))
-            case ast.Name():
-                return self._name(node)
             case ast.Subscript():
-                return self._element(node)
-            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div()):
-                return self._chain(node, depth)
-            case ast.BinOp(op=ast.Mod() | ast.Pow()):
-                return self._binary(node, node.left, node.right, node.op, depth)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-                x = self.value(node.operand, depth + 1)
-                if isinstance(node.op, ast.UAdd):
-                    return x
-                if isinstance(x, nodes.Number):
-                    return nodes.Number(-x.value, place=self._place(node))
-                return nodes.Minus(x, shape=x.shape, place=self._place(node))
+                value = self._element(node)
             case ast.List():
-                return self._array(node, depth)
-            case ast.IfExp():
-                return self._where([node.test, node.body, node.orelse], node, depth)
-            case ast.Call():
-                return self._call(node, depth)
-        raise refused(self.tree, node)
+                value = self._array(node, depth)
+            case ast.Call(func=ast.Name(id=name)) if name in OWN:
+                value = self._own_call(node, name, depth)
+            case _:
+                value = super().number(node, depth)
+        self._add_shape(node)
+        return value
 
-    def condition(self, node: ast.expr, depth: int) -> nodes.Condition:
-        """Return the tree of a node that stands for a condition."""
-        self._check_depth(node, depth)
-        place = self._place(node)
-        match node:
-            case ast.Compare():
-                values = [self.value(v, depth + 1) for v in (node.left, *node.comparators)]
-                words = relation_words(self.tree, node)
-                pairs = [
-                    nodes.Compare(word, a, b, shape=self._joined([a, b], node), place=place)
-                    for word, a, b in zip(words, values, values[1:], strict=False)
-                ]
-                return (
-                    pairs[0]
-                    if len(pairs) == 1
-                    else nodes.Both(tuple(pairs), shape=self._joined(pairs, node), place=place)
-                )
-            case ast.BoolOp():
-                items = [self.condition(v, depth + 1) for v in node.values]
-                join = nodes.Both if isinstance(node.op, ast.And) else nodes.Either
-                return join(tuple(items), shape=self._joined(items, node), place=place)
-            case ast.UnaryOp(op=ast.Not()):
-                x = self.condition(node.operand, depth + 1)
-                return nodes.Not(x, shape=x.shape, place=place)
-        self.value(node, depth)  # what is not allowed at all comes first
-        raise self._error("{} is not a condition; compare it, as in x > 0", node)
+    def condition(self, node: ast.expr, depth: int) -> Condition:
+        """Return a node that stands for a condition."""
+        self.shapes.append([])
+        condition = super().condition(node, depth)
+        self._add_shape(node)
+        return condition
+
+    def _add_shape(self, node: ast.expr) -> None:
+        """Hand on the shape of what has been read: its own, or that of its parts, joined."""
+        inside = self.shapes.pop()
+        self.shapes[-1].append(self._own.pop(node) if node in self._own else self._joined(inside, node))
 
     # what a value can be
 
-    def _name(self, node: ast.Name) -> nodes.Expr:
-        place = self._place(node)
+    def _name(self, node: ast.Name) -> Value:
         if node.id == "t":
-            return nodes.Time(place=place)
+            return TIME
         if node.id == "pi":
-            return nodes.Number(math.pi, place=place)
+            return super()._name(node)
+        self._check_name(node)
+        reference = Reference(node.id, self._declared.get(node.id, ()))
+        self._own[node] = reference.shape
+        self.reads.append(reference)
+        return reference.node
+
+    def _check_name(self, node: ast.Name) -> None:
         if node.id == "time":
             raise self._error("the time is called t", node)
         if reason := name_problem(node.id):
             raise self._error(reason, node)
-        return nodes.Name(node.id, shape=self.shapes.get(node.id, ()), place=place)
 
-    def _element(self, node: ast.Subscript) -> nodes.Expr:
+    def _element(self, node: ast.Subscript) -> Value:
         if not isinstance(node.value, ast.Name):
             raise self._error("{} is not allowed here: only a variable has elements", node)
-        self._name(node.value)
+        self._check_name(node.value)
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        given = [i.value if isinstance(i, ast.Constant) else None for i in indices]
-        shape = self.shapes.get(node.value.id, ())
+        values = [i.value if isinstance(i, ast.Constant) else None for i in indices]
+        shape = self._declared.get(node.value.id, ())
         try:
-            index = element(node.value.id, given, shape)
+            index = element(node.value.id, values, shape)
         except ValueError as error:
             raise self._error(str(error), node) from None
-        return nodes.Element(node.value.id, index, shape, place=self._place(node))
+        reference = Reference(node.value.id, shape, index)
+        self.reads.append(reference)
+        return reference.node
 
-    def _chain(self, node: ast.BinOp, depth: int) -> nodes.Expr:
-        """Return a chain of sums and differences, or of products and quotients, however long: one level of nesting."""
-        kinds = _SUM if isinstance(node.op, _SUM) else _PRODUCT
-        parts: list[tuple[ast.operator, ast.expr]] = []
-        rest: ast.expr = node
-        while isinstance(rest, ast.BinOp) and isinstance(rest.op, kinds):
-            parts.append((rest.op, rest.right))
-            rest = rest.left
-        parts.reverse()
-        items = [self.value(x, depth + 1) for x in (rest, *(x for _, x in parts))]
-        for (op, given), item in zip(parts, items[1:], strict=True):
-            if isinstance(op, ast.Div) and isinstance(item, nodes.Number) and item.value == 0:
-                raise self._error("{} is zero: a division by zero", given)
-        if all(isinstance(x, nodes.Number) for x in items):
-            numbers = [x.value for x in items if isinstance(x, nodes.Number)]
-            total = numbers[0]
-            for (op, _), number in zip(parts, numbers[1:], strict=True):
-                total = folded(self.tree, _ARITHMETIC[type(op)][1], node, total, number)
-            return nodes.Number(total, place=self._place(node))
-        ops = tuple(_ARITHMETIC[type(op)][0] for op, _ in parts)
-        return nodes.Chain(ops, tuple(items), shape=self._joined(items, node), place=self._place(node))
-
-    def _binary(self, node: ast.expr, a: ast.expr, b: ast.expr, op: ast.operator, depth: int) -> nodes.Expr:
-        left, right = self.value(a, depth + 1), self.value(b, depth + 1)
-        word, function = _ARITHMETIC[type(op)]
-        if isinstance(right, nodes.Number) and right.value == 0 and word == "%":
-            raise self._error("{} divides by zero", node)
-        if isinstance(left, nodes.Number) and isinstance(right, nodes.Number):
-            return nodes.Number(folded(self.tree, function, node, left.value, right.value), place=self._place(node))
-        return nodes.Binary(word, left, right, shape=self._joined([left, right], node), place=self._place(node))
-
-    def _array(self, node: ast.List, depth: int) -> nodes.Expr:
+    def _array(self, node: ast.List, depth: int) -> Value:
+        self._count(node, 1, depth)
         rows = [n for n in node.elts if isinstance(n, ast.List)]
         if not node.elts or (rows and (len(rows) < len(node.elts) or len({len(r.elts) for r in rows}) > 1)):
             raise self._error("an array is written [a, b, c] or, with rows of the same length, [[a, b], [c, d]]", node)
-        shape: nodes.Shape = (len(rows), len(rows[0].elts)) if rows else (len(node.elts),)
         scalars = [n for r in rows for n in r.elts] if rows else node.elts
-        items = [self.value(n, depth + 1) for n in scalars]
-        for n, item in zip(scalars, items, strict=True):
-            if item.shape:
-                raise self._error(f"{{}} is {said(item.shape)}; the items of an array are scalars", n)
+        items = [self.number(n, depth + 1) for n in scalars]
+        for n, shape in zip(scalars, self.shapes[-1], strict=True):
+            if shape:
+                raise self._error(f"{{}} is {shape_text(shape)}; the items of an array are scalars", n)
         if not items:
             raise self._error("{} has no elements", node)
-        return nodes.Array(tuple(items), shape=shape, place=self._place(node))
+        self._own[node] = (len(rows), len(rows[0].elts)) if rows else (len(items),)
+        return array_node("array", *items)
 
     # calls
 
-    def _call(self, node: ast.Call, depth: int) -> nodes.Expr:
-        name = called_name(self.tree, node, functions := module_functions())
-        if not name:
-            self.value(node.func, 0)  # what is not allowed at all comes first
-            raise self._error("{} is called like a function; a product is written with *", node.func)
-        if name == "where":
-            return self._where(node.args, node, depth)
-        if name == "pow":
-            return self._binary(node, node.args[0], node.args[1], ast.Pow(), depth)
-        function, place = functions[name], self._place(node)
-        values = [self.value(a, depth + 1) for a in node.args]
+    def _own_call(self, node: ast.Call, name: str, depth: int) -> Value:
+        self._count(node, 1, depth)
+        called_name(self.tree, node, OWN)
+        self.words.append(name)
+        values = [self.number(a, depth + 1) for a in node.args]
+        shapes = self.shapes[-1]
         self._check_values(name, values, node)
-        if function.kind == "array":
-            return nodes.Call(name, tuple(values), shape=self._reduced(name, values, node), place=place)
-        if function.kind == "table":
-            self._check_table(values, node)
-            return nodes.Call(name, tuple(values), shape=values[0].shape, place=place)
-        if function.kind == "memory":
-            if self.numbers is None:
-                raise self._error("{} remembers what was: it has no place in an initial value", node)
-            x = values[0].shape
-            if self._joined(values, node) != x:
-                raise self._error(f"the first argument of {name} is {said(x)}, another one is not a scalar", node)
-            return nodes.Memory(name, tuple(values), next(self.numbers), shape=x, place=place)
-        return self._by_element(function, name, values, node)
+        if name in ("sum", "dot"):
+            return self._reduced(node, name, values, shapes)
+        if name == "table":
+            self._check_table(values, shapes, node)
+            self._own[node] = shapes[0]
+            return array_node(name, *values, shapes[1][0])
+        if OWN[name].has_memory:
+            return self._memory(node, name, values, shapes)
+        return _written(name, *map(as_node, values))
 
-    def _by_element(self, function: Function, name: str, values: list[nodes.Expr], node: ast.Call) -> nodes.Expr:
-        constants = [v.value for v in values if isinstance(v, nodes.Number)]
-        if function.number is not None and len(constants) == len(values):
-            return nodes.Number(folded(self.tree, function.number, node, *constants), place=self._place(node))
-        return nodes.Call(name, tuple(values), shape=self._joined(values, node), place=self._place(node))
+    def _memory(self, node: ast.Call, kind: str, values: list[Value], shapes: list[Shape]) -> Value:
+        if self._numbers is None:
+            raise self._error("{} remembers what was: it has no place in an initial value", node)
+        x = shapes[0]
+        if self._joined(shapes, node) != x:
+            raise self._error(f"the first argument of {kind} is {shape_text(x)}, another one is not a scalar", node)
+        symbol = Reference(f"{self._module}.{kind}({next(self._numbers) + 1})", x).node
+        self.memories.append(Memory(kind, tuple(map(as_node, values)), tuple(shapes), symbol))
+        return symbol
 
-    def _where(self, arguments: list[ast.expr], node: ast.expr, depth: int) -> nodes.Expr:
-        test, a, b = arguments
-        if sum(len(n.ops) for n in ast.walk(test) if isinstance(n, ast.Compare)) > MAX_JOINED:
-            raise self._error(f"a condition of more than {MAX_JOINED} comparisons; split it", test)
-        condition = self.condition(test, depth + 1)
-        yes, no = self.value(a, depth + 1), self.value(b, depth + 1)
-        shape = self._joined([condition, yes, no], node)
-        return nodes.Call("where", (condition, yes, no), shape=shape, place=self._place(node))
-
-    def _reduced(self, name: str, values: list[nodes.Expr], node: ast.Call) -> nodes.Shape:
-        """Return the shape of a sum or a matrix product."""
-        shapes = [v.shape for v in values]
-        for given, shape in zip(node.args, shapes, strict=True):
+    def _reduced(self, node: ast.Call, name: str, values: list[Value], shapes: list[Shape]) -> Value:
+        """Return a sum or a matrix product."""
+        for argument, shape in zip(node.args, shapes, strict=True):
             if not shape:
-                hint = (
-                    "a sum of numbers is written with +"
-                    if name == "sum"
-                    else "a product with a scalar is written with *"
-                )
-                raise self._error(f"{name}(...) takes arrays, and {{}} is a scalar; {hint}", given)
+                of = "numbers is written with +" if name == "sum" else "a scalar is written with *"
+                of = f"a {'sum of' if name == 'sum' else 'product with'} {of}"
+                raise self._error(f"{name}(...) takes arrays, and {{}} is a scalar; {of}", argument)
         if name == "sum":
-            return ()
+            self._own[node] = ()
+            return array_node(name, values[0], prod(shapes[0]))
         a, b = shapes
         if a[-1] != b[0]:
-            raise self._error(f"{{}}: {said(a)} times {said(b)} does not fit; {a[-1]} and {b[0]} should be equal", node)
-        return (*a[:-1], *b[1:])
+            what = f"{shape_text(a)} times {shape_text(b)} does not fit; {a[-1]} and {b[0]} should be equal"
+            raise self._error(f"{{}}: {what}", node)
+        self._own[node] = (*a[:-1], *b[1:])
+        return array_node(name, *values, prod(a[:-1]), b[0], prod(b[1:]))
 
     # checks
 
-    def _check_values(self, name: str, values: list[nodes.Expr], node: ast.Call) -> None:
+    def _check_values(self, name: str, values: list[Value], node: ast.Call) -> None:
         """Refuse constants that a function cannot work with."""
-        if name == "lag" and isinstance(values[1], nodes.Number) and values[1].value < 0:
+        numbers = [v.value if isinstance(v, Number) else v for v in values]
+        if name == "lag" and isinstance(tau := numbers[1], float) and tau < 0:
             raise self._error("tau of lag(x, tau, before) is not below 0; {} is", node.args[1])
-        number, what = _POSITIVE.get(name, (0, ""))
-        value = values[number]
-        if what and isinstance(value, nodes.Number) and value.value <= 0:
-            raise self._error(f"{what} of {name}(...) must be above 0; {{}} is not", node.args[number])
+        at, what = _POSITIVE.get(name, (0, ""))
+        if what and isinstance(value := numbers[at], float) and value <= 0:
+            raise self._error(f"{what} of {name}(...) must be above 0; {{}} is not", node.args[at])
 
-    def _check_table(self, values: list[nodes.Expr], node: ast.Call) -> None:
+    def _check_table(self, values: list[Value], shapes: list[Shape], node: ast.Call) -> None:
         """Refuse tables whose points are no two lists of numbers or names of vectors, or do not go together."""
-        for given, v in zip(node.args[1:], values[1:], strict=True):
-            constant = isinstance(v, nodes.Array) and all(isinstance(i, nodes.Number) for i in v.items)
-            if len(v.shape) != 1 or not (constant or isinstance(v, nodes.Name)):
+        for argument, v, shape in zip(node.args[1:], values[1:], shapes[1:], strict=True):
+            constant = getattr(v, "word", "") == "array" and all(isinstance(i, Number) for i in v.args)  # type: ignore[union-attr]
+            if len(shape) != 1 or not (constant or isinstance(v, Whole)):
                 raise self._error(
-                    "the points of a table are numbers in [ ], or the name of a vector of the data base", given
+                    "the points of a table are numbers in [ ], or the name of a vector of the data base", argument
                 )
-        x, y = values[1:]
-        if x.shape != y.shape:
-            raise self._error(
-                f"a table of {x.shape[0]} xs and {y.shape[0]} ys: there must be one y for each x", node.args[2]
-            )
-        if x.shape[0] < 2:
+        (n,), (n_ys,) = shapes[1:]
+        if n != n_ys:
+            raise self._error(f"a table of {n} xs and {n_ys} ys: there must be one y for each x", node.args[2])
+        if n < 2:
             raise self._error("a table has two points at least", node.args[1])
-        if isinstance(x, nodes.Array):
-            for left, right, place in zip(x.items, x.items[1:], node.args[1].elts[1:], strict=False):  # type: ignore[attr-defined]  # a list, or it were no Array
-                if isinstance(left, nodes.Number) and isinstance(right, nodes.Number) and not left.value < right.value:
-                    raise self._error("the xs of a table increase; {} does not exceed the x before it", place)
+        xs: Sequence[Any] = as_node(values[1]).args
+        places = node.args[1].elts if isinstance(node.args[1], ast.List) else []
+        for left, right, place in zip(xs, xs[1:], places[1:], strict=False):
+            if not left.value < right.value:
+                raise self._error("the xs of a table increase; {} does not exceed the x before it", place)
 
-    def _joined(self, parts: Sequence[nodes.Node], place: ast.expr) -> nodes.Shape:
+    def _joined(self, parts: Sequence[Shape], place: ast.expr) -> Shape:
         """Return the shape of what is computed by element; a scalar spreads."""
-        shapes = list(dict.fromkeys(n.shape for n in parts if n.shape))
+        shapes = list(dict.fromkeys(filter(None, parts)))
         if len(shapes) > 1:
-            first, second = shapes[:2]
+            first, second = map(shape_text, shapes[:2])
             raise self._error(
-                f"the shapes do not fit: {said(first)} and {said(second)} cannot be joined by element (the matrix "
-                "product is dot(A, D))", place
+                f"the shapes do not fit: {first} and {second} cannot be joined by element (the matrix product is "
+                "dot(A, D))", place
             )  # fmt: skip
         return shapes[0] if shapes else ()
 
-    def _check_depth(self, node: ast.expr, depth: int) -> None:
-        if depth > MAX_NESTING:
-            raise self._error(f"this is nested more than {MAX_NESTING} levels deep; split it into assignments", node)
 
-    def _place(self, node: ast.expr) -> tuple[int, int]:
-        return self.tree.source.line_number(self.tree.row + node.lineno - 1), node.col_offset + 1
-
-    def _error(self, message: str, node: ast.AST) -> ModelTextError:
-        return error_of(self.tree, message, node)
+def _written(name: str, *x: Node) -> Node:
+    """Return what a function of system dynamics is in functions of the model language."""
+    zero, dt = as_node(0.0), Symbol(DT)
+    late = TIME + _SLACK * dt
+    out: Node
+    match name:
+        case "clip":
+            out = choose(relation(">=", x[2], x[3]), x[0], x[1])
+        case "step":
+            out = choose(relation(">=", late, x[1]), x[0], zero)
+        case "ramp":
+            now = call("min", TIME, x[2]) if len(x) > 2 else TIME
+            out = x[0] * call("max", now - x[1], zero)
+        case "pulse":
+            since = late - x[1]
+            into = choose(relation(">", x[2], zero), call("mod", since, x[2]), since)
+            during = choose(relation("<", into, dt), x[0], zero)
+            out = choose(relation(">=", since, zero), during, zero)
+        case _:
+            raise AssertionError(name)
+    return out

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
 
+from fmepy.dmi.data_items import Item
 from fmepy.dmi.database import Database
-from fmepy.dmi.items import Index, Item
-from fmepy.dmi.tree import FunctionStatement, Shape, element_name, reads
-from fmepy.dmi.variables import System, Variable
+from fmepy.dmi.evaluation_order import components
+from fmepy.dmi.statements import FunctionStatement, Shape, element_name, indices_of
+from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError
 from fmepy.models.running.forcings import Forcing
 from fmepy.types import Matrix, Vector
@@ -24,7 +24,7 @@ class Inputs:
 
     Attributes
     ----------
-    system : System
+    system : ModuleSystem
     data : Database
     by_element : dict of str to Item
         Items by the name of the variable, or of elements where an item does not hold all of them: what diagnostics
@@ -39,7 +39,7 @@ class Inputs:
         Whether variables need one another in a circle.
     """
 
-    system: System
+    system: ModuleSystem
     data: Database
     by_element: dict[str, Item]
     series: tuple[str, ...]
@@ -55,7 +55,7 @@ class Inputs:
         values, places = np.zeros(sum(prod(shape) for _, shape in wanted)), {}
         at = 0
         for name, shape in wanted:
-            for index in _indices(shape):
+            for index in indices_of(shape):
                 element = element_name(name, index)
                 if element in self.parameters:
                     places[element] = at
@@ -68,7 +68,7 @@ class Inputs:
         """Return the initial values that series give, by element."""
         names = [(v.name, v.shape) for v in self.system.variables.values() if any(v.outside)]
         values, places = self.constants(tuple(names), start)
-        elements = [element_name(name, index) for name, shape in names for index in _indices(shape)]
+        elements = [element_name(name, index) for name, shape in names for index in indices_of(shape)]
         return {e: float(values[i]) for i, e in enumerate(elements) if e not in places}
 
     def grids(self, times: Vector) -> dict[str, tuple[Vector, Vector, str]]:
@@ -84,7 +84,7 @@ class Inputs:
             item = self.data[name]
             item.sampled(times[[0, -1]], list(item.elements))
             variable = self.system.variables[name]
-            for index, mine in zip(_indices(variable.shape), variable.assigned, strict=True):
+            for index, mine in zip(indices_of(variable.shape), variable.assigned, strict=True):
                 series = item.elements[index] if not mine else None
                 if isinstance(series, Forcing):
                     found[element_name(name, index)] = series.times, series.values, series.method
@@ -100,7 +100,7 @@ class Inputs:
         steps : collection of int
             Of the modules that read it.
         """
-        item, indices = self.data[name], _indices(shape)
+        item, indices = self.data[name], indices_of(shape)
         known = [i for i, index in enumerate(indices) if index in item.elements]
         out = np.full((len(times), len(indices)), np.nan)
         step = np.arange(len(times)) / per_step
@@ -110,7 +110,7 @@ class Inputs:
         return out
 
 
-def inputs_of(system: System, data: Database, *, written: bool = False) -> Inputs:
+def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) -> Inputs:
     """Return what a system uses of a data base.
 
     Parameters
@@ -132,7 +132,7 @@ def inputs_of(system: System, data: Database, *, written: bool = False) -> Input
             by_element[item.name] = item
             continue
         _check_shape(item, variable, system)
-        indices = _indices(variable.shape)
+        indices = indices_of(variable.shape)
         if all(index in item.elements for index in indices):
             by_element[item.name] = item
         else:
@@ -149,9 +149,9 @@ def inputs_of(system: System, data: Database, *, written: bool = False) -> Input
     return Inputs(system, data, by_element, tuple(series), tuple(guesses), parameters, bool(loops))
 
 
-def _check_shape(item: Item, variable: Variable, system: System) -> None:
+def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:
     """Refuse an item of other dimensions than the variable's; of single elements some may be missing."""
-    fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(_indices(variable.shape))
+    fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(indices_of(variable.shape))
     if fits:
         return
     module = next(iter(system.uses[variable.name]))
@@ -164,31 +164,16 @@ def _check_shape(item: Item, variable: Variable, system: System) -> None:
     )
 
 
-def _indices(shape: Shape) -> list[Index]:
-    """Return the indices of all elements, row by row."""
-    return list(product(*map(range, shape)))
-
-
-def _loops(system: System, written: bool) -> frozenset[str]:
+def _loops(system: ModuleSystem, written: bool) -> frozenset[str]:
     """Return the assigned variables that need one another in a circle."""
     names = [n for n, v in system.variables.items() if v.endogenous and not v.level]
     if written:
         return frozenset(names)
     number = {n: i for i, n in enumerate(names)}
-    pairs: set[tuple[int, int]] = set()
+    needs: list[set[int]] = [set() for _ in names]
     for s in system.statements:
-        if isinstance(s, FunctionStatement):
-            pairs |= {(number[r.name], number[a.name]) for r in s.reads for a in s.assigns if r.name in number}
-        elif s.kind == "assign":
-            pairs |= {(number[r.name], number[s.target.name]) for r in reads(s.value) if r.name in number}
-    if not pairs:
-        return frozenset()
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    of, to = np.array(sorted(pairs)).T
-    graph = coo_array((np.ones(len(of)), (of, to)), shape=(len(names), len(names)))
-    _, component = connected_components(graph, connection="strong")
-    several = np.bincount(component)[component] > 1
-    itself = {i for i, j in pairs if i == j}
-    return frozenset(n for i, n in enumerate(names) if several[i] or i in itself)
+        targets = s.assigns if isinstance(s, FunctionStatement) else (s.target,) if s.kind == "assign" else ()
+        for target in targets:
+            needs[number[target.name]].update(number[r.name] for r in s.reads if r.name in number)
+    circles = (group for group in components(needs) if len(group) > 1 or group[0] in needs[group[0]])
+    return frozenset(names[i] for group in circles for i in group)

@@ -1,9 +1,9 @@
 """Loops that do not settle: the values that move least, by least squares.
 
 A loop is a map G of its variables, one execution of its statements after the other; it has settled where v = G(v). That
-it is executed again and again until nothing moves is done by `run_loop`, and by `settled` where Python is needed for
-it. Where that does not come to an end, sum (v - G(v))**2 is made least over what has not settled, and, where that does
-not settle the rest, over all of the loop (F. Drepper, Winter Simulation Conference 1978).
+it is executed again and again until nothing moves is done by `run_loop`. Where that does not come to an end, sum
+(v - G(v))**2 is made least over what has not settled, and, where that does not settle the rest, over all of the loop
+(F. Drepper, Winter Simulation Conference 1978).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLOSE = 1e-15  # scipy's tolerances: as near as it gets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class LoopResult:
     """What became of a loop.
 
     Attributes
@@ -55,16 +55,12 @@ class Loop:
         self._z, self._places, self._execute, self._tol = z, places, execute, tol
         self._executions = 0
 
-    def settle(self, most: int) -> Outcome:
-        """Execute it until nothing moves, `most` times at most."""
-        moves = np.full(len(self._places), np.inf)
-        for _ in range(most):
-            moves = self._moves()
-            if self._is_settled(moves).all():
-                return Outcome(True, self._executions, moves)
-        return Outcome(False, self._executions, moves)
+    def execute_again(self) -> LoopResult:
+        """Execute it once more, to see what moves."""
+        moves = self._moves()
+        return LoopResult(bool(self._is_settled(moves).all()), self._executions, moves)
 
-    def minimise(self, starts: list[Vector]) -> Outcome:
+    def minimise(self, starts: list[Vector]) -> LoopResult:
         """Find values that do not move, from the start at which they move least."""
         best, least = self._z[self._places].copy(), np.inf
         for start in starts:
@@ -76,9 +72,9 @@ class Loop:
             best = self._least(best, wanted)
             moves = self._from(best)
             if self._is_settled(moves).all():
-                return Outcome(True, self._executions, moves)
+                return LoopResult(True, self._executions, moves)
         self._z[self._places] = best
-        return Outcome(False, self._executions, moves)
+        return LoopResult(False, self._executions, moves)
 
     def _least(self, values: Vector, wanted: BoolVector) -> Vector:
         """Return values of which those that are wanted move least."""

@@ -1,8 +1,8 @@
 """`ModularModel`: modules and a data base as a Model, which is costed, fitted, screened and sampled like any other.
 
 The constants of the data base are its parameters. What the modules are (`dmi.variables`), what is diagnosed of them and
-the data (`dmi.diagnostics`) and what runs (`dmi.program`) are made apart from one another, so that a changed copy makes
-anew only what its change touches.
+the data (`dmi.diagnostics`) and what runs (`dmi.compiled_program`) are made apart from one another, so that a changed
+copy makes anew only what its change touches.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import positive_number, whole_number
-from fmepy.dmi.bound import BoundModular
+from fmepy.dmi.bound_modular import BoundModular
+from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, Replaced, as_database
 from fmepy.dmi.delays import constant_delays
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
+from fmepy.dmi.loop_tables import Rules
+from fmepy.dmi.modular_run import METHODS as SETTLED_BY
 from fmepy.dmi.modules import AnyModule
-from fmepy.dmi.program import Program
-from fmepy.dmi.running import METHODS as SETTLED_BY
-from fmepy.dmi.variables import System, system_of
+from fmepy.dmi.variables import ModuleSystem, system_of
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from fmepy.models.ode import OdeModel
 
 logger = logging.getLogger(__name__)
-
-METHODS = ("euler", "rk4")
-ORDERS = ("sorted", "written")
-UNSETTLED = ("minimise", "error", "keep")
 
 
 class Convergence(pd.DataFrame):
@@ -170,18 +166,11 @@ class ModularModel(SimulatedModel):
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         before = self._like
         self._set_times(times)
-        self.dt = positive_number(dt, "dt", error=ModelError)
-        self._settings: dict[str, Any] = {
-            "dt": self.dt,
-            "method": check_choice(method, METHODS, "method"),
-            "order": check_choice(order, ORDERS, "order"),
-            "tol": positive_number(tol, "tol"),
-            "max_iterations": whole_number(max_iterations, "max_iterations", 1),
-            "unsettled": check_choice(unsettled, UNSETTLED, "unsettled"),
-        }
+        self.rules = Rules(dt, method, order, tol, max_iterations, unsettled)
+        self.dt = self.rules.dt
         if not isinstance(strict, (bool, np.bool_)):
             raise ModelError(f"`strict={strict!r}` must be True or False.")
-        self.system: System = system_of(modules, None if before is None else before.system)
+        self.system: ModuleSystem = system_of(modules, None if before is None else before.system)
         self.modules = self.system.modules
         known = () if before is None else before.modules
         self.processed = tuple(m.name for m in self.modules if m not in known)
@@ -226,12 +215,10 @@ class ModularModel(SimulatedModel):
         return self.system.variables[name].elements
 
     @cached_property
-    def program(self) -> Program:
+    def program(self) -> ModularProgram:
         """What runs; made when it is first asked for."""
         self._refuse_missing()
-        program = Program(
-            self.system, series=self.inputs.series, guesses=self.inputs.guesses, outputs=self._kept, **self._settings
-        )
+        program = ModularProgram(self.system, self.rules, self._kept, self.inputs.series, self.inputs.guesses)
         if program.note and self._like is None:
             logger.info("Not all of the model is compiled: %s", program.note)
         return program
@@ -251,7 +238,7 @@ class ModularModel(SimulatedModel):
     def relative_step(self) -> float:  # type: ignore[override]    # a number for all there, of this model's loops here
         """Of differences: what a loop has settled to is noise to them; the cube root of that is the best step then."""
         exact = SimulatedModel.relative_step
-        return max(exact, self._settings["tol"] ** (1 / 3)) if self.inputs.has_loops else exact
+        return max(exact, self.rules.tol ** (1 / 3)) if self.inputs.has_loops else exact
 
     @property
     def n_steps(self) -> int:
@@ -305,7 +292,7 @@ class ModularModel(SimulatedModel):
         return as_model(
             self.system, kind, parms=parms | self.inputs.starts(float(self.times[0])),
             series=self.inputs.grids(self.times), times=self.times, dt=self.dt, outputs=self._kept,
-            method=self._settings["method"],
+            method=self.rules.method,
         )  # fmt: skip
 
     def steps_of(self, times: Any) -> IntVector:
@@ -375,16 +362,16 @@ class ModularModel(SimulatedModel):
         return self.run_told(None, parms, times)
 
     def run_told(
-        self, told: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
+        self, report: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
     ) -> pd.DataFrame:
-        """Run the model as a call of it does, and tell `told` now and then how many steps are done."""
+        """Run the model as a call of it does, and call `report` now and then with the number of steps that are done."""
         if times is not None:
             bound = self.bind(times=times)
         else:
             if self._bound is None:
                 self._bound = self.bind()
             bound = self._bound
-        run = bound.run(merge_parameters(self._parms, parms).to_numpy(dtype=float), told)
+        run = bound.run(merge_parameters(self._parms, parms).to_numpy(dtype=float), report)
         table = pd.DataFrame(run.rows[:, bound.columns], columns=list(self.var_names))
         rows = bound.times
         table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
@@ -457,7 +444,7 @@ class ModularModel(SimulatedModel):
             f"ModularModel of {len(self.modules)} modules ({', '.join(m.name for m in self.modules[:8])}"
             f"{', ...' * (len(self.modules) > 8)}), {_counted(n, 'variable')}, {_counted(levels, 'level')}, "
             f"{_counted(len(self._parms), 'parameter')}; "
-            f"dt {self.dt:g}, {self._settings['method']}"
+            f"dt {self.dt:g}, {self.rules.method}"
         )
 
 

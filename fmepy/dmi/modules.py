@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from fmepy.checks import whole_number
 from fmepy.dmi.expressions import name_problem
+from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Reference, Shape
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
-from fmepy.dmi.tree import FunctionStatement, Name, Shape, Statement
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed, repeated
 from fmepy.journal.files import MOST_TEXT, read_file
 from fmepy.parameters.names import normal_name
@@ -57,7 +57,7 @@ class Module:
 
     Attributes
     ----------
-    statements : tuple of Statement
+    statements : tuple of ModuleStatement
         What the text holds.
     assigns, reads : tuple of str
         The names that get a value here, and those whose value is used, in the order of the text.
@@ -71,7 +71,7 @@ class Module:
 
     Notes
     -----
-    Text runs no code: it is parsed, and only arithmetic, comparisons, names and the functions of `dmi.functions` are
+    Text runs no code: it is parsed, and only arithmetic, comparisons, names and the functions of `dmi.expressions` are
     allowed. Two modules are equal if the same was written.
 
     Examples
@@ -138,7 +138,7 @@ class Module:
             object.__setattr__(self, key, value)
 
     @property
-    def statements(self) -> tuple[Statement, ...]:
+    def statements(self) -> tuple[ModuleStatement, ...]:
         """What the text holds, in its order."""
         return self.read.statements
 
@@ -211,7 +211,7 @@ class PythonModule:
     @property
     def statements(self) -> tuple[FunctionStatement, ...]:
         """The one call that it is, of this module, which pickles where the bare function may not."""
-        reads, assigns = (tuple(Name(n, shape=self.dims.get(n, ())) for n in v) for v in (self.reads, self.assigns))
+        reads, assigns = (tuple(Reference(n, self.dims.get(n, ())) for n in v) for v in (self.reads, self.assigns))
         return (FunctionStatement(self, reads, assigns, self.name, next(iter(self.names.values()))),)
 
     def __repr__(self) -> str:

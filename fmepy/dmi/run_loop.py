@@ -2,8 +2,10 @@
 """The loop of a run: steps, series, levels, statements, loops, histories, rows. What is compiled of it.
 
 Statements are C functions ``void f(double t, double** p, i64 first, i64 last)`` whose addresses stand in a table of
-tasks. What a run consists of is data: which task after which (`Plan`, the same in all runs), and where values, series,
-rows are (`State`, of one run). It is left where Python is needed (`at[STATUS]`), and entered again where it was left.
+tasks. What a run consists of is data: which task after which (`RunPlan`, the same in all runs), and where values,
+series, rows are (`State`, of one run). A module that is a Python function is a C function that calls it. The loop is
+left where a group of statements does not settle or something is wrong (`at[STATUS]`), and entered again where it was
+left.
 """
 
 from __future__ import annotations
@@ -14,24 +16,25 @@ from typing import NamedTuple
 from fmepy.compiled.kernels import call
 from fmepy.types import IntVector, Matrix, Vector
 
-STATUS, STEP, STAGE, SECTION, ROW, LOGGED, LOG, ABOUT, UNTIL = range(9)
+STATUS, STEP, STAGE, SECTION, ROW, LOGGED, LOG, ABOUT, UNTIL, ERRORS = range(10)
 """What stands in `State.at`: why the run was left; the step, its stage, the section of its schedule where it is; rows
-written; loops logged, and those before this step; what the status is about; the last step for now."""
-DONE, BY_PYTHON, LOOP_BY_PYTHON, UNSETTLED, NOT_FINITE, NEGATIVE_LAG, SHORT_DELAY = range(7)
+written; loops logged, and those before this step; what the status is about; the last step for now; 1 where a Python
+module raised an error."""
+DONE, RAISED, UNSETTLED, NOT_FINITE, NEGATIVE_LAG, SHORT_DELAY = range(6)
 """Why a run was left."""
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """What all runs of a program share."""
 
     tasks: IntVector
-    """Of each task: 1 for a look into a history, else 0; address, or number of the lag; its first pointer; its first
-    element, and the one after its last."""
+    """Of each task: 0, 1 for a look into a history, 2 for a Python module; address, or number of the lag; its first
+    pointer; its first element, and the one after its last."""
     order: IntVector
     """Tasks, section by section."""
     sections: IntVector
-    """Of each section: its first in `order`, and the one after its last; its loop, or -1; how it is run: 0, BY_PYTHON,
-    LOOP_BY_PYTHON; which of the loops of its schedule it is."""
+    """Of each section: its first in `order`, and the one after its last; its loop, or -1; which of the loops of its
+    schedule it is."""
     schedules: IntVector
     """Of each schedule its first section, and at the end their number; then of each its number of loops."""
     loops: IntVector
@@ -92,14 +95,10 @@ class State(NamedTuple):
     start: float
 
 
-def run(p: Plan, s: State):
+def run(p: RunPlan, s: State):
     """Run on from where `s.at` says, to the end or to where Python is needed."""
     at, z = s.at, s.z
-    tasks, order, sections = (
-        p.tasks.reshape((len(p.tasks) // 5, 5)),
-        p.order,
-        p.sections.reshape((len(p.sections) // 5, 5)),
-    )
+    tasks, sections = p.tasks.reshape((len(p.tasks) // 5, 5)), p.sections.reshape((len(p.sections) // 4, 4))
     levels, kept = p.levels.reshape((len(p.levels) // 3, 3)), p.kept.reshape((len(p.kept) // 3, 3))
     lags = p.lags.reshape((len(p.lags) // 10, 10))
     k, stage, section, last = at[1], at[2], at[3], len(s.schedule) - 1
@@ -120,16 +119,13 @@ def run(p: Plan, s: State):
                 at[6] = at[5]
                 at[5] += p.schedules[p.n_schedules + 1 + schedule]
         while section < p.schedules[schedule + 1]:
-            how = sections[section, 3]
-            if how == 0:
-                a, b, loop = sections[section, 0], sections[section, 1], sections[section, 2]
-                if loop < 0:
-                    how = _execute(tasks, order, lags, a, b, t, k, p, s)
-                else:
-                    line = s.log[at[6] + sections[section, 4]]
-                    how = _settle(tasks, order, lags, a, b, loop, line, t, k, p, s)
-            if how != 0:
-                at[0], at[1], at[2], at[3] = how, k, stage, section
+            a, b, loop = sections[section, 0], sections[section, 1], sections[section, 2]
+            if loop < 0:
+                status = _execute(tasks, lags, a, b, t, k, p, s)
+            else:
+                status = _settle(tasks, lags, a, b, loop, s.log[at[6] + sections[section, 3]], t, k, p, s)
+            if status != 0:
+                at[0], at[1], at[2], at[3] = status, k, stage, section
                 return
             section += 1
         section = -1
@@ -137,10 +133,10 @@ def run(p: Plan, s: State):
             if k == 0:
                 for i in range(len(levels)):
                     if not abs(z[levels[i, 0]]) < math.inf:
-                        at[0], at[1], at[2], at[7] = 4, k, 0, i
+                        at[0], at[1], at[2], at[7] = 3, k, 0, i
                         return
             if k < last and _is_too_short(p, z, at, k):
-                at[0], at[1], at[2] = 6, k, 0
+                at[0], at[1], at[2] = 5, k, 0
                 return
             _end_step(levels, kept, lags, z, at, k, p, s)
         if p.common_step == 0 or (stage == 0 and (k % p.common_step != 0 or k + p.common_step > last)):
@@ -152,24 +148,26 @@ def run(p: Plan, s: State):
     at[0], at[1], at[2], at[3] = 0, k, stage, section
 
 
-def execute(p: Plan, s: State, first: int, last: int):
+def execute(p: RunPlan, s: State, first: int, last: int):
     """Execute the tasks first to last - 1 of `order` once, at the time of `s.at`."""
     part = 0.0 if s.at[2] == 0 else 1.0 if s.at[2] == 3 else 0.5
     t = s.start + s.at[1] * p.dt + part * p.common_step * p.dt
     tasks, lags = p.tasks.reshape((len(p.tasks) // 5, 5)), p.lags.reshape((len(p.lags) // 10, 10))
-    s.at[0] = _execute(tasks, p.order, lags, first, last, t, s.at[1], p, s)
+    s.at[0] = _execute(tasks, lags, first, last, t, s.at[1], p, s)
 
 
-def _execute(tasks, order, lags, first, last, t, k, p, s):
-    """Execute tasks one after the other; return 0, or NEGATIVE_LAG."""
+def _execute(tasks, lags, first, last, t, k, p, s):
+    """Execute tasks one after the other; return 0, RAISED, or NEGATIVE_LAG."""
     out = 0
     for i in range(first, last):
-        task = order[i]
-        if tasks[task, 0] == 0:
+        task = p.order[i]
+        if tasks[task, 0] != 1:
             call(tasks[task, 1], t, s.pointers[tasks[task, 2] :], tasks[task, 3], tasks[task, 4])
+            if s.at[9] != 0:
+                return 1
         elif not _look_back(lags[tasks[task, 1]], tasks[task, 3], tasks[task, 4], k, p.dt, s.z, s.history):
             s.at[7] = tasks[task, 1]
-            out = 5
+            out = 4
     return out
 
 
@@ -197,8 +195,8 @@ def _look_back(lag, first, last, k, dt, z, history):
     return holds
 
 
-def _settle(tasks, order, lags, first, last, loop, line, t, k, p, s):
-    """Execute a loop again and again until nothing moves; return 0, UNSETTLED or NEGATIVE_LAG."""
+def _settle(tasks, lags, first, last, loop, line, t, k, p, s):
+    """Execute a loop again and again until nothing moves; return 0, UNSETTLED, or what is wrong."""
     z, begin, end = s.z, p.loops[loop], p.loops[loop + 1]
     settled, count, most = False, 0, 0.0
     for i in range(begin, end):
@@ -206,8 +204,9 @@ def _settle(tasks, order, lags, first, last, loop, line, t, k, p, s):
     while count < p.max_iterations and not settled:
         for i in range(begin, end):
             s.old[i - begin] = z[p.places[i]]
-        if _execute(tasks, order, lags, first, last, t, k, p, s) != 0:
-            return 5
+        status = _execute(tasks, lags, first, last, t, k, p, s)
+        if status != 0:
+            return status
         count += 1
         settled, most = True, 0.0
         for i in range(begin, end):
@@ -223,7 +222,7 @@ def _settle(tasks, order, lags, first, last, loop, line, t, k, p, s):
     if p.goes_on == 1:
         line[3] = 2.0
         return 0
-    return 3
+    return 2
 
 
 def _move(levels, z, moves, at, k):
@@ -232,7 +231,7 @@ def _move(levels, z, moves, at, k):
         if k % levels[i, 2] == 0:
             z[levels[i, 0]] += moves[i]
             if not abs(z[levels[i, 0]]) < math.inf:
-                at[0], at[1], at[2], at[7] = 4, k, 0, i
+                at[0], at[1], at[2], at[7] = 3, k, 0, i
                 return True
     return False
 

@@ -27,8 +27,8 @@ from functools import lru_cache
 from itertools import count
 from math import prod
 
-from fmepy.dmi.expressions import element, name_problem, read_expression, said
-from fmepy.dmi.tree import Element, Kind, Name, Shape, Statement, Target, element_name, reads, targeted
+from fmepy.dmi.expressions import element, name_problem, read_expression, shape_text
+from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
 from fmepy.language.tree import logical_lines, right_side, split_equation
@@ -70,7 +70,7 @@ class ModuleText:
     """A module that was read: what is declared of it, its statements, and names in the order of the text."""
 
     declared: Declared
-    statements: tuple[Statement, ...]
+    statements: tuple[ModuleStatement, ...]
     assigns: tuple[str, ...]
     reads: tuple[str, ...]
     lines: Mapping[str, int] = field(repr=False)
@@ -111,11 +111,11 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     declared = read.under(given)
     numbers, shapes = count(), dict(declared.dims)
     statements = [_statement(code, row, source, shapes, numbers, name) for row, code in equations]
-    _check_definitions(statements, [row for row, _ in equations], source)
+    _check_definitions(statements, source)
     lines_of: dict[str, int] = {}
     used: dict[str, None] = {}
     for s in statements:
-        names = [n.name for n in reads(s.value)]
+        names = [n.name for n in s.reads]
         used.update(dict.fromkeys(names))
         for n in (s.target.name, *names):
             lines_of.setdefault(n, s.line)
@@ -250,20 +250,23 @@ def checked_shape(name: str, numbers: Sequence[object]) -> Shape:
 
 def _statement(
     code: list[str], row: int, source: Source, shapes: Mapping[str, Shape], numbers: count[int], module: str
-) -> Statement:
+) -> ModuleStatement:
     """Return one statement, both sides understood and their shapes compared."""
     left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _meant(code[0])))
     try:
-        kind, target = _read_left(left, shapes, (source.line_number(row), start + 1))
+        kind, target = _read_left(left, shapes)
     except ValueError as error:
         raise source.error(str(error), row, start) from None
     tree = right_side(code, row, source, end)
-    value = read_expression(tree, shapes, None if kind == "initial" else numbers)
-    if value.shape not in ((), target.shape):
-        may = not target.shape and not isinstance(target, Element)
-        hint = f"; declare dims {element_name(target.name, value.shape)}" if may else ""
-        raise tree.error(f"{left} is {said(target.shape)}, the right-hand side {said(value.shape)}{hint}")
-    return Statement(kind, target, value, module, source.line_number(row))
+    right = read_expression(tree, shapes, None if kind == "initial" else numbers, module)
+    if right.shape not in ((), target.value_shape):
+        hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
+        sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
+        raise tree.error(f"{left} is {sides}{hint}")
+    return ModuleStatement(
+        kind, target, right.value, right.shape, right.reads, right.memories, right.words, module,
+        source.line_number(row), start + 1,
+    )  # fmt: skip
 
 
 def _meant(line: str) -> str:
@@ -273,7 +276,7 @@ def _meant(line: str) -> str:
     return "." * bool(near) + near
 
 
-def _read_left(left: str, shapes: Mapping[str, Shape], place: tuple[int, int]) -> tuple[Kind, Target]:
+def _read_left(left: str, shapes: Mapping[str, Shape]) -> tuple[Kind, Reference]:
     """Return what a left-hand side gives a value to, and how; raise ValueError with what is wrong."""
     kind: Kind = "assign"
     if match := _RATE.fullmatch(left):
@@ -298,43 +301,37 @@ def _read_left(left: str, shapes: Mapping[str, Shape], place: tuple[int, int]) -
         raise ValueError(problem)
     shape = shapes.get(name, ())
     if match[2] is None:
-        return kind, Name(name, shape=shape, place=place)
-    index = element(name, [_whole(i) for i in match[2].split(",")], shape)
-    return kind, Element(name, index, shape, place=place)
+        return kind, Reference(name, shape)
+    return kind, Reference(name, shape, element(name, [_whole(i) for i in match[2].split(",")], shape))
 
 
-def _check_definitions(statements: list[Statement], rows: list[int], source: Source) -> None:
+def _check_definitions(statements: list[ModuleStatement], source: Source) -> None:
     """Raise unless every element is given once, as a level or assigned, and every initial value has its variable."""
-    kinds: dict[str, Statement] = {}
-    given: dict[tuple[str, bool], dict[int, Statement]] = {}
-    for s, row in zip(statements, rows, strict=True):
+
+    def error(message: str, s: ModuleStatement) -> ModelTextError:
+        return source.error(message, s.line - 1, s.column - 1)
+
+    kinds: dict[str, ModuleStatement] = {}
+    given: dict[tuple[str, bool], dict[int, ModuleStatement]] = {}
+    for s in statements:
         name, initial = s.target.name, s.kind == "initial"
-        if not initial:
-            first = kinds.setdefault(name, s)
-            if first.kind != s.kind:
-                level, assigned = (first, s) if first.kind == "level" else (s, first)
-                raise _left_error(
-                    f"{name!r} is a level (line {level.line}) and assigned (line {assigned.line}); it can be one of "
-                    "the two", s, row, source
-                )  # fmt: skip
+        first = s if initial else kinds.setdefault(name, s)
+        if first.kind != s.kind:
+            level, assigned = (first, s) if first.kind == "level" else (s, first)
+            lines = f"a level (line {level.line}) and assigned (line {assigned.line})"
+            raise error(f"{name!r} is {lines}; it can be one of the two", s)
         elements = given.setdefault((name, initial), {})
-        for position in targeted(s.target):
+        for position in s.target.positions:
             if position in elements:
-                what = element_name(name, s.target.index if isinstance(s.target, Element) else ())
-                what = f"{what}(0)" if initial else what
-                raise _left_error(
+                what = f"{s.target.element}(0)" if initial else s.target.element
+                raise error(
                     f"{what!r} is given twice, first in line {elements[position].line}; a variable is assigned once, "
-                    "the order of statements does not matter", s, row, source
+                    "the order of statements does not matter", s
                 )  # fmt: skip
             elements[position] = s
-    for s, row in zip(statements, rows, strict=True):
+    for s in statements:
         if s.kind == "initial" and s.target.name not in kinds:
-            raise _left_error(
+            raise error(
                 f"{s.target.name}(0) is an initial value, but this module gives {s.target.name!r} neither a rate nor "
-                f"a value.{did_you_mean(s.target.name, kinds)} What comes from outside starts in the data base", s,
-                row, source,
+                f"a value.{did_you_mean(s.target.name, kinds)} What comes from outside starts in the data base", s
             )  # fmt: skip
-
-
-def _left_error(message: str, s: Statement, row: int, source: Source) -> ModelTextError:
-    return source.error(message, row, s.target.place[1] - 1)

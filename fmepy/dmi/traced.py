@@ -1,9 +1,8 @@
 """A module that is a Python function -> statements, where it can be: it is called once with symbols.
 
-What comes out is what the function did (`language.tracing`), as trees of `dmi.tree`, so that it is compiled
-and becomes equations as text does. What is used more than once becomes a hidden variable. A function is left as it is
-where it needs a number (an ``if`` on a value, ``math.exp``), where it may keep something between two calls, or does not
-give the same numbers in the end.
+What comes out is what the function did (`language.tracing`), so that it is compiled and becomes equations as text does.
+What is used more than once becomes a hidden variable. A function is left as it is where it needs a number (an ``if`` on
+a value, ``math.exp``), where it may keep something between two calls, or does not give the same numbers in the end.
 """
 
 from __future__ import annotations
@@ -11,36 +10,21 @@ from __future__ import annotations
 import builtins
 import dis
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.returned import values_of
-from fmepy.dmi.tree import (
-    Array,
-    Binary,
-    Call,
-    Chain,
-    Compare,
-    Element,
-    Expr,
-    FunctionStatement,
-    Minus,
-    Name,
-    Number,
-    Target,
-    element_names,
-)
+from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.statements import statements
+from fmepy.dmi.returned_values import values_of
+from fmepy.dmi.statements import FunctionStatement, Reference, array_node, element_names
 from fmepy.errors import ModelError, TracingError
-from fmepy.language import nodes
 from fmepy.language.equations import symbol
 from fmepy.language.functions import TABLE
-from fmepy.language.nodes import Node, Symbol, in_order
+from fmepy.language.nodes import Node, in_order, mapped
 from fmepy.language.tracing import SymbolArray, as_expression, at_most, call_traced, traced
 
 MOST_ELEMENTS = 500
@@ -60,22 +44,22 @@ _POINTS = (1.0, -0.8, 130.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Written:
+class TracedFunction:
     """A function as statements.
 
     Attributes
     ----------
-    hidden : tuple of (str, Expr)
+    hidden : tuple of (str, Node)
         Scalars that are used more than once, in an order in which each comes after what it needs.
-    values : tuple of (Name, Expr)
+    values : tuple of (Reference, Node)
         What is assigned.
     """
 
-    hidden: tuple[tuple[str, Expr], ...]
-    values: tuple[tuple[Name, Expr], ...]
+    hidden: tuple[tuple[str, Node], ...]
+    values: tuple[tuple[Reference, Node], ...]
 
 
-def written(statement: FunctionStatement) -> Written:
+def written(statement: FunctionStatement) -> TracedFunction:
     """Return the statements of a module that is a Python function.
 
     Raises
@@ -101,10 +85,33 @@ def written(statement: FunctionStatement) -> Written:
         raise TracingError(str(error)) from error
     expressions = [_real(v, name) for name, values in zip(names, found, strict=True) for v in values]
     _check_numbers(statement, function, list(symbols), expressions)
-    return _Writer(statement).written(expressions)
+    return _with_hidden(statement, expressions)
 
 
-def _array(values: list[Any], name: Name) -> Any:
+def _with_hidden(statement: FunctionStatement, expressions: list[Node]) -> TracedFunction:
+    """Return the statements of expressions; what stands in several places is hidden."""
+    order = in_order(expressions)
+    for e in order:
+        if e.args and e.word in TABLE and (e.word == "lag" or not TABLE[e.word].llvm):
+            raise TracingError(f"{e.word}(...) has no form in the language of modules")
+    several = statements(expressions, _DEEPEST)[1]
+    hidden: list[tuple[str, Node]] = []
+
+    def change(e: Node, parts: list[Node]) -> Node:
+        new = e.rebuilt(parts) if parts else e
+        if e not in several:
+            return new
+        hidden.append((f"{statement.module}({len(hidden) + 1})", new))
+        return symbol(hidden[-1][0])
+
+    left, values = iter(mapped(expressions, change)), []
+    for n in statement.assigns:
+        items = [next(left) for _ in range(math.prod(n.shape))]
+        values.append((n, array_node("array", *items) if n.shape else items[0]))
+    return TracedFunction(tuple(hidden), tuple(values))
+
+
+def _array(values: list[Any], name: Reference) -> Any:
     """Return the values of a variable as the function gets them."""
     if not name.shape:
         return values[0]
@@ -200,8 +207,6 @@ def _check_numbers(
     statement: FunctionStatement, function: Callable[..., Any], names: Sequence[str], expressions: list[Any]
 ) -> None:
     """Refuse expressions that do not give the numbers that the function gives."""
-    from fmepy.compiled.python_code import scalar_function
-
     ours = scalar_function([[symbol(n) for n in names]], expressions)
     for scale in _POINTS:
         given = scale * (0.7 + 0.37 * np.arange(len(names)) % 1.9)
@@ -222,89 +227,3 @@ def _check_numbers(
                 "called with symbols it does not give the numbers that it gives; it may use random numbers or keep "
                 "something between calls"
             )
-
-
-# --- expressions -> trees
-
-
-class _Writer:
-    """Expressions of one function -> trees of statements."""
-
-    def __init__(self, statement: FunctionStatement) -> None:
-        self._statement = statement
-        self._leaves: dict[str, Target] = {}
-        for n in statement.reads:
-            indices = product(*map(range, n.shape))
-            for name, index in zip(element_names(n.name, n.shape), indices, strict=True):
-                self._leaves[name] = Element(n.name, index, n.shape) if n.shape else n
-        self._trees: dict[Any, tuple[Expr, int]] = {}
-        self._hidden: list[tuple[str, Expr]] = []
-
-    def written(self, expressions: list[Node]) -> Written:
-        """Return the statements; what stands in several places is hidden."""
-        order = in_order(expressions)
-        uses = Counter(expressions)
-        for e in order:
-            uses.update(e.args)
-        for e in order:
-            inside = [self._trees[a] for a in e.args]
-            tree, depth = self._node(e, [t for t, _ in inside]), 1 + max((d for _, d in inside), default=0)
-            if e.args and not isinstance(tree, Number) and (uses[e] > 1 or depth > _DEEPEST):
-                name = f"{self._statement.module}({len(self._hidden) + 1})"
-                self._hidden.append((name, tree))
-                tree, depth = Name(name), 0
-            self._trees[e] = tree, depth
-        at, values = 0, []
-        for n in self._statement.assigns:
-            size = math.prod(n.shape)
-            items = tuple(self._trees[e][0] for e in expressions[at : at + size])
-            values.append((n, Array(items, shape=n.shape) if n.shape else items[0]))
-            at += size
-        return Written(tuple(self._hidden), tuple(values))
-
-    def _node(self, e: Any, arguments: list[Expr]) -> Expr:
-        if isinstance(e, Symbol):
-            return self._leaves[e.name]
-        if isinstance(e, nodes.Number):
-            return Number(e.value)
-        if e.word in ("+", "*", "**"):
-            return _power(*arguments) if e.word == "**" else (_sum if e.word == "+" else _product)(arguments)
-        name = e.word
-        if name == "where":
-            left, right, *branches = arguments
-            return Call("where", (Compare(">", left, right), *branches))
-        if name == "mod":
-            return Binary("%", *arguments)
-        if name not in TABLE or not TABLE[name].llvm:
-            raise TracingError(f"{name}(...) has no form in the language of modules")
-        return Call(name, tuple(arguments))
-
-
-def _sum(terms: list[Expr]) -> Expr:
-    """Return a sum; what is subtracted goes behind."""
-    signs = sorted(((isinstance(x, Minus), x.x if isinstance(x, Minus) else x) for x in terms), key=lambda s: s[0])
-    first = Minus(signs[0][1]) if signs[0][0] else signs[0][1]
-    return Chain(tuple("-" if minus else "+" for minus, _ in signs[1:]), (first, *(x for _, x in signs[1:])))
-
-
-def _product(factors: list[Expr]) -> Expr:
-    """Return a product, as a quotient where factors are powers of less than zero; -1 as a sign."""
-    minus = Number(-1.0) in factors
-    above: list[Expr] = [x for x in factors if x != Number(-1.0) and not _is_quotient(x)]
-    below = [x.items[1] for x in factors if isinstance(x, Chain) and _is_quotient(x)]
-    items = above or [Number(1.0)]
-    ops = ("*",) * (len(items) - 1) + ("/",) * len(below)
-    out = Chain(ops, (*items, *below)) if ops else items[0]
-    return Minus(out) if minus else out
-
-
-def _is_quotient(x: Expr) -> bool:
-    return isinstance(x, Chain) and x.ops == ("/",) and x.items[0] == Number(1.0)
-
-
-def _power(base: Expr, exponent: Expr) -> Expr:
-    """Return a power; one of a number below zero as a quotient."""
-    n = exponent.value if isinstance(exponent, Number) else 1.0
-    if n < 0:
-        return Chain(("/",), (Number(1.0), base if n == -1 else _power(base, Number(-n))))
-    return Call("sqrt", (base,)) if n == 0.5 else Binary("**", base, exponent)

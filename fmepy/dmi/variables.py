@@ -9,31 +9,20 @@ name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
-from fmepy.dmi.tree import (
-    Element,
-    FunctionStatement,
-    Name,
-    Shape,
-    Statement,
-    element_name,
-    element_names,
-    reads,
-    renamed,
-    targeted,
-)
+from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Shape, element_name, element_names
 from fmepy.errors import ModelError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Cell = Literal["endogenous", "exogenous", "both", "-"]
-AnyStatement = Statement | FunctionStatement
+AnyStatement = ModuleStatement | FunctionStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +99,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class System:
+class ModuleSystem:
     """Modules put together: their variables, and the statements that hold.
 
     Attributes
@@ -119,7 +108,7 @@ class System:
         As they were given.
     variables : dict of str to Variable
         In the order of first appearance.
-    statements : tuple of Statement or FunctionStatement
+    statements : tuple of ModuleStatement or FunctionStatement
         Of all modules, in their order, local names as ``module.name``. Where two modules give a value to the same
         elements, those of the later module hold.
     uses : dict of str to dict of str to Use
@@ -184,14 +173,14 @@ def dims_text(shape: Shape) -> str:
     return element_name("", shape)
 
 
-def system_of(modules: Iterable[AnyModule], before: System | None = None) -> System:
+def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) -> ModuleSystem:
     """Return the system that modules make together.
 
     Parameters
     ----------
     modules : sequence of Module or PythonModule
         In the order of the map's columns.
-    before : System, optional
+    before : ModuleSystem, optional
         The system of which this one is a changed copy: its variables keep their order, new ones follow.
 
     Raises
@@ -221,8 +210,8 @@ def system_of(modules: Iterable[AnyModule], before: System | None = None) -> Sys
         for s in _statements(m)
         if isinstance(s, FunctionStatement) or (s.target.name, m.name) not in dropped
     )
-    variables = {n: _variable(n, by_module, dropped, given) for n, by_module in uses.items()}
-    return System(given, variables, statements, uses, tuple(conflicts), _outputs(given, variables))
+    variables = {n: _variable(n, by_module, dropped) for n, by_module in uses.items()}
+    return ModuleSystem(given, variables, statements, uses, tuple(conflicts), _outputs(given, variables))
 
 
 def _checked(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
@@ -251,7 +240,7 @@ def _statements(module: AnyModule) -> tuple[AnyStatement, ...]:
     names = _local_names(module)
     if isinstance(module, PythonModule) or not names:
         return module.statements
-    return tuple(replace(s, target=renamed(s.target, names), value=renamed(s.value, names)) for s in module.statements)
+    return tuple(s.renamed(names) for s in module.statements)
 
 
 @lru_cache(maxsize=2048)
@@ -259,39 +248,26 @@ def _uses(module: AnyModule) -> dict[str, Use]:
     """Return what a module does with each of its variables; of local ones the names in a system."""
     shapes = module.dims
     assigned, initial, read = ({n: [False] * prod(shapes.get(n, ())) for n in module.names} for _ in range(3))
-    levels = set()
+    levels = set[str]()
     for s in module.statements:
         if isinstance(s, FunctionStatement):
-            for marks, targets in ((assigned, s.assigns), (read, s.reads)):
-                for n in targets:
-                    marks[n.name] = [True] * prod(n.shape)
-            continue
-        if s.kind == "level":
-            levels.add(s.target.name)
-        _mark(initial if s.kind == "initial" else assigned, s.target)
-        for target in reads(s.value):
-            _mark(read, target)
+            marks, targets = assigned, s.assigns
+        else:
+            marks, targets = initial if s.kind == "initial" else assigned, (s.target,)
+            levels |= {s.target.name} if s.kind == "level" else set()
+        for of, references in ((marks, targets), (read, s.reads)):
+            for r in references:
+                for position in r.positions:
+                    of[r.name][position] = True
     local, found = _local_names(module), {}
     for name, line in module.names.items():
         outside = [
             mine and name not in module.endogenous and (name in module.exogenous or (name in levels and not start))
             for mine, start in zip(assigned[name], initial[name], strict=True)
         ]
-        found[local.get(name, name)] = Use(
-            shapes.get(name, ()),
-            name in levels,
-            tuple(assigned[name]),
-            tuple(initial[name]),
-            tuple(outside),
-            tuple(read[name]),
-            line,
-        )
+        marks_of = tuple(assigned[name]), tuple(initial[name]), tuple(outside), tuple(read[name])
+        found[local.get(name, name)] = Use(shapes.get(name, ()), name in levels, *marks_of, line)
     return found
-
-
-def _mark(marks: dict[str, list[bool]], target: Name | Element) -> None:
-    for position in targeted(target):
-        marks[target.name][position] = True
 
 
 # --- one variable
@@ -320,8 +296,6 @@ def _overruled(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule])
     if len(owners) < 2:
         return []
     python = [m.name for m in modules if isinstance(m, PythonModule)]
-    order = {m.name: i for i, m in enumerate(modules)}
-    owners.sort(key=order.__getitem__)
     meeting = {
         m
         for i, a in enumerate(owners)
@@ -352,27 +326,18 @@ def _place(module: str, use: Use, modules: Sequence[AnyModule]) -> str:
     return f"module {module!r} ({file + ', ' if file else ''}line {use.line})"
 
 
-def _variable(
-    name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]], modules: Sequence[AnyModule]
-) -> Variable:
-    """Return a variable from what the modules do with it; what is overruled does not count."""
+def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]]) -> Variable:
+    """Return a variable from what the modules, in their order, do with it; what is overruled does not count."""
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
-    size = prod(next(iter(uses.values())).shape)
-    assigned, initial, outside = (
-        tuple(any(getattr(use, marks)[i] for use in holding) for i in range(size))
+    shape = next(iter(uses.values())).shape
+    of_elements = (
+        tuple(any(getattr(use, marks)[i] for use in holding) for i in range(prod(shape)))
         for marks in ("assigned", "initial", "outside")
     )
-    in_order = [m.name for m in modules if m.name in uses]
-    return Variable(
-        name,
-        next(iter(uses.values())).shape,
-        tuple(m for m in in_order if any(uses[m].assigned)),
-        tuple(m for m in in_order if any(uses[m].read)),
-        any(use.level for use in holding),
-        assigned,
-        initial,
-        outside,
+    assigned_in, read_in = (
+        tuple(m for m, use in uses.items() if any(getattr(use, marks))) for marks in ("assigned", "read")
     )
+    return Variable(name, shape, assigned_in, read_in, any(use.level for use in holding), *of_elements)
 
 
 def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:

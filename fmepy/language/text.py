@@ -94,14 +94,8 @@ def convert(
     ModelTextError
         Anything that is not on the white list, or has no finite real value.
     """
-    converter = _Converter(tree, known or {}, delays)
-    try:
-        value = converter.number(tree.node, 0)
-        if not isinstance(value, float):
-            value = _finished(value, tree)
-    except (MemoryError, RecursionError):
-        raise too_deep(tree) from None
-    return value, converter.size
+    converter = Converter(tree, known, delays)
+    return converter.whole(), converter.size
 
 
 class _Seen:
@@ -117,19 +111,29 @@ def _finished(expr: Node, tree: Tree) -> Value:
         if isinstance(e, Number):
             if not math.isfinite(e.value):
                 raise tree.error("this holds a number beyond the range of floating point")
-        elif e.args and all(isinstance(a, Number) for a in e.args):  # it was not computed
+        elif type(e) is Node and all(isinstance(a, Number) for a in e.args):  # it was not computed
             raise tree.error("this has no finite real value: it divides by zero, or takes a root or logarithm of less")
     return expr.value if isinstance(expr, Number) else expr
 
 
-class _Converter:
+class Converter:
     """Rebuilds one tree from the white list; one method for each thing that is allowed."""
 
-    def __init__(self, tree: Tree, known: Mapping[str, tuple[Value, int]], delays: bool) -> None:
+    functions: Callable[[], Mapping[str, Any]] = staticmethod(text_functions)
+
+    def __init__(self, tree: Tree, known: Mapping[str, tuple[Value, int]] | None = None, delays: bool = False) -> None:
         self.tree = tree
-        self.known = known
+        self.known = known or {}
         self.delays = delays
         self.size = 0
+
+    def whole(self) -> Value:
+        """Return the value of the tree."""
+        try:
+            value = self.number(self.tree.node, 0)
+            return value if isinstance(value, float) else _finished(value, self.tree)
+        except (MemoryError, RecursionError):
+            raise too_deep(self.tree) from None
 
     def number(self, node: ast.expr, depth: int) -> Value:
         """Return the value of a node that stands for a number."""
@@ -214,7 +218,7 @@ class _Converter:
     def _call(self, node: ast.Call, depth: int) -> Value:
         if isinstance(node.func, ast.Name) and node.func.id == LAG:
             return self._lag(node, depth)
-        name = called_name(self.tree, node, text_functions())
+        name = called_name(self.tree, node, self.functions())
         if not name:
             self.number(node.func, 0)  # what is not allowed at all comes first
             raise self._error("{} is called like a function; a product is written with *", node.func)

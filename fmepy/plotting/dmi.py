@@ -32,7 +32,7 @@ def plot_map(system: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
 
     Parameters
     ----------
-    system : System
+    system : ModuleSystem
         The modules put together.
     ax : Axes, optional
         Where to draw; by default a new figure.

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fmepy.dmi.data_items import item
 from fmepy.dmi.database import Database, as_database
-from fmepy.dmi.items import item
 from fmepy.errors import ArgumentError, DataError
 from fmepy.tables import databases
 

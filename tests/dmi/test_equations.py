@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fmepy.dmi.equations import as_model
-from fmepy.dmi.functions import module_functions
+from fmepy.dmi.expressions import module_functions
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, module
 from fmepy.dmi.variables import system_of

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 import fmepy as fme
-from fmepy.dmi.tree import FunctionStatement, Name
+from fmepy.dmi.statements import FunctionStatement, Reference
 from fmepy.errors import ModelError, ModelTextError
 
 SALES = "OB = SM * SE\nd(SM)/dt = (ISM - SM) / SAT\nSM(0) = 10"
@@ -140,7 +140,7 @@ def test_a_function_becomes_a_module_and_can_still_be_called():
     assert dispatch.assigns == ("supply", "cost")
     (statement,) = dispatch.statements
     assert statement == FunctionStatement(
-        dispatch, (Name("price"), Name("demand")), (Name("supply"), Name("cost")), "dispatch"
+        dispatch, (Reference("price"), Reference("demand")), (Reference("supply"), Reference("cost")), "dispatch"
     )
     assert dispatch.file.endswith("test_modules.py")
     assert statement.line > 100

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from fmepy.dmi.compiled_program import ModularProgram
+from fmepy.dmi.loop_tables import Rules
 from fmepy.dmi.modules import Module, module
-from fmepy.dmi.program import Program
 from fmepy.dmi.variables import system_of
 from fmepy.errors import ModelError
 from tests.dmi.generated import LENGTH, generated
@@ -22,7 +23,7 @@ from tests.dmi.runs import program_of, ran, run, table_of
 def large():
     g = generated(300)
     system = system_of([Module(name, text, step=step) for name, text, step in g.modules])
-    return g, Program(system, series=tuple(g.series), outputs=[e.name for e in g.equations], dt=0.25)
+    return g, ModularProgram(system, Rules(0.25), [e.name for e in g.equations], g.series)
 
 
 def _rows(g, program, n=30):

@@ -1,26 +1,13 @@
 """The text of a module becomes checked statements; every mistake is told with its line and a caret; nothing runs."""
 
+import numpy as np
 import pytest
 
 import fmepy as fme
-from fmepy.dmi.tree import (
-    Array,
-    Both,
-    Call,
-    Chain,
-    Compare,
-    Element,
-    Memory,
-    Minus,
-    Name,
-    Number,
-    Time,
-    element_names,
-    reads,
-    renamed,
-    walk,
-)
+from fmepy.dmi.statements import Reference, element_names
 from fmepy.errors import ModelTextError
+from fmepy.language.nodes import Symbol, number
+from fmepy.language.text import parse_expression
 
 
 def module(text, **arguments):
@@ -34,25 +21,19 @@ def value(text, before=""):
 # --- what is read
 
 
-def test_a_chain_is_one_node_however_long():
-    chain = value(" + ".join(["a"] * 500) + " - b")
-    assert isinstance(chain, Chain)
-    assert chain.ops == ("+",) * 499 + ("-",)
-    assert [i.name for i in chain.items] == ["a"] * 500 + ["b"]
-
-
-def test_sums_hold_products_which_hold_powers():
-    assert value("a - b * c / 2 ** d") == Chain(
-        ("-",),
-        (
-            Name("a"),
-            Chain(("*", "/"), (Name("b"), Name("c"), value("2 ** d"))),
-        ),
-    )
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a - b * c / 2 ** d", " + ".join(f"a{i}" for i in range(500)) + " - b", "-t * exp(x)", "x % 3 + min(x, y, 2)",
+        "1 if 0 < a <= b else 2",
+    ],
+)  # fmt: skip
+def test_what_the_model_language_has_is_read_as_it_is_there(text):
+    assert value(text) is parse_expression(text)
 
 
 @pytest.mark.parametrize(
-    ("text", "number"),
+    ("text", "wanted"),
     [
         ("2 * 3 - 1", 5.0),
         ("-2", -2.0),
@@ -65,15 +46,15 @@ def test_sums_hold_products_which_hold_powers():
         ("2 * pi", 6.283185307179586),
     ],
 )
-def test_constants_are_computed(text, number):
-    assert value(text) == Number(number)
+def test_constants_are_computed(text, wanted):
+    assert value(text) is number(wanted)
 
 
-def test_time_names_minus_and_conditions():
-    assert value("-t") == Minus(Time())
-    yes = value("1 if 0 < a <= b else 2")
-    assert yes == value("where(0 < a and a <= b, 1, 2)")
-    assert yes.arguments[0] == Both((Compare("<", Number(0.0), Name("a")), Compare("<=", Name("a"), Name("b"))))
+def test_functions_of_dynamics_are_written_in_those_of_the_model_language():
+    assert value("clip(a, b, x, y)") is value("where(x >= y, a, b)")
+    assert value("ramp(a, 2, 5)") is value("a * max(min(t, 5) - 2, 0)")
+    late = "t + 1e-06*(dt)"
+    assert str(value("step(a, b)")) == f"where(b > {late}, 0, a)"
 
 
 def test_arrays_have_shapes_and_scalars_spread():
@@ -85,15 +66,17 @@ def test_arrays_have_shapes_and_scalars_spread():
         q = dot(D, D) + sum(A) + A[1,2] * D[0]
         C = where(C > 0, dot(C, C), -C)
     """)
-    shapes = {s.target.name: s.value.shape for s in read.statements}
+    shapes = {s.target.name: s.shape for s in read.statements}
     assert shapes == {"D": (3,), "B": (2,), "A": (2, 3), "q": (), "C": (2, 2)}
-    assert read.statements[2].value == Array(tuple(Number(float(i)) for i in range(1, 7)), shape=(2, 3))
+    assert str(read.statements[2].value) == "array(1, 2, 3, 4, 5, 6)"
+    assert str(read.statements[3].value) == "dot(D, D, 1, 3, 1) + sum(A, 6) + A[1,2]*D[0]"
 
 
 def test_an_element_knows_its_place_in_the_whole():
     (read,) = module("dims A[2,3]\nA[1,2] = 2 * A[0,1]").statements
-    assert read.target == Element("A", (1, 2), (2, 3))
-    assert read.target.position == 5
+    assert read.target == Reference("A", (2, 3), (1, 2))
+    assert list(read.target.positions) == [5]
+    assert read.reads == (Reference("A", (2, 3), (0, 1)),)
     assert element_names("A", (2, 2)) == ("A[0,0]", "A[0,1]", "A[1,0]", "A[1,1]")
 
 
@@ -102,10 +85,10 @@ def test_functions_with_a_memory_are_numbered():
         x = smooth(lag(y, 2, 0), tau)
         z = delay3(x, 3) + rate(x) + delay1(x, 2)
     """)
-    memories = [n for s in read.statements for n in walk(s.value) if isinstance(n, Memory)]
-    assert sorted((m.number, m.kind) for m in memories) == [
-        (0, "lag"), (1, "smooth"), (2, "delay3"), (3, "rate"), (4, "delay1"),
-    ]  # fmt: skip
+    names = [[str(m.node) for m in s.memories] for s in read.statements]
+    assert names == [["m.lag(1)", "m.smooth(2)"], ["m.delay3(3)", "m.rate(4)", "m.delay1(5)"]]
+    assert read.statements[0].memories[1].arguments == (Symbol("m.lag(1)"), Symbol("tau"))
+    assert [r.name for r in read.statements[1].reads] == ["x", "x", "x"]
 
 
 def test_kinds_of_statements_comments_and_lines_that_go_on():
@@ -119,9 +102,7 @@ def test_kinds_of_statements_comments_and_lines_that_go_on():
     assert [(s.kind, s.target.name, s.line) for s in read.statements] == [
         ("level", "SM", 2), ("initial", "SM", 4), ("assign", "OB", 5),
     ]  # fmt: skip
-    assert [(n.name, n.place) for n in reads(read.statements[0].value)] == [
-        ("ISM", (2, 21)), ("SM", (3, 23)), ("SAT", (3, 29)),
-    ]  # fmt: skip
+    assert [r.name for r in read.statements[0].reads] == ["ISM", "SM", "SAT"]
 
 
 def test_elements_are_levels_and_have_initial_values():
@@ -168,11 +149,45 @@ def test_names_are_found_under_other_spellings():
 
 
 def test_renaming_leaves_alone_what_does_not_hold_the_name():
-    expression = value("a + b * exp(a)")
-    assert renamed(expression, {"a": "m.a"}) == Chain(
-        ("+",), (Name("m.a"), Chain(("*",), (Name("b"), Call("exp", (Name("m.a"),)))))
+    (statement,) = module("x = a + b * exp(a) + smooth(a, 3)").statements
+    new = statement.renamed({"a": "m.a"})
+    assert str(new.value) == "m.a + b*exp(m.a) + m.smooth(1)"
+    assert [r.name for r in new.reads] == ["m.a", "b", "m.a", "m.a"]
+    assert new.memories[0].arguments == (Symbol("m.a"), number(3))
+    assert statement.renamed({"c": "m.c"}) == statement
+
+
+def test_what_cancels_is_read_all_the_same():
+    read = module("x = a - a + 0 * b")
+    assert read.statements[0].value is number(0)
+    assert read.reads == ("a", "b")
+
+
+def test_deep_and_long_texts_are_read_or_refused_in_words():
+    deep = "x = " + "exp(" * 95 + "y" + ")" * 95
+    assert module(deep).reads == ("y",)
+    conditions = "y"
+    for i in range(19):
+        joined = " and ".join(f"y>{j}" for j in range(40))
+        conditions = f"where({joined}, {conditions}, {i})"
+    system = fme.dmi.ModularModel([module(f"x = {conditions}\nd(y)/dt = x\ny(0) = 1")], times=[0, 1], dt=1)
+    assert system()["x"].tolist() == [18, 18]
+    assert system.compiled("difference")()["x"].tolist() == [18, 18]
+
+
+def test_sums_within_sums_take_no_longer_than_their_text():
+    nested = "D"
+    for _ in range(20):
+        nested = f"D * sum(dot(A, {nested})) / 9"
+    text = (
+        f"dims D[3], A[3,3]\nx = sum({nested})\nd(D)/dt = x\nD(0) = [1, 2, 3]\nA = [[1, 0, 2], [0, 1, D[0]], [1, 1, 1]]"
     )
-    assert renamed(expression, {"c": "m.c"}) is expression
+    system = fme.dmi.ModularModel([module(text)], times=[0, 1], dt=1)
+    value, A = np.array([1.0, 2, 3]), np.array([[1, 0, 2], [0, 1, 1], [1, 1, 1]])
+    for _ in range(20):
+        value = np.array([1.0, 2, 3]) * (A @ value).sum() / 9
+    np.testing.assert_allclose(system()["x"][0], value.sum(), rtol=1e-12)
+    np.testing.assert_allclose(system.compiled("difference")()["x"][0], value.sum(), rtol=1e-12)
 
 
 # --- what is refused, with the place

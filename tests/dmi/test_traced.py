@@ -187,3 +187,17 @@ def test_functions_of_very_large_arrays_run_as_they_are():
     model = _model(fme.dmi.Module("m", "dims v[1000]\nv = t"), total, outputs=["s"])
     assert "1001 numbers" in model.engine_note
     np.testing.assert_allclose(model()["s"], 1000 * model.times)
+
+
+def test_what_ends_a_program_ends_a_run_of_python_modules_too():
+    @fme.dmi.module(reads=("x",), assigns=("y",))
+    def leaves(x):
+        if x > 2:
+            raise SystemExit(3)
+        return x
+
+    stock = fme.dmi.Module("stock", "d(x)/dt = y\nx(0) = 1")
+    model = fme.dmi.ModularModel([stock, leaves], times=[0, 1, 2, 3], dt=1.0)
+    with pytest.raises(SystemExit):
+        model()
+    assert model(times=[0, 1])["x"].tolist() == [1, 2]

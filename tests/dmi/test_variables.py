@@ -8,9 +8,9 @@ import pytest
 
 import fmepy as fme
 from fmepy.dmi.diagnostics import DiagnosticWarning, diagnose, diagnostics_table, warn_of
-from fmepy.dmi.tree import Name
 from fmepy.dmi.variables import system_of
 from fmepy.errors import ModelError
+from fmepy.language.nodes import Symbol
 
 Module = fme.dmi.Module
 
@@ -82,8 +82,8 @@ def test_local_names_are_called_after_their_module():
     system = system_of([one, two])
     assert list(system.variables) == ["one.a", "one.c", "x", "a", "y"]
     assert system.variables["a"].read_in == ("two",)
-    assert system.statements[1].value == Name("one.a")
-    assert one.statements[1].value == Name("a")  # the module is as it was
+    assert system.statements[1].value == Symbol("one.a")
+    assert one.statements[1].value == Symbol("a")  # the module is as it was
 
 
 def test_outputs_are_those_that_modules_declare():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.tree import element_name
+from fmepy.dmi.statements import element_name, indices_of
 from fmepy.errors import DataError, check_choice
 from fmepy.models.running.forcings import Forcing
 from fmepy.types import Matrix, Vector
@@ -189,7 +188,7 @@ def _indices(shape: Index, name: str) -> list[Index]:
         raise DataError(f"{name!r} is an empty array; at least one number is needed.")
     if np.prod(shape, dtype=float) > MOST_ELEMENTS:
         raise DataError(f"{name!r} has more than {MOST_ELEMENTS} elements.")
-    return list(product(*map(range, shape)))
+    return indices_of(shape)
 
 
 def finite_array(values: Any, name: str) -> Vector:
@@ -200,9 +199,9 @@ def finite_array(values: Any, name: str) -> Vector:
             raise TypeError
         array: Vector = np.array(raw, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        said = repr(values)
+        shown = repr(values)
         raise DataError(
-            f"{name!r} must hold numbers, in rows of equal length; got {said[:60]}{'...' * (len(said) > 60)}."
+            f"{name!r} must hold numbers, in rows of equal length; got {shown[:60]}{'...' * (len(shown) > 60)}."
         ) from None
     if not np.isfinite(array).all():
         where = f" (position {int(np.flatnonzero(~np.isfinite(array))[0])})" if array.ndim else ""

@@ -1,24 +1,25 @@
 """In which order statements are evaluated: found from what reads what, element by element; what needs itself is a loop.
 
-Of a step's jobs those are left that belong to modules which are active. Their dependencies make a graph; its strongly
-connected components are the loops, which are evaluated again and again, and between them there is an order. A loop
-among whole arrays may be none among their elements (``D[0] = 2 * E[1]``, ``E = 3 * D``, ``D[1] = c``): then the array's
-statement is evaluated in pieces.
+Of a step's evaluations those are left that belong to modules which are active. Their dependencies make a graph; its
+strongly connected components are the loops, which are evaluated again and again, and between them there is an order. A
+loop among whole arrays may be none among their elements (``D[0] = 2 * E[1]``, ``E = 3 * D``, ``D[1] = c``): then the
+array's statement is evaluated in pieces.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from fmepy.dmi.memory import Job, reads_of
-from fmepy.dmi.tree import Element, Shape, targeted
+from fmepy.dmi.stateful_functions import Evaluation, reads_of
+from fmepy.dmi.statements import Reference, Shape, element_names
 from fmepy.types import IntVector
 
 MOST_PIECES = 5_000
@@ -27,15 +28,15 @@ MOST_PIECES = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A job, or the elements first to last - 1 of its target."""
+    """An evaluation, or the elements first to last - 1 of its target."""
 
-    job: int
+    evaluation: int
     first: int
     last: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Section:
+class Block:
     """Pieces that are evaluated one after the other; those of a loop until nothing moves."""
 
     pieces: tuple[Piece, ...]
@@ -50,6 +51,7 @@ class Layout:
     """Where variables stand in the one array of all values: elements row by row, one variable after the other."""
 
     def __init__(self, shapes: dict[str, Shape]) -> None:
+        self.shapes = shapes
         self.begin: dict[str, int] = {}
         self.size: dict[str, int] = {}
         n = 0
@@ -58,9 +60,18 @@ class Layout:
             n += prod(shape)
         self.length = n
 
+    @cached_property
+    def names(self) -> list[str]:
+        """What the elements are called, place by place."""
+        return [e for name, shape in self.shapes.items() for e in element_names(name, shape)]
+
     def places(self, name: str, positions: Iterable[int]) -> IntVector:
         """Return where elements of a variable stand."""
         return np.asarray(list(positions), dtype=np.intp) + self.begin[name]
+
+    def places_of(self, target: Reference) -> IntVector:
+        """Return where what is referred to stands."""
+        return self.places(target.name, target.positions)
 
     def of(self, name: str) -> slice:
         """Return where a whole variable stands."""
@@ -68,31 +79,30 @@ class Layout:
 
 
 class Graph:
-    """The jobs of a system, and what they read and write.
+    """The evaluations of a system, and what they read and write.
 
     Parameters
     ----------
-    jobs : sequence of Job
+    evaluations : sequence of Evaluation
     layout : Layout
     short : set of int
-        Jobs that are lags which need x of the same step.
+        Evaluations that are lags which need x of the same step.
     """
 
-    def __init__(self, jobs: Sequence[Job], layout: Layout, short: frozenset[int]) -> None:
-        self._jobs, self._layout, self._short = jobs, layout, short
+    def __init__(self, evaluations: Sequence[Evaluation], layout: Layout, short: frozenset[int]) -> None:
+        self._evaluations, self._layout, self._short = evaluations, layout, short
         self._reads: dict[Piece, tuple[list[int], list[slice]]] = {}
 
-    def whole(self, job: int) -> Piece:
-        """Return a job as one piece."""
-        target = self._jobs[job].target
-        positions = targeted(target)
-        return Piece(job, positions.start, positions.stop)
+    def whole(self, evaluation: int) -> Piece:
+        """Return an evaluation as one piece."""
+        positions = self._evaluations[evaluation].target.positions
+        return Piece(evaluation, positions.start, positions.stop)
 
     def written(self, piece: Piece) -> IntVector:
         """Return the places that a piece writes to."""
-        job = self._jobs[piece.job]
+        job = self._evaluations[piece.evaluation]
         if job.kind == "python":
-            return np.concatenate([self._layout.places(t.name, targeted(t)) for t in job.targets])
+            return np.concatenate([self._layout.places_of(t) for t in job.targets])
         return self._layout.places(job.target.name, range(piece.first, piece.last))
 
     def edges(self, pieces: Sequence[Piece]) -> Edges:
@@ -114,7 +124,7 @@ class Graph:
         for i, g in enumerate(guesses, len(pieces)):
             for w in set(writer[self.written(g)].tolist()) - {-1}:
                 edges[w].add(i)
-        for group in _components(edges):
+        for group in components(edges):
             for i in group:
                 if i >= len(pieces) and len(group) > 1:
                     edges[i] = set()
@@ -133,15 +143,15 @@ class Graph:
 
     def _read_by(self, piece: Piece) -> tuple[list[int], list[slice]]:
         """Return the places that a piece reads: single ones, and those of whole arrays."""
-        job, layout = self._jobs[piece.job], self._layout
+        job, layout = self._evaluations[piece.evaluation], self._layout
         places: set[int] = set()
         arrays: set[str] = set()
-        whole = piece == self.whole(piece.job)
+        whole = piece == self.whole(piece.evaluation)
         for element in [None] if whole else range(piece.first, piece.last):
-            wanted = list(reads_of(job, element))
-            if piece.job in self._short:
+            wanted = list(reads_of(job, layout.shapes, element))
+            if piece.evaluation in self._short:
                 x = job.arguments[0]
-                wanted.append((x.name, x.position if isinstance(x, Element) else element if x.shape else 0))
+                wanted.append((x.name, element if x.value_shape else x.positions[0]))
             for name, position in wanted:
                 if position is None and layout.size[name] > 1:
                     arrays.add(name)
@@ -149,7 +159,7 @@ class Graph:
                     places.add(layout.begin[name] + (position or 0))
         return sorted(places), [layout.of(name) for name in sorted(arrays)]
 
-    def sections(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[Section]:
+    def blocks(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[Block]:
         """Return the pieces in an order in which each comes after what it needs, loops apart.
 
         `guesses` give first values to pieces of loops, and come before them.
@@ -158,32 +168,32 @@ class Graph:
         if guesses:
             edges = self._with_guesses(edges, pieces, guesses)
             pieces = [*pieces, *guesses]
-        found: list[Section] = []
-        for group in _components(edges):
+        found: list[Block] = []
+        for group in components(edges):
             inside = [pieces[i] for i in group]
             if len(group) == 1 and group[0] not in edges[group[0]]:
-                found.append(Section(tuple(inside), False))
+                found.append(Block(tuple(inside), False))
             else:
-                found.append(self._without_false_loops(inside) or Section(_unwound(inside, group, edges), True))
+                found.append(self._without_false_loops(inside) or Block(_unwound(inside, group, edges), True))
         return _merged(found)
 
-    def _without_false_loops(self, pieces: Sequence[Piece]) -> Section | None:
+    def _without_false_loops(self, pieces: Sequence[Piece]) -> Block | None:
         """Return the pieces of a loop in smaller pieces that are none."""
         if all(p.last - p.first == 1 for p in pieces) or sum(p.last - p.first for p in pieces) > MOST_PIECES:
             return None
         small: list[Piece] = []
         for p in pieces:
-            splits = self._jobs[p.job].kind != "python"
-            small += [Piece(p.job, i, i + 1) for i in range(p.first, p.last)] if splits else [p]
+            splits = self._evaluations[p.evaluation].kind != "python"
+            small += [Piece(p.evaluation, i, i + 1) for i in range(p.first, p.last)] if splits else [p]
         edges = self.edges(small)
-        groups = _components(edges)
+        groups = components(edges)
         if any(len(group) > 1 or group[0] in edges[group[0]] for group in groups):
             return None
-        return Section(_adjoining([small[group[0]] for group in groups]), False)
+        return Block(_adjoining([small[group[0]] for group in groups]), False)
 
     def looping(self, pieces: Sequence[Piece]) -> IntVector:
         """Return the places that loops write to."""
-        places = [self.written(p) for s in self.sections(pieces) if s.is_loop for p in s.pieces]
+        places = [self.written(p) for s in self.blocks(pieces) if s.is_loop for p in s.pieces]
         return np.concatenate([np.zeros(0, dtype=np.intp), *places])
 
 
@@ -191,25 +201,25 @@ def _adjoining(pieces: list[Piece]) -> tuple[Piece, ...]:
     """Return pieces with neighbours of one array made one again."""
     out: list[Piece] = []
     for p in pieces:
-        if out and out[-1].job == p.job and out[-1].last == p.first:
-            out[-1] = Piece(p.job, out[-1].first, p.last)
+        if out and out[-1].evaluation == p.evaluation and out[-1].last == p.first:
+            out[-1] = Piece(p.evaluation, out[-1].first, p.last)
         else:
             out.append(p)
     return tuple(out)
 
 
-def _merged(sections: list[Section]) -> list[Section]:
-    """Return sections with neighbours that are no loops made one."""
-    out: list[Section] = []
-    for is_loop, group in groupby(sections, key=lambda s: s.is_loop):
+def _merged(blocks: list[Block]) -> list[Block]:
+    """Return blocks with neighbours that are no loops made one."""
+    out: list[Block] = []
+    for is_loop, group in groupby(blocks, key=lambda s: s.is_loop):
         if is_loop:
             out += group
         else:
-            out.append(Section(tuple(p for s in group for p in s.pieces), False))
+            out.append(Block(tuple(p for s in group for p in s.pieces), False))
     return out
 
 
-def _components(edges: Edges) -> list[list[int]]:
+def components(edges: Sequence[Collection[int]]) -> list[list[int]]:
     """Return the strongly connected components, each after those that it needs; else in the order of their first."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.tree import Name
+from fmepy.dmi.statements import Reference
 from fmepy.errors import ModelError, TracingError, listed
 
 
-def values_of(returned: Any, targets: Sequence[Name], module: str, dtype: Any) -> list[Any]:
+def values_of(returned: Any, targets: Sequence[Reference], module: str, dtype: Any) -> list[Any]:
     """Return the values of what a module assigns, one vector a variable, row by row.
 
     Parameters
     ----------
     returned : object
         One value, a tuple or list in the order of `targets`, or a dict by name.
-    targets : sequence of Name
+    targets : sequence of Reference
     module : str
     dtype : type
         float; or object, of symbols.
@@ -53,7 +53,7 @@ def _in_order(returned: Any, names: tuple[str, ...], module: str) -> list[Any]:
     return list(returned)
 
 
-def _as_shape(value: Any, target: Name, module: str, dtype: Any) -> Any:
+def _as_shape(value: Any, target: Reference, module: str, dtype: Any) -> Any:
     """Return the value of a variable, row by row."""
     name, shape = target.name, target.shape
     try:

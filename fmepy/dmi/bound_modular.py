@@ -14,7 +14,7 @@ from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.dmi.model import ModularModel
-    from fmepy.dmi.running import Run
+    from fmepy.dmi.modular_run import ModularRun
 
 
 MOST_ELEMENTS = 3000
@@ -44,7 +44,7 @@ class BoundModular(BoundRuns):
         self.columns = np.array([at[name] for name in self.var_names], dtype=np.intp)
         self.runs_on_threads = not program.python_modules
 
-    def run(self, theta: Vector, told: Callable[[int], None] | None = None) -> Run:
+    def run(self, theta: Vector, report: Callable[[int], None] | None = None) -> ModularRun:
         """Return a run, with its rows of all columns of the program, and how its loops settled.
 
         Raises
@@ -54,7 +54,7 @@ class BoundModular(BoundRuns):
         """
         constants = self._constants.copy()
         constants[self._places] = theta
-        run = self._program.run(constants, self._series, self._start, self._keep, told)
+        run = self._program.run(constants, self._series, self._start, self._keep, report)
         if run.failed:
             p = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
             time = self._start + float(run.failed_step) * self._dt

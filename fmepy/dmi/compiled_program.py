@@ -1,0 +1,225 @@
+"""A system of modules, compiled: run it with the values of what comes from outside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fmepy.dmi.evaluation_order import Layout
+from fmepy.dmi.loop_tables import NamedPlan, Rules, plan_of
+from fmepy.dmi.modular_run import ModularRun, Running
+from fmepy.dmi.stateful_functions import Evaluation, Work
+from fmepy.dmi.statement_code import compiled_statements, statement_text
+from fmepy.dmi.statements import DT, FunctionStatement, element_names
+from fmepy.dmi.variables import ModuleSystem
+from fmepy.errors import ModelError, listed
+from fmepy.language.nodes import Number
+from fmepy.types import IntVector, Matrix, Vector
+
+
+class ModularProgram:
+    """A system of modules in machine code.
+
+    Parameters
+    ----------
+    system : ModuleSystem
+    rules : Rules
+        How it is run.
+    outputs : iterable of str
+        The variables whose elements are columns of the result.
+    series : iterable of str
+        Variables from outside that change along a run.
+    guesses : iterable of str
+        Assigned variables whose first values are given, as first guesses of loops.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    constants, series : tuple of (str, tuple of int)
+        What must have a value at the start, and what changes, with their shapes.
+    steps_of : dict of str to tuple of int
+        The steps of the modules that read a variable from outside.
+    rows_per_step : int
+        Rows of a series a step: 2 for rk4, which evaluates half-way too.
+    python_modules : tuple of str
+    note : str
+        Why not all of it is compiled, or "".
+
+    Raises
+    ------
+    ModelError
+        A method that cannot be: rk4 of modules with different steps, or with lag, rate or pulse.
+    """
+
+    def __init__(
+        self,
+        system: ModuleSystem,
+        rules: Rules,
+        outputs: Iterable[str],
+        series: Iterable[str] = (),
+        guesses: Iterable[str] = (),
+    ) -> None:
+        series, guesses, outputs = tuple(series), tuple(guesses), tuple(outputs)
+        self._made_from = (system, rules, outputs, series, guesses)
+        if rules.method == "rk4":
+            _check_rk4(system)
+        self.rules, self.work = rules, Work(system)
+        self.layout = Layout(self.work.shapes)
+        self._set_functions()
+        shapes, steps = self.work.shapes, {m.name: m.step for m in system.modules}
+        variables = system.variables.values()
+        given = [
+            v.name for v in variables
+            if (v.exogenous and v.name not in series) or any(v.outside) or v.name in guesses
+        ]  # fmt: skip
+        self.columns = tuple(e for name in outputs for e in element_names(name, shapes[name]))
+        self.constants, self.series = (tuple((n, shapes[n]) for n in names) for names in (given, series))
+        self.steps_of = {v.name: tuple(sorted({steps[m] for m in v.read_in})) for v in variables if v.exogenous}
+        self.output_places, self._constant_places = self._places(outputs), self._places(given)
+        self._is_forced = ~np.array([mine for n in series for mine in system.variables[n].assigned], dtype=bool)
+        self.forced = self._places(series)[self._is_forced]
+        self._set_lags()
+        self._plans: dict[Any, tuple[NamedPlan, IntVector]] = {}
+        self._alike: dict[Any, NamedPlan] = {}
+        self._lock = threading.Lock()
+        self.rows_per_step = 2 if rules.method == "rk4" else 1
+        self.python_modules = tuple(self.work.python)
+        self.note = "; ".join(
+            f"the module {name!r} is a Python function that cannot be written as equations, and runs as such: {why}"
+            for name, why in self.work.python.items()
+        )
+
+    def __reduce__(self) -> Any:
+        return ModularProgram, self._made_from
+
+    def _places(self, names: Iterable[str]) -> IntVector:
+        """Return where all elements of variables stand."""
+        places = (np.arange(self.layout.of(n).start, self.layout.of(n).stop) for n in names)
+        return np.concatenate([np.zeros(0, dtype=np.int64), *places]).astype(np.int64)
+
+    def _set_functions(self) -> None:
+        """Compile; set of each evaluation the address of its function, its first pointer, and where pointers point."""
+        texts, places = [], list[int]()
+        self.begins: list[int] = []
+        self._points: list[tuple[Evaluation, str]] = []  # the xs of tables from outside
+        for e in self.work.evaluations:
+            self.begins.append(len(places))
+            if e.value is not None:
+                texts.append(statement_text(e.target, e.value, self.work.shapes))
+                places += [self.layout.begin[name] for name in texts[-1].names]
+                self._points += [(e, name) for name in texts[-1].points]
+        self._codes = compiled_statements(texts)  # which live as long
+        codes = iter(self._codes)
+        self.addresses = [0 if e.value is None else next(codes).address for e in self.work.evaluations]
+        self.pointed: IntVector = np.array(places, dtype=np.int64)
+
+    # --- plans
+
+    def _plan(self, z: Vector, n_steps: int) -> tuple[NamedPlan, IntVector]:
+        """Return the plan of a run, and the schedule of each step."""
+        short = self._short_lags(z)
+        with self._lock:
+            if (short, n_steps) not in self._plans:
+                steps = sorted({e.step for e in self.work.evaluations})
+                active = np.array([np.arange(n_steps + 1) % s == 0 for s in steps]).reshape(len(steps), -1)
+                patterns, which = np.unique(active, axis=1, return_inverse=True)
+                masks = [frozenset(s for s, on in zip(steps, column, strict=True) if on) for column in patterns.T]
+                like = (short, (*masks, frozenset(steps)))
+                if like not in self._alike:
+                    self._alike[like] = plan_of(self, *like)
+                schedule = np.concatenate([[0], which.ravel()[1:] + 1]).astype(np.int64)
+                self._plans[short, n_steps] = self._alike[like], schedule
+            return self._plans[short, n_steps]
+
+    def _set_lags(self) -> None:
+        """Find the lags, and those whose tau is constant: where it stands, and its number where the text has it."""
+        evaluations, places = self.work.evaluations, self.layout.places_of
+        self.lags = {i: n for n, i in enumerate(i for i, e in enumerate(evaluations) if e.kind == "lag")}
+        constant = np.ones(self.layout.length, dtype=bool)
+        literal: dict[str, float] = {}
+        for e in evaluations:
+            for target in e.targets or (e.target,):
+                constant[places(target)] = False
+            if isinstance(e.value, Number):
+                literal[e.target.name] = e.value.value
+        constant[self.forced] = False
+        self._always_short: set[int] = set()
+        self._taus: list[tuple[int, IntVector, float]] = []
+        for i in self.lags:
+            lag = evaluations[i]
+            tau, least = places(lag.arguments[1]), lag.step * self.rules.dt * (1 - 1e-6)
+            if constant[tau].all():
+                self._taus.append((i, tau, least))
+            elif not literal.get(lag.arguments[1].name, 0.0) >= least:
+                self._always_short.add(i)
+
+    def _short_lags(self, z: Vector) -> frozenset[int]:
+        """Return the lags that may need x of the same step: all but those of a constant tau of one step or more."""
+        return frozenset(self._always_short.union(i for i, tau, least in self._taus if not z[tau].min() >= least))
+
+    # --- runs
+
+    def run(
+        self,
+        constants: Vector,
+        series: Sequence[Matrix],
+        start: float,
+        keep: IntVector,
+        report: Callable[[int], None] | None = None,
+    ) -> ModularRun:
+        """Run the system.
+
+        Parameters
+        ----------
+        constants : ndarray
+            The values of `constants`, one variable after the other.
+        series : sequence of ndarray, shape (rows_per_step n_steps + 1, n_elements)
+            The values of `series` on the grid.
+        start : float
+            The time of step 0.
+        keep : ndarray of int
+            The steps that are rows, increasing.
+        report : callable, optional
+            Gets the number of steps that are done, now and then.
+        """
+        z = np.zeros(self.layout.length)
+        z[self._constant_places] = constants
+        z[self.layout.begin[DT]] = self.rules.dt
+        failed = self._wrong_tables(z)
+        n_steps = int(keep[-1])
+        planned, schedule = self._plan(z, n_steps)
+        running = Running(self, planned, schedule, z, self._forcing(series, n_steps), float(start), keep)
+        return running.result(failed) if failed else running.whole(report)
+
+    def _forcing(self, series: Sequence[Matrix], n_steps: int) -> Matrix:
+        n = self.rows_per_step * n_steps + 1
+        whole = np.hstack([np.zeros((n, 0)), *(np.asarray(s, dtype=float).reshape(n, -1) for s in series)])
+        return np.ascontiguousarray(whole[:, self._is_forced])
+
+    def _wrong_tables(self, z: Vector) -> str:
+        """Return what is wrong with the points of a table that come from outside, or an empty string."""
+        for e, name in self._points:
+            points = z[self.layout.of(name)]
+            if not (np.diff(points) > 0).all():
+                xs = listed([f"{v:g}" for v in points])
+                return f"module {e.module!r}, line {e.line}: the points {name} of a table must increase; they are {xs}"
+        return ""
+
+
+def _check_rk4(system: ModuleSystem) -> None:
+    """Refuse what has no place between two steps."""
+    steps = {m.step for m in system.modules}
+    if len(steps) > 1:
+        raise ModelError(
+            f"method='rk4' needs modules of one step; these have steps of {listed(sorted(steps))}. Use method='euler'."
+        )
+    for s in system.statements:
+        for word in s.words if not isinstance(s, FunctionStatement) else ():
+            if word in ("lag", "rate", "pulse"):
+                raise ModelError(
+                    f"method='rk4' evaluates between the steps, where {word}(...) has no value (module {s.module!r}, "
+                    f"line {s.line}). Use method='euler'."
+                )

@@ -1,0 +1,248 @@
+"""Functions with a memory as hidden levels, and statements as evaluations: what there is to do at a step.
+
+What remembers becomes statements of hidden variables, which the rest of the room treats like any others::
+
+    smooth(x, tau)    s,    with d(s)/dt = (x - s) / tau                                 and s(0) = x
+    delay1(x, tau)    L / tau,   with d(L)/dt = x - L / tau                              and L(0) = x tau
+    delay3(x, tau)    3 L3 / tau, each level flowing into the next by 3 L / tau          and L(0) = x tau / 3
+    rate(x)           (x - before) / step,  `before` being kept of the module's last step; at the start it is x
+
+(DYNAMO's; A. L. Pugh, DYNAMO User's Manual), so that all of them start in equilibrium. ``lag(x, tau, before)`` looks
+into the history of x, which the run keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from fmepy.dmi.statements import (
+    DT,
+    TIME,
+    Elements,
+    FunctionStatement,
+    Memory,
+    ModuleStatement,
+    Reference,
+    Shape,
+    reference_of,
+)
+from fmepy.dmi.variables import ModuleSystem
+from fmepy.errors import TracingError
+from fmepy.language.nodes import Node, Number, Symbol, substituted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """One thing that is done at a step.
+
+    Attributes
+    ----------
+    kind : {"assign", "rate", "initial", "lag", "python"}
+        An assignment; the rate of a level; an initial value (of a level: only at the start; of another variable: its
+        first guess); a look into a history; a module that is a Python function.
+    target : Reference
+        What is assigned. Of a rate: the variable `rate_of` it. Of a Python module: the first of what it assigns.
+    value : Node or None
+    module : str
+    step : int
+        The module's.
+    line : int
+        Of the module's text, 0 where there is none.
+    arguments : tuple of Reference
+        Of a lag: x, tau, before. Of a Python module: what it reads.
+    targets : tuple of Reference
+        Of a Python module.
+    function : callable or None
+        The Python function.
+    """
+
+    kind: Literal["assign", "rate", "initial", "lag", "python"]
+    target: Reference
+    value: Node | None
+    module: str
+    step: int
+    line: int = 0
+    arguments: tuple[Reference, ...] = ()
+    targets: tuple[Reference, ...] = ()
+    function: Callable[..., Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """A level, or an element of one: what moves by `step` dt times its rate when its module is active."""
+
+    target: Reference
+    step: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DelayedLevel:
+    """A smooth or delay whose tau is computed or comes from outside: its kind, (first) level, tau, where it stands."""
+
+    kind: str
+    level: str
+    tau: Reference
+    module: str
+    step: int
+    line: int
+
+
+def rate_of(name: str) -> str:
+    """Return what the variable is called that holds the rate of a level."""
+    return f"d({name})/dt"
+
+
+class Work:
+    """All that the statements of a system ask to be done, in the order in which they were written.
+
+    Attributes
+    ----------
+    evaluations : list of Evaluation
+    shapes : dict of str to tuple of int
+        Of all variables, the hidden ones behind those of the user.
+    levels : list of Level
+    kept : list of (Reference, Reference, int)
+        What is copied to where at the end of a module's step, of which the third is the length.
+    delays : list of DelayedLevel
+    python : dict of str to str
+        The modules that run as Python, and why they cannot be statements.
+    """
+
+    def __init__(self, system: ModuleSystem) -> None:
+        self.evaluations: list[Evaluation] = []
+        self.shapes: dict[str, Shape] = {v.name: v.shape for v in system.variables.values()} | {DT: ()}
+        self.levels: list[Level] = []
+        self.kept: list[tuple[Reference, Reference, int]] = []
+        self.delays: list[DelayedLevel] = []
+        self.python: dict[str, str] = {}
+        steps = {m.name: m.step for m in system.modules}
+        for s in system.statements:
+            self._module, self._line, self._step = s.module, s.line, steps[s.module]
+            if isinstance(s, FunctionStatement):
+                self._function(s)
+            elif s.kind == "level":
+                self._level(s.target, self._remembered(s))
+            else:
+                self._do(s.kind, s.target, self._remembered(s))
+
+    def _function(self, s: FunctionStatement) -> None:
+        """Add a module that is a Python function: as statements where it has such, else as a call."""
+        from fmepy.dmi.traced import written
+
+        try:
+            found = written(s)
+        except TracingError as error:
+            self.python[s.module] = str(error)
+            self._do("python", s.assigns[0], None, s.reads, targets=s.assigns, function=s.function)
+            return
+        for name, value in found.hidden:
+            self._new(name, ())
+            self._do("assign", Reference(name), value)
+        for target, value in found.values:
+            self._do("assign", target, value)
+
+    def _do(
+        self, kind: Any, target: Reference, value: Node | None, arguments: tuple[Reference, ...] = (), **more: Any
+    ) -> None:
+        evaluation = Evaluation(kind, target, value, self._module, self._step, self._line, arguments, **more)
+        self.evaluations.append(evaluation)
+
+    def _level(self, target: Reference, rate: Node) -> None:
+        name = rate_of(target.name)
+        self.shapes[name] = self.shapes[target.name]
+        self.levels.append(Level(target, self._step))
+        self._do("rate", replace(target, name=name), rate)
+
+    def _remembered(self, s: ModuleStatement) -> Node:
+        """Return the value of a statement after adding what remembers in it."""
+        rule: dict[Node, Node] = {}
+        for memory in s.memories:
+            arguments = substituted(memory.arguments, rule)
+            value: Node = getattr(self, f"_{memory.kind}")(memory, *arguments)
+            if value is not memory.node:
+                rule[memory.node] = value
+        return substituted([s.value], rule)[0]
+
+    def _new(self, name: str, shape: Shape) -> Reference:
+        self.shapes[name] = shape
+        return Reference(name, shape)
+
+    def _place(self, memory: Memory, at: int, word: str, value: Node) -> Reference:
+        """Return where the value of an argument stands."""
+        if isinstance(value, Symbol) and value is not TIME:
+            return reference_of(value, self.shapes)
+        target = self._new(f"{memory.node.name}.{word}", memory.shapes[at])
+        self._do("assign", target, value)
+        return target
+
+    def _hidden_level(self, target: Reference, rate: Callable[[Node], Node], start: Node) -> Node:
+        self.shapes[target.name] = target.shape
+        self._level(target, rate(target.node))
+        self._do("initial", target, start)
+        return target.node
+
+    def _smooth(self, memory: Memory, x: Node, tau: Node) -> Node:
+        x, tau = self._two(memory, x, tau)
+        target = Reference(memory.node.name, memory.shapes[0])
+        return self._hidden_level(target, lambda s: (x - s) / tau, x)
+
+    def _delay1(self, memory: Memory, x: Node, tau: Node) -> Node:
+        x, tau = self._two(memory, x, tau)
+        target = Reference(memory.node.name, memory.shapes[0])
+        return self._hidden_level(target, lambda s: x - s / tau, x * tau) / tau
+
+    def _delay3(self, memory: Memory, inflow: Node, tau: Node) -> Node:
+        inflow, tau = self._two(memory, inflow, tau)
+        third = tau / 3.0
+        if not isinstance(third, Number):
+            third = self._place(memory, 1, "third", third).node
+        start = inflow * third
+        for i in range(3):
+            target = Reference(f"{memory.node.name}.{i + 1}", memory.shapes[0])
+
+            def rate(s: Node, inflow: Node = inflow) -> Node:
+                return inflow - s / third
+
+            inflow = self._hidden_level(target, rate, start) / third
+        return inflow
+
+    def _two(self, memory: Memory, x: Node, tau: Node) -> tuple[Node, Node]:
+        if not isinstance(x, Number):
+            x = self._place(memory, 0, "x", x).node
+        if not isinstance(tau, Number):
+            place = self._place(memory, 1, "tau", tau)
+            level = f"{memory.node.name}.1" if memory.kind == "delay3" else memory.node.name
+            self.delays.append(DelayedLevel(memory.kind, level, place, self._module, self._step, self._line))
+            tau = place.node
+        return x, tau
+
+    def _rate(self, memory: Memory, x: Node) -> Node:
+        place = self._place(memory, 0, "x", x)
+        before = self._new(memory.node.name, place.value_shape)
+        self._do("initial", before, place.node)
+        self.kept.append((place, before, self._step))
+        return (place.node - before.node) / (float(self._step) * Symbol(DT))
+
+    def _lag(self, memory: Memory, *arguments: Node) -> Node:
+        words = enumerate(("x", "tau", "before"))
+        places = tuple(self._place(memory, i, w, a) for (i, w), a in zip(words, arguments, strict=True))
+        target = self._new(memory.node.name, memory.shapes[0])
+        self._do("lag", target, None, places)
+        return target.node
+
+
+Read: TypeAlias = tuple[str, int | None]
+"""A variable, and the position of an element; None for all of them."""
+
+
+def reads_of(e: Evaluation, shapes: Mapping[str, Shape], element: int | None = None) -> Iterator[Read]:
+    """Return what an evaluation, or that of one element of its target, reads; of a lag its x aside."""
+    arguments = e.arguments[1:] if e.kind == "lag" else e.arguments
+    symbols: frozenset[Symbol] = frozenset()
+    if e.value is not None:
+        value = e.value if element is None else Elements(shapes, False).at(e.value, element)
+        symbols = value.free_symbols - {TIME}
+    for r in (*(reference_of(s, shapes) for s in symbols), *arguments):
+        yield r.name, r.positions[0] if not r.value_shape else element if r in arguments else None

@@ -1,0 +1,305 @@
+"""Statements of modules -> LLVM's text, a function each: ``void f(double t, double** p, i64 first, i64 last)``.
+
+``p`` are the places of what the statement deals with: ``p[0]`` of its target, then of every variable that it reads, in
+order of first appearance. So the text holds no names, and statements that look alike share one function. Elements first
+to last of an array are computed, in a loop; a function with a scalar target takes no notice of the two.
+
+Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists, sums,
+matrix products and tables. What is a scalar inside an array's statement, and what a product of matrices is made of, is
+computed once before the loop.
+
+What is written alike is compiled once, in this process and in the next ones: all statements of a system that are not
+known yet become one program, and one object file in the folder of compiled code, from which the next process reads
+them. A changed module adds what it has of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
+from fmepy.compiled.llvm_code import MOST_NESTED, Alone, ExpressionWriter
+from fmepy.compiled.llvm_operations import NAN, declarations, number
+from fmepy.compiled.machine import Code, object_of, optimised, versions
+from fmepy.compiled.statements import statements
+from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, size_of
+from fmepy.language.nodes import Node, Number, Symbol, in_order
+
+OWN_NAME = "@STATEMENT"
+"""What a function is called until it stands in a program."""
+
+
+class StatementText(NamedTuple):
+    """A statement's function: LLVM's text, in which it is called `OWN_NAME`, and what belongs to it.
+
+    Attributes
+    ----------
+    text : str
+    called : frozenset of (str, int)
+        The C functions that it calls, with their numbers of arguments.
+    names : tuple of str
+        The variables whose places it gets.
+    points : tuple of str
+        The variables that are the xs of tables.
+    """
+
+    text: str
+    called: frozenset[tuple[str, int]]
+    names: tuple[str, ...]
+    points: tuple[str, ...]
+
+
+def statement_text(target: Reference, value: Node, shapes: Mapping[str, Shape]) -> StatementText:
+    """Return the text of a statement."""
+    names = {s.name.rpartition("[")[0] if s.name.endswith("]") else s.name for s in value.free_symbols if s is not TIME}
+    return _statement_text(target, value, tuple((name, shapes[name]) for name in sorted(names) if shapes[name]))
+
+
+@lru_cache(maxsize=20_000)  # changed copies of a system ask for nearly all of it again
+def _statement_text(target: Reference, value: Node, shapes: tuple[tuple[str, Shape], ...]) -> StatementText:
+    return _ModuleWriter(target, value, defaultdict(tuple, shapes)).written()
+
+
+class _ArrayNodes:
+    """What is no part of the expression that it stands in: it is computed before."""
+
+    def __contains__(self, e: Any) -> bool:
+        return isinstance(e, ArrayNode)
+
+
+class _ModuleWriter(ExpressionWriter):
+    """One statement being written."""
+
+    def __init__(self, target: Reference, value: Node, shapes: Mapping[str, Shape]) -> None:
+        alone = Alone(set())
+        super().__init__(alone)
+        self._target, self._value, self._order = target, value, in_order([value])
+        self.slots = {target.name: "p0"}
+        alone.where[TIME] = "t"
+        self._reads_itself = False
+        self._points: list[str] = []
+        for symbol in self._order:
+            if not isinstance(symbol, Symbol) or symbol is TIME:
+                continue
+            read = reference_of(symbol, shapes)
+            slot = self.slots.setdefault(read.name, f"p{len(self.slots)}")
+            alone.where[symbol] = slot, read.positions[0]
+            self._reads_itself = self._reads_itself or slot == "p0"
+        self._heads: list[str] = []
+        self._globals: list[str] = []
+        self._stored: dict[Node, str] = {}  # arrays, by their places
+        self._index = ""
+
+    def written(self) -> StatementText:
+        """Return the statement's function."""
+        for i, slot in enumerate(self.slots.values()):
+            self._heads += [f"  %to{i} = getelementptr ptr, ptr %p, i64 {i}", f"  %{slot} = load ptr, ptr %to{i}"]
+        self.begin("begin")
+        if any(isinstance(e, (ArrayNode, Whole)) for e in self._order):
+            self._prepare()
+        if not self._target.value_shape:
+            self.store(self._computed(self._value), "p0", self._target.positions[0])
+        else:  # what it reads of itself is what was before
+            place = self._room(prod(self._target.shape)) if self._reads_itself else "p0"
+            self._fill(place, self._value, "%first", "%last")
+            if place != "p0":
+                with self.loop("%first", "%last") as k:
+                    self.store(self.load(place, k), "p0", k)
+        head = f"define internal void {OWN_NAME}(double %t, ptr %p, i64 %first, i64 %last) nounwind {{"
+        lines = [*self._globals, head, "entry:", *self._heads, "  br label %begin", *self.lines, "  ret void", "}"]
+        return StatementText("\n".join(lines), frozenset(self.declared), tuple(self.slots), tuple(self._points))
+
+    def _prepare(self) -> None:
+        """Compute what a loop over the elements of an array need not compute again."""
+        is_open = open_nodes(self._order)
+        for e in self._order:
+            if e in is_open and e.word != "dot":
+                for a in e.args:
+                    if a.args and a not in is_open:
+                        self._computed(a)
+            if isinstance(e, ArrayNode):
+                if e not in is_open:
+                    self.value(e)
+                elif e.word != "table":
+                    self._store(e)
+
+    def _computed(self, e: Node) -> str:
+        """Return the name of an expression's value; no deep one is written as one."""
+        for part in statements([e], MOST_NESTED, _ArrayNodes())[0]:
+            self.value(part)
+        return self.value(e)
+
+    def _fill(self, place: str, e: Node, first: int | str, last: int | str) -> None:
+        """Write the elements of an array into a place."""
+        with self.loop(first, last) as k:
+            before, self._index = self._index, k
+            self.store(self._computed(e), place, k)
+            self._index = before
+
+    def _store(self, e: Node, size: int = 0) -> str:
+        """Return the name of the place of an array's elements."""
+        if isinstance(e, Whole):
+            return self.slots[e.name]
+        if e not in self._stored:
+            if e.word == "array" and all(isinstance(x, Number) for x in e.args):
+                self._stored[e] = self._constants([x.value for x in e.args if isinstance(x, Number)])
+            elif e.word == "array":
+                self._stored[e] = place = self._room(len(e.args))
+                for i, item in enumerate(e.args):
+                    self.store(self._computed(item), place, i)
+            elif e.word == "dot":
+                size = size_of(e.args[2]) * size_of(e.args[4])
+                self._operands(e)
+                self._stored[e] = place = self._room(size)
+                with self.loop(0, size) as k:
+                    self.store(self._product_element(e, k), place, k)
+            else:
+                place = self._room(size)
+                self._fill(place, e, 0, size)
+                self._stored[e] = place
+        return self._stored[e]
+
+    def _room(self, n: int) -> str:
+        name = f"room{len(self._heads)}"
+        self._heads.append(f"  %{name} = alloca [{n} x double]")
+        return name
+
+    def _constants(self, values: list[float]) -> str:
+        name, place = f"{OWN_NAME}.{len(self._globals)}", f"constants{len(self._globals)}"
+        entries = ", ".join(f"double {number(v)}" for v in values)
+        self._globals.append(f"{name} = private constant [{len(values)} x double] [{entries}]")
+        self._heads.append(f"  %{place} = getelementptr double, ptr {name}, i64 0")
+        return place
+
+    # --- values
+
+    def _written(self, e: Any) -> str:
+        if isinstance(e, Whole):
+            return self.load(self.slots[e.name], self._index)
+        if not isinstance(e, ArrayNode):
+            return super()._written(e)
+        if e in self._stored:
+            return self.load(self._stored[e], self._index)
+        if e.word == "table":
+            return self._table(*e.args)
+        if e.word == "dot":
+            return self._product_element(e, "0")
+        x, n = e.args
+        return self._total(lambda k: self._at(x, k), size_of(n))
+
+    def _at(self, e: Node, k: str) -> str:
+        before, self._index = self._index, k
+        value = self._computed(e)
+        self._index = before
+        return value
+
+    def _operands(self, e: Node) -> tuple[str, str]:
+        """Return the names of the places of what a matrix product is made of."""
+        a, b, rows, n, columns = e.args
+        return self._store(a, size_of(rows) * size_of(n)), self._store(b, size_of(n) * size_of(columns))
+
+    def _product_element(self, e: Node, i: str) -> str:
+        """Return the name of an element of a matrix product."""
+        length, width = size_of(e.args[3]), size_of(e.args[4])
+        at_a, at_b = self._operands(e)
+        row, column = (f"{self.emit(f'{word} i64 {i}, {width}')}" if width > 1 else i for word in ("udiv", "urem"))
+        begin = self.emit(f"mul i64 {row}, {length}")
+
+        def term(k: str) -> str:
+            x = self.load(at_a, self.emit(f"add i64 {begin}, {k}"))
+            at = self.emit(f"add i64 {self.emit(f'mul i64 {k}, {width}')}, {column}") if width > 1 else k
+            return self.binary("fmul", x, self.load(at_b, at))
+
+        return self._total(term, length)
+
+    def _total(self, term: Any, n: int) -> str:
+        """Return the name of a sum of n terms."""
+        total = self._room(1)
+        self.lines.append(f"  store double {number(0.0)}, ptr %{total}")
+        with self.loop(0, n) as k:
+            self.add(term(k), total, 0)
+        name = self.name("%v")
+        self.lines.append(f"  {name} = load double, ptr %{total}")
+        return name
+
+    def _table(self, x: Node, xs: Node, ys: Node, n: Node) -> str:
+        """Return the name of a table's value: its interval is found by halving, without branches."""
+        self._points += [xs.name] if isinstance(xs, Whole) else []
+        at_xs, at_ys, v = self._store(xs), self._store(ys), self.value(x)
+        left, length = "0", size_of(n) - 1
+        while length > 1:
+            middle = self.emit(f"add i64 {left}, {length // 2}")
+            is_left = self.compare("olt", v, self.load(at_xs, middle))
+            left = self.emit(f"select i1 {is_left}, i64 {left}, i64 {middle}")
+            length -= length // 2
+        right = self.emit(f"add i64 {left}, 1")
+        (x0, y0), (x1, y1) = ((self.load(at_xs, k), self.load(at_ys, k)) for k in (left, right))
+        slope = self.binary("fdiv", self.binary("fsub", y1, y0), self.binary("fsub", x1, x0))
+        y = self.binary("fadd", y0, self.binary("fmul", slope, self.binary("fsub", v, x0)))
+        y = self.select(self.compare("olt", v, self.load(at_xs, size_of(n) - 1)), y, self.load(at_ys, size_of(n) - 1))
+        y = self.select(self.compare("ole", v, self.load(at_xs, 0)), self.load(at_ys, 0), y)
+        return self.select(self.compare("ord", v, v), y, NAN)
+
+
+# --- the text as machine code
+
+logger = logging.getLogger(__name__)
+
+_LEVEL = 0
+"""Of optimisation: 1 takes ten times as long, and the functions, which are short and written without what could be left
+out, run no faster."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Compiled:
+    """A function in machine code; it can be called as long as this object lives."""
+
+    address: int
+    code: Any
+
+
+_known: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def compiled_statements(texts: Sequence[StatementText]) -> list[Compiled]:
+    """Return the functions of texts, in their order."""
+    with _lock:
+        found = {text: known for text, *_ in texts if (known := _known.get(text)) is not None}
+        new = {text: called for text, called, *_ in texts if text not in found}
+        if new:
+            made = _made(new)
+            found |= made
+            _known.update(made)
+        return [found[text] for text, *_ in texts]
+
+
+def _made(texts: dict[str, frozenset[tuple[str, int]]]) -> dict[str, Compiled]:
+    key = hashlib.sha256("\n".join([versions(), f"{_LEVEL}", *texts]).encode()).hexdigest()[:32]
+    path = cache_folder() / f"modules-{key}.o"
+    made = read_kept(path)
+    if made is None:
+        logger.debug("Compiling %d statements of modules.", len(texts))
+        made = object_of(optimised(_program(texts), _LEVEL), quick=True)
+        write_kept(path, made)
+        prune(path.parent)
+    code = Code(made)
+    addresses = ctypes.cast(code.place("functions"), ctypes.POINTER(ctypes.c_int64))[: len(texts)]
+    return {text: Compiled(a, code) for text, a in zip(texts, addresses, strict=True)}
+
+
+def _program(texts: dict[str, frozenset[tuple[str, int]]]) -> str:
+    functions = [text.replace(OWN_NAME, f"@f{i}") for i, text in enumerate(texts)]
+    table = ", ".join(f"ptr @f{i}" for i in range(len(functions)))
+    heads = declarations(called for names in texts.values() for called in names)
+    return "\n".join([heads, *functions, f"@functions = constant [{len(functions)} x ptr] [{table}]"])
