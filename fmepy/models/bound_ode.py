@@ -106,7 +106,7 @@ class BoundOde(BoundDynamic):
             if self._options is None:
                 self._options = model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
-            common = (self._definition, model.definition.events, self._timeline, names, options)
+            common = (self._definition, self._timeline, names, options)
             delayed = self._definition.has_delays
             self._runners[key] = (
                 make_delayed_runner(engine, *common) if delayed else make_runner(engine, *common, self._grid)

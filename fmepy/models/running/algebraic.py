@@ -382,25 +382,11 @@ class Settled:
         system = None if equations is None else build_system(equations, names, False)
         layout = InputLayout(len(definition.parms), len(definition.forcings)) if system is None else system.layout
         self.constraints = Constraints(definition, system, layout)
-        self._forcings, self._layout = definition.forcings, layout
-
-    def at_stage(self, p: Vector, scales: Vector | None) -> Callable[[Any], list[float]]:
-        """Return ``inputs(u)``, by the values of the forcings."""
-        inputs = np.zeros(self._layout.size)
-        inputs[: len(p)] = p
-        if scales is not None:
-            inputs[self._layout.scales] = scales
-        plain, lines = inputs.tolist(), self._layout.lines
-
-        def with_forcings(u: Any) -> list[float]:
-            plain[lines] = [c for v in u for c in (v, 0.0)]
-            return plain
-
-        return with_forcings
+        self._forcings, self.layout = definition.forcings, layout
 
     def of(self, p: Vector, scales: Vector | None) -> Callable[[float, Vector], Vector]:
         """Return ``settle(t, z)``, which gives z algebraic states that fulfil their equations at time t."""
-        inputs_at = self.at_stage(p, scales)
+        inputs_at = self.layout.at_stage(p, scales)
 
         def settle(t: float, z: Vector) -> Vector:
             with np.errstate(all="ignore"):
@@ -458,7 +444,7 @@ def check_index(definition: Definition, start: float) -> None:
         y = ValueTable(d.initial, d.parameters).value(p.tolist())
     except SimulationError:  # the first run will tell
         return
-    here = _Here(settled.constraints, start, y, settled.at_stage(p, None)(settled.forced(start)))
+    here = _Here(settled.constraints, start, y, settled.layout.at_stage(p, None)(settled.forced(start)))
     with np.errstate(all="ignore"):
         found = here.searched()
         if not all_finite(found.f) or not (found.converged or found.why == SINGULAR_HERE):

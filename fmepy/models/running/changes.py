@@ -29,14 +29,13 @@ class EventTable:
 
     Parameters
     ----------
-    events : tuple of Event
     definition : Definition
     names : tuple of str
         The parameters with sensitivities.
     """
 
-    def __init__(self, events: tuple[Event, ...], definition: Definition, names: tuple[str, ...]) -> None:
-        self.events, self._definition, self._names = events, definition, names
+    def __init__(self, definition: Definition, names: tuple[str, ...]) -> None:
+        self.events, self._definition, self._names = definition.events, definition, names
         self._n, self._nothing = len(definition.states), [0.0] * len(definition.extra_names)
 
     @cached_property

@@ -21,7 +21,6 @@ import numpy as np
 
 from fmepy.compiled.explicit_runs import Course
 from fmepy.errors import SimulationError
-from fmepy.language.equations import Equations
 from fmepy.language.functions import holds_choices, holds_jumps
 from fmepy.language.nodes import Node
 from fmepy.models.definition.definition import Definition
@@ -43,9 +42,9 @@ class DelayedRunner(Runner):
     """``run(p) -> Z`` of a model with delays."""
 
     def __init__(self, stepper: Any, problem: Problem, *rest: Any) -> None:
-        super().__init__(stepper.name, *rest)
+        super().__init__(problem, *rest)
         assert problem.system is not None, "a model with delays has equations"
-        self._stepper, self._system, self._problem = stepper, problem.system, problem
+        self._stepper, self._system = stepper, problem.system
 
     def run(self, p: Vector, hits: Any = None) -> tuple[Matrix, Any]:
         """Return Y with the outputs, shape (n_time, n_var), and its derivatives (None without)."""
@@ -60,17 +59,16 @@ class DelayedRunner(Runner):
         return None if depends_on_parameters(self._system) else self._along(None)
 
     def _along(self, p: Vector | None) -> Any:
-        course = course_of(self.timeline, self._system, self._events.events, p)
+        course = course_of(self.timeline, self._system, self._definition.events, p)
         return self._stepper.along(course, self._definition)
 
     def _through_roots(self, p: Vector, table: RootTable, hits: list[Hit]) -> Matrix:
         """Return the states and outputs of a run through the hits of its root events."""
         system, layout, line = self._system, self._system.layout, self.timeline
-        start, end, known = line.start, float(line.rows[-1]), self._events.events
+        start, end, known = line.start, float(line.rows[-1]), self._definition.events
         inputs, events = np.zeros(layout.size + system.n_watched), known
         inputs[: len(p)] = p
-        rates, size = self._problem.rates, layout.size
-        run = RootRun(table, inputs, lambda t, z: rates(t, z, inputs[:size].tolist()), hits, start=start, end=end)
+        run, size = RootRun(table, inputs, self._problem.rates_of(inputs), hits, line=line), layout.size
         order = min((e.order for e in known), default=0) - 1  # a hit comes before what happens at its time anyhow
         of_numbers = replace(self._definition, events=(*known, Event(0, start, 0.0, "replace")))
 
@@ -104,12 +102,7 @@ class DelayedRunner(Runner):
 
 
 def make_delayed_runner(
-    engine: Engine,
-    definition: Definition,
-    events: tuple[Event, ...],
-    timeline: Timeline,
-    names: tuple[str, ...],
-    options: SolverOptions,
+    engine: Engine, definition: Definition, timeline: Timeline, names: tuple[str, ...], options: SolverOptions
 ) -> DelayedRunner | None:
     """Return a runner of a model with delays, None if it cannot give these sensitivities exactly."""
     equations = definition.equations
@@ -120,17 +113,11 @@ def make_delayed_runner(
     system = build_system(equations, names, True, roots=definition.roots)
     if system.watched:
         system = build_system(equations, names, True, planned_only=True, roots=definition.roots)
-        if names and _breaks(equations):
+        if names and holds_jumps(equations.rates):  # which conditions that the solver goes across may cause
             return None
     if names and (depends_on_parameters(system) or holds_choices([h for h in definition.past if isinstance(h, Node)])):
         return None
-    if names and any(system.varying_delays) and (events or any(h is not None for h in definition.history)):
+    if names and any(system.varying_delays) and (definition.events or any(h is not None for h in definition.history)):
         return None
     problem = Problem(definition, system)
-    stepper = engine.stepper(problem, options)
-    return DelayedRunner(stepper, problem, definition, events, timeline, names)
-
-
-def _breaks(equations: Equations) -> bool:
-    """Tell whether conditions that the solver goes across may make the rates jump."""
-    return holds_jumps(equations.rates)
+    return DelayedRunner(engine.stepper(problem, options), problem, definition, timeline, names)

@@ -66,6 +66,11 @@ class Problem:
             return lambda t, z, inputs: at(inputs)[1](t, z, ())
         return lambda t, z, inputs: at(inputs)[1](t, z, layout.forcing_values(t, inputs))
 
+    def rates_of(self, inputs: Vector) -> Callable[[float, Vector], Any]:
+        """Return F(t, z) by what the inputs of a run are when it is asked."""
+        rates, size = self.rates, self.layout.size
+        return lambda t, z: rates(t, z, inputs[:size].tolist())
+
     @cached_property
     def _at_run(self) -> Callable[[Any], tuple[ArraysAt | None, RatesAt]]:
         """What belongs to the inputs of a run, made when the first of its rates are asked for."""
@@ -122,7 +127,7 @@ class Problem:
         """The root events; None if there are none."""
         if self.system is not None and self.system.roots:
             return RootTable(self.system)
-        return roots_around(self._definition)
+        return _roots_around(self._definition)
 
     @cached_property
     def watched(self) -> RatesOf:
@@ -176,7 +181,7 @@ def rates_at(
     return arrays, rates
 
 
-def roots_around(definition: Definition) -> RootTable | None:
+def _roots_around(definition: Definition) -> RootTable | None:
     """Return the root events of a model, whatever its rates are; None if there are none."""
     d = definition
     if not d.roots:

@@ -19,11 +19,10 @@ from fmepy.models.engines.base import Engine, SolverOptions, Stepper
 from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
 from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.changes import EventTable, Settle
-from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, forcing_values, stage_values
-from fmepy.models.running.problem import Problem, has_slopes, problem_of, rates_at, roots_around
+from fmepy.models.running.problem import Problem, has_slopes, problem_of
 from fmepy.models.running.root_run import Hit, RootRun, StepRootRun
-from fmepy.models.running.system import build_system, scales_of, system_rates
+from fmepy.models.running.system import build_system, scales_of
 from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
@@ -31,22 +30,20 @@ from fmepy.types import Matrix, Vector
 class Runner:
     """``run(p) -> Z`` at the rows of a timeline, with or without sensitivities.
 
-    Attributes
+    Parameters
     ----------
-    name : str
-        The engine.
+    problem : Problem
+    definition : Definition
+    timeline : Timeline
     names : tuple of str
         Parameters with sensitivities (empty: none).
     """
 
-    def __init__(
-        self, name: str, definition: Definition, events: tuple[Event, ...], timeline: Timeline, names: tuple[str, ...]
-    ) -> None:
-        self.name, self.names, self.timeline = name, names, timeline
+    def __init__(self, problem: Problem, definition: Definition, timeline: Timeline, names: tuple[str, ...]) -> None:
+        self._problem, self._definition, self.timeline, self.names = problem, definition, timeline, names
         self.n_states = len(definition.states)
-        self._definition = definition
         self._initial = ValueTable(definition.initial, definition.parameters, names)
-        self._events = EventTable(events, definition, names)
+        self._events = EventTable(definition, names)
         self._places = [definition.parameters.index(k) for k in names]
         self._settled = Settled(definition, names) if definition.algebraic else None
 
@@ -90,12 +87,11 @@ class Runner:
 
 class _AdaptiveRunner(Runner):
     def __init__(self, stepper: Stepper, problem: Problem, *rest: Any) -> None:
-        super().__init__(stepper.name, *rest)
-        system = problem.system
+        super().__init__(problem, *rest)
         self._stepper: Any = stepper
-        self._system, self._layout, self._problem = system, problem.layout, problem
-        self._roots = problem.roots
-        self._segments = None if system is not None and system.planned else self.timeline.segments()
+        self._system, self._layout, self._roots = problem.system, problem.layout, problem.roots
+        planned = self._system is not None and self._system.planned
+        self._segments = None if planned else self.timeline.segments()
         self._inputs = np.zeros(problem.layout.size + (problem.n_watched if stepper.watches_switches else 0))
         self._is_smooth = self._one_smooth_stretch()
 
@@ -127,17 +123,7 @@ class _AdaptiveRunner(Runner):
             return finite_rows(self._stepper.advance(self.timeline.start, z, inputs, rows)[1], rows)
         roots = None
         if self._roots is not None:
-            rates, size = self._problem.rates, self._layout.size
-            start, end = self.timeline.start, float(self.timeline.rows[-1])
-            roots = RootRun(
-                self._roots,
-                inputs,
-                lambda t, z: rates(t, z, inputs[:size].tolist()),
-                hits,
-                settle,
-                start=start,
-                end=end,
-            )
+            roots = RootRun(self._roots, inputs, self._problem.rates_of(inputs), hits, settle, line=self.timeline)
         return run_segments(
             self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events, roots
         )
@@ -150,7 +136,7 @@ class _AdaptiveRunner(Runner):
             return None
         if self.names and system.switches:  # sensitivities jump there
             return None
-        course = course_of(self.timeline, system, self._events.events)
+        course = course_of(self.timeline, system, self._definition.events)
         try:
             return None if course is None else self._stepper.along(course, self._definition)
         except NotWritableError:
@@ -158,51 +144,48 @@ class _AdaptiveRunner(Runner):
 
 
 class _FixedRunner(Runner):
-    def __init__(
-        self, engine: Engine, options: SolverOptions, rates: Any, times: Vector, definition: Definition, *rest: Any
-    ) -> None:
-        super().__init__(engine.name, definition, *rest)
-        self._step, self._rates, self._forcings = engine.steps[options.method], rates, definition.forcings
+    def __init__(self, engine: Engine, options: SolverOptions, times: Vector, *rest: Any) -> None:
+        super().__init__(*rest)
+        self._step, self._forcings = engine.steps[options.method], self._definition.forcings
         stops = np.concatenate([self.timeline.event_times, forcing_jumps(self._forcings)])
         times = continued(times, float(self.timeline.rows[-1]))
         self._grid = fixed_grid(times, options.dt, snapped(stops, np.concatenate([times, self.timeline.event_times])))
-        self._roots = roots_around(definition)
 
     def _step_roots(self, p: Vector, rates: Any, hits: list[Hit], settle: Settle | None) -> StepRootRun | None:
         """Return the root events of a run."""
-        if self._roots is None:
+        if (table := self._problem.roots) is None:
             return None
-        layout, forcings = self._roots.system.layout, self._forcings
+        layout = table.system.layout
         inputs = np.zeros(layout.size)
         inputs[: len(p)] = p
 
+        def forced(t: float) -> list[float]:
+            return forcing_values(self._forcings, np.array([t]))[:, 0].tolist()  # type: ignore[no-any-return]
+
         def set_inputs(t: float) -> None:
-            inputs[layout.lines] = [c for u in forcing_values(forcings, np.array([t]))[:, 0] for c in (u, 0.0)]
+            inputs[layout.lines] = [c for u in forced(t) for c in (u, 0.0)]
 
-        def at(t: float, z: Vector) -> Any:
-            return rates(t, z, forcing_values(forcings, np.array([t]))[:, 0].tolist())
-
-        start, end = self.timeline.start, float(self.timeline.rows[-1])
-        return StepRootRun(RootRun(self._roots, inputs, at, hits, settle, start=start, end=end), set_inputs)
+        run = RootRun(table, inputs, lambda t, z: rates(t, z, forced(t)), hits, settle, line=self.timeline)
+        return StepRootRun(run, set_inputs)
 
     def _solve(
         self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
     ) -> Matrix:
-        at = self.timeline.event_times
+        at, rates, step = self.timeline.event_times, self._problem.rates, self._step
+        inputs_at = self._problem.layout.at_stage(p, scales)
 
         def after(t: float, z: Vector) -> Vector:
             return apply_events(np.flatnonzero(at == t), z) if t in at else z
 
-        rates, step = self._rates(p, scales), self._step
-        if (settled := self._settled) is not None:
-            inputs_at, completed = settled.at_stage(p, scales), settled.constraints.completed
+        if self._settled is not None:
+            completed = self._settled.constraints.completed
 
             def step(rates: Any, t: float, z: Vector, h: float, u: Any) -> Vector:
                 return completed(t + h, self._step(rates, t, z, h, u), inputs_at(u[2]))
 
         def guarded(t: float, z: Vector, u: Any) -> Any:
             try:
-                return rates(t, z, u)
+                return rates(t, z, inputs_at(u))
             except FmepyError:  # ours are ValueErrors too
                 raise
             except Exception as error:
@@ -227,7 +210,6 @@ class _FixedRunner(Runner):
 def make_runner(
     engine: Engine,
     definition: Definition,
-    events: tuple[Event, ...],
     timeline: Timeline,
     names: tuple[str, ...],
     options: SolverOptions,
@@ -238,10 +220,10 @@ def make_runner(
     times : ndarray
         Those of the model, whose grid fixed steps follow whatever the rows.
     """
-    common = (definition, events, timeline, names)
+    common = (definition, timeline, names)
     if engine.steps:
-        rates = _rates_at_stages(definition, names)
-        return None if rates is None else _FixedRunner(engine, options, rates, times, *common)
+        problem = _problem_of_steps(definition, names)
+        return None if problem is None else _FixedRunner(engine, options, times, problem, *common)
     if names and definition.equations is None and engine.method_of(options) != "lsoda":
         return None  # the others have no way to be told of a Jacobian in blocks
     problem = problem_of(definition, names, engine.watches_switches)
@@ -255,37 +237,10 @@ def make_runner(
     return _AdaptiveRunner(stepper, problem, *common)
 
 
-def _rates_at_stages(definition: Definition, names: tuple[str, ...]) -> Any:
-    """Return ``rates(p, scales) -> (t, z, u) -> rates of z``, u being the forcings; None if there are none."""
+def _problem_of_steps(definition: Definition, names: tuple[str, ...]) -> Problem | None:
+    """Return the problem of fixed steps, whose rates hold their conditions; None if it cannot give sensitivities."""
     if names and definition.roots:  # the length of a cut step moves with the parameters too
         return None
-    if definition.equations is None and names and not has_slopes(definition):
-        return None
-    if definition.algebraic:
-        settled = Settled(definition, names)
-
-        def of_constraints(p: Vector, scales: Vector | None) -> Any:
-            inputs_at, moving = settled.at_stage(p, scales), settled.constraints.rates
-            return lambda t, z, u: moving(t, z, inputs_at(u))
-
-        return of_constraints
-    if definition.equations is None:
-        return lambda p, scales: rates_at(definition, p.tolist(), names, () if scales is None else scales)[1]
-    system = build_system(definition.equations, names, False)
-    compiled, layout = system_rates(system), system.layout
-
-    def of_system(p: Vector, scales: Vector | None) -> Any:
-        inputs = np.zeros(layout.size)
-        inputs[: len(p)] = p
-        if scales is not None:
-            inputs[layout.scales] = scales
-        plain = inputs.tolist()
-        lines = layout.lines
-
-        def at(t: float, z: Vector, u: Any) -> Any:
-            plain[lines] = [c for v in u for c in (v, 0.0)]
-            return compiled(t, z.tolist(), plain)
-
-        return at
-
-    return of_system
+    if definition.equations is not None:
+        return Problem(definition, build_system(definition.equations, names, False))
+    return Problem(definition, None, names) if not names or has_slopes(definition) else None
