@@ -30,7 +30,7 @@ from typing import Literal
 from fmepy.errors import ModelError, ModelTextError, check_choice, did_you_mean, listed
 from fmepy.language.nodes import Node, as_node, shared
 from fmepy.language.source import Source
-from fmepy.language.text import MAX_SIZE, Value, convert
+from fmepy.language.text import Value, convert
 from fmepy.language.tree import Tree, logical_lines, reserved_name, right_side, split_equation
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.given import Given
@@ -39,12 +39,9 @@ logger = logging.getLogger(__name__)
 
 MAX_TEXT = 500_000
 """Most characters of a model text."""
-MAX_TOTAL_SIZE = 2_000_000
-"""Most terms and operators of all equations together."""
-
 MOST_PUT_IN = 200_000
-"""Terms and operators of all equations together, assigned names put in, up to which they are put in. In larger models
-values are kept as parts that all share which need them (`language.nodes.Shared`)."""
+"""Terms and operators of the equations read so far, assigned names put in, up to which they are put in. From there on
+values are parts that all share which need them (`language.nodes.Shared`), and are printed by their names."""
 MOST_COPIED = 10
 """Terms and operators of a value up to which it is put in even then."""
 
@@ -363,28 +360,14 @@ def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, Node
     Constants among the assigned names are computed with as such, so this is more than a substitution afterwards: what
     `convert` makes sure of holds for the result.
     """
-    ordered = _in_order_of_need(statements)
-    found = _put_in(ordered, kind, MOST_PUT_IN, MAX_TOTAL_SIZE)
-    if found is None:
-        found = _put_in(ordered, kind, MAX_TOTAL_SIZE, MOST_COPIED)
-    if found is None:
-        raise ordered[-1].tree.error(f"the model has more than {MAX_TOTAL_SIZE} terms")
-    return found
-
-
-def _put_in(statements: list[Statement], kind: str, most: int, most_copied: int) -> dict[str, Node] | None:
-    """Return all right-hand sides; values of more than `most_copied` terms are shared. None: more than `most` terms."""
     known: dict[str, tuple[Value, int]] = {}
     found: dict[str, Node] = {}
     total = 0
-    for s in statements:
-        put_in = sum(known[n.id][1] for n in s.tree.names() if n.id in known)
-        if total + put_in > most or (put_in > MAX_SIZE // 2 and most_copied > MAX_SIZE):
-            return None
+    for s in _in_order_of_need(statements):
         value, size = convert(s.tree, known, delays=kind == "ode" and s.kind != "initial")
         total += size
         if s.kind == "assignment":
-            value, size = known[s.name] = shared(s.name, value, size, most_copied)
+            value, size = known[s.name] = shared(s.name, value, size, total if total <= MOST_PUT_IN else MOST_COPIED)
         found[s.left] = as_node(value)
     return found
 

@@ -301,27 +301,33 @@ def scales_of(p: Vector) -> Vector:
     return scales
 
 
-@lru_cache(maxsize=64)
-def system_rates(system: System) -> Callable[[float, Any, Any], list[float]]:
-    """Return F(t, z, inputs) on plain numbers."""
-    function = scalar_function([[system.time], system.z, system.inputs], system.rates)
+OnNumbers = Callable[[float, Any, Any], list[float]]
+
+
+def _on_numbers(system: System, expressions: Sequence[Any]) -> OnNumbers:
+    """Return expressions of a system as a function of (t, z, inputs), on plain numbers."""
+    function = scalar_function([[system.time], system.z, system.inputs], expressions)
     return lambda t, z, inputs: function((t,), z, inputs)
 
 
 @lru_cache(maxsize=64)
-def switch_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
+def system_rates(system: System) -> OnNumbers:
+    """Return F(t, z, inputs)."""
+    return _on_numbers(system, system.rates)
+
+
+@lru_cache(maxsize=64)
+def switch_functions(system: System) -> OnNumbers:
     """Return the values of all g at (t, z, inputs)."""
-    function = scalar_function([[system.time], system.z, system.inputs], [w.g for w in system.switches])
-    return lambda t, z, inputs: function((t,), z, inputs)
+    return _on_numbers(system, [w.g for w in system.switches])
 
 
 @lru_cache(maxsize=64)
-def watched_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
+def watched_functions(system: System) -> OnNumbers:
     """Return at (t, z, inputs) what crosses zero where a mode changes, for all switches."""
     if not any(w.is_level for w in system.switches):
         return switch_functions(system)
-    function = scalar_function([[system.time], system.z, system.inputs], [w.watched for w in system.switches])
-    return lambda t, z, inputs: function((t,), z, inputs)
+    return _on_numbers(system, [w.watched for w in system.switches])
 
 
 @lru_cache(maxsize=64)
@@ -333,14 +339,9 @@ def switch_derivatives(system: System) -> Callable[[float, Any, Any], Matrix]:
     columns = [derivatives_of(conditions, s) for s in (system.time, *y)]
     for name, scale in zip(system.names, scales, strict=True):
         columns.append([scale * d for d in derivatives_of(conditions, symbol(name))])
-    rows = [d for row in zip(*columns, strict=True) for d in row]
-    function = scalar_function([[system.time], system.z, system.inputs], rows)
+    function = _on_numbers(system, [d for row in zip(*columns, strict=True) for d in row])
     width = 1 + system.n_states + len(system.names)
-
-    def derivatives(t: float, z: Any, inputs: Any) -> Matrix:
-        return np.reshape(np.array(function((t,), z, inputs), dtype=float), (-1, width))
-
-    return derivatives
+    return lambda t, z, inputs: np.array(function(t, z, inputs), dtype=float).reshape(-1, width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
