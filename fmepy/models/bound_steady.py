@@ -11,7 +11,6 @@ import numpy as np
 from fmepy.errors import SimulationError
 from fmepy.models.bound import BoundDynamic
 from fmepy.models.definition.definition import Definition
-from fmepy.models.running.system import Outputs
 from fmepy.models.steady_rates import AtParameters, Source, slopes_at_rest
 from fmepy.models.steady_state import come_to_rest, refused, why_not
 from fmepy.numerics.at_rest import Found, rest_from
@@ -48,8 +47,6 @@ class BoundSteady(BoundDynamic):
         self._own: Found | None = None
         self._own_slopes: Matrix | None = None
         self._last: tuple[bytes, AtParameters, Found] | None = None
-        self._outputs = None
-        self._slopes: Outputs | None = None
 
     # --- the search
 
@@ -136,18 +133,15 @@ class BoundSteady(BoundDynamic):
         d, n_par = self._definition, len(self.names)
         with np.errstate(all="ignore"):
             fresh = system.structure.solver(system.jacobian(found.y, found.f))
-            slopes, of_extras = slopes_at_rest(system, found.y, found.f, fresh, self._places, self._box)
+            of_states, of_extras = slopes_at_rest(system, found.y, found.f, fresh, self._places, self._box)
             n_rows = system.source.n_rows
-            S = slopes.reshape(-1, n_rows, n_par).transpose(1, 0, 2)
+            S = of_states.reshape(-1, n_rows, n_par).transpose(1, 0, 2)
             if d.extra_names:
                 S = np.concatenate([S, of_extras.reshape(n_rows, -1, n_par)], axis=1)
             Y = self._table(system, found.y)
             if d.outputs:
-                if self._slopes is None:
-                    self._slopes = self._output_functions(self.names)
-                known = Y[:, : S.shape[1]]
-                at = self._times(n_rows)
-                S = self._slopes.sensitivities_beside(at, known, S, system.p, np.empty((0, n_rows)))
+                known, slopes = Y[:, : S.shape[1]], self._output_functions(self.names)
+                S = slopes.sensitivities_beside(self._times(n_rows), known, S, system.p, np.empty((0, n_rows)))
         return self._picked_rows(Y), self._picked_rows(S)
 
     def _times(self, n_rows: int) -> Vector:
@@ -161,9 +155,7 @@ class BoundSteady(BoundDynamic):
             if d.extra_names:
                 Y = np.concatenate([Y, system.source.with_extras(y, system.p)[1]], axis=1)
             if d.outputs:
-                if self._outputs is None:
-                    self._outputs = self._output_functions()
-                Y = self._outputs.beside(self._times(n_rows), Y, system.p, np.empty((0, n_rows)))
+                Y = self._output_functions().beside(self._times(n_rows), Y, system.p, np.empty((0, n_rows)))
         return Y
 
     def _picked_rows(self, table: Any) -> Any:

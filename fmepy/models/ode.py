@@ -281,7 +281,7 @@ class OdeModel(DynamicModel):
         width = None if bandwidth is None else _bandwidth(bandwidth, self._engine.needs_equations)
         self.options: SolverOptions = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
-        self._told = [False]
+        self.told_small: set[str] = set()  # warnings of states too small for their tolerance: one is enough
         self.told_fallbacks: set[Any] = set() if self._like is None else self._like.told_fallbacks
         self.seen_starts: Vector | None = None  # the smallest from which a run has been looked at
         delayed = self.definition.has_delays
@@ -293,19 +293,10 @@ class OdeModel(DynamicModel):
             warnings.warn(outside, UserWarning, stacklevel=2 if like is None else 3)
         self._tell()
 
-    @property
-    def has_told(self) -> bool:
-        """Whether it has warned of states that are too small for their tolerance: it does so once."""
-        return self._told[0]
-
-    @has_told.setter
-    def has_told(self, value: bool) -> None:
-        self._told[0] = value
-
     def tell_with(self, other: Any) -> None:
         """Let both models, of two entities say, warn once together."""
         if isinstance(other, OdeModel):
-            self._told = other._told
+            self.told_small = other.told_small
 
     def hits(self, parms: UserParameters = None, *, sensitivities: bool = False) -> pd.DataFrame:
         """Return when root events fire in a run from the first to the last of `times`.

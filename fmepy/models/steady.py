@@ -19,7 +19,7 @@ from fmepy.models.definition.function import read_signature
 from fmepy.models.definition.given import Given
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import Runnable
-from fmepy.models.steady_rates import OfArrays, OfEquations, OfFunction, Source, loops_of_profiles
+from fmepy.models.steady_rates import OfEquations, OfFunction, Source, loops_of_profiles
 from fmepy.models.steady_run import check_not_negative, tolerances
 from fmepy.models.steady_state import state_names
 from fmepy.models.transport import Grid1D
@@ -210,8 +210,8 @@ class SteadyModel(Runnable):
             return OfEquations(d.equations, self.t)
         assert d.function is not None, "a definition has equations or a function"
         p = d.parms.to_numpy(dtype=float)
-        function = d.function, self.t, self.first(p), p, None if self.grid is None else len(self.grid)
-        source = OfFunction(*function) if d.arrays is None else OfArrays(d.arrays, *function)
+        cells = None if self.grid is None else len(self.grid)
+        source = OfFunction(d.function, self.t, self.first(p), p, cells, arrays=d.arrays)
         source.extra_names = d.extra_names
         return source
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -12,13 +13,13 @@ import pandas as pd
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.language.equations import Equations, names_in, symbol
 from fmepy.models.definition.definition import Definition, Draft, Found, Readable
-from fmepy.models.definition.delays import Names, as_history, check_history, has_lags
+from fmepy.models.definition.delays import as_history, check_history, has_lags, with_plain_lags
 from fmepy.models.definition.function import read_function
 from fmepy.models.definition.given import Given, Kind, as_names, as_outputs, as_parms, as_state, read_outputs
 from fmepy.models.definition.text import read_text
-from fmepy.models.running.events import Event, as_events
+from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import as_forcings
-from fmepy.models.running.root_events import Root, as_roots, check_roots, split_events
+from fmepy.models.running.root_events import Root, check_roots, read_events
 from fmepy.parameters.named import check_names
 
 
@@ -89,19 +90,15 @@ def define(
     past = as_history(history)
     _check_apart(draft, given)
     _check_start(draft, given)
-    equations = _shared(draft, given, source, like)
-    if equations is None:
-        equations, found = _found(draft, given, _same_arrays(draft, given, source, like))
-    else:
-        found = Found(equations.rates, dict(equations.outputs))
+    equations, found = _expressions(draft, given, _reused(draft, given, source, like))
     is_delayed = has_lags([*(found.rates or ()), *found.own.values()])
-    check_history(past, _names(draft, given), is_delayed)
+    check_history(past, draft, is_delayed)
     if is_delayed and draft.algebraic:
         raise ModelError(
             f"The model reads the past (lag) and has algebraic states ({listed(draft.algebraic)}); no engine here has "
             "both. Solve the algebraic equation, and write what it gives as an assignment."
         )
-    timed, rooted = split_events(events)
+    timed, roots = read_events(events, draft.states)
     definition = Definition(
         kind=kind,
         source=source,
@@ -109,7 +106,7 @@ def define(
         parms=pd.Series(draft.parms, dtype=float),
         initial=tuple(_number(draft.initial[s]) for s in draft.states),
         forcings=given.forcings,
-        events=_of_outputs(as_events(timed, draft.states), dict(found.own)),
+        events=_of_outputs(timed, dict(found.own)),
         extra_names=found.extra_names,
         outputs=tuple(found.own.items()),
         equations=equations,
@@ -119,7 +116,7 @@ def define(
         given_outputs=given.outputs,
         algebraic=draft.algebraic,
         history=tuple(past.get(s) for s in draft.states) if is_delayed else (),
-        roots=_roots_of_outputs(as_roots(rooted, draft.states), dict(found.own)),
+        roots=_roots_of_outputs(roots, dict(found.own)),
         arrays=found.arrays,
     )
     _check_events(definition)
@@ -162,31 +159,28 @@ def _with_algebraic(draft: Draft, given: Given) -> Draft:
     return replace(draft, algebraic=tuple(s for s in draft.states if s in named))
 
 
-def _shared(draft: Draft, given: Given, source: Any, like: Definition | None) -> Equations | None:
-    """Return equations that there are already, if the new model differs from theirs in numbers only."""
-    there: Equations | None = None
+def _reused(draft: Draft, given: Given, source: Any, like: Definition | None) -> Equations | Found | None:
+    """Return equations, or what is known of a vector function, where the new model differs in numbers only."""
+    names = (draft.states, tuple(draft.parms), given.forcing_names)
+    is_copy = like is not None and like.source is source
+    there = None
     if isinstance(source, Equations) and not given.outputs:
         there = source
-    elif like is not None and like.source is source and like.given_outputs == given.outputs:
+    elif like is not None and is_copy and like.given_outputs == given.outputs:
         there = like.equations
-    names = (draft.states, tuple(draft.parms), given.forcing_names, draft.algebraic)
-    if there is None or (there.states, there.parameters, there.forcings, there.algebraic) != names:
+    if there is not None and (there.states, there.parameters, there.forcings) == names:
+        return there if there.algebraic == draft.algebraic else None
+    if like is None or not is_copy or like.arrays is None:
         return None
-    return there
-
-
-def _same_arrays(draft: Draft, given: Given, source: Any, like: Definition | None) -> Found | None:
-    """Return what is known of a vector function from the model of which this is a copy."""
-    if like is None or like.source is not source or like.arrays is None:
-        return None
-    names = (draft.states, tuple(draft.parms), given.forcing_names)
     if (like.states, like.parameters, tuple(f.name for f in like.forcings)) != names:
         return None
     return Found(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
 
 
-def _found(draft: Draft, given: Given, there: Found | None) -> tuple[Equations | None, Found]:
+def _expressions(draft: Draft, given: Given, there: Equations | Found | None) -> tuple[Equations | None, Found]:
     """Return the expressions of a model, with the outputs that were given."""
+    if isinstance(there, Equations):
+        return there, Found(there.rates, dict(there.outputs))
     found = draft.find() if there is None else there
     _check_apart(draft, given, (*found.own, *found.extra_names))
     known = [*draft.states, *draft.parms, *given.forcing_names, *found.extra_names, draft.time]
@@ -199,15 +193,11 @@ def _found(draft: Draft, given: Given, there: Found | None) -> tuple[Equations |
         return None, found
     rates = found.rates
     if has_lags([*rates, *found.own.values()]):
-        plain = _names(draft, given).with_plain_lags
+        plain = partial(with_plain_lags, draft=draft, given=given)
         rates, found = tuple(map(plain, rates)), replace(found, own={k: plain(e) for k, e in found.own.items()})
     names = (draft.states, tuple(draft.parms), given.forcing_names)
     outputs = tuple(found.own.items())
     return Equations(given.kind, *names, rates, outputs, draft.time, draft.algebraic), replace(found, rates=rates)
-
-
-def _names(draft: Draft, given: Given) -> Names:
-    return Names(given.kind, draft.states, tuple(draft.parms), given.forcing_names, draft.time, draft.error)
 
 
 def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Event, ...]:

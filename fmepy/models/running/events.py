@@ -65,49 +65,30 @@ class Event:
         return {"var": states[self.state], "time": self.time, "value": new, "method": self.method, "order": self.order}
 
 
-def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
-    """Return what the user gave as events, sorted by time and order (those of one order as they were given).
-
-    Parameters
-    ----------
-    events : None, DataFrame or list of dict
-        Columns (keys) ``var``, ``time``, ``value``; ``method``, which is "replace" where it is left out (deSolve's
-        "rep" and "mult" are known); ``order``, 0.
-
-    Raises
-    ------
-    ModelError
-        A missing or unknown column, an unknown state or method, a time that is not a finite number, an order that is
-        not a whole one.
-    """
-    if events is None:
-        return ()
-    rows = event_rows(events)
-    out = []
-    for i, row in enumerate(rows):
-        where = f"`events`, row {i}"
-        unknown = [k for k in row if k not in COLUMNS]
-        if unknown:
-            known = (*COLUMNS, *ROOT_COLUMNS)
-            near = did_you_mean(unknown[0], known) if unknown[0] not in known else " It belongs to a root."
-            raise ModelError(
-                f"{where}: there is no column {unknown[0]!r} of an event at a given time.{near} "
-                f"Columns are {listed(COLUMNS)}; of an event with a root also {listed(ROOT_COLUMNS)}."
-            )
-        missing = [k for k in NEEDED if k not in row]
-        if missing:
-            raise ModelError(
-                f"{where}: {listed(missing)} missing. An event needs var, time and value (or a root in place of time)."
-            )
-        state, value, method, order = change_of(row, where, i, states)
-        try:
-            time = float(row["time"])
-        except (TypeError, ValueError):
-            time = np.nan
-        if not np.isfinite(time):
-            raise ModelError(f"{where}: the time is {row['time']!r}; a finite number is needed.")
-        out.append(Event(state, time, value, method, order))
-    return tuple(sorted(out, key=lambda e: (e.time, e.order)))
+def event_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Event:
+    """Return the i-th row of events, one at a given time; see `models.running.root_events.read_events`."""
+    where = f"`events`, row {i}"
+    unknown = [k for k in row if k not in COLUMNS]
+    if unknown:
+        known = (*COLUMNS, *ROOT_COLUMNS)
+        near = did_you_mean(unknown[0], known) if unknown[0] not in known else " It belongs to a root."
+        raise ModelError(
+            f"{where}: there is no column {unknown[0]!r} of an event at a given time.{near} "
+            f"Columns are {listed(COLUMNS)}; of an event with a root also {listed(ROOT_COLUMNS)}."
+        )
+    missing = [k for k in NEEDED if k not in row]
+    if missing:
+        raise ModelError(
+            f"{where}: {listed(missing)} missing. An event needs var, time and value (or a root in place of time)."
+        )
+    state, value, method, order = change_of(row, where, i, states)
+    try:
+        time = float(row["time"])
+    except (TypeError, ValueError):
+        time = np.nan
+    if not np.isfinite(time):
+        raise ModelError(f"{where}: the time is {row['time']!r}; a finite number is needed.")
+    return Event(state, time, value, method, order)
 
 
 def change_of(row: Mapping[str, Any], where: str, i: int, states: Sequence[str]) -> tuple[int, Any, str, int]:

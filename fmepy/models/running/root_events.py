@@ -15,13 +15,22 @@ from typing import Any
 from fmepy.errors import ModelError, did_you_mean, listed
 from fmepy.language.functions import holds_jumps
 from fmepy.language.text import parse_expression
-from fmepy.models.running.events import COLUMNS, NEEDED, ROOT_COLUMNS, change_of, event_rows, is_missing
+from fmepy.models.running.events import (
+    COLUMNS,
+    NEEDED,
+    ROOT_COLUMNS,
+    Event,
+    change_of,
+    event_of,
+    event_rows,
+    is_missing,
+)
 
 DIRECTIONS = (-1, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RootChange:
     """What happens to a state where a root fires; `value`, `method` and `order` as of an `events.Event`."""
 
     state: int
@@ -38,7 +47,7 @@ class Root:
     ----------
     g : Node
     direction : {-1, 0, 1}
-    changes : tuple of Change
+    changes : tuple of RootChange
         By order; those of one order see one state.
     number : int
         The row of `events` that it came from, the first if there are several.
@@ -48,7 +57,7 @@ class Root:
 
     g: Any
     direction: int
-    changes: tuple[Change, ...]
+    changes: tuple[RootChange, ...]
     number: int
     text: str
 
@@ -69,61 +78,59 @@ class Root:
         return replace(self, g=change(self.g), changes=changes)
 
 
-def split_events(events: Any) -> tuple[Any, list[tuple[int, dict[str, Any]]]]:
-    """Return the rows of `events` at given times, or all where none has a root; and those with a root, numbered."""
-    if events is None:
-        return None, []
-    rows = event_rows(events)
-    if not any("root" in row for row in rows):
-        return rows, []
-    timed, rooted = [], []
+def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], tuple[Root, ...]]:
+    """Return what the user gave as events: those at given times, by time and order, and the root events.
+
+    Rows of the same root and direction are changes at one crossing.
+
+    Parameters
+    ----------
+    events : None, DataFrame or list of dict
+        Columns (keys) ``var``, ``value``, and ``time`` or ``root``; ``method``, which is "replace" where it is left out
+        (deSolve's "rep" and "mult" are known); ``order``, 0; of a root ``direction``, 0.
+
+    Raises
+    ------
+    ModelError
+        A missing or unknown column, an unknown state or method, a time that is not a finite number, an order that is
+        not a whole one, a direction other than -1, 0 and 1, an event with a time and a root.
+    """
+    timed: list[Event] = []
+    roots: dict[tuple[Any, int], Root] = {}
+    rows = [] if events is None else event_rows(events)
+    has_roots = any("root" in row for row in rows)
     for i, row in enumerate(rows):
         has_root, has_time = not is_missing(row.get("root")), not is_missing(row.get("time"))
         if has_root and has_time:
             raise ModelError(f"`events`, row {i}: an event has a time or a root, not both.")
         if has_root or ("root" in row and not has_time):
-            rooted.append((i, dict(row)))
-        else:  # a table has a cell for everything
-            timed.append(
-                {k: v for k, v in row.items() if not (k in (*ROOT_COLUMNS, "order", "method") and is_missing(v))}
-            )
-    return timed, rooted
+            g, direction, text, change = _root_of(row, i, states)
+            first = roots.get((g, direction)) or Root(g, direction, (), i, text)
+            changes = tuple(sorted((*first.changes, change), key=lambda c: c.order))
+            roots[g, direction] = replace(first, changes=changes)
+            continue
+        if has_roots:  # a table has a cell for everything
+            row = {k: v for k, v in row.items() if not (k in (*ROOT_COLUMNS, "order", "method") and is_missing(v))}
+        timed.append(event_of(row, i, states))
+    return tuple(sorted(timed, key=lambda e: (e.time, e.order))), tuple(roots.values())
 
 
-def as_roots(rows: Sequence[tuple[int, Mapping[str, Any]]], states: Sequence[str]) -> tuple[Root, ...]:
-    """Return the root events of a model: rows of the same root and direction are changes at one crossing.
-
-    Parameters
-    ----------
-    rows : sequence of (int, dict)
-        Keys ``root``, ``var``, ``value``; ``direction``, 0 where it is left out; ``method`` and ``order`` as of events.
-
-    Raises
-    ------
-    ModelError
-        A missing or unknown key, a direction other than -1, 0 and 1, and what is wrong with other events.
-    """
-    found: dict[tuple[Any, int], Root] = {}
-    known = (*COLUMNS, *ROOT_COLUMNS)
-    for i, row in rows:
-        where = f"`events`, row {i}"
-        given = {k: v for k, v in row.items() if not (k in known and k not in (*NEEDED, "root") and is_missing(v))}
-        unknown = [k for k in given if k not in known]
-        if unknown:
-            raise ModelError(
-                f"{where}: there is no key {unknown[0]!r}.{did_you_mean(unknown[0], known)} "
-                f"Those of a root event are {listed([*ROOT_COLUMNS, 'var', 'value', 'method', 'order'])}."
-            )
-        missing = [k for k in ("var", "value") if k not in given]
-        if missing:
-            raise ModelError(f"{where}: {listed(missing)} missing. A root event needs root, var and value.")
-        state, value, method, order = change_of(given, where, i, states)
-        g, direction = _expression(given["root"], where), _direction(given.get("direction", 0), where)
-        one = Change(state, value, method, order)
-        first = found.get((g, direction)) or Root(g, direction, (), i, str(given["root"]))
-        changes = tuple(sorted((*first.changes, one), key=lambda c: c.order))
-        found[g, direction] = replace(first, changes=changes)
-    return tuple(found.values())
+def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> tuple[Any, int, str, RootChange]:
+    """Return the root of the i-th row of events, its direction, its text, and what it changes."""
+    where, known = f"`events`, row {i}", (*COLUMNS, *ROOT_COLUMNS)
+    given = {k: v for k, v in row.items() if not (k in known and k not in (*NEEDED, "root") and is_missing(v))}
+    unknown = [k for k in given if k not in known]
+    if unknown:
+        raise ModelError(
+            f"{where}: there is no key {unknown[0]!r}.{did_you_mean(unknown[0], known)} "
+            f"Those of a root event are {listed([*ROOT_COLUMNS, 'var', 'value', 'method', 'order'])}."
+        )
+    missing = [k for k in ("var", "value") if k not in given]
+    if missing:
+        raise ModelError(f"{where}: {listed(missing)} missing. A root event needs root, var and value.")
+    change = RootChange(*change_of(given, where, i, states))
+    root = given["root"]
+    return _expression(root, where), _direction(given.get("direction", 0), where), str(root), change
 
 
 def _expression(root: Any, where: str) -> Any:
