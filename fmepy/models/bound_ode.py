@@ -24,8 +24,8 @@ from fmepy.models.running.array_rates import ArraysAt
 from fmepy.models.running.delayed import make_delayed_runner
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.root_run import Hit
-from fmepy.models.running.runners import Runner, make_runner
-from fmepy.models.running.system import Outputs, scales_of
+from fmepy.models.running.runners import ModelRunner, make_runner
+from fmepy.models.running.system import OutputFunctions, scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import BoolVector, Cube, Matrix, Vector
@@ -71,8 +71,8 @@ class BoundOde(BoundDynamic):
             )
         self._timeline = Timeline.of(begins, times, d.forcings, event_times)
         self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
-        self._runners: dict[tuple[str, str], Runner | None] = {}
-        self._slopes: Outputs | None = None
+        self._runners: dict[tuple[str, str], ModelRunner | None] = {}
+        self._slopes: OutputFunctions | None = None
 
     @property
     def _engines(self) -> list[Engine]:
@@ -97,7 +97,7 @@ class BoundOde(BoundDynamic):
         """Whether `sensitivities` solves the variational equations."""
         return self._runner(self._engines[0], "exact") is not None
 
-    def _runner(self, engine: Engine, kind: str) -> Runner | None:
+    def _runner(self, engine: Engine, kind: str) -> ModelRunner | None:
         """Return the runner of an engine, made at its first use: "plain", "exact", "tight" (for differences)."""
         key = (engine.name, kind)
         if key not in self._runners:

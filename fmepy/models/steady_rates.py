@@ -37,7 +37,7 @@ _CONTRACTS = 0.1  # what a correction is to the one before, at most, if the Jaco
 _MOST_CORRECTIONS = 8
 
 
-class Source:
+class SteadyRates:
     """Rates of a model as functions of states and parameters, both plain vectors.
 
     Attributes
@@ -92,7 +92,7 @@ class Source:
         return ""
 
 
-class OfEquations(Source):
+class OfEquations(SteadyRates):
     """Rates by equations."""
 
     def __init__(self, equations: Equations, t: float) -> None:
@@ -136,7 +136,7 @@ class OfEquations(Source):
         return np.array(self._slopes[key]((self._t,), y.tolist(), p.tolist())).reshape(self.n, len(key))
 
 
-class OfFunction(Source):
+class OfFunction(SteadyRates):
     """Rates by a function of the user's; by loops over arrays in its place, where it has them and they give numbers.
 
     Parameters
@@ -354,7 +354,7 @@ def _shapes(value: Any) -> str:
 class AtParameters:
     """A source at some parameters: what `fmepy.numerics.at_rest` brings to rest."""
 
-    source: Source
+    source: SteadyRates
     p: Vector
     positive: bool
     structure: Structure

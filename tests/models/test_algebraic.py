@@ -404,16 +404,16 @@ FOLDS = {
 @pytest.mark.parametrize("engine", ["auto", "scipy"])
 @pytest.mark.parametrize("name", FOLDS)
 def test_a_run_past_a_fold_fails_after_a_few_searches(name, engine, monkeypatch):
-    from fmepy.models.running.algebraic import _Here
+    from fmepy.models.running.algebraic import _AlgebraicPoint
 
     text, state, end = FOLDS[name]
-    searches, searched = [], _Here.searched
+    searches, searched = [], _AlgebraicPoint.searched
 
     def counted(self):
         searches.append(self.t)
         return searched(self)
 
-    monkeypatch.setattr(_Here, "searched", counted)
+    monkeypatch.setattr(_AlgebraicPoint, "searched", counted)
     model = fme.OdeModel(text, state=state, times=np.linspace(0, 8, 41), parms={"k": 1.0}, engine=engine)
     with pytest.raises(SimulationError) as caught:
         model()

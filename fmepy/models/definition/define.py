@@ -12,14 +12,13 @@ import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.language.equations import Equations, names_in, symbol
-from fmepy.models.definition.definition import Definition, Draft, Found, Readable
+from fmepy.models.definition.definition import Definition, Draft, ModelExpressions, Readable
 from fmepy.models.definition.delays import as_history, check_history, has_lags, with_plain_lags
 from fmepy.models.definition.function import read_function
-from fmepy.models.definition.given import Given, Kind, as_names, as_outputs, as_parms, as_state, read_outputs
+from fmepy.models.definition.given import Kind, ModelArguments, as_names, as_outputs, as_parms, as_state, read_outputs
 from fmepy.models.definition.text import read_text
-from fmepy.models.running.events import Event
+from fmepy.models.running.events import Event, Root, check_roots, read_events
 from fmepy.models.running.forcings import as_forcings
-from fmepy.models.running.root_events import Root, check_roots, read_events
 from fmepy.parameters.named import check_names
 
 
@@ -73,7 +72,7 @@ def define(
     ModelError
         Whatever is wrong with the definition, with the nearest name where a name is unknown.
     """
-    given = Given(
+    given = ModelArguments(
         kind=kind,
         initial=as_state(state),
         parms=as_parms(parms),
@@ -124,7 +123,7 @@ def define(
     return definition
 
 
-def _read(source: Any, given: Given) -> Draft:
+def _read(source: Any, given: ModelArguments) -> Draft:
     """Return what a source holds."""
     if isinstance(source, str):
         return read_text(source, given)
@@ -137,14 +136,14 @@ def _read(source: Any, given: Given) -> Draft:
     raise ModelError(f"A model is a Python function, text or Equations; got {type(source).__name__}.")
 
 
-def _read_equations(source: Equations, given: Given) -> Draft:
+def _read_equations(source: Equations, given: ModelArguments) -> Draft:
     if source.kind != given.kind:
         raise ModelError(f"These are equations of the kind {source.kind!r}; {given.kind!r} is needed here.")
-    found = Found(source.rates, dict(source.outputs))
+    found = ModelExpressions(source.rates, dict(source.outputs))
     return Draft(source.states, given.parms, given.initial, lambda: found, source.time, algebraic=source.algebraic)
 
 
-def _with_algebraic(draft: Draft, given: Given) -> Draft:
+def _with_algebraic(draft: Draft, given: ModelArguments) -> Draft:
     """Return a draft with the states that were said to be algebraic."""
     if not given.algebraic:
         return draft
@@ -159,7 +158,9 @@ def _with_algebraic(draft: Draft, given: Given) -> Draft:
     return replace(draft, algebraic=tuple(s for s in draft.states if s in named))
 
 
-def _reused(draft: Draft, given: Given, source: Any, like: Definition | None) -> Equations | Found | None:
+def _reused(
+    draft: Draft, given: ModelArguments, source: Any, like: Definition | None
+) -> Equations | ModelExpressions | None:
     """Return equations, or what is known of a vector function, where the new model differs in numbers only."""
     names = (draft.states, tuple(draft.parms), given.forcing_names)
     is_copy = like is not None and like.source is source
@@ -174,13 +175,15 @@ def _reused(draft: Draft, given: Given, source: Any, like: Definition | None) ->
         return None
     if (like.states, like.parameters, tuple(f.name for f in like.forcings)) != names:
         return None
-    return Found(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
+    return ModelExpressions(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
 
 
-def _expressions(draft: Draft, given: Given, there: Equations | Found | None) -> tuple[Equations | None, Found]:
+def _expressions(
+    draft: Draft, given: ModelArguments, there: Equations | ModelExpressions | None
+) -> tuple[Equations | None, ModelExpressions]:
     """Return the expressions of a model, with the outputs that were given."""
     if isinstance(there, Equations):
-        return there, Found(there.rates, dict(there.outputs))
+        return there, ModelExpressions(there.rates, dict(there.outputs))
     found = draft.find() if there is None else there
     _check_apart(draft, given, (*found.own, *found.extra_names))
     known = [*draft.states, *draft.parms, *given.forcing_names, *found.extra_names, draft.time]
@@ -233,7 +236,7 @@ def _check_events(definition: Definition) -> None:
             )
 
 
-def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> None:
+def _check_apart(draft: Draft, given: ModelArguments, outputs: Sequence[str] = ()) -> None:
     """Refuse a name that stands for two things, or for the first column of the result."""
     time = "the time" if draft.function is None else "the time, the function's first argument"
     groups = {
@@ -253,7 +256,7 @@ def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> Non
         )
 
 
-def _check_start(draft: Draft, given: Given) -> None:
+def _check_start(draft: Draft, given: ModelArguments) -> None:
     """Refuse initial values that are missing, of no state, or of anything but parameters."""
     ode = given.kind == "ode"
     for name in given.initial:

@@ -22,7 +22,7 @@ from fmepy.parameters.names import normal_name
 
 if TYPE_CHECKING:
     from fmepy.models.definition.definition import Definition, Draft
-    from fmepy.models.definition.given import Given
+    from fmepy.models.definition.given import ModelArguments
 
 
 def has_lags(expressions: Iterable[Any]) -> bool:
@@ -44,7 +44,7 @@ def at_rest(definition: Definition) -> Definition:
     return replace(definition, equations=replace(e, rates=rates, outputs=outputs), outputs=outputs, history=())
 
 
-def with_plain_lags(e: Any, draft: Draft, given: Given) -> Any:
+def with_plain_lags(e: Any, draft: Draft, given: ModelArguments) -> Any:
     """Return an expression whose lags are all of a single state, by expressions of parameters.
 
     Raises
@@ -55,7 +55,7 @@ def with_plain_lags(e: Any, draft: Draft, given: Given) -> Any:
     return _rebuilt(e, lambda x, tau: _plain_lag(x, tau, draft, given))
 
 
-def _plain_lag(x: Any, tau: Any, draft: Draft, given: Given) -> Any:
+def _plain_lag(x: Any, tau: Any, draft: Draft, given: ModelArguments) -> Any:
     here = f"lag({x}, {tau})"
     if given.kind != "ode":
         raise ModelError(f"{here} is not allowed here: {ONLY_IN_RATES}. A difference equation remembers by a state.")

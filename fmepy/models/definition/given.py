@@ -22,7 +22,7 @@ Kind = Literal["ode", "difference"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class ModelArguments:
     """What was given beside the source of a model.
 
     Attributes

@@ -32,8 +32,8 @@ from fmepy.language.nodes import Node, as_node, shared
 from fmepy.language.source import Source
 from fmepy.language.text import Value, convert
 from fmepy.language.tree import Tree, logical_lines, reserved_name, right_side, split_equation
-from fmepy.models.definition.definition import Draft, Found
-from fmepy.models.definition.given import Given
+from fmepy.models.definition.definition import Draft, ModelExpressions
+from fmepy.models.definition.given import ModelArguments
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ _RATES = {"ode": "d({})/dt", "difference": "next({})"}
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ModelStatement:
     """One statement: what it gives a value to, and its parsed right-hand side."""
 
     kind: Kind
@@ -94,17 +94,17 @@ class ModelText:
     ----------
     kind : {"ode", "difference"}
         What rates are: derivatives, or the states after the next step.
-    statements : tuple of Statement
+    statements : tuple of ModelStatement
         What the text consists of.
     substituted : dict of str to Node
         All right-hand sides with assigned names put in, by left-hand side (of initial values ``"x(0)"``).
     """
 
     kind: Literal["ode", "difference"]
-    statements: tuple[Statement, ...]
+    statements: tuple[ModelStatement, ...]
     substituted: dict[str, Node] = field(repr=False)
 
-    def of_kind(self, kind: Kind) -> list[Statement]:
+    def of_kind(self, kind: Kind) -> list[ModelStatement]:
         """Return the statements of one kind, in the order of the text."""
         return [s for s in self.statements if s.kind == kind]
 
@@ -192,7 +192,7 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
 # --- text -> the draft of a model
 
 
-def read_text(text: str, given: Given) -> Draft:
+def read_text(text: str, given: ModelArguments) -> Draft:
     """Return the draft of a model that is a text; initial values in `state` go before those in the text of a copy."""
     model = _parsed(text, given.kind)
     algebraic = _algebraic_states(model, given)
@@ -203,13 +203,15 @@ def read_text(text: str, given: Given) -> Draft:
         states=(*model.states, *algebraic),
         parms=given.parms,
         initial={**model.complete("initial"), **given.initial},
-        find=lambda: Found((*model.complete("rate").values(), *model.residuals), model.complete("assignment")),
+        find=lambda: ModelExpressions(
+            (*model.complete("rate").values(), *model.residuals), model.complete("assignment")
+        ),
         error=model.error,
         algebraic=algebraic,
     )
 
 
-def _algebraic_states(model: ModelText, given: Given) -> tuple[str, ...]:
+def _algebraic_states(model: ModelText, given: ModelArguments) -> tuple[str, ...]:
     """Return what the algebraic equations are solved for: what has an initial value and no rate."""
     equations = model.of_kind("algebraic")
     known = {s.name for s in model.statements if s.kind in ("rate", "assignment")}
@@ -240,7 +242,7 @@ def _parsed(text: str, kind: Literal["ode", "difference"]) -> ModelText:
     return parse_model(text, kind=kind)
 
 
-def _check_start(model: ModelText, given: Given) -> None:
+def _check_start(model: ModelText, given: ModelArguments) -> None:
     """Refuse what is given both in the text and as `state`, and a start in the text that is not that of the run."""
     at_zero = []
     for s in model.of_kind("initial"):
@@ -268,7 +270,7 @@ def _check_start(model: ModelText, given: Given) -> None:
 # --- text -> statements
 
 
-def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> Statement:
+def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> ModelStatement:
     """Return one statement, its left-hand side understood and its right-hand side parsed."""
     left, start, end = split_equation(
         lines[0], row, source, f"{_RATES[kind].format('x')} = ..., x(0) = ..., or name = ..."
@@ -279,7 +281,7 @@ def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> St
             _check_name(name)
     except _LeftSideError as error:
         raise source.error(str(error), row, start) from None
-    return Statement(what, name, row, right_side(lines, row, source, end), at)
+    return ModelStatement(what, name, row, right_side(lines, row, source, end), at)
 
 
 class _LeftSideError(Exception):
@@ -331,9 +333,9 @@ def _check_name(name: str) -> None:
 # --- statements -> model
 
 
-def _check_definitions(statements: tuple[Statement, ...], kind: str) -> None:
+def _check_definitions(statements: tuple[ModelStatement, ...], kind: str) -> None:
     """Raise unless every name is defined once and every initial value has its state."""
-    first: dict[str, Statement] = {}
+    first: dict[str, ModelStatement] = {}
     for s in statements:
         earlier = first.setdefault(s.left, s)
         lines = {earlier.kind: earlier.line, s.kind: s.line}
@@ -354,7 +356,7 @@ def _check_definitions(statements: tuple[Statement, ...], kind: str) -> None:
             )
 
 
-def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, Node]:
+def _substituted(statements: tuple[ModelStatement, ...], kind: str) -> dict[str, Node]:
     """Return all right-hand sides with assigned names put in, by left-hand side.
 
     Constants among the assigned names are computed with as such, so this is more than a substitution afterwards: what
@@ -372,7 +374,7 @@ def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, Node
     return found
 
 
-def _in_order_of_need(statements: tuple[Statement, ...]) -> list[Statement]:
+def _in_order_of_need(statements: tuple[ModelStatement, ...]) -> list[ModelStatement]:
     """Return assignments in the order of their needs, then everything else."""
     assigned = {s.name: s for s in statements if s.kind == "assignment"}
     graph = {n: [m.id for m in s.tree.names() if m.id in assigned] for n, s in assigned.items()}
@@ -383,7 +385,7 @@ def _in_order_of_need(statements: tuple[Statement, ...]) -> list[Statement]:
     return [assigned[n] for n in order] + [s for s in statements if s.kind != "assignment"]
 
 
-def _loop(cycle: list[str], assigned: dict[str, Statement]) -> ModelTextError:
+def _loop(cycle: list[str], assigned: dict[str, ModelStatement]) -> ModelTextError:
     """Return the error that names a loop among assignments."""
     names = cycle[:-1]
     first = min(range(len(names)), key=lambda i: assigned[names[i]].row)

@@ -34,9 +34,8 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.stiff import StiffCode
-from fmepy.models.running.events import GIVEN, kinds_of
-from fmepy.models.running.problem import Problem
-from fmepy.models.running.root_events import Root
+from fmepy.models.running.events import GIVEN, Root, kinds_of
+from fmepy.models.running.problem import InitialValueProblem
 from fmepy.models.running.system import System, along, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
@@ -430,7 +429,7 @@ def _refuses_explicit(equations: Equations, roots: tuple[Root, ...] = ()) -> str
     return _refuses(equations, roots)
 
 
-def stepper(problem: Problem, options: SolverOptions) -> CompiledStepper:
+def stepper(problem: InitialValueProblem, options: SolverOptions) -> CompiledStepper:
     """Return the compiled loop on a problem."""
     assert problem.system is not None, "it needs equations"
     held = {EXPLICIT.methods[0]: EXPLICIT.name, STIFF.methods[0]: STIFF.name}.get(options.method, "")

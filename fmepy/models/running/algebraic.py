@@ -102,7 +102,9 @@ class Constraints:
         if self._code is not None:
             return self._code.structure
         p = d.parms.to_numpy(dtype=float)
-        at = _Here(self, 0.0, ValueTable(d.initial, d.parameters).value(p.tolist()), [*p, *[0.0] * self._layout.size])
+        at = _AlgebraicPoint(
+            self, 0.0, ValueTable(d.initial, d.parameters).value(p.tolist()), [*p, *[0.0] * self._layout.size]
+        )
         try:
             with np.errstate(all="ignore"):
                 return found_structure(at.rates, at.y[places])
@@ -138,9 +140,9 @@ class Constraints:
         """
         return self._solved(t, z, inputs)[0]
 
-    def _solved(self, t: float, z: Vector, inputs: Any, is_near: bool = False) -> tuple[Vector, _Here]:
+    def _solved(self, t: float, z: Vector, inputs: Any, is_near: bool = False) -> tuple[Vector, _AlgebraicPoint]:
         """Return z, completed, and the equations there; is_near: what stands in z is known to be near."""
-        here = _Here(self, t, z[: self.n].copy(), inputs)
+        here = _AlgebraicPoint(self, t, z[: self.n].copy(), inputs)
         quick = here.is_corrected(is_near)
         self._count_search(t, quick or not is_near)  # one from afar may begin another run
         if not quick:
@@ -206,7 +208,7 @@ class Constraints:
 
 
 @dataclass(slots=True)
-class _Here:
+class _AlgebraicPoint:
     """The algebraic equations at one time and state, `fmepy.numerics.at_rest.Resting` in the algebraic states alone.
 
     Attributes
@@ -444,7 +446,7 @@ def check_index(definition: Definition, start: float) -> None:
         y = ValueTable(d.initial, d.parameters).value(p.tolist())
     except SimulationError:  # the first run will tell
         return
-    here = _Here(settled.constraints, start, y, settled.layout.at_stage(p, None)(settled.forced(start)))
+    here = _AlgebraicPoint(settled.constraints, start, y, settled.layout.at_stage(p, None)(settled.forced(start)))
     with np.errstate(all="ignore"):
         found = here.searched()
         if not all_finite(found.f) or not (found.converged or found.why == SINGULAR_HERE):
@@ -476,7 +478,7 @@ def check_index(definition: Definition, start: float) -> None:
     )
 
 
-def _entries_of(here: _Here, found: Found) -> Any:
+def _entries_of(here: _AlgebraicPoint, found: Found) -> Any:
     """Return which algebraic equation moves with which algebraic state, where the search stands or beside it."""
     s, beside = here.structure, found.y + 0.1 * (1 + np.abs(found.y))
     moves = [np.nan_to_num(here.jacobian(w, here.rates(w)), nan=1.0) != 0 for w in (found.y, beside)]

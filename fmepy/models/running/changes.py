@@ -15,9 +15,8 @@ from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.models.definition.definition import Definition
-from fmepy.models.running.events import GIVEN, Event, kinds_of
+from fmepy.models.running.events import GIVEN, Event, RootChange, kinds_of
 from fmepy.models.running.forcings import forcing_values
-from fmepy.models.running.root_events import RootChange
 from fmepy.types import Vector
 
 Apply = Callable[[Sequence[int], Vector], Vector]

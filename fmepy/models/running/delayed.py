@@ -27,9 +27,9 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.events import Event
 from fmepy.models.running.planned import depends_on_parameters
-from fmepy.models.running.problem import Problem
+from fmepy.models.running.problem import InitialValueProblem
 from fmepy.models.running.root_run import Hit, RootRun, RootTable
-from fmepy.models.running.runners import Runner
+from fmepy.models.running.runners import ModelRunner
 from fmepy.models.running.system import build_system
 from fmepy.models.running.timeline import Timeline, course_of
 from fmepy.types import Matrix, Vector
@@ -38,10 +38,10 @@ MOST_CROSSINGS = 1000
 """Of roots, in one run."""
 
 
-class DelayedRunner(Runner):
+class DelayedRunner(ModelRunner):
     """``run(p) -> Z`` of a model with delays."""
 
-    def __init__(self, stepper: Any, problem: Problem, *rest: Any) -> None:
+    def __init__(self, stepper: Any, problem: InitialValueProblem, *rest: Any) -> None:
         super().__init__(problem, *rest)
         assert problem.system is not None, "a model with delays has equations"
         self._stepper, self._system = stepper, problem.system
@@ -119,5 +119,5 @@ def make_delayed_runner(
         return None
     if names and any(system.varying_delays) and (definition.events or any(h is not None for h in definition.history)):
         return None
-    problem = Problem(definition, system)
+    problem = InitialValueProblem(definition, system)
     return DelayedRunner(engine.stepper(problem, options), problem, definition, timeline, names)

@@ -24,7 +24,7 @@ RatesOf = Callable[[float, Any, Any], Any]
 """F(t, z, inputs) -> rates of z; z is an ndarray, inputs a list of floats."""
 
 
-class Problem:
+class InitialValueProblem:
     """A first-order system of differential equations.
 
     Attributes
@@ -212,10 +212,10 @@ def has_slopes(definition: Definition) -> bool:
     return len(d.states) <= MOST_DENSE or not code_of(d.arrays).structure.is_dense
 
 
-def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> Problem | None:
+def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> InitialValueProblem | None:
     """Return the problem with sensitivities for `names`, or None if an engine of that ability cannot give these."""
     if definition.equations is None:
-        return None if names and not has_slopes(definition) else Problem(definition, None, names)
+        return None if names and not has_slopes(definition) else InitialValueProblem(definition, None, names)
     system = build_system(definition.equations, names, True, roots=definition.roots)
     if names and any(
         e.word in TABLE and TABLE[e.word].jumps and e.word != "where" for e in in_order(system.model_rates)
@@ -225,4 +225,4 @@ def problem_of(definition: Definition, names: tuple[str, ...], watches_switches:
         if names:
             return None
         system = build_system(definition.equations, (), True, True, definition.roots)
-    return Problem(definition, system)
+    return InitialValueProblem(definition, system)

@@ -20,26 +20,28 @@ from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
 from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.changes import EventTable, Settle
 from fmepy.models.running.forcings import forcing_jumps, forcing_values, stage_values
-from fmepy.models.running.problem import Problem, has_slopes, problem_of
+from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
 from fmepy.models.running.root_run import Hit, RootRun, StepRootRun
 from fmepy.models.running.system import build_system, scales_of
 from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
 
-class Runner:
+class ModelRunner:
     """``run(p) -> Z`` at the rows of a timeline, with or without sensitivities.
 
     Parameters
     ----------
-    problem : Problem
+    problem : InitialValueProblem
     definition : Definition
     timeline : Timeline
     names : tuple of str
         Parameters with sensitivities (empty: none).
     """
 
-    def __init__(self, problem: Problem, definition: Definition, timeline: Timeline, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, problem: InitialValueProblem, definition: Definition, timeline: Timeline, names: tuple[str, ...]
+    ) -> None:
         self._problem, self._definition, self.timeline, self.names = problem, definition, timeline, names
         self.n_states = len(definition.states)
         self._initial = ValueTable(definition.initial, definition.parameters, names)
@@ -85,8 +87,8 @@ class Runner:
         return None
 
 
-class _AdaptiveRunner(Runner):
-    def __init__(self, stepper: Stepper, problem: Problem, *rest: Any) -> None:
+class _AdaptiveRunner(ModelRunner):
+    def __init__(self, stepper: Stepper, problem: InitialValueProblem, *rest: Any) -> None:
         super().__init__(problem, *rest)
         self._stepper: Any = stepper
         self._system, self._layout, self._roots = problem.system, problem.layout, problem.roots
@@ -143,7 +145,7 @@ class _AdaptiveRunner(Runner):
             return None
 
 
-class _FixedRunner(Runner):
+class _FixedRunner(ModelRunner):
     def __init__(self, engine: Engine, options: SolverOptions, times: Vector, *rest: Any) -> None:
         super().__init__(*rest)
         self._step, self._forcings = engine.steps[options.method], self._definition.forcings
@@ -214,7 +216,7 @@ def make_runner(
     names: tuple[str, ...],
     options: SolverOptions,
     times: Vector,
-) -> Runner | None:
+) -> ModelRunner | None:
     """Return a runner on `engine`, or None if it cannot give these sensitivities exactly.
 
     times : ndarray
@@ -237,10 +239,10 @@ def make_runner(
     return _AdaptiveRunner(stepper, problem, *common)
 
 
-def _problem_of_steps(definition: Definition, names: tuple[str, ...]) -> Problem | None:
+def _problem_of_steps(definition: Definition, names: tuple[str, ...]) -> InitialValueProblem | None:
     """Return the problem of fixed steps, whose rates hold their conditions; None if it cannot give sensitivities."""
     if names and definition.roots:  # the length of a cut step moves with the parameters too
         return None
     if definition.equations is not None:
-        return Problem(definition, build_system(definition.equations, names, False))
-    return Problem(definition, None, names) if not names or has_slopes(definition) else None
+        return InitialValueProblem(definition, build_system(definition.equations, names, False))
+    return InitialValueProblem(definition, None, names) if not names or has_slopes(definition) else None

@@ -25,7 +25,7 @@ from fmepy.language.derivatives import derivatives_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.language.functions import holds_choices
 from fmepy.language.nodes import ZERO, Mode, add, nodes_in, substituted
-from fmepy.models.running.root_events import Root
+from fmepy.models.running.events import Root
 from fmepy.models.running.switches import Switch, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
@@ -91,7 +91,7 @@ class InputLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Delay:
+class StateLag:
     """A lag of one state.
 
     Attributes
@@ -109,11 +109,11 @@ class Delay:
 
 
 @lru_cache(maxsize=64)
-def delays_of(equations: Equations) -> tuple[Delay, ...]:
+def delays_of(equations: Equations) -> tuple[StateLag, ...]:
     """Return the lags that rates and outputs read, each once."""
     found = nodes_in([*equations.rates, *(e for _, e in equations.outputs)], "lag")
     places = {symbol(s): i for i, s in enumerate(equations.states)}
-    return tuple(Delay(places[node.args[0]], node.args[1], node) for node in found)  # type: ignore[index]
+    return tuple(StateLag(places[node.args[0]], node.args[1], node) for node in found)  # type: ignore[index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ class System:
     layout : InputLayout
     algebraic : tuple of int
         States whose entry in the rates is zero at every time; of these F holds what is to be zero.
-    delays : tuple of Delay
+    delays : tuple of StateLag
         Lags of states; in the rates `inputs` stand in their place.
     roots : tuple of Root
         The root events, in whose expressions forcings are lines.
@@ -152,7 +152,7 @@ class System:
     planned: tuple[int, ...]
     layout: InputLayout
     algebraic: tuple[int, ...] = ()
-    delays: tuple[Delay, ...] = ()
+    delays: tuple[StateLag, ...] = ()
     roots: tuple[Root, ...] = ()
 
     @property
@@ -345,7 +345,7 @@ def switch_derivatives(system: System) -> Callable[[float, Any, Any], Matrix]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outputs:
+class OutputFunctions:
     """Named functions of the states, on arrays: values and derivatives.
 
     Attributes
@@ -396,13 +396,13 @@ def build_outputs(
     time: str,
     outputs: tuple[tuple[str, Any], ...],
     names: tuple[str, ...] | None,
-) -> Outputs:
+) -> OutputFunctions:
     """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
     groups = symbols((time,), columns, parameters, forcings)
     expressions = [e for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:
-        return Outputs(values, None, (), (), len(expressions))
+        return OutputFunctions(values, None, (), (), len(expressions))
 
     def places(wanted: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
         used = [e.free_symbols for e in expressions]
@@ -412,4 +412,4 @@ def build_outputs(
     slopes = gradients(expressions, map(symbol, (*columns, *names)))
     rows = [slopes[i].get(symbol(columns[k]), ZERO) for i, k in of_states]
     rows += [slopes[i].get(symbol(names[j]), ZERO) for i, j in of_parameters]
-    return Outputs(values, array_function(groups, rows), of_states, of_parameters, len(expressions))
+    return OutputFunctions(values, array_function(groups, rows), of_states, of_parameters, len(expressions))
