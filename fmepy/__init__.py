@@ -2,79 +2,67 @@
 
 A *model* is a function of its parameters; a *cost* is a model held against data. Everything else takes one of the two
 and asks a question of it. Start with `OdeModel` (or any function of your own), `SimulationCost` (or `modCost`) and
-`modFit`.
+`modFit`. Classes of results, and the contracts of models and costs, are in `fmepy.types`.
 """
 
 import typing as _typing
 
 from fmepy import command_line as _command_line  # noqa: F401    # the first: what it does is for the others' time
-from fmepy import datasets, errors
-from fmepy.boundary import BoundaryFit, fit_boundary
-from fmepy.costs import BoundCost, Cost, ModCost, PredictionErrorCost, SimulationCost, SumCost, modCost
+from fmepy import datasets, errors, types
+from fmepy.boundary import BoundaryFit as BoundaryFit
+from fmepy.boundary import fit_boundary
+from fmepy.costs import BoundCost as BoundCost
+from fmepy.costs import Cost as Cost
+from fmepy.costs import ModCost as ModCost
+from fmepy.costs import PredictionErrorCost, SimulationCost, modCost
+from fmepy.costs import SumCost as SumCost
 from fmepy.costs.mapped import transformed
-from fmepy.fimlof import BadData, FilterResult, FilterSummary, FimlofCost, Forecast, Sector, screen_bad_data, sector
-from fmepy.fitting import (
-    FitComparison,
-    Landscape,
-    ModFit,
-    ModFitSummary,
-    Prediction,
-    Profile,
-    PseudoOptim,
-    compare_fits,
-    confidence,
-    derived,
-    landscape,
-    modFit,
-    predict,
-    profile,
-    pseudoOptim,
-    sandwich,
-)
+from fmepy.fimlof import BadData as BadData
+from fmepy.fimlof import FilterResult as FilterResult
+from fmepy.fimlof import FilterSummary as FilterSummary
+from fmepy.fimlof import FimlofCost, screen_bad_data, sector
+from fmepy.fimlof import Forecast as Forecast
+from fmepy.fimlof import Sector as Sector
+from fmepy.fitting import FitComparison as FitComparison
+from fmepy.fitting import Landscape as Landscape
+from fmepy.fitting import ModFit as ModFit
+from fmepy.fitting import ModFitSummary as ModFitSummary
+from fmepy.fitting import Prediction as Prediction
+from fmepy.fitting import Profile as Profile
+from fmepy.fitting import PseudoOptim as PseudoOptim
+from fmepy.fitting import compare_fits, confidence, derived, landscape, modFit, predict, profile, pseudoOptim, sandwich
 from fmepy.journal.saving import load
 from fmepy.language.equations import Equations
 from fmepy.language.tracing import lag
-from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
-from fmepy.models.base import BoundModel, Model
+from fmepy.mcmc import ModMCMC as ModMCMC
+from fmepy.mcmc import modMCMC, resume_mcmc
+from fmepy.models.base import BoundModel as BoundModel
+from fmepy.models.base import Model as Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode, ode_1d
 from fmepy.models.steady import SteadyModel
 from fmepy.models.steady_run import runsteady, steady, steady_1d
-from fmepy.models.steady_state import SteadyState
-from fmepy.models.transport import Grid1D, Transport, transport_1d
-from fmepy.montecarlo import (
-    Grid,
-    Halton,
-    Latinhyper,
-    ModCRL,
-    Norm,
-    RangeSummary,
-    Scenarios,
-    ScenarioSummary,
-    SensRange,
-    Sobol,
-    Unif,
-    modCRL,
-    scenarios,
-    sensRange,
-)
-from fmepy.parallel import Runs, run_many
+from fmepy.models.steady_state import SteadyState as SteadyState
+from fmepy.models.transport import Grid1D, transport_1d
+from fmepy.models.transport import Transport as Transport
+from fmepy.montecarlo import Grid, Halton, Latinhyper, Norm, Sobol, Unif, modCRL, scenarios, sensRange
+from fmepy.montecarlo import ModCRL as ModCRL
+from fmepy.montecarlo import RangeSummary as RangeSummary
+from fmepy.montecarlo import Scenarios as Scenarios
+from fmepy.montecarlo import ScenarioSummary as ScenarioSummary
+from fmepy.montecarlo import SensRange as SensRange
+from fmepy.parallel import Runs as Runs
+from fmepy.parallel import run_many
 from fmepy.plotting.models import plot_model
 from fmepy.plotting.obsplot import obsplot
-from fmepy.sensitivity import (
-    Collin,
-    GlobalIndices,
-    Identifiability,
-    IdentifiableFit,
-    SensFun,
-    SensFunSummary,
-    collin,
-    global_indices,
-    identifiability,
-    identifiable_fit,
-    sensFun,
-)
+from fmepy.sensitivity import Collin as Collin
+from fmepy.sensitivity import GlobalIndices as GlobalIndices
+from fmepy.sensitivity import Identifiability as Identifiability
+from fmepy.sensitivity import IdentifiableFit as IdentifiableFit
+from fmepy.sensitivity import SensFun as SensFun
+from fmepy.sensitivity import SensFunSummary as SensFunSummary
+from fmepy.sensitivity import collin, global_indices, identifiability, identifiable_fit, sensFun
 from fmepy.tables.long_tables import cross2long, gaussianWeights
 
 if _typing.TYPE_CHECKING:
@@ -83,53 +71,19 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadData",
-    "BoundCost",
-    "BoundModel",
-    "BoundaryFit",
-    "Collin",
-    "Cost",
     "DifferenceModel",
     "Equations",
-    "FilterResult",
-    "FilterSummary",
     "FimlofCost",
-    "FitComparison",
-    "Forecast",
-    "GlobalIndices",
     "Grid",
     "Grid1D",
     "Halton",
-    "Identifiability",
-    "IdentifiableFit",
-    "Landscape",
     "Latinhyper",
-    "ModCRL",
-    "ModCost",
-    "ModFit",
-    "ModFitSummary",
-    "ModMCMC",
-    "Model",
     "Norm",
     "OdeModel",
-    "Prediction",
     "PredictionErrorCost",
-    "Profile",
-    "PseudoOptim",
-    "RangeSummary",
-    "Runs",
-    "ScenarioSummary",
-    "Scenarios",
-    "Sector",
-    "SensFun",
-    "SensFunSummary",
-    "SensRange",
     "SimulationCost",
     "Sobol",
     "SteadyModel",
-    "SteadyState",
-    "SumCost",
-    "Transport",
     "Unif",
     "__version__",
     "collin",
@@ -172,6 +126,7 @@ __all__ = [
     "steady_1d",
     "transformed",
     "transport_1d",
+    "types",
     "workflow",
 ]
 
@@ -188,4 +143,5 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOMS})
+    """Return what completion offers: what one calls. Classes of results are in `fmepy.types`."""
+    return list(__all__)

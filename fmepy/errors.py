@@ -4,6 +4,7 @@ The family::
 
     FmepyError
     ├── ArgumentError        (ValueError)    an argument that cannot be: wrong choice, shape, sign
+    │   ├── UnknownArgumentError             a keyword that a function does not have (a TypeError, too)
     │   ├── ParameterError                   a parameter's name, value or bound
     │   ├── DataError                        a table of observations
     │   └── ModelError                       the definition of a model
@@ -21,6 +22,8 @@ Every message says what was wrong, what was given, and what to do.
 from __future__ import annotations
 
 import difflib
+import inspect
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,6 +35,10 @@ class FmepyError(Exception):
 
 class ArgumentError(FmepyError, ValueError):
     """An argument that cannot be: a wrong choice, shape, sign or type."""
+
+
+class UnknownArgumentError(ArgumentError, TypeError):
+    """A keyword that a function does not have; the message names ours of the same meaning."""
 
 
 class ParameterError(ArgumentError):
@@ -131,11 +138,20 @@ def _rebuild(kind: type[FmepyError], args: tuple[Any, ...], state: dict[str, Any
     return error
 
 
+def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's that called fmepy, however deep inside this is noticed."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fmepy":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return " Did you mean 'x'?" for the known name nearest to `name`, or an empty string.
 
-    A difference of case alone, the commonest slip of all, comes first; then what shares most of its letters; then two
-    letters in the wrong order, which in a short name leaves nothing that is shared.
+    A difference of case alone, the commonest slip of all, comes first; then what shares most of its letters and is at
+    most a third of them (one, at least) away; then two letters in the wrong order, which in a short name leaves nothing
+    that is shared.
 
     Examples
     --------
@@ -144,9 +160,30 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     """
     wrong, names = str(name), [str(k) for k in known]
     close = [k for k in names if k.lower() == wrong.lower()]
-    close = close or difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    near = [k for k in difflib.get_close_matches(wrong, names, n=3, cutoff=0.6) if _is_near(wrong, k)]
+    close = close or near
     close = close or [k for k in names if sorted(k.lower()) == sorted(wrong.lower())]
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _is_near(a: str, b: str) -> bool:
+    """Tell whether a name becomes another by few letters put in, left out or changed, or is a part of it.
+
+    Examples
+    --------
+    >>> _is_near("kk2", "k2"), _is_near("paramters", "parameters"), _is_near("init", "niter")
+    (True, True, False)
+    """
+    a, b = a.lower(), b.lower()
+    most = max(1, min(len(a), len(b)) // 3)
+    if min(len(a), len(b)) > 2 and (a in b or b in a):
+        return True
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+    return row[-1] <= most
 
 
 def listed(names: Iterable[object], most: int = 12) -> str:

@@ -15,7 +15,7 @@ from fmepy.compiled.triangular import lower_factor
 from fmepy.types import Cube, IntVector, Matrix
 
 
-class Chain(NamedTuple):
+class SegmentChain(NamedTuple):
     """The segments of all records, and their steps.
 
     Attributes
@@ -114,7 +114,7 @@ def _kept(W, n, at, columns, M):
             M[j, i] = W[n + j, at + i] if at + i < columns else 0.0
 
 
-def condense(chain: Chain) -> None:
+def condense(chain: SegmentChain) -> None:
     """Make one stretch of every record's segments but the last, which ends nowhere."""
     n, w, most = chain.B.shape[1], chain.V.shape[1], chain.V.shape[2]
     leaf = chain.rows.shape[1] + n
@@ -153,7 +153,7 @@ def condense(chain: Chain) -> None:
             _kept(W, n, 0, both, V)
 
 
-def spread(chain: Chain) -> None:
+def spread(chain: SegmentChain) -> None:
     """Set the steps of the nodes between, from those of the first and last and of the unknowns."""
     dx, n, q = chain.dx, chain.dx.shape[1], chain.dp.shape[1]
     for record in range(chain.begins.shape[0] - 1):

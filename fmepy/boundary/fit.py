@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fmepy.boundary.gains import check_noise_of_gain, corrected_cost, further_names, gains_among
-from fmepy.boundary.problem import BoundaryProblem, Outcome
+from fmepy.boundary.problem import BoundaryProblem, Solution
 from fmepy.boundary.result import BoundaryFit
 from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, names_in_order, starts_of
 from fmepy.checks import between_0_and_1, whole_number
@@ -296,7 +296,7 @@ def _check_enough(names: Sequence[str], n_obs: int) -> None:
         )
 
 
-def _result(problem: BoundaryProblem, outcome: Outcome, why: str) -> BoundaryFit:
+def _result(problem: BoundaryProblem, outcome: Solution, why: str) -> BoundaryFit:
     modcost = tabulate(problem.cost.comparison, outcome.modelled)
     trajectory = outcome.trajectory
     told = [*filter(None, [outcome.message, why])]
@@ -318,7 +318,7 @@ def _result(problem: BoundaryProblem, outcome: Outcome, why: str) -> BoundaryFit
     )
 
 
-def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, told: list[str]) -> ModFit:
+def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, told: list[str]) -> ModFit:
     """Return the estimate as a fit like any other."""
     theta, c = outcome.theta, problem.cost.comparison
     n, ssr = len(c), modcost.model
@@ -364,7 +364,7 @@ def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, tol
     )
 
 
-def _solver_error(problem: BoundaryProblem, outcome: Outcome, ssr: float) -> float | None:
+def _solver_error(problem: BoundaryProblem, outcome: Solution, ssr: float) -> float | None:
     """Return what the solver's own error is worth; None where residuals say nothing of that of the data."""
     c = problem.cost.comparison
     if (

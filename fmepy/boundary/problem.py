@@ -76,7 +76,7 @@ class BoundaryProblem:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class Solution:
     """What a way of solving comes to.
 
     Attributes

@@ -14,7 +14,7 @@ from fmepy.compiled.triangular import lower_factor
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 
-class Readings(NamedTuple):
+class ObservationRows(NamedTuple):
     """The observations and the runs.
 
     Attributes
@@ -51,7 +51,7 @@ class Readings(NamedTuple):
     most: int
 
 
-def reduce(readings: Readings, first: int, last: int) -> None:
+def reduce(readings: ObservationRows, first: int, last: int) -> None:
     """Set `mod`, `r` and `squares` of the segments from the first to the last, which is left out."""
     at = readings
     k = at.squares.shape[1] - 1

@@ -36,11 +36,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.boundary.problem import BoundaryProblem, Outcome
+from fmepy.boundary.problem import BoundaryProblem, Solution
 from fmepy.boundary.shooting_covariance import curvature, undetermined
 from fmepy.boundary.shooting_folds import following, other_paths, squares_of
 from fmepy.boundary.shooting_gains import check_gain, free_gains
-from fmepy.boundary.shooting_linear import Linear, Step
+from fmepy.boundary.shooting_linear import Linear, ShootingStep
 from fmepy.boundary.shooting_misfit import LAST, misfit_of, settled
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
 from fmepy.boundary.shooting_starts import composed, first_starts, starts_at
@@ -127,14 +127,15 @@ class _Search:
 
     # --- steps
 
-    def step(self, at: Iterate, linear: Linear, sigma: float | None, damping: float) -> Step:
+    def step(self, at: Iterate, linear: Linear, sigma: float | None, damping: float) -> ShootingStep:
         """Return the step inside the bounds: unknowns that it would take across are held there."""
         p, scale, held = self.problem, self.scale(at), dict(self.held)
         while True:
             try:
                 step = linear.step(sigma, damping, held)
             except SimulationError:  # nowhere: such a step is not taken
-                return Step(np.full(p.start.size, np.nan), np.full(at.X.shape, np.nan), np.empty(0), np.empty(0))
+                nowhere = np.full(at.X.shape, np.nan)
+                return ShootingStep(np.full(p.start.size, np.nan), nowhere, np.empty(0), np.empty(0))
             new = at.theta + step.dp * scale
             out = [i for i in np.flatnonzero((new < p.lower) | (new > p.upper)).tolist() if i not in held]
             if not out:
@@ -142,7 +143,7 @@ class _Search:
             bound = np.clip(new, p.lower, p.upper)
             held |= {i: float((bound[i] - at.theta[i]) / scale[i]) for i in out}
 
-    def tried(self, at: Iterate, step: Step) -> Iterate | None:
+    def tried(self, at: Iterate, step: ShootingStep) -> Iterate | None:
         """Return where a step leads, None where the model cannot be run."""
         check_stop()
         p = self.problem
@@ -244,7 +245,7 @@ class _Search:
         sigma : scale of the defects in the squares that steps with damping bring down
         """
         self.size, self.damping = self.residual_size(), _FIRST_DAMPING
-        ahead: tuple[Linear, Step] | None = None
+        ahead: tuple[Linear, ShootingStep] | None = None
         while not self.is_used_up:
             linear, step = ahead or self._exact(self.at)
             found, ahead = None if np.abs(step.dp).max() > LONGEST else self.tried(self.at, step), None
@@ -303,12 +304,12 @@ class _Search:
         allowed = SOLVER_ERROR * self.segments.size_of_obs**2
         return before > DEFECT or grown <= max(0.1 * _square(self.at.r), allowed)
 
-    def _exact(self, at: Iterate) -> tuple[Linear, Step]:
+    def _exact(self, at: Iterate) -> tuple[Linear, ShootingStep]:
         """Return the linear problem and the exact step."""
         linear = self.linear(at)
         return linear, self.step(at, linear, None, 0.0)
 
-    def _is_contraction(self, step: Step, found: Iterate, ahead: Step) -> bool:
+    def _is_contraction(self, step: ShootingStep, found: Iterate, ahead: ShootingStep) -> bool:
         """Tell whether the exact step from `found` is shorter (the natural monotonicity test; Deuflhard 2004, ch. 4).
 
         Near the end the defects say little: a step of length d leaves some of d^2, which is more than the last soft
@@ -347,7 +348,7 @@ def _square(x: Any) -> float:
     return float(flat @ flat)
 
 
-def solve(problem: BoundaryProblem) -> Outcome:
+def solve(problem: BoundaryProblem) -> Solution:
     """Return what multiple shooting comes to.
 
     Raises
@@ -417,10 +418,10 @@ def _short_records(search: _Search) -> list[str]:
     return [f"Cut into fewer than segments={asked}, as each needs observations: {told}{more}."]
 
 
-def _outcome(search: _Search, converged: bool, message: str, *, interrupted: bool = False) -> Outcome:
+def _outcome(search: _Search, converged: bool, message: str, *, interrupted: bool = False) -> Solution:
     p, at = search.problem, search.at
     columns = ["step", *p.names, "defect_scale", "damping", "defect", "correction", "residual"]
-    return Outcome(
+    return Solution(
         theta=at.theta,
         modelled=at.mod,
         curvature=curvature(search),

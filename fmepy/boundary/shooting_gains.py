@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.boundary.shooting_linear import Step
+from fmepy.boundary.shooting_linear import ShootingStep
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
 from fmepy.boundary.superposition import is_negligible
 from fmepy.errors import ArgumentError
@@ -137,7 +137,7 @@ class _Way:
         self._B: Matrix | None = None
         self._last: tuple[Vector, Vector] = (np.empty(0), np.empty(0))
 
-    def learn(self, full: Step) -> None:
+    def learn(self, full: ShootingStep) -> None:
         """Take in what an exact step says of the gains."""
         search, gains = self._search, self._gains
         scale, K = search.scale(search.at)[gains], search.at.theta[gains]

@@ -30,7 +30,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fmepy.boundary.condensed import Chain, condense, spread
+from fmepy.boundary.condensed import SegmentChain, condense, spread
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.errors import SimulationError
@@ -113,16 +113,16 @@ class Linear:
         lengths: Vector = np.sqrt(out[:-1] + (self.X0**2).sum(axis=(0, 1)))
         return lengths
 
-    def _along(self, step: Step) -> Matrix:
+    def _along(self, step: ShootingStep) -> Matrix:
         """Return the steps in starts and unknowns of every segment, shape (n_segment, n_state + n_own)."""
         own = self.records.own[self.records.record]
         return np.concatenate([step.dx, np.append(step.dp, 0.0)[own]], axis=1)
 
-    def effect(self, step: Step) -> float:
+    def effect(self, step: ShootingStep) -> float:
         """Return by how much a step moves the observations: the length of J dx + H dp."""
         return float(np.linalg.norm(np.einsum("sij,sj->si", self.rows[:, :, :-1], self._along(step))))
 
-    def predicted(self, step: Step, sigma: float) -> float:
+    def predicted(self, step: ShootingStep, sigma: float) -> float:
         """Return the sum of squares after a step, those of soft continuity among them."""
         moved, n, inner = self._along(step), step.dx.shape[1], ~self.records.is_last
         r = np.einsum("sij,sj->si", self.rows[:, :, :-1], moved) - self.rows[:, :, -1]
@@ -132,7 +132,7 @@ class Linear:
         gap0 = self.gap0 + self.X0 @ step.dp - step.dx[first]
         return float((r**2).sum() + ((gap**2).sum() + (gap0**2).sum()) / sigma**2)
 
-    def step(self, sigma: float | None, damping: float, held: Mapping[int, float] | None = None) -> Step:
+    def step(self, sigma: float | None, damping: float, held: Mapping[int, float] | None = None) -> ShootingStep:
         """Return the step.
 
         Parameters
@@ -148,7 +148,7 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class ShootingStep:
     """A step, and what is known of it.
 
     Attributes
@@ -171,10 +171,10 @@ class Step:
         return float(np.sqrt(((self.dp * units) ** 2).sum() + (self.dx**2).sum()))
 
 
-def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, float]) -> Step:
+def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, float]) -> ShootingStep:
     records, (m, n, q) = linear.records, linear.B.shape
     w, n_record, columns = 2 * n + q + 1, len(records.own), linear.rows.shape[1] + 2 * n
-    chain = Chain(
+    chain = SegmentChain(
         linear.rows, linear.A, linear.B, linear.gap, records.begins, sigma or 0.0, root,
         np.zeros((n_record, w, n if sigma is None else 0)), np.zeros((n_record, w, max(w, columns))),
         np.zeros((m, n, w)), np.zeros((m, n)), np.zeros((n_record, q)),
@@ -184,10 +184,10 @@ def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, flo
     dp, chain.dx[records.nodes], squares, basis = _closed(linear, chain, held)
     chain.dp[:] = np.append(dp, 0.0)[records.own]
     c_loop(spread, "the steps of segments")(address(words))
-    return Step(dp, chain.dx, squares, basis)
+    return ShootingStep(dp, chain.dx, squares, basis)
 
 
-def _closed(linear: Linear, chain: Chain, held: dict[int, float]) -> tuple[Vector, Matrix, Matrix, Matrix]:
+def _closed(linear: Linear, chain: SegmentChain, held: dict[int, float]) -> tuple[Vector, Matrix, Matrix, Matrix]:
     """Return the steps of the unknowns and of the nodes that are left, and the squares of what is free."""
     r, (n, n_par) = linear.records, linear.X0.shape[1:]
     at = np.arange(n * len(r.nodes)).reshape(-1, n)

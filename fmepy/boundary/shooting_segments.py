@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem
-from fmepy.boundary.reduced import Readings, reduce
+from fmepy.boundary.reduced import ObservationRows, reduce
 from fmepy.boundary.shooting_linear import Linear, Records
 from fmepy.boundary.unknowns import initial_values
 from fmepy.compiled.c_loops import address, c_loop
@@ -45,7 +45,7 @@ _BEYOND = 1e50
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class Experiment:
     """One experiment: its model, and how the unknowns move it.
 
     Attributes
@@ -140,7 +140,7 @@ def cut(times: Vector, first: float, segments: int) -> Vector:
     return np.concatenate([[first], inner, times[-1:]])
 
 
-def records_of(problem: BoundaryProblem) -> list[Record]:
+def records_of(problem: BoundaryProblem) -> list[Experiment]:
     """Return the records of a problem, cut.
 
     Raises
@@ -168,7 +168,7 @@ def records_of(problem: BoundaryProblem) -> list[Record]:
         if not maps:
             maps = (Selected.by_name(problem.names, {n: n for n in problem.names}, closed.parms[list(problem.names)]),)
         cuts = cut(times, float(closed.times[0]), min(problem.segments, len(times)))
-        out.append(Record(label, _opened(closed), closed, maps, rows, cuts))
+        out.append(Experiment(label, _opened(closed), closed, maps, rows, cuts))
     return out
 
 
@@ -299,14 +299,14 @@ class Segments:
         order = np.argsort(self._segment, kind="stable")
         self.rows_of_segments = np.split(order, np.cumsum(self.counts)[:-1])
         runs, k = self.runs, len(self.names)
-        self._readings = Readings(
+        self._readings = ObservationRows(
             runs.rows, runs.scales, np.ascontiguousarray(runs.places.T).ravel(),
             np.concatenate([[0], np.cumsum(self.counts)]), order, row, variable, self.obs, self.weights,
             np.empty(n_obs), np.empty(n_obs), np.zeros((s, k + 1, k + 1)), int(self.counts.max()),
         )  # fmt: skip
         self._words = packed(self._readings)
 
-    def on_engine(self, record: Record) -> Any:
+    def on_engine(self, record: Experiment) -> Any:
         """Return the opened model of a record on the engine of its first run."""
         chosen = engine_of(record.model.bind(self.names, times=record.closed.times)) or record.model.engine
         self.engine = chosen

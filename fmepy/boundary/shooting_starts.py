@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.boundary.shooting_segments import Iterate, Record, Segments
+from fmepy.boundary.shooting_segments import Experiment, Iterate, Segments
 from fmepy.errors import DataError, ModelError, SimulationError
 from fmepy.models.difference import DifferenceModel
 from fmepy.types import Matrix, Vector
@@ -70,11 +70,11 @@ def composed(segments: Segments, paths: Sequence[Iterate], sigma: Vector, size: 
     return segments.at(paths[0].theta, np.array([p.X for p in paths])[taken, np.arange(len(taken))])
 
 
-def _constant(record: Record, theta: Vector) -> Matrix:
+def _constant(record: Experiment, theta: Vector) -> Matrix:
     return np.tile(record.initial(theta)[0], (len(record.cuts) - 1, 1))
 
 
-def _run(segments: Segments, record: Record, theta: Vector, corrected: Sequence[str]) -> Matrix:
+def _run(segments: Segments, record: Experiment, theta: Vector, corrected: Sequence[str]) -> Matrix:
     """Return the run from the first guess where the segments begin, some states set to the data on its way."""
     seen = {s: data for s, data in observed_states(segments, record).items() if s in corrected}
     if seen and isinstance(record.closed, DifferenceModel):
@@ -84,7 +84,7 @@ def _run(segments: Segments, record: Record, theta: Vector, corrected: Sequence[
     return Y
 
 
-def _observer(record: Record, seen: Mapping[str, tuple[Vector, Vector]]) -> Any:
+def _observer(record: Experiment, seen: Mapping[str, tuple[Vector, Vector]]) -> Any:
     """Return the model of a record, bound, with events that set some states to their data."""
     d, model, last = record.closed.definition, record.closed, record.cuts[-1]
     sets = [
@@ -99,7 +99,7 @@ def _observer(record: Record, seen: Mapping[str, tuple[Vector, Vector]]) -> Any:
     return model.bind(record.moved, times=record.cuts[:-1])
 
 
-def _set_at_cuts(segments: Segments, record: Record, theta: Vector, seen: Mapping[str, Any]) -> Matrix:
+def _set_at_cuts(segments: Segments, record: Experiment, theta: Vector, seen: Mapping[str, Any]) -> Matrix:
     """Return the run that is set to the data where segments begin."""
     cuts, full = record.cuts, record.full(theta)
     places = [record.moved.index(n) for n in segments.names[: -len(segments.states)]]
@@ -112,12 +112,12 @@ def _set_at_cuts(segments: Segments, record: Record, theta: Vector, seen: Mappin
     return out
 
 
-def observed_states(segments: Segments, record: Record) -> dict[str, tuple[Vector, Vector]]:
+def observed_states(segments: Segments, record: Experiment) -> dict[str, tuple[Vector, Vector]]:
     """Return by observed state its times and data, means where it has several; outputs that are a state count as it."""
     return segments.once(record, lambda: _observed(segments, record))
 
 
-def _observed(segments: Segments, record: Record) -> dict[str, tuple[Vector, Vector]]:
+def _observed(segments: Segments, record: Experiment) -> dict[str, tuple[Vector, Vector]]:
     d = record.closed.definition
     stands_for = {s: s for s in d.states} | {n: str(e) for n, e in d.outputs if str(e) in d.states}
     c, x = segments.problem.cost.comparison, segments.problem.cost.places.x
@@ -131,7 +131,7 @@ def _observed(segments: Segments, record: Record) -> dict[str, tuple[Vector, Vec
     return out
 
 
-def with_data(segments: Segments, record: Record, path: Matrix) -> Matrix:
+def with_data(segments: Segments, record: Experiment, path: Matrix) -> Matrix:
     """Return starts with the data, between two of them interpolated, in the place of observed states."""
     out = path.copy()
     for state, (x, y) in observed_states(segments, record).items():

@@ -50,7 +50,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fmepy.boundary.problem import BoundaryProblem, Outcome
+from fmepy.boundary.problem import BoundaryProblem, Solution
 from fmepy.errors import ArgumentError, SimulationError, listed
 from fmepy.models.base import tightened
 from fmepy.numerics.covariance import SINGULAR
@@ -93,7 +93,7 @@ class _Iterate:
 
 
 @dataclass(slots=True, eq=False)
-class _Step:
+class _LinearStep:
     """What the linear problem says: the next start, its multipliers, and how far that is."""
 
     new: Vector
@@ -154,7 +154,7 @@ class _Search:
             return self.problem.start, np.ones(at.theta.size)
         return at.theta, perturbations(at.theta, self.problem.scale)
 
-    def step(self, at: _Iterate, damping: float = 0.0) -> _Step:
+    def step(self, at: _Iterate, damping: float = 0.0) -> _LinearStep:
         """Solve the linear problem."""
         p = self.problem
         origin, size = self.origin(at)
@@ -174,7 +174,7 @@ class _Search:
         d = new - at.theta
         floor = 1e-4 * self.size_of_obs / length  # an unknown that ends at zero has no size of its own
         share = np.abs(d) / np.maximum(np.maximum(np.abs(new), np.abs(at.theta)), np.maximum(floor, 1e-300))
-        return _Step(new, x / size, float(share.max()), float(np.linalg.norm(A @ d)))
+        return _LinearStep(new, x / size, float(share.max()), float(np.linalg.norm(A @ d)))
 
     def _inside(self, A: Matrix, right: Vector, origin: Vector, length: Vector) -> Vector:
         """Return the start inside the bounds at which the linearised solutions come nearest to the observations."""
@@ -187,7 +187,7 @@ class _Search:
         new = np.clip(origin + x / length, p.lower, p.upper)
         return np.where(x <= low + beside, p.lower, np.where(x >= high - beside, p.upper, new))
 
-    def note(self, at: _Iterate, step: _Step, damping: float) -> None:
+    def note(self, at: _Iterate, step: _LinearStep, damping: float) -> None:
         """Add the step to the table."""
         q = step.multipliers
         first = [] if self.is_complementary else [1 - float(q.sum())]
@@ -199,7 +199,7 @@ class _Search:
 
     # --- the search
 
-    def moved(self, at: _Iterate, damping: float) -> tuple[_Step, float, _Iterate | None]:
+    def moved(self, at: _Iterate, damping: float) -> tuple[_LinearStep, float, _Iterate | None]:
         """Return the step that helps, its damping, and where it leads: None where none helps."""
         most = float(np.linalg.norm(self.residuals(at))) + self.noise
         while True:
@@ -214,12 +214,12 @@ class _Search:
                 return step, damping, None
             damping = 10 * damping if damping > 0 else _FIRST
 
-    def gain(self, at: _Iterate, step: _Step, found: _Iterate) -> float:
+    def gain(self, at: _Iterate, step: _LinearStep, found: _Iterate) -> float:
         """Return how much of what was foretold the sum of squares fell; where a solver's error hides it, 1."""
         foretold, before, after = self.foretold(at, step), self.residuals(at), self.residuals(found)
         return 1.0 if foretold is None else float(before @ before - after @ after) / foretold
 
-    def next_damping(self, at: _Iterate, step: _Step, damping: float, found: _Iterate) -> float:
+    def next_damping(self, at: _Iterate, step: _LinearStep, damping: float, found: _Iterate) -> float:
         """Return with how much damping the next step begins: less, the better the residual was foretold.
 
         Where no solver can tell that, it stays while the steps become shorter.
@@ -232,7 +232,7 @@ class _Search:
             damping *= 1e-3 if gain > 0.9 else 0.1 if gain > 0.5 else 1.0 if gain > 0.25 else 3.0
         return damping if damping >= _LEAST else 0.0
 
-    def foretold(self, at: _Iterate, step: _Step) -> float | None:
+    def foretold(self, at: _Iterate, step: _LinearStep) -> float | None:
         """Return by how much the sum of squares is to fall; None where a solver's error is as large."""
         r = self.residuals(at)
         fall = float(r @ r - np.sum(np.square(r + at.S @ (step.new - at.theta) * self.weights)))
@@ -271,7 +271,7 @@ class _Search:
             "Go on from here (p=fit.par), or allow more."
         )
 
-    def _creeps(self, plain: _Step) -> bool:
+    def _creeps(self, plain: _LinearStep) -> bool:
         """Tell whether the last steps, all damped, hardly brought it nearer, and a plain one foretells more."""
         last = np.array([row[-3:] for row in self.rows[-_CREEPS:]])  # damping, correction, residual
         if len(last) < _CREEPS or (last[:, 0] == 0).any() or plain.effect**2 < _MUCH * last[-1, 2] ** 2:
@@ -288,7 +288,7 @@ class _Search:
             f"nearer first guess or bounds (lower=, upper=), or cut the record into segments, segments=10.{told}"
         )
 
-    def outcome(self, converged: bool, message: str, *, interrupted: bool = False) -> Outcome:
+    def outcome(self, converged: bool, message: str, *, interrupted: bool = False) -> Solution:
         p, at = self.problem, self.at
         labels = list(p.names) if self.is_complementary else ["0", *p.names]
         told = [f"{'c' if self.is_complementary else 'a'}.{name}" for name in labels]
@@ -297,7 +297,7 @@ class _Search:
         table = pd.DataFrame({"step": cells[:, 0].astype(int), **dict(zip(columns[1:], cells.T[1:], strict=True))})
         last = self.rows[-1][1 + len(p.names) : -3] if self.rows else np.full(len(told), np.nan)
         A = at.S * self.weights[:, None]
-        return Outcome(
+        return Solution(
             theta=at.theta,
             modelled=at.mod,
             curvature=2 * A.T @ A,
@@ -374,7 +374,7 @@ def no_longer_shrinks(corrections: list[float]) -> bool:
     return len(corrections) > _PATIENCE and min(corrections[-_PATIENCE:]) > 0.5 * min(corrections[:-_PATIENCE])
 
 
-def solve(problem: BoundaryProblem) -> Outcome:
+def solve(problem: BoundaryProblem) -> Solution:
     """Return what the iteration comes to.
 
     Raises

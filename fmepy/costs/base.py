@@ -56,6 +56,7 @@ from fmepy.costs.data_identity import ObservedData
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.journal.encoding import Stored
 from fmepy.models.base import engine_of
+from fmepy.results.notebook import InNotebook
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 # ----------------------------------------------------------------------------------------- what is fixed at preparation
@@ -372,7 +373,7 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
 
 
-class AddableCost:
+class AddableCost(InNotebook):
     """What makes a cost addable; a new kind of cost inherits from it.
 
     A kind whose parts can share the runs of a model overrides `shared_run` and `bind_together`.

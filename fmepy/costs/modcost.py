@@ -13,7 +13,6 @@ For observation i of variable j, with error e_i (a column of the data, or one nu
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,10 +35,11 @@ from fmepy.costs.observations import (
     read_observations,
     warn_of_copy,
 )
-from fmepy.errors import ArgumentError, DataError, SimulationError, listed
+from fmepy.errors import ArgumentError, DataError, SimulationError, listed, warn
 from fmepy.results.tables import Part, Shown, table
 from fmepy.tables.columns import Columns
 from fmepy.types import Vector
+from fmepy.vocabulary import own_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -272,6 +272,7 @@ def _appended(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
 
+@own_words
 def modCost(
     model: Any,
     obs: Any,
@@ -446,8 +447,8 @@ def _warn_of_ties(grid: Vector, x: str) -> None:
     there = grid[~np.isnan(grid)]
     repeated = len(there) - len(np.unique(there))
     if repeated:
-        warnings.warn(
-            f"`model` has several rows at the same {x!r} ({repeated} too many); their mean is used.", stacklevel=3
+        warn(
+            f"`model` has several rows at the same {x!r} ({repeated} too many); their mean is used.",
         )
 
 

@@ -12,7 +12,6 @@ long table need not stand together. Variables keep the order in which they first
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from fmepy.costs.censored import mark_columns, marks_by_variable
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
-from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, warn
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import Columns
 from fmepy.types import BoolVector, IntVector, Vector
@@ -388,12 +387,10 @@ def _warn_of_repeated_rows(v: ObservedVariable, x_name: str, experiments: IntVec
     counts = Counter(zip(xs, v.values.tolist(), strict=True))
     times = min(counts.values())
     if len(counts) >= _FEWEST_REPEATED and times > 1 and times == max(counts.values()):
-        warnings.warn(
+        warn(
             f"Every observation of {v.name!r} is in the table {times} times: {n} rows hold {len(counts)} pairs of "
             f"{x_name!r} and value. If the table was joined to itself, drop the copies (obs.drop_duplicates()): they "
             "count as further observations, and standard errors become too small.",
-            UserWarning,
-            stacklevel=2,
         )
 
 
@@ -577,11 +574,9 @@ def _means(
 
 def warn_of_copy(told: str) -> None:
     """Warn that a sum of costs holds the same data and model twice."""
-    warnings.warn(
+    warn(
         f"Two parts of this sum compare the same model with the same data ({told}): each observation counts twice, and "
         "standard errors become too small. Leave one of them out.",
-        UserWarning,
-        stacklevel=3,
     )
 
 

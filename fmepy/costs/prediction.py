@@ -38,10 +38,12 @@ from fmepy.language.equations import names_in
 from fmepy.models.corrected import Entry, Samples, check_modelled, corrected_model
 from fmepy.parameters.entities import split_local
 from fmepy.types import IntVector, Vector
+from fmepy.vocabulary import with_own_words
 
 FORMS = ("innovation", "observer")
 
 
+@with_own_words
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictionErrorCost(SimulationCost):
     """A dynamic model held against data by its errors of prediction: the data correct it while it runs.

@@ -50,6 +50,7 @@ from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
 from fmepy.types import IntVector, UserParameters
+from fmepy.vocabulary import with_own_words
 
 if TYPE_CHECKING:
     from fmepy.costs.measurement_noise import MeasurementNoise
@@ -60,6 +61,7 @@ ONLY = ""
 _MERGED = ("transform", "parms", "measurement_noise", "censored", "noise_parms")
 
 
+@with_own_words
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulationCost(RunsOfCost, AddableCost):
     """A dynamic model held against data: simulate, then compare. Call it with parameters for a `ModCost`.

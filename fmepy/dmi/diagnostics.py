@@ -16,16 +16,13 @@ replaced              two sources of the data base have an item of that name: th
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fmepy.dmi.tree import Shape
 from fmepy.dmi.variables import System, Variable
-from fmepy.errors import ModelError, did_you_mean, listed
+from fmepy.errors import ModelError, did_you_mean, listed, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,15 +123,7 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
         raise ModelError(f"strict=True, and {len(wrong)} diagnostic{'s' * (len(wrong) != 1)}:\n{lines}")
     for d in found:
         if d not in already:
-            _warn(DiagnosticWarning(d))
-
-
-def _warn(warning: DiagnosticWarning) -> None:
-    package = str(Path(__file__).parents[1])
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(warning, stacklevel=level)
+            warn(DiagnosticWarning(d))
 
 
 def diagnose(system: System, data: Mapping[str, DataItem], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:

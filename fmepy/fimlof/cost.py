@@ -42,6 +42,7 @@ from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.tables.columns import as_table
 from fmepy.types import Seed, UserParameters, Vector
+from fmepy.vocabulary import with_own_words
 
 _ARGUMENTS = (
     *("model", "obs", "process_noise", "measurement_noise", "x", "y", "err", "transform", "parms", "initial"),
@@ -51,6 +52,7 @@ _ARGUMENTS = (
 _MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
 
 
+@with_own_words
 @dataclass(frozen=True, eq=False, repr=False)
 class FimlofCost(ModelsOfCost, AddableCost):
     """A noisy dynamic model held against noisy data: -2 log L by an optimal filter. Call it with parameters.

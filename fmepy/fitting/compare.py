@@ -25,6 +25,7 @@ import pandas as pd
 from fmepy.costs.data_identity import difference
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.results.tables import Framed, Part, table
+from fmepy.vocabulary import own_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,6 +67,7 @@ class FitComparison(Framed):
         return parts
 
 
+@own_words
 def compare_fits(
     fits: Mapping[str, Any],
     *,

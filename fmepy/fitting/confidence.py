@@ -15,10 +15,12 @@ from fmepy.fitting.profile_sides import walk_all
 from fmepy.fitting.refits import HeldParameter
 from fmepy.fitting.result import ModFit
 from fmepy.parameters.named import check_names
+from fmepy.vocabulary import own_words
 
 _COARSE = 9  # places of a profile of which only the limits are wanted
 
 
+@own_words
 def confidence(
     f: Any,
     fit: ModFit,

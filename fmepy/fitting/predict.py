@@ -18,6 +18,7 @@ from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
 from fmepy.results.tables import Framed, Part, long_table, wrapped
 from fmepy.types import AxesArray
+from fmepy.vocabulary import own_words
 
 if TYPE_CHECKING:
     pass
@@ -67,6 +68,7 @@ class Prediction(Framed):
         return plot_prediction(self, obs, which=which, axes=axes, **kwargs)
 
 
+@own_words
 def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, reading: bool = False) -> Prediction:
     """Return the curve of a model with a band, from a fit, a chain, a table of draws, or profiles.
 

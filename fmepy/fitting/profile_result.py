@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import listed
-from fmepy.fitting.profile_sides import Found
+from fmepy.fitting.profile_sides import Sides
 from fmepy.fitting.profile_walk import Side
 from fmepy.fitting.refits import Held
 from fmepy.parameters.scales import marked
@@ -96,7 +96,7 @@ class Profile(Framed):
         return panels
 
 
-def profile_of(found: Found, things: Mapping[str, Held], level: float, predicted: pd.DataFrame | None) -> Profile:
+def profile_of(found: Sides, things: Mapping[str, Held], level: float, predicted: pd.DataFrame | None) -> Profile:
     """Return what was found as tables and sentences."""
     best = found.best
     transforms = best.search.objective.transforms
@@ -129,7 +129,7 @@ def profile_of(found: Found, things: Mapping[str, Held], level: float, predicted
     )
 
 
-def _frame(name: str, estimate: float, low: Side, high: Side, found: Found) -> pd.DataFrame:
+def _frame(name: str, estimate: float, low: Side, high: Side, found: Sides) -> pd.DataFrame:
     best = found.best
     values = np.concatenate([low.values[::-1], [estimate], high.values])
     costs = np.concatenate([low.costs[::-1], [best.cost], high.costs])
@@ -155,7 +155,7 @@ def _end(side: Side, k: int, limits: tuple[float, float]) -> float:
     return (-np.inf, np.inf)[k]
 
 
-def _closed_by(side: Side, found: Found, threshold: float) -> list[str]:
+def _closed_by(side: Side, found: Sides, threshold: float) -> list[str]:
     """Return the parameters whose bounds end a side, not the data: up to there the profile was all but flat."""
     search, best = found.best.search, found.best
     if not len(side.ends):
@@ -179,7 +179,7 @@ def _of_failures(failed: Sequence[tuple[str, float, str]]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- sentences
 
 
-def _of_better(name: str, found: Found) -> str:
+def _of_better(name: str, found: Sides) -> str:
     """Return how a sentence begins where a better optimum was found along this profile."""
     better = [b for b in found.better if b[0] == name]
     if not better:
@@ -192,7 +192,7 @@ def _of_better(name: str, found: Found) -> str:
 
 
 def _said(
-    name: str, estimate: float, sides: tuple[Side, Side], limits: tuple[float, float], found: Found, level: float
+    name: str, estimate: float, sides: tuple[Side, Side], limits: tuple[float, float], found: Sides, level: float
 ) -> str:
     percent = f"{100 * level:g} %"
     ends = [_end(side, k, limits) for k, side in enumerate(sides)]
@@ -231,7 +231,7 @@ def _reached(side: Side, k: int, limits: tuple[float, float], by_others: Sequenc
     return f"{stays} {last}{why.get(side.ended, '')}"
 
 
-def _followers(name: str, sides: Sequence[Side], found: Found) -> str:
+def _followers(name: str, sides: Sequence[Side], found: Sides) -> str:
     """Return which parameters change along with one that is not determined."""
     theta = found.best.theta
     thetas = np.vstack([s.thetas for s in sides])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.fitting.optimum import Optimum
-from fmepy.fitting.profile_walk import Settings, Side, walked
+from fmepy.fitting.profile_walk import Side, WalkSettings, walked
 from fmepy.fitting.refits import Held, Refit, fitted
 from fmepy.parallel.interruption import Stopped, outermost
 from fmepy.parallel.resumable import resumable_tasks
@@ -43,7 +43,7 @@ class _Sides:
                     held,
                     Refit(held.place(best.theta), best.theta, best.cost, 0.0, tangent),
                     sign,
-                    Settings(
+                    WalkSettings(
                         thresholds,
                         thresholds[-1] / max((self.num - 1) // 2 - 1, 1),
                         side.standard_error,
@@ -63,7 +63,7 @@ class _Sides:
 
 
 @dataclass(slots=True, eq=False)
-class Found:
+class Sides:
     """All sides, and the optimum that they belong to.
 
     Attributes
@@ -96,7 +96,7 @@ def walk_all(
     executor: Any = None,
     progress: Any = False,
     checkpoint: Any = None,
-) -> Found:
+) -> Sides:
     """Return both sides of every thing; where one finds a better optimum, all are begun anew from it.
 
     Parameters
@@ -108,7 +108,7 @@ def walk_all(
     most : int, optional
         Re-fits on the way of one side, at most.
     """
-    found = Found(best)
+    found = Sides(best)
     tasks = [(name, sign) for name in things for sign in (-1.0, 1.0)]
     words = {"executor": executor, "progress": progress, "patience": _PATIENCE}
     with resumable_tasks(checkpoint, "a profile") as journal:
@@ -135,7 +135,7 @@ def _failed(n_par: int, ended: str, message: str) -> Side:
     return Side(n_par, ended=ended, failed=[refit] if message else [])
 
 
-def _begun_anew(found: Found, things: Mapping[str, Held]) -> bool:
+def _begun_anew(found: Sides, things: Mapping[str, Held]) -> bool:
     """Go to the best of the better optima that the sides came upon; tell whether there was one."""
     better = [
         (side.better.cost, task, side.better.theta)

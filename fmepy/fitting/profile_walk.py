@@ -97,13 +97,13 @@ class Side(Stored):
         return np.array([p.theta for p in self.points], dtype=float).reshape(-1, self.n_par)
 
 
-def walked(search: Search, held: Held, origin: Refit, sign: float, settings: Settings, side: Side) -> Side:
+def walked(search: Search, held: Held, origin: Refit, sign: float, settings: WalkSettings, side: Side) -> Side:
     """Walk outwards from the optimum; `side` is filled on the way, and so holds what is done if Ctrl-C ends it."""
     return _Walk(search, held, origin, sign, settings, side).run()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Settings:
+class WalkSettings:
     """How far, and in what steps.
 
     Attributes
@@ -129,7 +129,9 @@ class Settings:
 
 
 class _Walk:
-    def __init__(self, search: Search, held: Held, origin: Refit, sign: float, settings: Settings, side: Side) -> None:
+    def __init__(
+        self, search: Search, held: Held, origin: Refit, sign: float, settings: WalkSettings, side: Side
+    ) -> None:
         self.search, self.held, self.origin, self.sign, self.s, self.side = search, held, origin, sign, settings, side
         se = settings.standard_error
         self.points = [_Point(0.0, 0.0, 1.0 / se if se > 0 else 0.0, origin)]

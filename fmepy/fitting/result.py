@@ -19,6 +19,7 @@ from fmepy.parameters.entities import split_local
 from fmepy.parameters.scales import marked, marked_covariance
 from fmepy.results.tables import Part, Shown, as_html, wrapped
 from fmepy.types import AxesArray, IntVector, Matrix, Vector
+from fmepy.vocabulary import by_name
 
 if TYPE_CHECKING:
     from fmepy.costs.data_identity import ObservedData
@@ -123,6 +124,28 @@ class ModFit(Shown):
     (`log_jacobian`). A function that transforms data itself cannot be seen through: there they are on its scale.
     """
 
+    elsewhere = by_name(
+        {
+            "params x x0 best_values best_params values valuesdict popt beta estimates parameters pars": "`par`",
+            "bse stderr se std_err standard_errors perr sd_beta": "`std_error`",
+            "covar pcov cov cov_x vcov covariance cov_params": "`cov_scaled`",
+            "corr correl": "`correlation`",
+            "fun chisqr chi2 cost_value sse rss objective": "`ssr`, or `minus2loglik` of a likelihood",
+            "redchi reduced_chi2 mse sigma2": "`ms`",
+            "success status ier": "`converged`, with a sentence in `message`",
+            "resid resids infodict": "`residuals`",
+            "nfev njev ncalls": "`evaluations`",
+            "nit": "`iterations`",
+            "pvalues tvalues rsquared params_table fit_report report": "`summary()`",
+            "best_fit fittedvalues eval yhat": "`predict(model)`, or `plot()`",
+            "conf_int conf_interval ci_out": "`confidence()`",
+            "log_likelihood llf logL": "`loglik`",
+            "jac jacobian grad": "`gradient`; the Jacobian belongs to the cost: cost.bind(names).jacobian(theta)",
+            "hess hess_inv": "`hessian`",
+            "ndata n": "`nobs`",
+            "nfree df_resid dof": "`df_residual`",
+        }
+    )
     names: tuple[str, ...]
     theta: Vector
     ssr: float

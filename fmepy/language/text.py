@@ -42,10 +42,9 @@ Value: TypeAlias = "float | Node"
 LAG = "lag"
 """The word for a delay: it stands for one where it is called, and is a name like others where it is not."""
 ONLY_IN_RATES = "the past is read in the rates and outputs of differential equations alone (OdeModel)"
-_ALLOWED = "an expression is made of numbers, names, + - * / % **, brackets and the functions of the model language"
+_ALLOWED = "an expression is made of numbers, names, + - * / % ** ^, brackets and the functions of the model language"
 _CONDITION_ONLY = "a condition stands only inside where(condition, a, b), as in where(x > 0, 1, 0)"
 _HINTS: dict[type[ast.AST], str] = {  # where users really go wrong
-    ast.BitXor: "for a power use **, as in x**2",
     ast.FloorDiv: "a quotient is written /, its whole part floor(a / b)",
     ast.Tuple: "a comma stands only between the arguments of a function; a decimal point is written '.'",
     ast.BitAnd: "join conditions by `and`, as in where(x > 0 and y > 0, a, b)",
@@ -376,10 +375,10 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
     --------
     >>> parse_expression("(-200750 + c * 50000) / (n * delt)")
     (-200750 + 50000*c)/(n*delt)
-    >>> parse_expression("x^2")
+    >>> parse_expression("x // 2")
     Traceback (most recent call last):
-    fmepy.errors.ModelTextError: line 1: 'x^2' is not allowed here: for a power use **, as in x**2
-        x^2
+    fmepy.errors.ModelTextError: line 1: 'x // 2' is not allowed here: a quotient is written /, its whole part ...
+        x // 2
         ^
     """
     given: Any = text

@@ -11,6 +11,7 @@ import re
 import unicodedata
 import warnings
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from fmepy.errors import ModelTextError
 from fmepy.language.functions import TABLE
@@ -30,6 +31,7 @@ _MISREAD = {  # what Python's parser says, and what we do
     "assign": "'=' stands once in a statement; conditions are written with <, <=, > and >=",
     "character": "this cannot be read; write plain signs and letters",
 }
+_SIGNS = {";": "write one statement a line", "'": "a rate is written dN/dt; text in quotes has no meaning in a model"}
 _WORDS_ALLOWED = {"and", "or", "not", "if", "else"}
 _NUMBER = re.compile(r"(?<![\w.])\.?\d[\w.]*")
 _EQUALS = re.compile(r"(?<![<>=!:])=(?!=)")
@@ -56,7 +58,8 @@ class Tree:
     node : ast.expr
         The parsed expression; not checked yet.
     code : str
-        What was parsed. Its lines are those of `source` from `row` on, moved right by `shift` characters.
+        What is to be parsed. Its lines are those of `source` from `row` on, moved right by `shift` characters. A power
+        may be written ``x^2``; Python's parser gets ``x**2``, and columns are counted back.
     """
 
     node: ast.expr = field(repr=False)
@@ -70,7 +73,7 @@ class Tree:
         node = self.node if node is None else node
         row, offset = node.lineno - 1, node.col_offset  # type: ignore[attr-defined]  # every expression has a place
         line = self.code.split("\n")[row]
-        column = len(line.encode()[:offset].decode(errors="ignore"))
+        column = _column(line, len(_python(line).encode()[:offset].decode(errors="ignore")))
         if (row, column) == (0, 0):  # a tuple or a comprehension takes our own bracket for its own
             column = 1 + len(line[1:]) - len(line[1:].lstrip())
         return self.error_at(message, row, column)
@@ -81,7 +84,7 @@ class Tree:
 
     def text(self, node: ast.AST) -> str:
         """Return a piece as the user wrote it, for a message."""
-        segment = ast.get_source_segment(self.code + "\n)", node) or "this"
+        segment = ast.get_source_segment(_python(self.code) + "\n)", node) or "this"
         if (node.lineno, node.col_offset) == (1, 0):  # type: ignore[attr-defined]  # as in `error`
             segment = segment[1:-1]
         text = " ".join(segment.split())
@@ -92,6 +95,18 @@ class Tree:
         heads = {id(n.func) for n in ast.walk(self.node) if isinstance(n, ast.Call)}
         names = [n for n in ast.walk(self.node) if isinstance(n, ast.Name) and id(n) not in heads and n.id != "pi"]
         return sorted(names, key=lambda n: (n.lineno, n.col_offset))
+
+
+def _python(code: str) -> str:
+    """Return code with powers as Python writes them."""
+    return code.replace("^", "**")
+
+
+def _column(line: str, column: int) -> int:
+    """Return the column in a line as it is written, of a column in the line as Python reads it."""
+    widths = (2 if c == "^" else 1 for c in line)
+    ends = accumulate(widths)
+    return next((i for i, end in enumerate(ends) if end > column), len(line) + column - len(_python(line)))
 
 
 def parse_tree(lines: list[str], source: Source, row: int, shift: int) -> Tree:
@@ -111,7 +126,7 @@ def parse_tree(lines: list[str], source: Source, row: int, shift: int) -> Tree:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # SyntaxWarnings and DeprecationWarnings about the user's text
-            node = ast.parse(code + "\n)", mode="eval").body
+            node = ast.parse(_python(code) + "\n)", mode="eval").body
     except (MemoryError, RecursionError):
         raise too_deep(place) from None
     except (SyntaxError, ValueError) as error:  # ValueError: characters that no Python source may hold
@@ -141,6 +156,7 @@ def _unreadable(place: Tree, error: SyntaxError | ValueError) -> ModelTextError:
     row, column = (getattr(error, "lineno", None) or 1) - 1, (getattr(error, "offset", None) or 1) - 1
     if row >= len(lines):  # the closing bracket that we added: the text stops where something more was expected
         return place.error_at("the expression stops too early", len(lines) - 1, len(lines[-1].rstrip()))
+    column = _column(lines[row], column)
     said = str(getattr(error, "msg", error)).split(" (<")[0]
     message = next((ours for theirs, ours in _MISREAD.items() if theirs in said), f"this cannot be read: {said}")
     return place.error_at(message, row, column)
@@ -155,7 +171,7 @@ def clean_line(line: str, source: Source, row: int, opened: list[tuple[str, int,
         if c == "#":
             return line[:column]
         if c in "\"'`;":
-            why = "write one statement a line" if c == ";" else "text in quotes has no meaning in a model"
+            why = _SIGNS.get(c, "text in quotes has no meaning in a model")
             raise source.error(f"{c} is not allowed here: {why}", row, column)
         if c in "([{":
             opened.append((c, row, column))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
-from fmepy.errors import ArgumentError, check_choice, listed
+from fmepy.costs.objective import Objective
+from fmepy.errors import ArgumentError, check_choice, listed, warn
 from fmepy.mcmc.kernels.base import Dispersion, Kernel, Settings
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction
-from fmepy.mcmc.runner import Job, Plan
+from fmepy.mcmc.runner import ChainSpec, Plan
 from fmepy.mcmc.target import Target
 from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix
@@ -33,10 +33,8 @@ def as_plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
         return Plan.of(niter, burninlength, most)
     length = whole_number(outputlength, "outputlength", 1)
     if length > most:
-        warnings.warn(
+        warn(
             f"`outputlength={length}` is more than the {most} iterations after burn-in; it is set to {most}.",
-            UserWarning,
-            stacklevel=4,
         )
     return Plan.of(niter, burninlength, length)
 
@@ -61,6 +59,25 @@ def as_starts(p: Any, chains: int) -> tuple[Any, Matrix | None, int]:
     return p.iloc[0], table, chains
 
 
+def from_fit(fit: Any, objective: Objective, jump: Any, var0: Any) -> tuple[Any, Any]:
+    """Return the proposal and the variance of the residuals, those of the fit that a chain starts at by default.
+
+    The proposal is ``2.4**2 / n_par`` times the fit's covariance; the variance that of the unweighted residuals, by
+    variable. With a prior and errors in the data these errors are the errors, and no variance is taken.
+    """
+    if jump is None:
+        jump = fit.cov_scaled * (2.4**2 / len(fit.par))
+    return jump, (variance_of(fit) if var0 is None and not objective.is_scalar else var0)
+
+
+def variance_of(fit: Any) -> Any:
+    """Return the variance of a fit's residuals as `var0`; None of a likelihood, and where errors and a prior stand."""
+    weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
+    if fit.is_scalar or (fit.with_prior and weighted):
+        return None
+    return fit.ms if fit.cost is None else fit.var_ms_unweighted
+
+
 def check_starts(target: Target, starts: Matrix) -> None:
     """Raise an ArgumentError for a start of zero probability."""
     dispersion = Dispersion(target, np.zeros((target.n_par, target.n_par)))
@@ -68,15 +85,15 @@ def check_starts(target: Target, starts: Matrix) -> None:
         dispersion.given(row)
 
 
-def as_jobs(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.SeedSequence]) -> list[Job]:
+def as_jobs(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.SeedSequence]) -> list[ChainSpec]:
     """Return the chains to be run: all from one start, or from one each (of ensembles also: one a member)."""
     if len(starts) == 1:
-        return [Job(k, seeds[k], starts, k > 0) for k in range(chains)]
+        return [ChainSpec(k, seeds[k], starts, k > 0) for k in range(chains)]
     each = len(starts) // chains
     if each not in (1, n_member):
         members = f", or {chains * n_member} (one per member)" if n_member > 1 else ""
         raise ArgumentError(f"`p` is a table of {len(starts)} starts; {chains} (one per chain){members} are needed.")
-    return [Job(k, seeds[k], starts[k * each : (k + 1) * each], False) for k in range(chains)]
+    return [ChainSpec(k, seeds[k], starts[k * each : (k + 1) * each], False) for k in range(chains)]
 
 
 def as_drscale(drscale: Any, ntrydr: int) -> tuple[float, ...]:

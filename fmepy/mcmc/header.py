@@ -14,7 +14,7 @@ from fmepy.journal.folder import seed_of, seed_table
 from fmepy.journal.records import check_question
 from fmepy.mcmc.checkpoint import ChainJournal
 from fmepy.mcmc.proposals import JumpFunction
-from fmepy.mcmc.runner import Job, Plan
+from fmepy.mcmc.runner import ChainSpec, Plan
 from fmepy.mcmc.target import Point, Target, Variances
 from fmepy.types import Matrix, Vector
 
@@ -25,7 +25,7 @@ def header_of(
     plan: Plan,
     proposal: Matrix | JumpFunction,
     starts: Matrix,
-    jobs: list[Job],
+    jobs: list[ChainSpec],
     every: int,
 ) -> dict[str, Any]:
     """Return the header of a new chain, as JSON keeps it."""
@@ -90,7 +90,7 @@ class ChainHeader:
     variances: Variances | None
     jump: Matrix | None
     plan: Plan
-    jobs: list[Job]
+    jobs: list[ChainSpec]
 
     @classmethod
     def of(cls, folder: ChainJournal) -> Self:
@@ -113,7 +113,7 @@ class ChainHeader:
                 variances=None if of is None else _variances(of),
                 jump=None if table["jump"] is None else np.array(table["jump"], dtype=float),
                 plan=Plan(table["niter"], table["burninlength"], table["interval"]),
-                jobs=[Job(j["number"], seed_of(j), np.array(j["starts"]), j["dispersed"]) for j in table["jobs"]],
+                jobs=[ChainSpec(j["number"], seed_of(j), np.array(j["starts"]), j["dispersed"]) for j in table["jobs"]],
             )
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)

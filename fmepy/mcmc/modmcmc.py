@@ -13,7 +13,7 @@ import numpy as np
 from fmepy.checks import positive_number, seed_sequence, whole_number
 from fmepy.costs.objective import Objective
 from fmepy.costs.user_function import as_objective, is_ours
-from fmepy.errors import ArgumentError, check_choice
+from fmepy.errors import ArgumentError, check_choice, warn
 from fmepy.mcmc.arguments import (
     as_control,
     as_drscale,
@@ -22,6 +22,7 @@ from fmepy.mcmc.arguments import (
     as_starts,
     check_settings,
     check_starts,
+    from_fit,
     make_kernel,
 )
 from fmepy.mcmc.assembly import assembled
@@ -34,7 +35,7 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.mcmc.runner import Plan, run_chains, settle
 from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
-from fmepy.parameters.named import as_bounds, as_prior, check_inside
+from fmepy.parameters.named import as_bounds, as_prior, check_inside, is_fit
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 
@@ -75,8 +76,10 @@ def modMCMC(
     ----------
     f : fmepy cost, or callable ``f(p, *args, **kwargs)``
         Returns -2 log likelihood (a number), residuals (a one-dimensional array; needs `var0`), or a ModCost.
-    p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also names, or None for all; or a table
-        The start. A table of several rows gives every chain its own (for ensembles also: every member).
+    p : dict, Series, sequence, number, lmfit.Parameters, fit; for a fmepy cost also names, or None for all; or table
+        The start. A table of several rows gives every chain its own (for ensembles also: every member). A fit (the
+        result of `modFit`) gives its estimates, and where they are not given also `jump`, 2.4**2 / n_par times its
+        covariance, `var0`, the variances of its residuals, and its bounds.
     jump : None, number, sequence, dict by name, matrix, table, or function
         Standard deviations of the proposal (negative: 0.1 \|p\|), or its covariance (a table is matched by its labels),
         such as ``fit.cov_scaled * 2.4**2 / n_par``. None: 0.1 \|p\|, a hundredth of the box (or 0.1) where p is 0; NaN,
@@ -193,7 +196,15 @@ def modMCMC(
     objective = as_objective(f, first, args=args, kwargs=kwargs)
     if starts is None:
         starts = objective.theta0[None, :].copy()
-    low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
+    declared = (objective.lower, objective.upper)
+    if is_fit(p):
+        jump, var0 = from_fit(p, objective, jump, var0)
+        declared = (np.maximum(declared[0], p.bounds[0]), np.minimum(declared[1], p.bounds[1]))
+        if p.with_prior and prior is None:
+            warn(
+                "The fit had a prior, and the chain has none: give `prior` here, too.",
+            )
+    low, high = as_bounds(lower, upper, objective.parameter_names, declared=declared)
     for row in starts:
         check_inside(row, low, high, objective.parameter_names)
     known = as_prior(prior, objective.parameters)

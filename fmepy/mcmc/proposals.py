@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, listed
+from fmepy.errors import ArgumentError, listed, warn
 from fmepy.numerics.differences import magnitudes
 from fmepy.parameters.covariance import checked_covariance, in_order, labels_of
 from fmepy.parameters.named import Parameters, check_names
@@ -140,12 +139,10 @@ def _blank(given: Vector, names: Sequence[str]) -> BoolVector:
     blank = np.isnan(given)
     if blank.any():
         these = [n for n, b in zip(names, blank, strict=True) if b]
-        warnings.warn(
+        warn(
             f"modMCMC: `jump` has no number for {listed(these)}, as the covariance of a fit has none for a parameter "
             "on a bound: the first proposals of it have the default standard deviation (0.1 |p|), independent of the "
             "others.",
-            UserWarning,
-            stacklevel=5,
         )
     return blank
 

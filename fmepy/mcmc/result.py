@@ -13,6 +13,7 @@ from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
+from fmepy.vocabulary import by_name
 
 if TYPE_CHECKING:
     from fmepy.costs.said_noise import SaidNoise
@@ -85,6 +86,19 @@ class ModMCMC(Shown):
     last acceptance; `bestpar` may come from a delayed try, and compares posteriors that can be compared.
     """
 
+    elsewhere = by_name(
+        {
+            "chain flatchain samples get_chain posterior trace draw params parameters par x": "`pars`",
+            "lnprobability flatlnprobability log_prob get_log_prob lp": "`log_posterior`",
+            "acceptance_fraction accept_rate accepted acceptance": "`acceptance_rate`",
+            "get_autocorr_time autocorr": "`autocorrelation()`; effective draws stand in `diagnostics()`",
+            "rhat r_hat ess gelman_rubin effectiveSize": "`diagnostics()`",
+            "corner pairplot pair": "`pairs()`",
+            "trace_plot plot_trace": "`plot()`",
+            "best best_fit map MAP mode maximum": "`bestpar`",
+            "success": "`message`, and `diagnostics()`",
+        }
+    )
     pars: pd.DataFrame
     SS: pd.Series
     sig: pd.DataFrame | None

@@ -72,7 +72,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class ChainSpec:
     """One chain to be run: its number, its seed, its starts (one row, or one per member)."""
 
     number: int
@@ -176,7 +176,7 @@ def run_chain(
     kernel: Kernel,
     target: Target,
     plan: Plan,
-    job: Job,
+    job: ChainSpec,
     *,
     folder: ChainJournal | None = None,
     every: int = 0,
@@ -294,7 +294,7 @@ def _restored(kernel: Kernel, part: ChainPart, rows: _Rows) -> Any:
     return state
 
 
-def settle(jobs: list[Job], folder: ChainJournal) -> tuple[list[int], list[str]]:
+def settle(jobs: list[ChainSpec], folder: ChainJournal) -> tuple[list[int], list[str]]:
     """Return how many iterations the checkpoint holds of every chain, and what was left aside of it."""
     done, notes = [], []
     for job in jobs:
@@ -325,7 +325,7 @@ class _Work:
     folder: ChainJournal | None
     every: int
 
-    def __call__(self, job: Job, report: Callable[[int], object] | None = None) -> ChainRun:
+    def __call__(self, job: ChainSpec, report: Callable[[int], object] | None = None) -> ChainRun:
         return run_chain(self.kernel, self.target, self.plan, job, folder=self.folder, every=self.every, report=report)
 
 
@@ -333,7 +333,7 @@ def run_chains(
     kernel: Kernel,
     target: Target,
     plan: Plan,
-    jobs: list[Job],
+    jobs: list[ChainSpec],
     *,
     folder: ChainJournal | None = None,
     every: int = 0,
@@ -360,7 +360,7 @@ def run_chains(
     return ran._replace(found=found, notes=[*ran.notes, *(run.trouble for _, run in found if run.trouble)])
 
 
-def _one_after_the_other(work: _Work, jobs: list[Job], progress: Any) -> Chains:
+def _one_after_the_other(work: _Work, jobs: list[ChainSpec], progress: Any) -> Chains:
     found: list[tuple[int, ChainRun]] = []
     total = work.plan.niter * len(jobs)
     with Progress(progress, total, "iteration") as told:
@@ -377,7 +377,7 @@ def _one_after_the_other(work: _Work, jobs: list[Job], progress: Any) -> Chains:
     return Chains(found, [])
 
 
-def _spread(work: _Work, jobs: list[Job], executor: Any, progress: Any) -> Chains:
+def _spread(work: _Work, jobs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
     niter = work.plan.niter
     tell = (lambda done, total: progress(done * niter, total * niter)) if callable(progress) else progress
     runs = spread(work, jobs, executor=executor, progress=tell, force=_costly(work, jobs), patience=_PATIENCE)
@@ -398,7 +398,7 @@ def _where(work: _Work, number: int, run: ChainRun) -> str:
     return f"Interrupted in chain {number} at iteration {run.iterations} of {work.plan.niter}."
 
 
-def _costly(work: _Work, jobs: list[Job]) -> bool:
+def _costly(work: _Work, jobs: list[ChainSpec]) -> bool:
     """Tell whether a chain takes long enough for processes: by the time of one evaluation beside the start."""
     theta = jobs[0].starts[0] * (1 + 1e-9)
     began = time.perf_counter()

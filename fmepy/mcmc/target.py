@@ -27,7 +27,6 @@ Gelman, A. et al. (2013). Bayesian Data Analysis, 3rd ed., section 3.2. Haario e
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log
@@ -37,7 +36,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.objective import Objective
-from fmepy.errors import ArgumentError, SimulationError, listed
+from fmepy.errors import ArgumentError, SimulationError, listed, warn
 from fmepy.parameters.named import Prior
 from fmepy.types import Matrix, Vector
 
@@ -162,12 +161,10 @@ def _warn_of_unit_errors(objective: Objective) -> None:
         return
     names = list(dict.fromkeys(objective.names[i] for i in np.flatnonzero(unsaid)))
     of = f" of {listed(names)}" if names else ""
-    warnings.warn(
+    warn(
         f"Nothing is said of the errors{of}, so the chain takes the standard deviation of the weighted residuals to "
         "be 1. Give a variance to start from and sample it: var0=fit.var_ms_unweighted, wvar0=1 (fit: what modFit "
         "returns); or give the cost errors (err=).",
-        UserWarning,
-        stacklevel=4,
     )
 
 

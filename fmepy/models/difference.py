@@ -19,6 +19,7 @@ from fmepy.models.running.accuracy import MOST_FIXED_STEPS, check_number_of_step
 from fmepy.models.running.forcings import forcing_values
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, IntVector, Matrix, Vector
+from fmepy.vocabulary import with_own_words
 
 MOST_TRACED_STATES = 200
 """Vector functions with more states run as they are."""
@@ -26,6 +27,7 @@ DIFFERENCE_STEP = float(np.finfo(float).eps ** (1 / 3))
 """Relative step of central differences: truncation h**2 against rounding eps/h."""
 
 
+@with_own_words
 class DifferenceModel(DynamicModel):
     """A model of difference equations, x[n] = f(x[n-1], u[n], n), as a function of its parameters.
 

@@ -27,7 +27,9 @@ from fmepy.models.running.forcings import tell_outside
 from fmepy.models.running.system import delays_of
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import check_scale
+from fmepy.results.notebook import InNotebook
 from fmepy.types import UserParameters, Vector
+from fmepy.vocabulary import AnswersInOwnWords, by_name
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +37,23 @@ _MERGED = ("state", "parms", "outputs", "forcings", "history")
 _SETTINGS = ("times", "method", "dt", "rtol", "max_step")
 
 
-class Runnable:
+class Runnable(AnswersInOwnWords, InNotebook):
     """Base of models that can be bound: parameters and times to look at, a table when called.
 
     A subclass sets ``_parms`` (all parameters), ``states``, ``var_names``, ``engine``, ``engine_note``, calls
     `_set_times`, and provides ``bind``.
     """
 
+    elsewhere = by_name(
+        {
+            "params parameters pars p args theta": "`parms`",
+            "y0 x0 u0 state initial_state initial": "`parms` for initial values with a name, `equations` for all",
+            "t tspan t_eval time": "`times`",
+            "run simulate solve integrate predict": "a call: model() or model({'k': 0.5}) returns the table",
+            "species variables compartments": "`states`; with the outputs, `var_names`",
+            "ode rhs odes": "`equations`",
+        }
+    )
     times: Vector
     x_name: str = "time"
     x_note: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, SimulationError, check_choice
+from fmepy.errors import ModelError, SimulationError, check_choice, warn
 from fmepy.language.equations import Equations
 from fmepy.models.bound_ode import BoundOde
 from fmepy.models.dynamic import DynamicModel
@@ -31,6 +30,7 @@ from fmepy.models.running.changes import sizes_set
 from fmepy.models.running.events import events_outside
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
+from fmepy.vocabulary import with_own_words
 
 MOST_TRACED_STATES = 20
 """Vector functions with more states become loops over arrays: cell by cell they compile slower than they would gain."""
@@ -40,6 +40,7 @@ _STEPPED_OVER = (
 )
 
 
+@with_own_words
 class OdeModel(DynamicModel):
     """A model of ordinary differential equations, as a function of its parameters.
 
@@ -290,7 +291,7 @@ class OdeModel(DynamicModel):
         self._order: tuple[Engine, ...] | None = None
         outside, like = self._events_outside(), self._like
         if outside and (like is None or outside != like._events_outside()):
-            warnings.warn(outside, UserWarning, stacklevel=2 if like is None else 3)
+            warn(outside)
         self._tell()
 
     def tell_with(self, other: Any) -> None:

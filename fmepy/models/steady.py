@@ -31,15 +31,17 @@ from fmepy.models.steady_rates import (
 from fmepy.models.steady_run import check_not_negative, tolerances
 from fmepy.models.steady_state import come_to_rest, refused, state_names, why_not
 from fmepy.models.transport import Grid1D
-from fmepy.numerics.at_rest import Found, rest_from
+from fmepy.numerics.at_rest import NewtonState, rest_from
 from fmepy.parameters.names import normal_name
 from fmepy.types import Cube, Matrix, Vector
+from fmepy.vocabulary import with_own_words
 
 MOST_TRACED_STATES = 20
 """Vector functions with more states run as they are."""
 _MERGED = ("state", "parms", "outputs")
 
 
+@with_own_words
 class SteadyModel(Runnable):
     """A model whose steady state is what is observed, as a function of its parameters.
 
@@ -285,9 +287,9 @@ class BoundSteady(BoundDynamic):
     def _forget_compiled(self) -> None:
         """Set what is found at its first use."""
         self._source: SteadyRates | None = None
-        self._own: Found | None = None
+        self._own: NewtonState | None = None
         self._own_slopes: Matrix | None = None
-        self._last: tuple[bytes, AtParameters, Found] | None = None
+        self._last: tuple[bytes, AtParameters, NewtonState] | None = None
 
     # --- the search
 
@@ -296,20 +298,20 @@ class BoundSteady(BoundDynamic):
             self._source = self._model.source()
         return AtParameters(self._source, p, self._tol.positive, self._source.structure)
 
-    def _given(self, p: Vector) -> tuple[AtParameters, Found]:
+    def _given(self, p: Vector) -> tuple[AtParameters, NewtonState]:
         """Return the steady state that the model's `state` leads to."""
         return come_to_rest(self._system(p), self._model.first(p), self._tol)
 
-    def _own_rest(self) -> Found | None:
+    def _own_rest(self) -> NewtonState | None:
         """Return the steady state of the model's own parameters, None if there is none: the start of all runs."""
         if self._own is None:
             try:
                 self._own = self._given(self._base)[1]
             except SimulationError:
-                self._own = Found(self._base, self._base, None, False, 0)
+                self._own = NewtonState(self._base, self._base, None, False, 0)
         return self._own if self._own.converged else None
 
-    def _search(self, theta: Vector) -> tuple[AtParameters, Found]:
+    def _search(self, theta: Vector) -> tuple[AtParameters, NewtonState]:
         """Return the steady state at theta; SimulationError if there is none."""
         key = theta.tobytes()
         if self._last is not None and self._last[0] == key:
@@ -329,7 +331,7 @@ class BoundSteady(BoundDynamic):
         self._last = key, system, found
         return system, found
 
-    def _from_own(self, p: Vector, theta: Vector) -> tuple[AtParameters, Found | None]:
+    def _from_own(self, p: Vector, theta: Vector) -> tuple[AtParameters, NewtonState | None]:
         """Return where Newton's method leads from the steady state of the model's own parameters."""
         system, own = self._system(p), self._own_rest()
         if own is None:

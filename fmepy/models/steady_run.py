@@ -19,7 +19,7 @@ from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.from_rest import SPANS, still_moving
 from fmepy.models.steady_rates import AtParameters, OfFunction
 from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
-from fmepy.numerics.at_rest import Found, Tolerances, null_direction, rest_from, sizes_of
+from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, sizes_of
 from fmepy.types import Vector
 
 _MOST_STEPS = 100  # of Newton's, where nobody says
@@ -153,7 +153,7 @@ def steady_1d(
     return _found(_Asked(y, func, parms, t, nspec), tol)
 
 
-def tolerances(rtol: Any, atol: Any, ctol: Any, max_iter: Any, positive: Any) -> Tolerances:
+def tolerances(rtol: Any, atol: Any, ctol: Any, max_iter: Any, positive: Any) -> SteadyTolerances:
     """Return the tolerances of a search, checked."""
     if not isinstance(positive, bool | np.bool_):
         raise ArgumentError(f"`positive={positive!r}` must be True or False; it is about all states.")
@@ -164,7 +164,7 @@ def tolerances(rtol: Any, atol: Any, ctol: Any, max_iter: Any, positive: Any) ->
     in_all = None if max_iter is None else whole_number(max_iter, "max_iter", 1)
     most = _MOST_STEPS if in_all is None else in_all
     small = positive_number(rtol, "rtol"), atol, positive_number(ctol, "ctol")
-    return Tolerances(*small, most, bool(positive), in_all)
+    return SteadyTolerances(*small, most, bool(positive), in_all)
 
 
 class _Asked:
@@ -207,7 +207,7 @@ class _Asked:
         """Return states as they were given: by name, or as an array."""
         return pd.Series(y, index=list(self.index), name="state") if self.index is not None else y
 
-    def result(self, system: AtParameters, found: Found) -> SteadyState:
+    def result(self, system: AtParameters, found: NewtonState) -> SteadyState:
         """Return what was found, and how the system behaves near it."""
         left = float(np.abs(found.f).max(initial=0.0))
         given = self.source.outputs(found.y, _NONE)
@@ -222,7 +222,7 @@ class _Asked:
             linearised=Linearised(system, found.y, found.f),
         )
 
-    def refused(self, why: str, found: Found) -> SimulationError:
+    def refused(self, why: str, found: NewtonState) -> SimulationError:
         """Return the error of a search without a result."""
         return refused(why, found, self.labelled(found.y), {}, self.n_species)
 
@@ -237,7 +237,7 @@ def check_not_negative(y: Vector, name: Any, argument: str) -> None:
         )
 
 
-def _found(asked: _Asked, tol: Tolerances) -> SteadyState:
+def _found(asked: _Asked, tol: SteadyTolerances) -> SteadyState:
     if np.ndim(tol.atol) and len(tol.atol) != asked.y.size:
         raise ArgumentError(f"`atol` has {len(tol.atol)} values for {asked.y.size} states.")
     if tol.positive:
@@ -312,7 +312,7 @@ def runsteady(
     options = SolverOptions(
         "lsoda", positive_number(rtol, "rtol"), np.full(len(asked.y), positive_number(atol, "atol"))
     )
-    tol = Tolerances(min(rtol, 1e-6), min(atol, 1e-8), 1e-8, 20, False)
+    tol = SteadyTolerances(min(rtol, 1e-6), min(atol, 1e-8), 1e-8, 20, False)
     run = _Run(asked, options, system)
     with np.errstate(all="ignore"):
         for span in longest * np.array(SPANS) / SPANS[-1]:
@@ -362,9 +362,9 @@ class _Run:
         return self._asked.source.at_time(time).rates(z, _NONE)
 
     @property
-    def found(self) -> Found:
+    def found(self) -> NewtonState:
         """Where it stands, and the rates there."""
-        return Found(self.y, self.system.rates(self.y), None, False, self.evaluations)
+        return NewtonState(self.y, self.system.rates(self.y), None, False, self.evaluations)
 
     def on(self, span: float) -> str:
         """Run on to `span` after the beginning; return why that failed, or an empty string."""
@@ -423,7 +423,9 @@ class _Run:
         )
 
 
-def _polished(system: AtParameters, found: Found, tol: Tolerances, reach: float = _NEAR) -> Found | None:
+def _polished(
+    system: AtParameters, found: NewtonState, tol: SteadyTolerances, reach: float = _NEAR
+) -> NewtonState | None:
     """Return the state at rest that Newton finds right there, None if there is none or many."""
     end = rest_from(system, found.y, tol, f=found.f)
     near = reach * (np.abs(found.y) + float(np.abs(found.y).max(initial=0.0)))

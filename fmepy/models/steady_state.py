@@ -12,7 +12,7 @@ import pandas as pd
 
 from fmepy.errors import NoSteadyStateError, SimulationError
 from fmepy.models.steady_rates import AtParameters, OfFunction
-from fmepy.numerics.at_rest import Found, Tolerances, null_direction, rest_from, rest_in_time, sizes_of
+from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, rest_in_time, sizes_of
 from fmepy.numerics.rightmost import rightmost
 from fmepy.numerics.structure import difference_jacobian
 from fmepy.results.tables import Part, Shown, long_table
@@ -175,7 +175,7 @@ def state_names(names: tuple[str, ...], n: int, cells: int | None) -> Callable[[
     )
 
 
-def come_to_rest(system: AtParameters, y: Vector, tol: Tolerances) -> tuple[AtParameters, Found]:
+def come_to_rest(system: AtParameters, y: Vector, tol: SteadyTolerances) -> tuple[AtParameters, NewtonState]:
     """Return the steady state that a start leads to: by Newton's method, else by steps in time.
 
     The system comes back too: its Jacobian may turn out to depend on more than was known.
@@ -199,7 +199,7 @@ def come_to_rest(system: AtParameters, y: Vector, tol: Tolerances) -> tuple[AtPa
     return system, in_time
 
 
-def _unless_run_off(system: AtParameters, start: Vector, found: Found) -> Found:
+def _unless_run_off(system: AtParameters, start: Vector, found: NewtonState) -> NewtonState:
     """Return what was found, not as converged where a rate fades to nothing as its state runs to infinity.
 
     At rest, what a rate is made of balances: it changes by about as much as it is at the start where the states change
@@ -223,7 +223,7 @@ def _largest(y: Vector) -> float:
     return float(np.abs(y).max(initial=0.0))
 
 
-def why_not(system: AtParameters, found: Found, tol: Tolerances, name: Any, start: Vector) -> str:
+def why_not(system: AtParameters, found: NewtonState, tol: SteadyTolerances, name: Any, start: Vector) -> str:
     """Return why what was found from a start is no steady state, or an empty string."""
     is_far = not found.converged and 0 < _RUNAWAY * _largest(start) < _largest(found.y)
     v = None if is_far else null_direction(system, found, system.rates)
@@ -265,7 +265,7 @@ def why_not(system: AtParameters, found: Found, tol: Tolerances, name: Any, star
     )
 
 
-def _worst(found: Found) -> int:
+def _worst(found: NewtonState) -> int:
     return int(np.argmax(np.abs(np.nan_to_num(found.f))))
 
 
@@ -278,7 +278,9 @@ def _values(y: Vector, name: Any) -> str:
     return told + (f", ... {len(y)} states" if len(y) > _SHOWN else "")
 
 
-def refused(why: str, found: Found, state: Any, parameters: dict[str, float], n_species: int | None) -> SimulationError:
+def refused(
+    why: str, found: NewtonState, state: Any, parameters: dict[str, float], n_species: int | None
+) -> SimulationError:
     """Return the error of a search that ended without a steady state; it carries the last iterate."""
     left = float(np.abs(found.f).max(initial=0.0))
     last = SteadyState(state, {}, False, found.iterations, left, n_species, why)

@@ -27,7 +27,7 @@ from fmepy.parallel.pools import POOL_START, as_executor
 from fmepy.parallel.progress import Progress
 from fmepy.parallel.resumable import ResumableTasks
 from fmepy.parameters.entities import check_not_local
-from fmepy.parameters.named import generated_names
+from fmepy.parameters.named import generated_names, is_fit
 from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.tables.columns import as_table, finite_numbers
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
@@ -91,8 +91,21 @@ def parameter_sets(
     return ParameterSets(table, np.arange(len(table), dtype=np.intp), start)
 
 
-def draws_of(parInput: Any) -> Any:
-    """Return the draws of a chain, or what was given."""
+def draws_of(parInput: Any, num: int = 0, rng: np.random.Generator | None = None) -> Any:
+    """Return the draws of a chain, `num` of a fit's normal distribution inside its bounds, or what was given.
+
+    What a fit gives no variance, such as a parameter on a bound, stays at its estimate.
+    """
+    if is_fit(parInput):
+        if parInput.cov_scaled is None:
+            raise ParameterError("`parInput` is a fit without a covariance (hessian=False); fit again, or give draws.")
+        par, C = parInput.par, parInput.cov_scaled
+        free = [k for k in par.index if np.isfinite(C.loc[k, k])]
+        if not free:
+            raise ParameterError("`parInput` is a fit whose covariance is not known: no parameter would vary.")
+        box = pd.DataFrame(np.column_stack(parInput.bounds), par.index, ["min", "max"]).loc[free]
+        draws = Norm(par[free], C.loc[free, free], box, num=whole_number(num, "num", 1), seed=rng)
+        return draws.assign(**{k: par[k] for k in par.index if k not in free})[list(par.index)]
     pars = getattr(parInput, "pars", None)
     return pars if isinstance(pars, pd.DataFrame) else parInput
 
@@ -378,8 +391,9 @@ def prepare(
     ParameterError, ArgumentError
         See `sensRange`.
     """
-    parInput = draws_of(parInput)
-    sets = of_model(parameter_sets(dist, parInput, parRange, parMean, parCovar, num, as_rng(seed)), func, parInput)
+    rng = as_rng(seed)
+    parInput = draws_of(parInput, num, rng)
+    sets = of_model(parameter_sets(dist, parInput, parRange, parMean, parCovar, num, rng), func, parInput)
     taken = scale_taken(func, sets.table.columns)
     check_scale(sets.table if parInput is None else parInput, taken, "parMean" if parInput is None else "parInput")
     start = sets.start if parms is None and not is_ours(func) else parms

@@ -15,11 +15,13 @@ from fmepy.parameters.covariance import as_covariance, labels_of
 from fmepy.parameters.named import as_parameters, check_names
 from fmepy.parameters.scales import check_scale, marked, scale_of
 from fmepy.types import Matrix, Seed, Vector
+from fmepy.vocabulary import own_words
 
 _MOST_DRAWS = 5_000_000  # of the truncated normal, before it gives up: about a second
 _BATCH = 65_536  # draws at a time, so that memory stays small
 
 
+@own_words
 def Norm(
     parMean: Any, parCovar: Any, parRange: Any = None, *, num: int, outside: str = "truncate", seed: Seed = None
 ) -> pd.DataFrame:

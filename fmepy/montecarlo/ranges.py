@@ -383,8 +383,9 @@ def sensRange(
     dist : {"unif", "norm", "latin", "grid", "sobol", "halton"}
         How sets are drawn: from `parRange`, or with "norm" from `parMean` and `parCovar` (truncated to `parRange` if it
         is given); see `Unif`, `Norm`, `Latinhyper`, `Grid`, `Sobol`, `Halton`.
-    parInput : table or chain, optional
-        Sets of its own, one per row, such as the draws of a chain (or the chain); overrides `dist`. If it has more than
+    parInput : table, chain or fit, optional
+        Sets of its own, one per row, such as the draws of a chain (or the chain); overrides `dist`. Of a fit, `num`
+        draws from the normal distribution of its estimates and covariance, inside its bounds. If it has more than
         `num` rows, `num` of them are drawn without replacement (and kept in their order); else all are used. Of a chain
         the parameters that belong to the cost alone (its noise) are left out.
     parRange, parMean, parCovar

@@ -35,6 +35,7 @@ from fmepy.errors import ParameterError, listed
 from fmepy.parameters.covariance import is_unnamed
 from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix, Seed, Vector
+from fmepy.vocabulary import own_words
 
 # --- what the user gives
 
@@ -127,6 +128,7 @@ def _pair(name: str, given: Any, argument: str, finite: bool) -> tuple[float, fl
 # --- points in ranges
 
 
+@own_words
 def Grid(parRange: Any, num: int) -> pd.DataFrame:
     """Return all combinations of equally spaced levels, the first parameter varying fastest.
 
@@ -171,6 +173,7 @@ def Grid(parRange: Any, num: int) -> pd.DataFrame:
     return pd.DataFrame({name: c.ravel(order="F") for name, c in zip(ranges.names, columns, strict=True)})
 
 
+@own_words
 def Unif(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """Return independent uniform draws.
 
@@ -206,6 +209,7 @@ def Unif(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     return ranges.table(as_rng(seed).random((num, len(ranges.names))))
 
 
+@own_words
 def Latinhyper(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """Return a Latin hypercube: every parameter has exactly one draw in each of `num` equal strata of its range.
 
@@ -240,6 +244,7 @@ def Latinhyper(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     return _points(LatinHypercube, parRange, num, seed)
 
 
+@own_words
 def Sobol(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """Return scrambled Sobol' points: they fill the ranges more evenly than chance.
 
@@ -276,6 +281,7 @@ def Sobol(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
         return _points(qmc.Sobol, parRange, num, seed)
 
 
+@own_words
 def Halton(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """Return scrambled Halton points: they fill the ranges more evenly than chance, whatever their number.
 

@@ -303,11 +303,7 @@ def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
     if parInput is None:
         whole_number(num, "num", 1)
         return ParameterSets(pd.DataFrame(index=[0]), np.zeros(1, dtype=np.intp), pd.Series(dtype=float))
-    parInput = draws_of(parInput)
-    if hasattr(parInput, "cov_scaled"):
-        raise ParameterError(
-            "`parInput` is a fit; scenarios take draws. Give fmepy.Norm(fit.par, fit.cov_scaled, num=200), or a chain."
-        )
+    parInput = draws_of(parInput, num, rng)
     if isinstance(parInput, pd.DataFrame) and {"min", "max"} <= set(parInput.columns):
         return parameter_sets("unif", None, parInput, None, None, num, rng)
     if isinstance(parInput, Mapping) and parInput and all(np.shape(v) == (2,) for v in parInput.values()):

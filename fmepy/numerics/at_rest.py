@@ -72,7 +72,7 @@ class Resting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerances:
+class SteadyTolerances:
     """When a state is said to rest.
 
     Attributes
@@ -99,7 +99,7 @@ class Tolerances:
         """Tell whether so many steps are all that a search may take."""
         return self.in_all is not None and steps >= self.in_all
 
-    def left(self, steps: int) -> Tolerances:
+    def left(self, steps: int) -> SteadyTolerances:
         """Return what is left of the steps after some of them."""
         if self.in_all is None:
             return self
@@ -113,7 +113,7 @@ class Tolerances:
 
 
 @dataclass(slots=True)
-class Found:
+class NewtonState:
     """Where an iteration stands.
 
     Attributes
@@ -136,7 +136,7 @@ class Found:
     why: str = ""
 
 
-def rest_from(system: Resting, y: Vector, tol: Tolerances, factored: Any = None, f: Any = None) -> Found:
+def rest_from(system: Resting, y: Vector, tol: SteadyTolerances, factored: Any = None, f: Any = None) -> NewtonState:
     """Return the state at rest that Newton's method leads to.
 
     Parameters
@@ -152,8 +152,8 @@ def rest_from(system: Resting, y: Vector, tol: Tolerances, factored: Any = None,
     """
     f = system.rates(y) if f is None else f
     if not all_finite(f):
-        return Found(y, f, None, False, 0, "the rates have no value where it begins")
-    found = Found(y, f, factored, False, 0)
+        return NewtonState(y, f, None, False, 0, "the rates have no value where it begins")
+    found = NewtonState(y, f, factored, False, 0)
     fresh = factored is None
     if fresh:
         found.factored = _factored(system, y, f)
@@ -188,14 +188,14 @@ def _factored(system: Resting, y: Vector, f: Vector) -> Any:
     return system.structure.solver(system.jacobian(y, f))
 
 
-def _renewed(system: Resting, found: Found) -> tuple[bool, Vector]:
+def _renewed(system: Resting, found: NewtonState) -> tuple[bool, Vector]:
     """Return a step with a Jacobian of here."""
     found.factored = _factored(system, found.y, found.f)
     return True, -found.factored.solve(found.f)
 
 
 def _step(
-    system: Resting, found: Found, d: Vector, tol: Tolerances, patient: bool
+    system: Resting, found: NewtonState, d: Vector, tol: SteadyTolerances, patient: bool
 ) -> tuple[Vector, float, bool] | None:
     """Take a step; return the next correction by the same Jacobian, how it contracts, and whether states were kept.
 
@@ -218,7 +218,7 @@ def _step(
             return None
 
 
-def _moved(y: Vector, d: Vector, tol: Tolerances) -> tuple[Vector, bool]:
+def _moved(y: Vector, d: Vector, tol: SteadyTolerances) -> tuple[Vector, bool]:
     moved = y + d
     if not tol.positive:
         return moved, False
@@ -231,7 +231,7 @@ def _moved(y: Vector, d: Vector, tol: Tolerances) -> tuple[Vector, bool]:
     return kept, tol.size(y, np.where(low, d, 0.0)) > 1
 
 
-def _has_arrived(found: Found, after: Vector, theta: float, tol: Tolerances, fresh: bool) -> bool:
+def _has_arrived(found: NewtonState, after: Vector, theta: float, tol: SteadyTolerances, fresh: bool) -> bool:
     """Tell whether the next correction is the last that matters, or nothing but rounding."""
     if not all_finite(after):
         return False
@@ -245,7 +245,7 @@ def _has_arrived(found: Found, after: Vector, theta: float, tol: Tolerances, fre
     )
 
 
-def _ended(system: Resting, found: Found, after: Vector, tol: Tolerances) -> Found:
+def _ended(system: Resting, found: NewtonState, after: Vector, tol: SteadyTolerances) -> NewtonState:
     """Take the last correction."""
     y = found.y + after
     if tol.positive:
@@ -257,10 +257,10 @@ def _ended(system: Resting, found: Found, after: Vector, tol: Tolerances) -> Fou
     return found
 
 
-def rest_in_time(system: Resting, y: Vector, tol: Tolerances, algebraic: Any = ()) -> Found:
+def rest_in_time(system: Resting, y: Vector, tol: SteadyTolerances, algebraic: Any = ()) -> NewtonState:
     """Return the state at rest that steps in time lead to; `algebraic`: positions of what is zero at any time."""
     f = system.rates(y)
-    found = Found(y, f, None, False, 0, "the rates have no value where it begins")
+    found = NewtonState(y, f, None, False, 0, "the rates have no value where it begins")
     if not all_finite(f):
         return found
     values = system.jacobian(y, f)
@@ -303,7 +303,7 @@ def sizes_of(y: Vector) -> Vector:
     return np.maximum(np.abs(y), 1e-3 * (float(np.abs(y).max(initial=0.0)) or 1.0))
 
 
-def null_direction(system: Resting, found: Found, rates: Callable[[Vector], Vector]) -> Vector | None:
+def null_direction(system: Resting, found: NewtonState, rates: Callable[[Vector], Vector]) -> Vector | None:
     """Return a direction in which no rate changes, scaled to 1, or None: the Jacobian is regular.
 
     Pivots of a Jacobian by differences cannot tell a singular matrix; the derivative of the rates along the direction

@@ -15,12 +15,12 @@ from __future__ import annotations
 import functools
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from fmepy.errors import InterruptedWarning
+from fmepy.errors import InterruptedWarning, warn
+from fmepy.vocabulary import own_words
 
 _LOOK = 0.05  # seconds between looks at whether work shall stop
 
@@ -63,13 +63,15 @@ def interruptible(told: Callable[[Any], str]) -> Callable[[Callable[P, R]], Call
     """Return the decorator of a public verb; `told(result)` says in a sentence what an interrupted result holds."""
 
     def decorated(verb: Callable[P, R]) -> Callable[P, R]:
+        checked = own_words(verb)
+
         @functools.wraps(verb)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             with passing_on():
-                result = verb(*args, **kwargs)
+                result = checked(*args, **kwargs)
             if result.interrupted:
                 message = f"{verb.__name__} was interrupted (Ctrl-C) and returns what there is. {told(result)}"
-                warnings.warn(message, InterruptedWarning, stacklevel=2)
+                warn(message, InterruptedWarning)
             return result
 
         return wrapper

@@ -104,7 +104,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             raise ParameterError(f"`{argument}` is missing. Give the start: a dict of names and values, or a sequence.")
         _refuse_differing(own.attrs.get(DIFFERING, ()), own, f"`{argument}=None` means all parameters, but")
         return Parameters(tuple(map(str, own.index)), own.to_numpy(dtype=float, copy=True))
-    p = estimates_of(p)
+    p = estimates_of(p, argument)
     if _is_lmfit(p):
         return _from_lmfit(p, own, argument)
     if isinstance(p, pd.DataFrame):
@@ -143,11 +143,23 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
     return _checked(names, _finite(items, names, argument), True, argument)
 
 
-def estimates_of(p: Any) -> Any:
+def estimates_of(p: Any, argument: str = "p") -> Any:
     """Return the estimates of a fit (those of lmfit with what is fixed and tied there); anything else as it is."""
-    if isinstance(p, pd.Series) or not isinstance(getattr(p, "par", None), pd.Series):
+    if isinstance(p, (pd.Series, pd.DataFrame)):
+        return p
+    if isinstance(getattr(p, "bestpar", None), pd.Series):
+        raise ParameterError(
+            f"`{argument}` is a chain; one set of parameters is needed. Give its best point, chain.bestpar, or the "
+            "mean of its draws, chain.pars.mean()."
+        )
+    if not isinstance(getattr(p, "par", None), pd.Series):
         return p
     return p.par if getattr(p, "tied", None) is None else p.to_lmfit().params
+
+
+def is_fit(p: Any) -> bool:
+    """Tell whether `p` is a fit: estimates with a covariance."""
+    return isinstance(getattr(p, "par", None), pd.Series) and hasattr(p, "cov_scaled")
 
 
 def values_by_name(own: pd.Series, names: Sequence[str]) -> Vector:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import positive_number, whole_number
-from fmepy.errors import ArgumentError, listed
+from fmepy.errors import ArgumentError, listed, warn
 from fmepy.parallel.progress import Progress
 from fmepy.parameters.selection import chosen
 from fmepy.results.printing import two_digits
@@ -20,6 +19,7 @@ from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
 from fmepy.types import BoolVector, Matrix
+from fmepy.vocabulary import own_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,6 +107,7 @@ def _two(value: float) -> str:
     return f"{value:.1f}" if value < 10 else f"{value:.0f}" if value < 1e5 else f"{value:.1e}"
 
 
+@own_words
 def collin(
     sensfun: Any,
     parset: Any = None,
@@ -222,12 +223,10 @@ def _sizes(N: Any, n_par: int, maxcomb: float) -> list[int]:
         wanted = list(range(2, n_par + 1))
         skipped = [n for n in wanted if comb(n_par, n) >= maxcomb]
         if skipped:
-            warnings.warn(
+            warn(
                 f"collin: sets of {_ranges(skipped)} of {n_par} parameters are left out: there are maxcomb={maxcomb:g} "
                 f"or more of a size (up to {max(comb(n_par, n) for n in skipped)}). A larger `maxcomb`, or `N`, brings "
                 "them back.",
-                UserWarning,
-                stacklevel=3,
             )
         return [n for n in wanted if n not in skipped]
     sizes = [N] if isinstance(N, (int, np.integer)) else list(N)
@@ -322,9 +321,7 @@ def _warn_of_zeros(names: Sequence[str], S: Matrix, noise: Matrix, lost: BoolVec
         if what[0] == "d":
             j = int(np.flatnonzero(these)[0])
             least = f" (of {names[j]!r} at most {np.abs(S[:, j]).max():.1e}, noise {noise[:, j].max():.1e})"
-        warnings.warn(
+        warn(
             f"The sensitivities to {listed(n for n, t in zip(names, these.tolist(), strict=True) if t)} {what}{least}: "
             f"{'it' if one else 'they'} cannot be identified, alone or with others.",
-            UserWarning,
-            stacklevel=4,
         )

@@ -30,6 +30,7 @@ from fmepy.sensitivity.collin import sensitivities_of
 from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
 from fmepy.types import AxesArray, Matrix, Vector
+from fmepy.vocabulary import own_words
 
 _NAMED = 0.1  # a parameter belongs to a combination if its component exceeds this (components have length 1)
 
@@ -120,6 +121,7 @@ def _in_words(names: Any, components: Any) -> str:
     return " ".join(f"{components[i]:+.2f} {names[i]}" for i in order)
 
 
+@own_words
 def identifiability(
     sens: Any, *, threshold: float = 20.0, which: Any = None, sd: float = 1.0, maxcomb: float = 100_000
 ) -> Identifiability:

@@ -149,7 +149,7 @@ def identifiable_fit(
     if is_cost(cost) and (args or kwargs):
         raise ArgumentError("`args` and `kwargs` are for functions of your own; a fmepy cost takes parameters only.")
     loop = _Loop(cost, p, threshold, lower, upper, method, control, maxcomb, args, kwargs)
-    steps: list[_Step] = []
+    steps: list[_Round] = []
     chosen, found = loop.select(())
     message, stable = f"Stopped after max_steps={max_steps} fits: the selection still changes.", False
     interrupted = False
@@ -188,14 +188,14 @@ def identifiable_fit(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Step:
+class _Round:
     parameters: tuple[str, ...]
     found: Identifiability
     fit: ModFit
     theta: Vector
 
 
-def _history(steps: Sequence[_Step]) -> pd.DataFrame:
+def _history(steps: Sequence[_Round]) -> pd.DataFrame:
     rows = []
     for s in dict.fromkeys(steps):
         gamma = s.found.sets.iloc[:, -2].to_numpy()[s.found.largest.index(s.parameters)]
@@ -251,7 +251,7 @@ class _Loop:
         equals = [s for s, r in zip(found.largest, rho, strict=True) if r >= (1 - _EQUAL) * rho[0]]
         return max(equals, key=lambda s: len(set(s) & set(before))), found
 
-    def fit(self, chosen: tuple[str, ...], found: Identifiability) -> _Step:
+    def fit(self, chosen: tuple[str, ...], found: Identifiability) -> _Round:
         """Fit the chosen parameters, and move the present values there."""
         at = [self.parameters.names.index(n) for n in chosen]
         f: Any
@@ -271,4 +271,4 @@ class _Loop:
         )
         self.theta = self.theta.copy()
         self.theta[at] = fit.par.to_numpy(dtype=float)
-        return _Step(chosen, found, fit, self.theta)
+        return _Round(chosen, found, fit, self.theta)

@@ -47,7 +47,7 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
+class DifferenceRuns:
     """How the runs for differences are made: where they go, inside which bounds, with which step, kept or not."""
 
     executor: Any
@@ -90,7 +90,7 @@ class Runs:
 # --- models
 
 
-def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: Any, runs: Runs) -> Outputs:
+def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: Any, runs: DifferenceRuns) -> Outputs:
     """Return the variables of a model; `user` holds the further arguments of a user's function."""
     varied = chosen(senspar, _known_parameters(func, parms), "senspar", "parameter", is_set=True)
     simulator = as_simulator(func, parms, varied=varied, map=map, **user)
@@ -188,7 +188,7 @@ def returns_modcost(func: Any, parms: Any, args: Any, kwargs: Any) -> bool:
     return isinstance(result, ModCost)
 
 
-def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: Runs) -> Outputs:
+def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: DifferenceRuns) -> Outputs:
     """Return the modelled values at the data of a cost, or rows of the expected information of a likelihood."""
     known = _known_parameters(func, parms)
     wanted = chosen(senspar, known, "senspar", "parameter", is_set=True)

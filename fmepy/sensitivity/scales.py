@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ParameterError, listed
+from fmepy.errors import ArgumentError, ParameterError, listed, warn
 from fmepy.parameters.named import check_names
 from fmepy.sensitivity.outputs import Outputs
 from fmepy.types import Vector
@@ -20,12 +19,10 @@ def tell_even(sds: Sequence[str]) -> None:
     if not sds:
         return
     are = "is a standard deviation of noise" if len(sds) == 1 else "are standard deviations of noise"
-    warnings.warn(
+    warn(
         f"sensFun: {listed(sds)} {are} at 0. The likelihood depends on the variance, so the sensitivities are "
         "zero there whatever the data say, and tell nothing of whether they determine it. Take a value above zero, or "
         "leave it out by `senspar`.",
-        UserWarning,
-        stacklevel=3,
     )
 
 
@@ -35,11 +32,9 @@ def parameter_scale(parscale: Any, outputs: Outputs, floor: float) -> Vector:
     if parscale is None:
         zero = [n for n, v in zip(names, theta, strict=True) if v == 0 and n not in outputs.even]
         if zero:
-            warnings.warn(
+            warn(
                 f"sensFun: {listed(zero)} {'is' if len(zero) == 1 else 'are'} at 0, where relative sensitivities are "
                 f"not defined; the scale is {floor:g}, as in FME, and the column practically zero. Give `parscale`.",
-                UserWarning,
-                stacklevel=3,
             )
         return np.where(theta == 0, floor, theta)
     scale = _numbers(_in_order(parscale, names, "parscale", "parameter"), "parscale")
@@ -88,12 +83,10 @@ def _warn_of_zeros(outputs: Outputs, floor: float) -> None:
     if moved.any():
         i = int(np.argmax(moved))
         names = dict.fromkeys(label for label, m in zip(outputs.labels, moved, strict=True) if m)
-        warnings.warn(
+        warn(
             f"sensFun: {listed(names)} {'is' if moved.sum() == 1 else 'are'} 0 at {int(moved.sum())} "
             f"{'row' if moved.sum() == 1 else 'rows'} (first at {outputs.x_name} = {outputs.row_x[i]:g}), where "
             f"relative sensitivities are not defined; the scale is {floor:g}, as in FME. Give `varscale`.",
-            UserWarning,
-            stacklevel=4,
         )
 
 

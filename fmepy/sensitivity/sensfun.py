@@ -25,10 +25,11 @@ from fmepy.errors import ArgumentError
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.sensitivity.outputs import Runs, StartKept, of_cost, of_model, returns_modcost
+from fmepy.sensitivity.outputs import DifferenceRuns, StartKept, of_cost, of_model, returns_modcost
 from fmepy.sensitivity.scales import parameter_scale, tell_even, variable_scale
 from fmepy.sensitivity.summary import SensFunSummary, summarise
 from fmepy.types import AxesArray, Matrix, UserBounds, UserParameters, Vector
+from fmepy.vocabulary import own_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,6 +164,7 @@ class SensFun(Framed):
         return [long_table(self.frame), f"({self.method})"]
 
 
+@own_words
 def sensFun(
     func: Any,
     parms: UserParameters = None,
@@ -286,7 +288,7 @@ def sensFun(
     if callable(func) and not is_ours(func):
         func = StartKept(func)
     with resumable_tasks(checkpoint, "sensitivities") as tasks:
-        runs = Runs(executor, progress, lower, upper, tiny, tasks)
+        runs = DifferenceRuns(executor, progress, lower, upper, tiny, tasks)
         if is_cost(func) or (not is_model(func) and returns_modcost(func, parms, **user)):
             outputs = of_cost(func, parms, senspar, user, runs)
         elif weighted:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fmepy.boundary.condensed import Chain, condense, spread
-from fmepy.boundary.reduced import Readings, reduce
+from fmepy.boundary.condensed import SegmentChain, condense, spread
+from fmepy.boundary.reduced import ObservationRows, reduce
 from fmepy.compiled.c_loops import address, c_loop, checked_loop
 from fmepy.compiled.kernels import packed
 from fmepy.compiled.triangular import lower_factor
@@ -24,7 +24,7 @@ def test_the_kernels_keep_to_their_arrays_and_do_as_python_does(sigma, n_row):
     dx, dp = rng.normal(size=(total, n)), rng.normal(size=(len(sizes), q))
 
     def chain():
-        return Chain(
+        return SegmentChain(
             rows, A, B, gap, begins, sigma, 0.1, np.zeros((len(sizes), w, 0 if sigma else n)),
             np.zeros((len(sizes), w, max(w, n_row + 2 * n))), np.zeros((total, n, w)), dx.copy(), dp,
         )  # fmt: skip
@@ -68,7 +68,7 @@ def test_observations_are_reduced_to_what_they_say_of_their_segment():
     r = (of[:, 0] - obs) * weights
     S = of[:, 1:] / scales[segment] * weights[:, None]
     for way in (c_loop, checked_loop):
-        found = Readings(
+        found = ObservationRows(
             rows, scales, places, begins, order, row, variable, obs, weights, np.empty(n_obs), np.empty(n_obs),
             np.zeros((len(counts), k + 1, k + 1)), max(counts),
         )  # fmt: skip

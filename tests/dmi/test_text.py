@@ -197,7 +197,6 @@ MISTAKES = [
     ("x = 2j", 1, 5, "not allowed"),
     ("x = True", 1, 5, "True"),
     ("x = y // 2", 1, 5, "floor"),
-    ("x = y ^ 2", 1, 5, r"\*\*"),
     ("x = y > 2", 1, 5, "condition"),
     ("x = where(y, 1, 2)", 1, 11, "not a condition"),
     ("x = where(y == 1, 1, 2)", 1, 16, "compare with"),

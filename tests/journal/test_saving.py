@@ -100,7 +100,7 @@ def test_every_result_class_has_a_sample_here():
 
 
 def test_every_public_dataclass_is_a_result_that_can_be_saved():
-    public = {name: getattr(fme, name) for name in fme.__all__}
+    public = {name: getattr(fme, name) for name in (*fme.__all__, *fme.types.RESULTS_AND_CONTRACTS)}
     dataclass = {n for n, c in public.items() if isinstance(c, type) and dataclasses.is_dataclass(c)}
     cannot = {n for n in dataclass if not issubclass(public[n], Saved)}
     assert cannot == NO_RESULTS, "let the class inherit Saved (Shown and Framed do)"

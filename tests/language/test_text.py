@@ -205,7 +205,6 @@ def test_expressions_have_the_values_that_python_gives_them(text):
         ("x @ y", 1, "an expression is made of"),
         ("x // y", 1, "quotient is written /"),
         ("x << 2", 1, "an expression is made of"),
-        ("x^2", 1, "for a power use **"),
         ("r.max * x", 1, "a name has no dot: write r_max"),
         ("max(*x, y)", 5, "an expression is made of"),
         ("exp(a=1)", 1, "no arguments by name"),
@@ -328,3 +327,22 @@ def test_large_but_honest_expressions_are_read_quickly(text):
     start = time.process_time()
     parse_expression(text)
     assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [("x^2", "x**2"), ("-x^2", "-(x**2)"), ("2^x^2", "2**(x**2)"), ("a*x^-1 + (x + 1)^n", "a*x**-1 + (x + 1)**n")],
+)
+def test_a_power_may_be_written_with_a_caret(text, same):
+    assert parse_expression(text) == parse_expression(same)
+
+
+def test_columns_count_carets_as_they_are_written():
+    with pytest.raises(ModelTextError) as caught:
+        parse_expression("x^2 + y^3 * z.a")
+    text, caret = str(caught.value).splitlines()[1:]
+    assert text[caret.index("^") :] == "z.a"
+    with pytest.raises(ModelTextError) as caught:
+        parse_expression("x^2 + 2y")
+    text, caret = str(caught.value).splitlines()[1:]
+    assert caret.index("^") >= text.index("2y")

@@ -23,7 +23,7 @@ from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 
 
-class Ensemble(OfPopulation):
+class EmceeKernel(OfPopulation):
     """The kernel behind ``method="emcee"``.
 
     Parameters
@@ -78,8 +78,8 @@ class Ensemble(OfPopulation):
         return log_posterior, blobs
 
 
-def _rebuilt(target: Target, dispersion: Dispersion, walkers: int, stretch: float) -> Ensemble:
-    return Ensemble(target, dispersion, walkers=walkers, stretch=stretch)
+def _rebuilt(target: Target, dispersion: Dispersion, walkers: int, stretch: float) -> EmceeKernel:
+    return EmceeKernel(target, dispersion, walkers=walkers, stretch=stretch)
 
 
 # --- what is known of the sampler
@@ -93,8 +93,8 @@ def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
     return {"walkers": whole_number(walkers, "control: walkers", max(2 * n_par, 4)), "stretch": stretch}
 
 
-def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> Ensemble:
-    return Ensemble(target, dispersion, **settings.control)
+def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> EmceeKernel:
+    return EmceeKernel(target, dispersion, **settings.control)
 
 
 SAMPLER = Sampler(_kernel, {"walkers": None, "stretch": 2.0}, _checked)

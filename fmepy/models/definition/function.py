@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
-from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed
+from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed, warn
 from fmepy.language.equations import symbols
 from fmepy.language.tracing import (
     as_expression,
@@ -153,11 +152,9 @@ def _warn_of_order(rates: RatesFunction, *start: Any) -> None:
     result = rates.returned(*start)
     rates_alone = result[0] if isinstance(result, tuple) and isinstance(result[-1], Mapping) else result
     if isinstance(rates_alone, tuple | list | np.ndarray):
-        warnings.warn(
+        warn(
             f"The function's arguments name the states as {listed(named)}, and `state` as {listed(rates.states)}: what "
             "it returns is taken in the order of `state`. Use one order, or return a dict by name.",
-            UserWarning,
-            stacklevel=2,
         )
 
 

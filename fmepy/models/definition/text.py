@@ -2,7 +2,7 @@
 
 A model text is a set of statements, in any order, one a line::
 
-    d(x)/dt = ...      rate of a state (differential equations)
+    d(x)/dt = ...      rate of a state (differential equations); dx/dt is read, too
     next(x) = ...      the state after the next step (difference equations)
     x(0) = ...         initial value of a state, at the start of the run; also x(1900) where that is its time
     name = ...         assignment: an intermediate quantity, and an output
@@ -48,11 +48,10 @@ MOST_COPIED = 10
 Kind = Literal["rate", "initial", "assignment", "algebraic"]
 
 _NAME = r"([^\W\d]\w*)"
-_RATE = re.compile(rf"d\s*\(\s*{_NAME}\s*\)\s*/\s*d\s*{_NAME}")
+_RATE = re.compile(rf"d\s*(?:\(\s*{_NAME}\s*\)|{_NAME})\s*/\s*d\s*{_NAME}")
 _NEXT = re.compile(rf"next\s*\(\s*{_NAME}\s*\)")
 _INITIAL = re.compile(rf"{_NAME}\s*\(([^()]*)\)")
 _TIME = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
-_LEIBNIZ = re.compile(rf"d{_NAME}\s*/\s*dt")
 _ZERO = re.compile(r"0+(\.0*)?|\.0+")
 _RATES = {"ode": "d({})/dt", "difference": "next({})"}
 
@@ -197,7 +196,11 @@ def read_text(text: str, given: ModelArguments) -> Draft:
     model = _parsed(text, given.kind)
     algebraic = _algebraic_states(model, given)
     if not model.states and not algebraic:
-        raise ModelError(f"The text has no state: it needs a line such as `{_RATES[given.kind].format('N')} = r * N`.")
+        wanted = _RATES[given.kind]
+        hint = next((f" {s.name} = ... is an assignment; a rate of {x} is written {wanted.format(x)} = ..."
+                     for s in model.of_kind("assignment") for x in given.initial
+                     if s.name in (f"d{x}", f"d{x}dt", f"{x}dot", f"d_{x}")), "")  # fmt: skip
+        raise ModelError(f"The text has no state: it needs a line such as `{wanted.format('N')} = r * N`.{hint}")
     _check_start(model, given)
     return Draft(
         states=(*model.states, *algebraic),
@@ -291,16 +294,15 @@ class _LeftSideError(Exception):
 def _read_left(left: str, kind: str) -> tuple[Kind, str, float]:
     """Return what a left-hand side defines, the name, and the time of an initial value."""
     if (match := _RATE.fullmatch(left)) or (match := _NEXT.fullmatch(left)):
+        name = next(filter(None, match.groups()))
         if match.re is not (_RATE if kind == "ode" else _NEXT):
             other, own = ("difference", "DifferenceModel") if kind == "ode" else ("differential", "OdeModel")
             raise _LeftSideError(
-                f"{left!r} belongs to {other} equations ({own}); here, write {_RATES[kind].format(match[1])} = ..."
+                f"{left!r} belongs to {other} equations ({own}); here, write {_RATES[kind].format(name)} = ..."
             )
-        if kind == "ode" and match[2] != "t":
-            raise _LeftSideError(
-                f"rates are derivatives with respect to time, which is called t: write d({match[1]})/dt"
-            )
-        return "rate", match[1], 0.0
+        if kind == "ode" and match[3] != "t":
+            raise _LeftSideError(f"rates are derivatives with respect to time, which is called t: write d({name})/dt")
+        return "rate", name, 0.0
     if match := _INITIAL.fullmatch(left):
         name, at = match[1], match[2].strip()
         if not _TIME.fullmatch(at):
@@ -314,8 +316,6 @@ def _read_left(left: str, kind: str) -> tuple[Kind, str, float]:
         if kind != "ode":
             raise _LeftSideError("'0 = ...' is an algebraic equation beside differential equations (OdeModel)")
         return "algebraic", "", 0.0
-    if match := _LEIBNIZ.fullmatch(left):
-        raise _LeftSideError(f"{left!r} is not understood: write d({match[1]})/dt")
     rate = _RATES[kind].format("x")
     raise _LeftSideError(f"{left!r} cannot stand on the left of '='; there, write {rate}, x(0) or a name")
 

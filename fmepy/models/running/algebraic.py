@@ -35,7 +35,7 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.system import InputLayout, System, along, build_system, system_rates
-from fmepy.numerics.at_rest import SINGULAR_HERE, Found, Tolerances, null_direction, rest_from
+from fmepy.numerics.at_rest import SINGULAR_HERE, NewtonState, SteadyTolerances, null_direction, rest_from
 from fmepy.numerics.finite import all_finite
 from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
 from fmepy.types import IntVector, Matrix, Vector
@@ -54,7 +54,7 @@ _NOTHING = 1e-30
 """Of a state: what its correction is relative to at zero."""
 _SMALL_SYSTEM = 30
 """Algebraic states up to which the structure of dg/dw is worth nothing."""
-_CAREFUL = Tolerances(rtol=1e-9, atol=1e-14, ctol=1e-9, max_iter=50, positive=False)
+_CAREFUL = SteadyTolerances(rtol=1e-9, atol=1e-14, ctol=1e-9, max_iter=50, positive=False)
 _AHEAD = 1e-6
 """Of the time in which states change by as much as they are: the step of a difference along the run."""
 _MOST_SEARCHES, _STANDS = 10, 1e-3  # in a row, while time moves by less than a part of itself: a solution has ended
@@ -288,7 +288,7 @@ class _AlgebraicPoint:
             raise SimulationError(self.told(found), time=self.t)
         self.y[self.of.places] = found.y
 
-    def searched(self) -> Found:
+    def searched(self) -> NewtonState:
         """Search for the zero of g with care, from where y stands; from positive values for positive ones first."""
         w = self.y[self.of.places]
         with np.errstate(all="ignore"):
@@ -298,7 +298,7 @@ class _AlgebraicPoint:
                     return found
             return self._confirmed(rest_from(self, w, _CAREFUL))
 
-    def _confirmed(self, found: Found) -> Found:
+    def _confirmed(self, found: NewtonState) -> NewtonState:
         """Return what was found; it has not arrived if a step by the dg/dw of there leads away."""
         if found.converged:
             w, self.values = np.abs(found.y), self.jacobian(found.y, found.f)
@@ -307,7 +307,7 @@ class _AlgebraicPoint:
                 found.converged, found.why = False, "Newton's steps do not settle"
         return found
 
-    def told(self, found: Found) -> str:
+    def told(self, found: NewtonState) -> str:
         """Return what is known of a search that found nothing, in words."""
         states = self.of._d.algebraic
         stands = ", ".join(f"{s} = {v:.6g}" for s, v in zip(states, found.y[:6], strict=False))
@@ -478,7 +478,7 @@ def check_index(definition: Definition, start: float) -> None:
     )
 
 
-def _entries_of(here: _AlgebraicPoint, found: Found) -> Any:
+def _entries_of(here: _AlgebraicPoint, found: NewtonState) -> Any:
     """Return which algebraic equation moves with which algebraic state, where the search stands or beside it."""
     s, beside = here.structure, found.y + 0.1 * (1 + np.abs(found.y))
     moves = [np.nan_to_num(here.jacobian(w, here.rates(w)), nan=1.0) != 0 for w in (found.y, beside)]

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fmepy.fitting.result import ModFit
 from fmepy.journal.folder import HEADER
-from fmepy.mcmc.arguments import as_control
+from fmepy.mcmc.arguments import as_control, variance_of
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
@@ -186,10 +186,7 @@ def _from_fit(task: Task, fit: ModFit, arguments: Mapping[str, Any], options: Ru
             size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"
             size += f" for {'it' if sum(~known) == 1 else 'them'}"
         options.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
-    weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
-    if not fit.is_scalar and not (fit.with_prior and weighted):  # with a prior errors that are given are the errors
-        words["var0"] = fit.ms if fit.cost is None else fit.var_ms_unweighted
-    return words
+    return words | {"var0": variance_of(fit)}
 
 
 def worst(diagnostics: pd.DataFrame, what: str) -> float:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmepy.errors import ModelTextError
+import fmepy as fme
+from fmepy.errors import ModelError, ModelTextError
 from fmepy.language.derivatives import are_equal
 from fmepy.language.equations import symbol
 from fmepy.language.text import parse_expression
@@ -28,7 +29,7 @@ def model_refusal(text, **kwargs):
 def test_the_message_shows_line_and_caret():
     text = "k = 1\nd(y)/dt = x.__class__"
     assert str(model_refusal(text)) == (
-        "line 2: 'x.__class__' is not allowed here: an expression is made of numbers, names, + - * / % **, brackets "
+        "line 2: 'x.__class__' is not allowed here: an expression is made of numbers, names, + - * / % ** ^, brackets "
         "and the functions of the model language; a name has no dot: write r_max for r.max\n"
         "    d(y)/dt = x.__class__\n"
         "              ^"
@@ -166,7 +167,8 @@ def test_line_ends_of_any_system_are_line_ends(ends):
         ("x(0) = 1\nx(0) = 2\nd(x)/dt = 1", 2, "'x(0)' is given twice, first in line 1"),
         ("d(Hare)/dt = 1\nHaer(0) = 1", 2, "Did you mean 'Hare'?"),
         ("d(x)/dx = 1", 1, "write d(x)/dt"),
-        ("dHare/dt = 1", 1, "write d(Hare)/dt"),
+        ("dHare/dtime = 1", 1, "write d(Hare)/dt"),
+        ("Hare' = 1", 1, "a rate is written dN/dt"),
         ("next(x) = 1", 1, "DifferenceModel"),
         ("x == 3", 1, "one '='"),
         ("x + 1", 1, "a statement needs '='"),
@@ -198,3 +200,12 @@ def test_a_rate_does_not_belong_in_difference_equations():
 def test_reading_text_needs_no_sympy_until_it_is_called():
     code = "import sys; import fmepy.models.definition.text; sys.exit('sympy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_rate_may_be_written_without_brackets():
+    plain = parse_model("d(Hare)/dt = r * Hare\nHare(0) = 1")
+    other = parse_model("dHare/dt = r * Hare\nHare(0) = 1")
+    assert other.states == plain.states == ("Hare",)
+    assert other.complete("rate") == plain.complete("rate")
+    with pytest.raises(ModelError, match=r"dN = \.\.\. is an assignment; a rate of N is written d\(N\)/dt"):
+        fme.OdeModel("dN = r * N", state={"N": 1.0}, parms={"r": 1.0}, times=[0, 1])

@@ -1,0 +1,159 @@
+"""Words of neighbours are answered with ours."""
+
+import re
+
+import numpy as np
+import pytest
+
+import fmepy as fme
+from fmepy.errors import ArgumentError, ParameterError, UnknownArgumentError, did_you_mean
+
+TIMES = np.arange(0.0, 11.0)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fme.OdeModel("dN/dt = r*N*(1 - N/K)", parms={"r": 0.6, "K": 10.0}, state={"N": 1.0}, times=TIMES)
+
+
+@pytest.fixture(scope="module")
+def cost(model):
+    data = model().assign(N=lambda d: d["N"] * (1 + 0.03 * np.sin(7 * d["time"])))
+    return fme.SimulationCost(model, data)
+
+
+@pytest.fixture(scope="module")
+def fit(cost):
+    return fme.modFit(cost, {"r": 0.5, "K": 9.0}, lower=0, upper={"K": 20})
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "own"),
+    [
+        (fme.modFit, {"bounds": [(0, 1)]}, "`lower` and `upper`"),
+        (fme.modFit, {"x0": [1.0]}, "`p`"),
+        (fme.modFit, {"maxiter": 3}, "`control`"),
+        (fme.modFit, {"n_jobs": 3}, "`executor`"),
+        (fme.modFit, {"bouns": 3}, "There are 'f', 'p', 'lower'"),
+        (fme.modFit, {"metod": 3}, "Did you mean 'method'"),
+        (fme.modMCMC, {"nsteps": 10}, "`niter`"),
+        (fme.modMCMC, {"nwalkers": 10}, "control={'walkers'"),
+        (fme.modMCMC, {"tune": 10}, "`burninlength`"),
+        (fme.modMCMC, {"bounds": 10}, "`lower` and `upper`"),
+        (fme.sensRange, {"bounds": {"r": (0, 1)}}, "`parRange`"),
+        (fme.sensRange, {"params": {"r": 1}}, "`parms`"),
+        (fme.sensFun, {"p0": {"r": 1}}, "`parms`"),
+        (fme.Latinhyper, {"bounds": {"r": (0, 1)}}, "`parRange`"),
+        (fme.OdeModel, {"y0": {"N": 1}}, "`state`"),
+        (fme.OdeModel, {"t_eval": TIMES}, "`times`"),
+        (fme.OdeModel, {"params": {}}, "`parms`"),
+        (fme.OdeModel, {"hmax": 1}, "`max_step`"),
+        (fme.SimulationCost, {"yerr": 1}, "`err`"),
+        (fme.PredictionErrorCost, {"data": 1}, "`obs`"),
+        (fme.FimlofCost, {"yerr": 1}, "`err`"),
+        (fme.modCost, {"xdata": "t"}, "`x`"),
+        (fme.profile, {"random_state": 1}, "has no argument 'random_state'"),
+    ],
+)  # fmt: skip
+def test_a_keyword_of_another_package_is_answered_with_ours(verb, arguments, own):
+    with pytest.raises(UnknownArgumentError) as error:
+        verb(**arguments)
+    assert own in str(error.value)
+    assert verb.__name__ in str(error.value)
+    assert isinstance(error.value, TypeError)  # as Python's own
+    assert isinstance(error.value, ArgumentError)
+
+
+def test_attributes_of_other_packages_are_answered_with_ours(cost, fit, model):
+    chain = fme.modMCMC(cost, fit, niter=20, seed=1)
+    for thing, name, own in [
+        (fit, "params", "`par`"), (fit, "x", "`par`"), (fit, "bse", "`std_error`"), (fit, "pcov", "`cov_scaled`"),
+        (fit, "chisqr", "`ssr`"), (fit, "success", "`converged`"), (fit, "conf_int", "`confidence()`"),
+        (chain, "flatchain", "`pars`"), (chain, "acceptance_fraction", "`acceptance_rate`"),
+        (chain, "rhat", "`diagnostics()`"),
+        (model, "params", "`parms`"), (model, "y0", "`parms`"), (model, "solve", "a call"),
+    ]:  # fmt: skip
+        with pytest.raises(AttributeError, match=re.escape(f"has no attribute '{name}'; here it is {own}")):
+            getattr(thing, name)
+    with pytest.raises(AttributeError, match="object has no attribute 'nothing_of_the_kind'"):
+        _ = fit.nothing_of_the_kind
+    assert not hasattr(model, "nothing_of_the_kind")
+
+
+def test_every_answer_names_what_there_is(cost, fit, model):
+    chain = fme.modMCMC(cost, fit, niter=20, seed=1)
+    for thing in (fit, chain, model):
+        for name, own in type(thing).elsewhere.items():
+            first = own.split("`")[1].removesuffix("()").split("(")[0] if "`" in own else ""
+            assert not first or hasattr(type(thing), first) or hasattr(thing, first), (name, own)
+            assert not hasattr(thing, name), name
+
+
+def test_a_chain_starts_at_a_fit_with_its_covariance_variance_and_bounds(cost, fit):
+    short = {"niter": 300, "seed": 3}
+    plain = fme.modMCMC(
+        cost, fit.par, jump=fit.cov_scaled * 2.4**2 / 2, var0=fit.var_ms_unweighted, lower=0, upper={"K": 20}, **short
+    )
+    from_fit = fme.modMCMC(cost, fit, **short)
+    assert (from_fit.pars == plain.pars).all().all()
+    assert from_fit.upper["K"] == 20
+    other = fme.modMCMC(cost, fit, jump=0.001, **short)
+    assert not (other.pars == plain.pars).all().all()
+
+
+def test_the_variance_of_a_fit_can_be_sampled(cost, fit):
+    chain = fme.modMCMC(cost, fit, wvar0=0.1, niter=200, seed=1)
+    assert chain.sig is not None
+    assert chain.sig.to_numpy().std() > 0
+
+
+def test_a_likelihood_takes_no_variance_from_its_fit(model):
+    data = model()[["time", "N"]]
+    data["N"] += 0.1 * np.cos(5 * data["time"])
+    cost = fme.SimulationCost(model, data, measurement_noise={"N": "s"}, parms={"s": 0.2})
+    fit = fme.modFit(cost)
+    assert fme.modMCMC(cost, fit, niter=50, seed=1).sig is None
+
+
+def test_a_prior_of_the_fit_is_asked_for(cost):
+    import scipy.stats as st
+
+    prior = {"K": st.norm(10, 1)}
+    fit = fme.modFit(cost, {"r": 0.5, "K": 9.0}, prior=prior)
+    with pytest.warns(UserWarning, match="The fit had a prior"):
+        fme.modMCMC(cost, fit, niter=20, seed=1)
+    fme.modMCMC(cost, fit, prior=prior, niter=20, seed=1)
+
+
+def test_ranges_of_a_fit_are_its_normal_distribution(model, fit):
+    ranges = fme.sensRange(model, parInput=fit, num=400, seed=1)
+    assert len(ranges) == 400
+    assert ranges.pars.mean().to_numpy() == pytest.approx(fit.par.to_numpy(), rel=0.01)
+    assert np.cov(ranges.pars.to_numpy().T) == pytest.approx(fit.cov_scaled.to_numpy(), rel=0.3)
+    again = fme.sensRange(model, parInput=fit, num=400, seed=1, executor=2)
+    assert (again.frame == ranges.frame).all().all()
+
+
+def test_what_a_fit_holds_on_a_bound_does_not_vary(model, cost):
+    fit = fme.modFit(cost, {"r": 0.5, "K": 9.0}, upper={"K": 9.5})
+    assert fit.at_bound == ("K",)
+    pars = fme.sensRange(model, parInput=fit, num=50, seed=1).pars
+    assert (pars["K"] == fit.par["K"]).all()
+    assert pars["r"].std() > 0
+
+
+def test_one_set_is_not_a_chain(cost, fit):
+    chain = fme.modMCMC(cost, fit, niter=20, seed=1)
+    with pytest.raises(ParameterError, match=r"is a chain.*chain\.bestpar"):
+        fme.sensFun(cost, chain)
+    assert fme.sensFun(cost, chain.bestpar).frame["r"].abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "known", "offered"),
+    [("init", ["niter"], ""), ("estimate", ["state"], ""), ("metod", ["method"], "method"), ("mcmc", ["model"], ""),
+     ("kk2", ["k2"], "k2"), ("weigth", ["weight"], "weight"), ("Ka", ["Ka1", "ka"], "ka"),
+     ("paramters", ["parameters"], "parameters")],
+)  # fmt: skip
+def test_a_nearest_word_is_offered_when_it_is_near(wrong, known, offered):
+    assert did_you_mean(wrong, known) == (f" Did you mean {offered!r}?" if offered else "")
