@@ -21,7 +21,6 @@ from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
 from fmepy.models.running.accuracy import RESOLVED, grown, known_starts, unresolved
 from fmepy.models.running.array_rates import ArraysAt
-from fmepy.models.running.delayed import make_delayed_runner
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.root_run import Hit
 from fmepy.models.running.runners import ModelRunner, make_runner
@@ -107,10 +106,7 @@ class BoundOde(BoundDynamic):
                 self._options = model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
             common = (self._definition, self._timeline, names, options)
-            delayed = self._definition.has_delays
-            self._runners[key] = (
-                make_delayed_runner(engine, *common) if delayed else make_runner(engine, *common, self._grid)
-            )
+            self._runners[key] = make_runner(engine, *common, self._grid)
         return self._runners[key]
 
     def _run(self, p: Vector, kind: str, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
