@@ -14,18 +14,18 @@ import numpy as np
 from fmepy.errors import ModelError, SimulationError
 from fmepy.language.equations import names_in
 from fmepy.models.base import one_by_one
-from fmepy.models.bound import BoundDynamic
+from fmepy.models.bound_model import BoundDynamic
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.accuracy import RESOLVED, grown, known_starts, unresolved
 from fmepy.models.running.array_rates import ArraysAt
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.root_run import Hit
 from fmepy.models.running.runners import ModelRunner, make_runner
 from fmepy.models.running.system import OutputFunctions, scales_of
 from fmepy.models.running.timeline import Timeline
+from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, unresolved
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 

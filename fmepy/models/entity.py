@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.from_rest import BoundFromRest, StartAtRest, opened, resting, start_name
 from fmepy.models.mapped import Around, BoundMappedModel, tell_once, with_values
+from fmepy.models.preequilibration import BoundFromRest, StartAtRest, opened, resting, start_name
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
@@ -34,7 +34,7 @@ class EntityModel(Around):
         Which entity.
     before : int, optional
         The entity in whose steady state it starts; `model` is then one whose initial values are parameters
-        (`fmepy.models.from_rest.opened`), and `closed` the same without that.
+        (`fmepy.models.preequilibration.opened`), and `closed` the same without that.
     closed : Model, optional
     anew : tuple of str
         The states that begin at their initial value all the same.

@@ -15,7 +15,10 @@ from fmepy.models.bound_ode import BoundOde
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry
 from fmepy.models.engines.base import Engine, SolverOptions
-from fmepy.models.running.accuracy import (
+from fmepy.models.running.algebraic import check_index
+from fmepy.models.running.event_application import sizes_set
+from fmepy.models.running.events import events_outside
+from fmepy.models.running.tolerances import (
     MOST_FIXED_STEPS,
     check_number_of_steps,
     first_rows,
@@ -25,9 +28,6 @@ from fmepy.models.running.accuracy import (
     reads_time,
     scaled_tolerances,
 )
-from fmepy.models.running.algebraic import check_index
-from fmepy.models.running.changes import sizes_set
-from fmepy.models.running.events import events_outside
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 from fmepy.vocabulary import with_own_words

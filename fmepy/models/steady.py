@@ -12,12 +12,12 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, SimulationError, check_choice
 from fmepy.language.equations import Equations
-from fmepy.models.bound import BoundDynamic
-from fmepy.models.definition.define import define
+from fmepy.models.bound_model import BoundDynamic
+from fmepy.models.definition.arguments import ModelArguments
+from fmepy.models.definition.assemble import define
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions
 from fmepy.models.definition.delays import at_rest
 from fmepy.models.definition.function import read_signature
-from fmepy.models.definition.given import ModelArguments
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import Runnable
 from fmepy.models.steady_rates import (

@@ -1,6 +1,6 @@
 """What a model is, whatever it came from: names, values, and either equations or a Python function.
 
-A definition comes about in three steps, which `define.define` takes: a *reader* turns a source (text, a function, the
+A definition comes about in three steps, which `assemble.define` takes: a *reader* turns a source (text, a function, the
 equations of another model) into a `Draft`, which says what states, parameters and initial values there are, and how to
 find the expressions of the rates; the draft's names and values are checked, the same way for every source; and with the
 expressions it becomes a `Definition`. A new kind of source is one more reader: a class with a method ``draft``.
@@ -19,7 +19,7 @@ import pandas as pd
 from fmepy.errors import ModelError, listed
 from fmepy.language.arrays import Arrays
 from fmepy.language.equations import Equations
-from fmepy.models.definition.given import Kind, ModelArguments
+from fmepy.models.definition.arguments import Kind, ModelArguments
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.running.events import Event, Root
 from fmepy.models.running.forcings import Forcing

@@ -21,8 +21,8 @@ from fmepy.language.text import ONLY_IN_RATES, parse_expression
 from fmepy.parameters.names import normal_name
 
 if TYPE_CHECKING:
+    from fmepy.models.definition.arguments import ModelArguments
     from fmepy.models.definition.definition import Definition, Draft
-    from fmepy.models.definition.given import ModelArguments
 
 
 def has_lags(expressions: Iterable[Any]) -> bool:

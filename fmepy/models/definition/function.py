@@ -20,10 +20,10 @@ from fmepy.language.tracing import (
     place_of,
     traced,
 )
+from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.definition import Draft, ModelExpressions
 from fmepy.models.definition.delays import at_present
-from fmepy.models.definition.given import ModelArguments, as_parms
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.types import Vector

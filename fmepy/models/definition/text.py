@@ -32,8 +32,8 @@ from fmepy.language.nodes import Node, as_node, shared
 from fmepy.language.source import Source
 from fmepy.language.text import Value, convert
 from fmepy.language.tree import Tree, logical_lines, reserved_name, right_side, split_equation
+from fmepy.models.definition.arguments import ModelArguments
 from fmepy.models.definition.definition import Draft, ModelExpressions
-from fmepy.models.definition.given import ModelArguments
 
 logger = logging.getLogger(__name__)
 

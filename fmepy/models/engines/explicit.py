@@ -209,7 +209,7 @@ class WholeRunsApart:
     Attributes
     ----------
     rows, places
-        See `models.apart`.
+        See `models.simultaneous_runs`.
     """
 
     def __init__(self, runs: Sequence[WholeRuns]) -> None:

@@ -27,7 +27,7 @@ from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import symbol, symbols
 from fmepy.language.nodes import as_node
-from fmepy.models.running.changes import Settle, change_state
+from fmepy.models.running.event_application import Settle, change_state
 from fmepy.models.running.events import Root
 from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector

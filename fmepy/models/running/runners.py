@@ -22,13 +22,13 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper
 from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.changes import EventTable, Settle
+from fmepy.models.running.event_application import EventTable, Settle
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, forcing_values, stage_values
-from fmepy.models.running.planned import depends_on_parameters
 from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
 from fmepy.models.running.root_run import Hit, RootRun, RootTable, StepRootRun
 from fmepy.models.running.system import build_system, scales_of
+from fmepy.models.running.time_switches import depends_on_parameters
 from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 

@@ -132,7 +132,7 @@ class System:
     switches : tuple of Switch
         What was taken out of the rates as modes; inner conditions before outer ones.
     planned : tuple of int
-        Those whose crossings are known beforehand, by position; see `models.running.planned`.
+        Those whose crossings are known beforehand, by position; see `models.running.time_switches`.
     layout : InputLayout
     algebraic : tuple of int
         States whose entry in the rates is zero at every time; of these F holds what is to be zero.

@@ -32,8 +32,8 @@ from fmepy.errors import ModelError
 from fmepy.language.equations import Equations, names_in, symbol, symbols
 from fmepy.language.nodes import as_node
 from fmepy.models.base import equations_hint
+from fmepy.models.definition.arguments import ModelArguments
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions
-from fmepy.models.definition.given import ModelArguments
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import Forcing
 from fmepy.types import Vector

@@ -12,10 +12,18 @@ import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.language.equations import Equations, names_in, symbol
+from fmepy.models.definition.arguments import (
+    Kind,
+    ModelArguments,
+    as_names,
+    as_outputs,
+    as_parms,
+    as_state,
+    read_outputs,
+)
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions, Readable
 from fmepy.models.definition.delays import as_history, check_history, has_lags, with_plain_lags
 from fmepy.models.definition.function import read_function
-from fmepy.models.definition.given import Kind, ModelArguments, as_names, as_outputs, as_parms, as_state, read_outputs
 from fmepy.models.definition.text import read_text
 from fmepy.models.running.events import Event, Root, check_roots, read_events
 from fmepy.models.running.forcings import as_forcings
