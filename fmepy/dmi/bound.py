@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
-from fmepy.models.external_model import BoundRuns
+from fmepy.models.simulated import BoundRuns
 from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:

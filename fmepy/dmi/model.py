@@ -27,7 +27,7 @@ from fmepy.dmi.program import Program
 from fmepy.dmi.running import METHODS as SETTLED_BY
 from fmepy.dmi.variables import System, system_of
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
-from fmepy.models.external_model import SimulatedModel
+from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 

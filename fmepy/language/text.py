@@ -341,7 +341,19 @@ def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str
     return name
 
 
-# --- the public verb
+# --- the public verbs
+
+
+def read_value(value: Any, where: str) -> Any:
+    """Return a number, text or expression as a float, or as an expression where it has symbols; NaN of what is none."""
+    if isinstance(value, str):
+        value = parse_expression(value, where=where)
+    if getattr(value, "free_symbols", None):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0, delays: bool = False) -> Node:

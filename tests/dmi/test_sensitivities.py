@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fmepy as fme
-from fmepy.models.external_model import BoundRuns
+from fmepy.models.simulated import BoundRuns
 
 FISHERY = """
 growth = r * N * (1 - N / K)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from fmepy.models.external_model import SimulatedModel
+from fmepy.models.simulated import SimulatedModel
 
 
 class DelayModel(SimulatedModel):

@@ -9,7 +9,7 @@ import pytest
 import fmepy as fme
 from fmepy.errors import ArgumentError, ModelError, SimulationError
 from fmepy.models.base import Model
-from fmepy.models.external_model import SimulatedModel
+from fmepy.models.simulated import SimulatedModel
 from tests.models.delay import DelayModel
 
 TIMES = np.arange(0, 6.5, 0.5)

@@ -6,8 +6,8 @@ import pytest
 
 from fmepy.costs import SimulationCost
 from fmepy.errors import DataError, ModelError, SimulationError
-from fmepy.models.external_model import SimulatedModel
 from fmepy.models.ode import OdeModel
+from fmepy.models.simulated import SimulatedModel
 
 T = np.array([0.5, 1.0, 3.0])
 ROWS = pd.DataFrame(

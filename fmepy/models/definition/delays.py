@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import isfinite, nan
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from fmepy.errors import ModelError, did_you_mean, listed
 from fmepy.language.equations import names_in, symbol
-from fmepy.language.nodes import ZERO, Node, call, mapped, nodes_in, number
-from fmepy.language.text import ONLY_IN_RATES, parse_expression
+from fmepy.language.nodes import ZERO, Node, as_node, call, mapped, nodes_in
+from fmepy.language.text import ONLY_IN_RATES, read_value
 from fmepy.parameters.names import normal_name
 
 if TYPE_CHECKING:
@@ -103,20 +103,13 @@ def as_history(history: Any) -> dict[str, Any]:
 
 def _past(name: str, value: Any) -> Any:
     """Return what a state was before the start as an expression."""
-    if getattr(value, "free_symbols", None):
-        return value
-    if isinstance(value, str):
-        return parse_expression(value, where=f"history[{name!r}]")
-    try:
-        past = float(value)
-    except (TypeError, ValueError):
-        past = nan
-    if not isfinite(past):
+    past = read_value(value, f"history[{name!r}]")
+    if isinstance(past, float) and not isfinite(past):
         raise ModelError(
             f"`history[{name!r}]` is {value!r}; a finite number, a parameter's name or an expression of parameters and "
             "the time is needed, such as 'N0 * exp(t)'."
         )
-    return number(past)
+    return as_node(past)
 
 
 def check_history(history: dict[str, Any], draft: Draft, is_read: bool) -> None:

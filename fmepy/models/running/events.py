@@ -30,7 +30,7 @@ from fmepy.checks import whole_number
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.language.equations import symbol
 from fmepy.language.functions import holds_jumps
-from fmepy.language.text import parse_expression
+from fmepy.language.text import parse_expression, read_value
 from fmepy.parameters.names import normal_name
 
 METHODS = ("replace", "add", "multiply")
@@ -167,15 +167,8 @@ def event_rows(events: Any) -> list[Mapping[str, Any]]:
 
 
 def _value(value: Any, where: str) -> Any:
-    if isinstance(value, str):
-        value = parse_expression(value, where=where)
-    if getattr(value, "free_symbols", None):
-        return value
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not np.isfinite(number):
+    number = read_value(value, where)
+    if isinstance(number, float) and not np.isfinite(number):
         raise ModelError(f"{where}: the value is {value!r}; a finite number or an expression is needed.")
     return number
 
