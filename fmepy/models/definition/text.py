@@ -107,10 +107,6 @@ class ModelText:
         """Return the statements of one kind, in the order of the text."""
         return [s for s in self.statements if s.kind == kind]
 
-    def written(self, kind: Kind) -> dict[str, Node]:
-        """Return right-hand sides by name, as they are written."""
-        return {s.name: as_node(convert(s.tree, delays=True)[0]) for s in self.of_kind(kind)}
-
     def complete(self, kind: Kind) -> dict[str, Node]:
         """Return right-hand sides by name as functions of time, states and free names: assigned names are put in."""
         return {s.name: self.substituted[s.left] for s in self.of_kind(kind)}
@@ -156,7 +152,7 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
     Returns
     -------
     ModelText
-        States, rates, initial values and assignments: as written, and with the assigned names put in.
+        States, rates, initial values and assignments, with the assigned names put in.
 
     Raises
     ------

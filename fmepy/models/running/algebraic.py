@@ -33,7 +33,7 @@ from fmepy.language.derivatives import derivative
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import SolverOptions
-from fmepy.models.running.forcings import forcing_values
+from fmepy.models.running.forcings import forced_at
 from fmepy.models.running.system import InputLayout, System, along, build_system, system_rates
 from fmepy.numerics.at_rest import SINGULAR_HERE, NewtonState, SteadyTolerances, null_direction, rest_from
 from fmepy.numerics.finite import all_finite
@@ -392,13 +392,9 @@ class Settled:
 
         def settle(t: float, z: Vector) -> Vector:
             with np.errstate(all="ignore"):
-                return self.constraints.completed(t, z, inputs_at(self.forced(t)))
+                return self.constraints.completed(t, z, inputs_at(forced_at(self._forcings, t)))
 
         return settle
-
-    def forced(self, t: float) -> Any:
-        """Return the forcings at one time, those after a jump."""
-        return forcing_values(self._forcings, np.array([t]))[:, 0].tolist()
 
 
 class CompletedStepper:
@@ -446,7 +442,9 @@ def check_index(definition: Definition, start: float) -> None:
         y = ValueTable(d.initial, d.parameters).value(p.tolist())
     except SimulationError:  # the first run will tell
         return
-    here = _AlgebraicPoint(settled.constraints, start, y, settled.layout.at_stage(p, None)(settled.forced(start)))
+    here = _AlgebraicPoint(
+        settled.constraints, start, y, settled.layout.at_stage(p, None)(forced_at(d.forcings, start))
+    )
     with np.errstate(all="ignore"):
         found = here.searched()
         if not all_finite(found.f) or not (found.converged or found.why == SINGULAR_HERE):

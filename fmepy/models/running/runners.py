@@ -24,7 +24,7 @@ from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
 from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.event_application import EventTable, Settle
 from fmepy.models.running.events import Event
-from fmepy.models.running.forcings import forcing_jumps, forcing_values, stage_values
+from fmepy.models.running.forcings import forced_at, forcing_jumps, stage_values
 from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
 from fmepy.models.running.root_run import Hit, RootRun, RootTable, StepRootRun
 from fmepy.models.running.system import build_system, scales_of
@@ -170,13 +170,12 @@ class _FixedRunner(ModelRunner):
         inputs = np.zeros(layout.size)
         inputs[: len(p)] = p
 
-        def forced(t: float) -> list[float]:
-            return forcing_values(self._forcings, np.array([t]))[:, 0].tolist()  # type: ignore[no-any-return]
-
         def set_inputs(t: float) -> None:
-            inputs[layout.lines] = [c for u in forced(t) for c in (u, 0.0)]
+            inputs[layout.lines] = [c for u in forced_at(self._forcings, t) for c in (u, 0.0)]
 
-        run = RootRun(table, inputs, lambda t, z: rates(t, z, forced(t)), hits, settle, line=self.timeline)
+        run = RootRun(
+            table, inputs, lambda t, z: rates(t, z, forced_at(self._forcings, t)), hits, settle, line=self.timeline
+        )
         return StepRootRun(run, set_inputs)
 
     def _solve(

@@ -23,7 +23,6 @@ import numpy as np
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.language.derivatives import derivatives_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
-from fmepy.language.functions import holds_choices
 from fmepy.language.nodes import ZERO, Mode, add, nodes_in, substituted
 from fmepy.models.running.events import Root
 from fmepy.models.running.switches import Switch, take_out_switches
@@ -170,11 +169,6 @@ class System:
     def rates(self) -> tuple[Any, ...]:
         """F, written out: for engines that want every entry; made when first asked for."""
         return _all_rates(self)
-
-    @property
-    def has_conditions(self) -> bool:
-        """Whether conditions stand in the rates (of a system that did not take them out)."""
-        return holds_choices(self.model_rates)
 
     @cached_property
     def watched(self) -> tuple[int, ...]:
