@@ -123,7 +123,10 @@ def _fisher_row(cells: int) -> Callable[[], Row]:
             from sksundae.cvode import CVODE  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             one, banded, two = side_by_side(*calls, rounds=5, clock=time.process_time)
-            goals += [(f"{one / banded:.2f} of scipy's banded LSODA", True), (f"2 sensitivities {two / one:.1f} runs", True)]
+            goals += [
+                (f"{one / banded:.2f} of scipy's banded LSODA", True),
+                (f"2 sensitivities {two / one:.1f} runs", True),
+            ]
             return Row(work, one, f"{name} is not installed", goals=goals)
 
         def fill(t: float, y: np.ndarray, out: np.ndarray) -> None:

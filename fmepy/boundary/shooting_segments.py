@@ -26,12 +26,12 @@ from fmepy.compiled.kernels import packed
 from fmepy.costs.interpolation import merge_times, nearest_rows
 from fmepy.errors import ArgumentError, DataError, SimulationError
 from fmepy.language.equations import names_in
-from fmepy.models.apart import RunsApart
 from fmepy.models.base import engine_of, equations_hint
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.entity import EntityModel
-from fmepy.models.from_rest import opened, start_name
 from fmepy.models.mapped import MappedModel
+from fmepy.models.preequilibration import opened, start_name
+from fmepy.models.simultaneous_runs import RunsApart
 from fmepy.parameters.maps import Map, Selected
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 

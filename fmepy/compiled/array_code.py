@@ -13,7 +13,7 @@ sums.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -64,13 +64,13 @@ def _value(part: ExpressionWriter, step: ArrayStep, v: list[str]) -> str:
     return part.value_with(step.formula.value, dict(zip(step.formula.slots, v, strict=True)))
 
 
-_Slopes: TypeAlias = "list[str | None]"
+_Slopes: TypeAlias = "Sequence[str | None]"
 """Names of derivatives of the arguments of a function; None: they are zero."""
 
 
 def _slope(
     part: ExpressionWriter, step: ArrayStep, v: list[str], out: str, s: _Slopes, d: _Slopes = (), e: _Slopes = ()
-) -> str:  # type: ignore[assignment]
+) -> str:
     """Return the name of a function's derivative along a direction, from those of its arguments.
 
     With d and e, those along two directions, s and the derivative are those along both, of the second order.

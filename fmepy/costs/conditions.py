@@ -16,7 +16,7 @@ import pandas as pd
 
 from fmepy.costs.observable_parameters import is_missing, read_cell
 from fmepy.errors import DataError, did_you_mean, listed
-from fmepy.models.from_rest import names_elsewhere, start_parameters
+from fmepy.models.preequilibration import names_elsewhere, start_parameters
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table

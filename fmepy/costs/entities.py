@@ -21,7 +21,7 @@ from fmepy.costs.conditions import Conditions, begun_anew
 from fmepy.costs.observable_parameters import Cases, read_cell
 from fmepy.costs.observations import Comparison
 from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
-from fmepy.models.from_rest import check_opens
+from fmepy.models.preequilibration import check_opens
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.names import normal_name

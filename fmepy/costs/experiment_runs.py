@@ -16,7 +16,7 @@ from fmepy.costs.observable_parameters import uses_of
 from fmepy.costs.observations import Comparison
 from fmepy.errors import ArgumentError
 from fmepy.models.entity import EntityModel
-from fmepy.models.from_rest import opened
+from fmepy.models.preequilibration import opened
 from fmepy.parameters.entities import entity_parameters
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters

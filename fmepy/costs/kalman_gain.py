@@ -15,10 +15,10 @@ import pandas as pd
 
 from fmepy.costs.noise import MEASUREMENT, PROCESS, Noise, check_names_of_noise, numbers, read_noise
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.models.corrected import Entry, Samples
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.linearised import Linearised, linearised
+from fmepy.models.observer_model import Entry, Samples
 from fmepy.numerics.stationary import continuous_gain, discrete_gain, repeated, sampled
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector

@@ -22,7 +22,7 @@ import pandas as pd
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.language.equations import names_in
 from fmepy.language.text import parse_expression
-from fmepy.models.corrected import Entry
+from fmepy.models.observer_model import Entry
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.names import normal_name
 

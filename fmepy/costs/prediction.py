@@ -5,7 +5,7 @@ With h(x) the model's value of what is observed and e = y - h(x)::
     innovation   at every sample: predict h(x), score e, then correct x+ = x + K e         K per sample
     observer     dx/dt = f(x) + K (y(t) - h(x)), y(t) a straight line between readings     K per unit of time
 
-A corrected model is again a Model (`fmepy.models.corrected`), and the row at a sample is the state before its
+A corrected model is again a Model (`fmepy.models.observer_model`), and the row at a sample is the state before its
 correction. So everything that follows from predictions is that of a `SimulationCost`: residuals, noise, limits of
 detection, experiments, sums. With K = 0 it is one.
 
@@ -35,7 +35,7 @@ from fmepy.costs.predictor_stability import Guard
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, DataError, check_choice
 from fmepy.language.equations import names_in
-from fmepy.models.corrected import Entry, Samples, check_modelled, corrected_model
+from fmepy.models.observer_model import Entry, Samples, check_modelled, corrected_model
 from fmepy.parameters.entities import split_local
 from fmepy.types import IntVector, Vector
 from fmepy.vocabulary import with_own_words

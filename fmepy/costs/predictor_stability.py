@@ -15,9 +15,9 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
 from fmepy.language.equations import symbols
-from fmepy.models.corrected import Entry, Samples
 from fmepy.models.entity import EntityModel
 from fmepy.models.linearised import linearised
+from fmepy.models.observer_model import Entry, Samples
 from fmepy.numerics.stationary import sampled
 from fmepy.types import Matrix, Vector
 

@@ -30,8 +30,8 @@ from fmepy.costs.mapped import mapped
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.objective import Objective, count_bad
 from fmepy.errors import ArgumentError, SimulationError, sentence
+from fmepy.models.bound_simulator import BoundAnew, Simulator, TableFunction
 from fmepy.models.mapped import with_values
-from fmepy.models.simulator import BoundAnew, Simulator, TableFunction
 from fmepy.parameters.functions import UserFunction
 from fmepy.parameters.maps import Selected, Tied, ties_of
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters

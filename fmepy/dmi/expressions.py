@@ -198,7 +198,7 @@ class _Reader(Converter):
         return reference.node
 
     def _array(self, node: ast.List, depth: int) -> Value:
-        self._count(node, 1, depth)
+        self._count(node, depth)
         rows = [n for n in node.elts if isinstance(n, ast.List)]
         if not node.elts or (rows and (len(rows) < len(node.elts) or len({len(r.elts) for r in rows}) > 1)):
             raise self._error("an array is written [a, b, c] or, with rows of the same length, [[a, b], [c, d]]", node)
@@ -215,7 +215,7 @@ class _Reader(Converter):
     # calls
 
     def _own_call(self, node: ast.Call, name: str, depth: int) -> Value:
-        self._count(node, 1, depth)
+        self._count(node, depth)
         called_name(self.tree, node, OWN)
         self.words.append(name)
         values = [self.number(a, depth + 1) for a in node.args]

@@ -39,10 +39,10 @@ from fmepy.language.nodes import ZERO
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.explicit import CompiledStepper
 from fmepy.models.engines.scipy_steppers import LsodaStepper
-from fmepy.models.running.accuracy import RELATIVE
 from fmepy.models.running.forcings import Forcing
 from fmepy.models.running.system import InputLayout, System, build_system
 from fmepy.models.running.timeline import Segment, Timeline, known_crossings, run_segments
+from fmepy.models.running.tolerances import RELATIVE
 from fmepy.types import Matrix, Vector
 
 RTOL, ATOL = 1e-8, 1e-12

@@ -34,8 +34,6 @@ from fmepy.language.tree import (
     too_deep,
 )
 
-MAX_SIZE = 100_000
-"""Most terms and operators of one expression, assigned names put in."""
 MAX_JOINED = 50
 """Most comparisons in one condition: every further one is one more level of choices."""
 
@@ -137,7 +135,7 @@ class Converter:
 
     def number(self, node: ast.expr, depth: int) -> Value:
         """Return the value of a node that stands for a number."""
-        self._count(node, 1, depth)
+        self._count(node, depth)
         match node:
             case ast.Constant(value=int() | float()):
                 return self._folded(float, node, node.value)
@@ -159,7 +157,7 @@ class Converter:
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
         """Return a node that stands for a condition."""
-        self._count(node, 1, depth)
+        self._count(node, depth)
         match node:
             case ast.Compare():
                 return self._compare(node, depth)
@@ -180,7 +178,7 @@ class Converter:
             return math.pi
         if node.id in self.known:
             value, size = self.known[node.id]
-            self._count(node, size, 0)
+            self.size += size
             return value
         return symbol(node.id)
 
@@ -262,12 +260,10 @@ class Converter:
 
     # checks
 
-    def _count(self, node: ast.expr, size: int, depth: int) -> None:
-        self.size += size
+    def _count(self, node: ast.expr, depth: int) -> None:
+        self.size += 1
         if depth > MAX_NESTING:
             raise self._error(f"this is nested more than {MAX_NESTING} levels deep; split it into assignments", node)
-        if self.size > MAX_SIZE:
-            raise self._error(f"with all assigned names put in, this has more than {MAX_SIZE} terms", node)
 
     def _folded(self, function: Callable[..., Any], node: ast.expr, *values: Any) -> float:
         """Return the float of a constant piece."""
@@ -349,7 +345,19 @@ def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str
     return name
 
 
-# --- the public verb
+# --- the public verbs
+
+
+def read_value(value: Any, where: str) -> Any:
+    """Return a number, text or expression as a float, or as an expression where it has symbols; NaN of what is none."""
+    if isinstance(value, str):
+        value = parse_expression(value, where=where)
+    if getattr(value, "free_symbols", None):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0, delays: bool = False) -> Node:

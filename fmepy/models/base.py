@@ -15,7 +15,8 @@ A new kind of model provides
 4. ``bind(names=None, *, times=None, hold_engine=False)``, as below;
 5. ``replace(**arguments)``: a changed copy; dicts are merged.
 
-`models.dynamic.Runnable` has the table and the checks; `models.simulated.SimulatedModel` is complete but for the run.
+`models.dynamic.Runnable` has the table and the checks; `models.simulated.SimulatedModel` is complete but for the
+run.
 
 A bound model may also offer ``simulate_many(Theta)`` (without it many runs are a loop, `simulate_many` asks), with
 ``runs_on_threads`` where that leaves Python's lock to others, and ``engine``, the name of what runs it (`engine_of`).

@@ -14,19 +14,18 @@ import numpy as np
 from fmepy.errors import ModelError, SimulationError
 from fmepy.language.equations import names_in
 from fmepy.models.base import one_by_one
-from fmepy.models.bound import BoundDynamic
+from fmepy.models.bound_model import BoundDynamic
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.accuracy import RESOLVED, grown, known_starts, unresolved
 from fmepy.models.running.array_rates import ArraysAt
-from fmepy.models.running.delayed import make_delayed_runner
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.root_run import Hit
-from fmepy.models.running.runners import Runner, make_runner
-from fmepy.models.running.system import Outputs, scales_of
+from fmepy.models.running.runners import ModelRunner, make_runner
+from fmepy.models.running.system import OutputFunctions, scales_of
 from fmepy.models.running.timeline import Timeline
+from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, unresolved
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
@@ -71,8 +70,8 @@ class BoundOde(BoundDynamic):
             )
         self._timeline = Timeline.of(begins, times, d.forcings, event_times)
         self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
-        self._runners: dict[tuple[str, str], Runner | None] = {}
-        self._slopes: Outputs | None = None
+        self._runners: dict[tuple[str, str], ModelRunner | None] = {}
+        self._slopes: OutputFunctions | None = None
 
     @property
     def _engines(self) -> list[Engine]:
@@ -97,7 +96,7 @@ class BoundOde(BoundDynamic):
         """Whether `sensitivities` solves the variational equations."""
         return self._runner(self._engines[0], "exact") is not None
 
-    def _runner(self, engine: Engine, kind: str) -> Runner | None:
+    def _runner(self, engine: Engine, kind: str) -> ModelRunner | None:
         """Return the runner of an engine, made at its first use: "plain", "exact", "tight" (for differences)."""
         key = (engine.name, kind)
         if key not in self._runners:
@@ -106,11 +105,8 @@ class BoundOde(BoundDynamic):
             if self._options is None:
                 self._options = model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
-            common = (self._definition, model.definition.events, self._timeline, names, options)
-            delayed = self._definition.has_delays
-            self._runners[key] = (
-                make_delayed_runner(engine, *common) if delayed else make_runner(engine, *common, self._grid)
-            )
+            common = (self._definition, self._timeline, names, options)
+            self._runners[key] = make_runner(engine, *common, self._grid)
         return self._runners[key]
 
     def _run(self, p: Vector, kind: str, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
@@ -201,30 +197,26 @@ class BoundOde(BoundDynamic):
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
         Y = self._simulate(theta, "plain")
-        if not self._model.has_told:
+        if not self._model.told_small:
             self._tell_small(self._parameters(theta), Y)
         return Y
 
     @property
     def runs_on_threads(self) -> bool:
         """Whether `simulate_many` leaves Python's lock to other threads."""
-        runner = None if self._hold else self._runner(self._engines[0], "plain")
-        return runner is not None and runner.whole is not None
+        return not self._hold and self._whole("plain") is not None
 
     def simulate_many(self, Theta: Matrix) -> tuple[Cube, Any]:
         """Return Y, shape (n_run, n_time, n_var), and why runs failed; see `models.base.simulate_many`."""
         if not self.runs_on_threads:
             return one_by_one(self, Theta)
-        runner = self._runner(self._engines[0], "plain")
-        assert runner is not None, "an engine without sensitivities runs every model"
-        P = np.tile(self._base, (len(Theta), 1))
-        P[:, self._places] = Theta
-        Y, ok = runner.whole.many(P)
+        P = self._all_parameters(Theta)
+        Y, ok = self._whole("plain").many(P)
         why = np.full(len(Y), "", dtype=object)
         with _ONE_AT_A_TIME:  # these hold Python's lock anyhow, and count
             for i in np.flatnonzero(~ok):
                 (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
-        if not self._model.has_told:
+        if not self._model.told_small:
             self._tell_small_of_many(P[ok], Y[ok])
         return Y, why
 
@@ -233,24 +225,33 @@ class BoundOde(BoundDynamic):
 
         None where a run is more than one call, or has no exact sensitivities.
         """
-        runner = self._runner(self._engines[0], "exact" if slopes else "plain")
-        if runner is None or runner.whole is None or self._definition.has_delays:
+        whole = self._whole("exact" if slopes else "plain")
+        if whole is None or self._definition.has_delays:
             return None
-        P = np.tile(self._base, (len(Theta), 1))
-        P[:, self._places] = Theta
+        P = self._all_parameters(Theta)
         if slopes:
-            found: tuple[Cube, Any, BoolVector] = runner.whole.many_with_slopes(P)
+            found: tuple[Cube, Any, BoolVector] = whole.many_with_slopes(P)
             return found
-        Y, ok = runner.whole.many(P)
-        if not self._model.has_told:
+        Y, ok = whole.many(P)
+        if not self._model.told_small:
             self._tell_small_of_many(P[ok], Y[ok])
         return Y, None, ok
 
     @property
     def whole_with_slopes(self) -> Any:
         """Whole runs with sensitivities from all parameters (`models.engines.base`, 5.), None where there are none."""
-        runner = self._runner(self._engines[0], "exact")
-        return None if runner is None or self._definition.has_delays else runner.whole
+        return None if self._definition.has_delays else self._whole("exact")
+
+    def _whole(self, kind: str) -> Any:
+        """Return the whole runs of the first engine, None where there are none."""
+        runner = self._runner(self._engines[0], kind)
+        return None if runner is None else runner.whole
+
+    def _all_parameters(self, Theta: Matrix) -> Matrix:
+        """Return all parameters of many runs, row by row."""
+        P = np.tile(self._base, (len(Theta), 1))
+        P[:, self._places] = Theta
+        return P
 
     def states_at(self, theta: Vector) -> Matrix:
         """Return the states alone, shape (n_time, n_state)."""
@@ -294,7 +295,7 @@ class BoundOde(BoundDynamic):
         """Tell, once for the model, which states are too small for their tolerance, at the end or where they grow."""
         limits = self._state_limits()
         if why := unresolved(Y, limits, self._model.states) or (self._grown(p, Y) if limits else ""):
-            self._model.has_told = True
+            self._model.told_small.add(why)
             logger.warning(why)
 
     def _grown(self, p: Vector, Y: Matrix) -> str:
@@ -347,7 +348,7 @@ class BoundOde(BoundDynamic):
             if i == 0 or i in low or moved:
                 self._tell_small(P[i], Y[i])
                 seen = self._model.seen_starts
-            if self._model.has_told:
+            if self._model.told_small:
                 return
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:

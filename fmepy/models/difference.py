@@ -10,13 +10,13 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.language.equations import Equations, symbols
-from fmepy.models.bound import BoundDynamic
+from fmepy.models.bound_model import BoundDynamic
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines.difference_kernels import Kernels
-from fmepy.models.running.accuracy import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.models.running.forcings import forcing_values
+from fmepy.models.running.tolerances import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, IntVector, Matrix, Vector
 from fmepy.vocabulary import with_own_words

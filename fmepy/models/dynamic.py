@@ -18,9 +18,9 @@ from fmepy.checks import changed_arguments
 from fmepy.errors import ModelError, listed
 from fmepy.language.equations import Equations
 from fmepy.models.base import BoundModel
-from fmepy.models.definition.define import define
+from fmepy.models.definition.arguments import Kind
+from fmepy.models.definition.assemble import define
 from fmepy.models.definition.definition import Definition, Readable
-from fmepy.models.definition.given import Kind
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
 from fmepy.models.running.forcings import tell_outside

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.from_rest import BegunAnew, BoundFromRest, Rest, StartAtRest, opened, resting, start_name
 from fmepy.models.mapped import Around, BoundMappedModel, tell_once, with_values
+from fmepy.models.preequilibration import BoundFromRest, StartAtRest, opened, resting, start_name
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
@@ -34,7 +34,7 @@ class EntityModel(Around):
         Which entity.
     before : int, optional
         The entity in whose steady state it starts; `model` is then one whose initial values are parameters
-        (`fmepy.models.from_rest.opened`), and `closed` the same without that.
+        (`fmepy.models.preequilibration.opened`), and `closed` the same without that.
     closed : Model, optional
     anew : tuple of str
         The states that begin at their initial value all the same.
@@ -115,10 +115,10 @@ class EntityModel(Around):
             return None
         source = EntityModel(resting(self.closed), self.parameters, self.before, closed=self.closed)
         moved = source.moved_by(names)
-        rest = Rest(source.inner, moved, source.label, **words)
-        d = self.beneath.definition
-        anew = BegunAnew(d, self.anew, self.parameters.map(self.k, names, d.parameters))
-        return StartAtRest(rest, self.parameters.map(self.before, names, moved), anew)
+        d, of = self.beneath.definition, self.parameters
+        own = of.map(self.k, names, d.parameters)
+        map = of.map(self.before, names, moved)
+        return StartAtRest(source.inner, source.label, map, d, self.anew, own, **words)
 
     def moved_by(self, names: tuple[str, ...]) -> list[str]:
         """Return the model's parameters that any of `names` moves; an empty theta is not asked of a model."""

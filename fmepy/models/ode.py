@@ -15,7 +15,10 @@ from fmepy.models.bound_ode import BoundOde
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry
 from fmepy.models.engines.base import Engine, SolverOptions
-from fmepy.models.running.accuracy import (
+from fmepy.models.running.algebraic import check_index
+from fmepy.models.running.event_application import sizes_set
+from fmepy.models.running.events import events_outside
+from fmepy.models.running.tolerances import (
     MOST_FIXED_STEPS,
     check_number_of_steps,
     first_rows,
@@ -25,9 +28,6 @@ from fmepy.models.running.accuracy import (
     reads_time,
     scaled_tolerances,
 )
-from fmepy.models.running.algebraic import check_index
-from fmepy.models.running.changes import sizes_set
-from fmepy.models.running.events import events_outside
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 from fmepy.vocabulary import with_own_words
@@ -283,7 +283,7 @@ class OdeModel(DynamicModel):
         width = None if bandwidth is None else _bandwidth(bandwidth, self._engine.needs_equations)
         self.options: SolverOptions = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
-        self._told = [False]
+        self.told_small: set[str] = set()  # warnings of states too small for their tolerance: one is enough
         self.told_fallbacks: set[Any] = set() if self._like is None else self._like.told_fallbacks
         self.seen_starts: Vector | None = None  # the smallest from which a run has been looked at
         delayed = self.definition.has_delays
@@ -295,19 +295,10 @@ class OdeModel(DynamicModel):
             warn(outside)
         self._tell()
 
-    @property
-    def has_told(self) -> bool:
-        """Whether it has warned of states that are too small for their tolerance: it does so once."""
-        return self._told[0]
-
-    @has_told.setter
-    def has_told(self, value: bool) -> None:
-        self._told[0] = value
-
     def tell_with(self, other: Any) -> None:
         """Let both models, of two entities say, warn once together."""
         if isinstance(other, OdeModel):
-            self._told = other._told
+            self.told_small = other.told_small
 
     def hits(self, parms: UserParameters = None, *, sensitivities: bool = False) -> pd.DataFrame:
         """Return when root events fire in a run from the first to the last of `times`.

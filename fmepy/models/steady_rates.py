@@ -37,7 +37,7 @@ _CONTRACTS = 0.1  # what a correction is to the one before, at most, if the Jaco
 _MOST_CORRECTIONS = 8
 
 
-class Source:
+class SteadyRates:
     """Rates of a model as functions of states and parameters, both plain vectors.
 
     Attributes
@@ -92,7 +92,7 @@ class Source:
         return ""
 
 
-class OfEquations(Source):
+class OfEquations(SteadyRates):
     """Rates by equations."""
 
     def __init__(self, equations: Equations, t: float) -> None:
@@ -136,8 +136,8 @@ class OfEquations(Source):
         return np.array(self._slopes[key]((self._t,), y.tolist(), p.tolist())).reshape(self.n, len(key))
 
 
-class OfFunction(Source):
-    """Rates by a function of the user's.
+class OfFunction(SteadyRates):
+    """Rates by a function of the user's; by loops over arrays in its place, where it has them and they give numbers.
 
     Parameters
     ----------
@@ -149,15 +149,27 @@ class OfFunction(Source):
         Cells of a grid, whose profiles a function with named arguments gets as arrays; None without one.
     blocks : int
         Species of a vector function, one after the other; 0 where that is not known.
+    arrays : ArrayProgram, optional
+        What the function computes.
     """
 
     def __init__(
-        self, function: RatesFunction, t: float, y: Vector, p: Vector, cells: int | None = None, blocks: int = 0
+        self,
+        function: RatesFunction,
+        t: float,
+        y: Vector,
+        p: Vector,
+        cells: int | None = None,
+        *,
+        blocks: int = 0,
+        arrays: ArrayProgram | None = None,
     ) -> None:
         self._function, self._t, self._cells, self._names = function, t, cells, tuple(function.states)
         self.n, self.own, self._raised = len(y), (y, p), ""
         self.n_species = len(self._names) if cells is not None else self.n
         self._blocks = blocks or (self.n_species if cells is not None else 0)
+        self._arrays = arrays
+        self._at: tuple[bytes, ArraysAt] | None = None
 
     @property
     def time(self) -> float:
@@ -194,8 +206,18 @@ class OfFunction(Source):
 
     def rates(self, y: Vector, p: Vector) -> Vector:
         """Return f(y; p); NaN where the function raises for want of a value."""
+        if self._arrays is not None:
+            of_loops = self._loops(self._arrays, p).rates(self._t, y)
+            if of_loops is not None and np.isfinite(of_loops.dot(of_loops)):
+                return of_loops
         found: Vector = self._tried(y, p, lambda result, extra: self._read(result), np.full(self.n, np.nan))
         return found
+
+    def _loops(self, arrays: ArrayProgram, p: Vector) -> ArraysAt:
+        key = p.tobytes()
+        if self._at is None or self._at[0] != key:
+            self._at = key, ArraysAt(arrays, p)
+        return self._at[1]
 
     def _tried(self, y: Vector, p: Vector, read: Callable[[Any, dict[str, Any]], Any], otherwise: Any) -> Any:
         """Return what is read of a call, `otherwise` where the function raises for want of a value."""
@@ -264,7 +286,9 @@ class OfFunction(Source):
 
     @cached_property
     def structure(self) -> Structure:
-        """As it is found at the model's own start and parameters."""
+        """As the steps of the computation say; else as it is found at the model's own start and parameters."""
+        if self._arrays is not None:
+            return Structure.of(self._arrays.reached, self._blocks or 1)
         return self.structure_at(*self.own)
 
     def structure_at(self, y: Vector, p: Vector) -> Structure:
@@ -291,8 +315,30 @@ class OfFunction(Source):
         return np.asarray(np.maximum(size, np.repeat(_SMALL * most, self.n // self._blocks)))
 
     def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
-        """Return the entries of df/dy by differences."""
+        """Return the entries of df/dy, of loops exactly where they are finite, else by differences."""
+        if self._arrays is not None and structure is self.structure:
+            entries = self._loops(self._arrays, p).jacobian(self._t, y)
+            if np.isfinite(entries).all():
+                return entries
         return difference_jacobian(lambda z: self.rates(z, p), y, f, structure, self._sizes(y), positive=positive)
+
+    def to_parameters(self, y: Vector, p: Vector, places: Any, box: Any) -> Matrix | None:
+        """Return df/dp of loops, exactly; None where it has no finite value."""
+        if self._arrays is None:
+            return None
+        slopes = ArraysAt(self._arrays, p, places, np.ones(len(places))).to_parameters(self._t, y)
+        return slopes if np.isfinite(slopes).all() else None
+
+    def extras_along(self, y: Vector, p: Vector, places: Any, S: Matrix) -> Matrix:
+        """Return the derivatives of the extras where the states move by S, shape (n_rows * n_extra, n_par)."""
+        assert self._arrays is not None, "only loops are exact"
+        at = ArraysAt(self._arrays, p, places, np.ones(len(places)))
+        flat = at.extra_slopes(self._t, np.concatenate([y, S.T.ravel()]))
+        out, at_entry = np.empty((self.n_rows, len(self._arrays.extras), len(places))), 0
+        for k, run in enumerate(self._arrays.extras):
+            out[:, k] = flat[at_entry : at_entry + run.length]  # one number of a run stands in every row
+            at_entry += run.length
+        return out.reshape(-1, len(places))
 
 
 def _shapes(value: Any) -> str:
@@ -308,7 +354,7 @@ def _shapes(value: Any) -> str:
 class AtParameters:
     """A source at some parameters: what `fmepy.numerics.at_rest` brings to rest."""
 
-    source: Source
+    source: SteadyRates
     p: Vector
     positive: bool
     structure: Structure
@@ -416,63 +462,6 @@ def _curved(S: Matrix, theta: Vector, y: Vector) -> Vector:
     size = np.abs(y)[:, None] + _SMALL * float(np.abs(y).max(initial=0.0))
     moved = np.abs(S) * np.where(theta != 0, np.abs(theta), 1.0) / np.where(size > 0, size, 1.0)
     return np.asarray(np.maximum(1.0, moved.max(axis=0, initial=0.0)))
-
-
-class OfArrays(OfFunction):
-    """Rates by loops over arrays; the function itself is asked for outputs, and where the loops give no numbers.
-
-    Parameters
-    ----------
-    arrays : ArrayProgram
-    function, t, y, p, cells, blocks
-        As for `OfFunction`.
-    """
-
-    def __init__(self, arrays: ArrayProgram, *function: Any) -> None:
-        super().__init__(*function)
-        self._arrays = arrays
-        self._at: tuple[bytes, ArraysAt] | None = None
-
-    def _loops(self, p: Vector) -> ArraysAt:
-        key = p.tobytes()
-        if self._at is None or self._at[0] != key:
-            self._at = key, ArraysAt(self._arrays, p)
-        return self._at[1]
-
-    @cached_property
-    def structure(self) -> Structure:
-        """As the steps of the computation say."""
-        return Structure.of(self._arrays.reached, self._blocks or 1)
-
-    def rates(self, y: Vector, p: Vector) -> Vector:
-        """Return f(y; p); NaN where the function raises for want of a value."""
-        found = self._loops(p).rates(self._t, y)
-        if found is None or not np.isfinite(found.dot(found)):
-            return super().rates(y, p)
-        return found
-
-    def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
-        """Return the entries of df/dy, exactly where they are finite."""
-        if structure is self.structure:
-            entries = self._loops(p).jacobian(self._t, y)
-            if np.isfinite(entries).all():
-                return entries
-        return super().jacobian(y, f, p, structure, positive)
-
-    def to_parameters(self, y: Vector, p: Vector, places: Any, box: Any) -> Matrix | None:
-        """Return df/dp, exactly; None where it has no finite value."""
-        slopes = ArraysAt(self._arrays, p, places, np.ones(len(places))).to_parameters(self._t, y)
-        return slopes if np.isfinite(slopes).all() else None
-
-    def extras_along(self, y: Vector, p: Vector, places: Any, S: Matrix) -> Matrix:
-        """Return the derivatives of the extras where the states move by S, shape (n_rows * n_extra, n_par)."""
-        at = ArraysAt(self._arrays, p, places, np.ones(len(places)))
-        flat = at.extra_slopes(self._t, np.concatenate([y, S.T.ravel()]))
-        out, at_entry = np.empty((self.n_rows, len(self._arrays.extras), len(places))), 0
-        for k, run in enumerate(self._arrays.extras):
-            out[:, k] = flat[at_entry : at_entry + run.length]  # one number of a run stands in every row
-            at_entry += run.length
-        return out.reshape(-1, len(places))
 
 
 def loops_of_profiles(

@@ -12,11 +12,11 @@ import pandas as pd
 from fmepy.checks import positive_number, whole_number
 from fmepy.compiled.status import ENDLESS
 from fmepy.errors import ArgumentError, ModelError, SimulationError
-from fmepy.models.definition.given import as_state
+from fmepy.models.definition.arguments import as_state
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.scipy_steppers import LsodaStepper
-from fmepy.models.from_rest import SPANS, still_moving
+from fmepy.models.preequilibration import SPANS, still_moving
 from fmepy.models.steady_rates import AtParameters, OfFunction
 from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
 from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, sizes_of

@@ -19,7 +19,7 @@ import pandas as pd
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
 from fmepy.errors import ArgumentError, DataError, ParameterError, check_choice, listed, repeated
-from fmepy.models.simulator import ChosenOutputs, Simulator
+from fmepy.models.bound_simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.normal import Norm, as_mean_and_covariance
 from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif, as_ranges
 from fmepy.parallel import Runs, spread

@@ -26,7 +26,7 @@ import pandas as pd
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
-from fmepy.models.simulator import ChosenOutputs, Simulator
+from fmepy.models.bound_simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.samplers import Ranges, as_ranges
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_ours
 from fmepy.errors import ArgumentError
-from fmepy.models.simulator import Simulator
+from fmepy.models.bound_simulator import Simulator
 from fmepy.parallel.resumable import ResumableTasks
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
 from fmepy.parameters.selection import chosen

@@ -10,7 +10,7 @@ import pytest
 from fmepy.compiled import array_loop
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.models.engines.grids import GridStepper
-from fmepy.models.running.problem import Problem
+from fmepy.models.running.problem import InitialValueProblem
 from tests.models.test_grids import CASES, N, model_of
 
 T, NAMES = 0.7, ("r", "D")
@@ -18,7 +18,7 @@ T, NAMES = 0.7, ("r", "D")
 
 def stepper_of(case):
     model = model_of(case)
-    problem = Problem(model.definition, None, NAMES)
+    problem = InitialValueProblem(model.definition, None, NAMES)
     inputs = np.zeros(problem.layout.size)
     inputs[: problem.layout.n_parameters] = model.parms
     inputs[problem.layout.scales] = 1.0

@@ -1,6 +1,6 @@
 """What a model is, whatever it came from: names, values, and either equations or a Python function.
 
-A definition comes about in three steps, which `define.define` takes: a *reader* turns a source (text, a function, the
+A definition comes about in three steps, which `assemble.define` takes: a *reader* turns a source (text, a function, the
 equations of another model) into a `Draft`, which says what states, parameters and initial values there are, and how to
 find the expressions of the rates; the draft's names and values are checked, the same way for every source; and with the
 expressions it becomes a `Definition`. A new kind of source is one more reader: a class with a method ``draft``.
@@ -19,15 +19,14 @@ import pandas as pd
 from fmepy.errors import ModelError, listed
 from fmepy.language.arrays import ArrayProgram
 from fmepy.language.equations import Equations
-from fmepy.models.definition.given import Given, Kind
+from fmepy.models.definition.arguments import Kind, ModelArguments
 from fmepy.models.definition.user_rates import RatesFunction
-from fmepy.models.running.events import Event
+from fmepy.models.running.events import Event, Root
 from fmepy.models.running.forcings import Forcing
-from fmepy.models.running.root_events import Root
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class ModelExpressions:
     """The expressions of a model.
 
     Attributes
@@ -61,7 +60,8 @@ class Draft:
     parms : dict of str to float
     initial : dict of str to (float or Node)
     find : callable
-        ``find() -> Found``; called once names and values are checked, unless the expressions are known from elsewhere.
+        ``find() -> ModelExpressions``; called once names and values are checked, unless the expressions are known from
+        elsewhere.
     time : str
         Name of the independent variable in expressions.
     reads : frozenset of str or None
@@ -77,7 +77,7 @@ class Draft:
     states: tuple[str, ...]
     parms: dict[str, float]
     initial: dict[str, Any]
-    find: Callable[[], Found]
+    find: Callable[[], ModelExpressions]
     time: str = "t"
     reads: frozenset[str] | None = frozenset()
     function: RatesFunction | None = None
@@ -89,7 +89,7 @@ class Draft:
 class Readable(Protocol):
     """A source of a kind of its own, such as one of a room above this, that reads itself."""
 
-    def draft(self, given: Given) -> Draft:
+    def draft(self, given: ModelArguments) -> Draft:
         """Return what it holds, beside what was given."""
         ...
 

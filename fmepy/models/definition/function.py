@@ -21,10 +21,10 @@ from fmepy.language.tracing import (
     place_of,
     traced,
 )
+from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
-from fmepy.models.definition.definition import Draft, Found
+from fmepy.models.definition.definition import Draft, ModelExpressions
 from fmepy.models.definition.delays import at_present
-from fmepy.models.definition.given import Given, as_parms
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.types import Vector
@@ -35,7 +35,7 @@ MOST_OPERATIONS = 20_000
 """Operations up to which a function whose expressions are large becomes equations: a second of them, or some."""
 
 
-def read_function(function: Callable[..., Any], given: Given) -> Draft:
+def read_function(function: Callable[..., Any], given: ModelArguments) -> Draft:
     """Return the draft of a model that is a function, in either form."""
     if not given.initial:
         raise ModelError("`state` is missing: give the initial values as a dict, such as state={'N': 0.1}.")
@@ -52,7 +52,7 @@ def read_function(function: Callable[..., Any], given: Given) -> Draft:
     )
 
 
-def read_signature(function: Callable[..., Any], given: Given) -> tuple[RatesFunction, dict[str, float], str]:
+def read_signature(function: Callable[..., Any], given: ModelArguments) -> tuple[RatesFunction, dict[str, float], str]:
     """Tell the two forms apart, and find the parameters with their values."""
     states, forcings = tuple(given.initial), given.forcing_names
     try:
@@ -89,7 +89,7 @@ def read_signature(function: Callable[..., Any], given: Given) -> tuple[RatesFun
 # --- its expressions
 
 
-def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Given) -> Found:
+def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: ModelArguments) -> ModelExpressions:
     """Return the expressions of a function that gives, with numbers, what they give."""
     p = np.array(list(parms.values()), dtype=float)
     u = np.array([float(f.at(given.start)) for f in given.forcings])
@@ -118,7 +118,7 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Gi
                     "The model's function calls lag(), so it must be turned into equations, and it cannot be: "
                     f"{error}. Write what has a symbolic form, with an OdeModel, or the model as text."
                 ) from error
-            return Found(None, extra_names=extra_names, note=str(error))
+            return ModelExpressions(None, extra_names=extra_names, note=str(error))
     return found
 
 
@@ -169,7 +169,7 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
 
 
-def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool, *start: Any) -> Found:
+def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool, *start: Any) -> ModelExpressions:
     """Return a vector function as loops over arrays; where there are none, or may be none, as it is."""
     n = len(rates.states)
     as_it_is = "runs as it is (compiling it cell by cell would take longer than it saves)"
@@ -180,8 +180,10 @@ def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool,
         check_same(arrays, lambda t, y, p, u: rates(t, y, p, u), *start)
     except TracingError as error:
         note = f"a vector function of {n} states {as_it_is}, for it cannot be turned into loops over arrays: {error}"
-        return Found(None, extra_names=extra_names, note=note + "; the structure of its Jacobian is found by trying")
-    return Found(
+        return ModelExpressions(
+            None, extra_names=extra_names, note=note + "; the structure of its Jacobian is found by trying"
+        )
+    return ModelExpressions(
         None,
         extra_names=extra_names,
         note=f"a vector function of {n} states is compiled as loops over arrays, not cell by cell",
@@ -189,7 +191,7 @@ def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool,
     )
 
 
-def _as_grid(*of_arrays: Any) -> Found | None:
+def _as_grid(*of_arrays: Any) -> ModelExpressions | None:
     """Return a vector function as loops that the compiled engine runs, None where they are none for it."""
     from fmepy.models.running.array_rates import code_of
 
@@ -200,13 +202,13 @@ def _as_grid(*of_arrays: Any) -> Found | None:
     return found if found.arrays is not None and code_of(found.arrays).band_width <= MOST_BAND else None
 
 
-def _traced(rates: RatesFunction, time: str) -> Found:
+def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
     """Return the function's expressions; TracingError if it has none."""
     with at_most(MOST_OPERATIONS):
         return _called(rates, time)
 
 
-def _called(rates: RatesFunction, time: str) -> Found:
+def _called(rates: RatesFunction, time: str) -> ModelExpressions:
     groups = (rates.states, rates.parameters, rates.forcings)
     y, p, u = (np.array([traced(k) for k in names], dtype=object) for names in groups)
     try:
@@ -218,7 +220,7 @@ def _called(rates: RatesFunction, time: str) -> Found:
         why = str(cause) if isinstance(cause, TracingError) else f"{type(cause).__name__}: {cause}"
         raise TracingError(f"{place_of(rates.function, cause)}{why}") from cause
     expressions = tuple(as_expression(e) for e in np.ravel(np.array(result, dtype=object)))
-    return Found(expressions, {k: as_expression(v) for k, v in extra.items()})
+    return ModelExpressions(expressions, {k: as_expression(v) for k, v in extra.items()})
 
 
 def _agree(expressions: Any, rates: RatesFunction, time: str, t0: float, y0: Vector, p: Vector, u: Vector) -> bool:

@@ -30,21 +30,18 @@ from typing import Literal
 from fmepy.errors import ModelError, ModelTextError, check_choice, did_you_mean, listed
 from fmepy.language.nodes import Node, as_node, shared
 from fmepy.language.source import Source
-from fmepy.language.text import MAX_SIZE, Value, convert
+from fmepy.language.text import Value, convert
 from fmepy.language.tree import Tree, logical_lines, reserved_name, right_side, split_equation
-from fmepy.models.definition.definition import Draft, Found
-from fmepy.models.definition.given import Given
+from fmepy.models.definition.arguments import ModelArguments
+from fmepy.models.definition.definition import Draft, ModelExpressions
 
 logger = logging.getLogger(__name__)
 
 MAX_TEXT = 500_000
 """Most characters of a model text."""
-MAX_TOTAL_SIZE = 2_000_000
-"""Most terms and operators of all equations together."""
-
 MOST_PUT_IN = 200_000
-"""Terms and operators of all equations together, assigned names put in, up to which they are put in. In larger models
-values are kept as parts that all share which need them (`language.nodes.Shared`)."""
+"""Terms and operators of the equations read so far, assigned names put in, up to which they are put in. From there on
+values are parts that all share which need them (`language.nodes.Shared`), and are printed by their names."""
 MOST_COPIED = 10
 """Terms and operators of a value up to which it is put in even then."""
 
@@ -60,7 +57,7 @@ _RATES = {"ode": "d({})/dt", "difference": "next({})"}
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ModelStatement:
     """One statement: what it gives a value to, and its parsed right-hand side."""
 
     kind: Kind
@@ -96,23 +93,19 @@ class ModelText:
     ----------
     kind : {"ode", "difference"}
         What rates are: derivatives, or the states after the next step.
-    statements : tuple of Statement
+    statements : tuple of ModelStatement
         What the text consists of.
     substituted : dict of str to Node
         All right-hand sides with assigned names put in, by left-hand side (of initial values ``"x(0)"``).
     """
 
     kind: Literal["ode", "difference"]
-    statements: tuple[Statement, ...]
+    statements: tuple[ModelStatement, ...]
     substituted: dict[str, Node] = field(repr=False)
 
-    def of_kind(self, kind: Kind) -> list[Statement]:
+    def of_kind(self, kind: Kind) -> list[ModelStatement]:
         """Return the statements of one kind, in the order of the text."""
         return [s for s in self.statements if s.kind == kind]
-
-    def written(self, kind: Kind) -> dict[str, Node]:
-        """Return right-hand sides by name, as they are written."""
-        return {s.name: as_node(convert(s.tree, delays=True)[0]) for s in self.of_kind(kind)}
 
     def complete(self, kind: Kind) -> dict[str, Node]:
         """Return right-hand sides by name as functions of time, states and free names: assigned names are put in."""
@@ -159,7 +152,7 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
     Returns
     -------
     ModelText
-        States, rates, initial values and assignments: as written, and with the assigned names put in.
+        States, rates, initial values and assignments, with the assigned names put in.
 
     Raises
     ------
@@ -194,7 +187,7 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
 # --- text -> the draft of a model
 
 
-def read_text(text: str, given: Given) -> Draft:
+def read_text(text: str, given: ModelArguments) -> Draft:
     """Return the draft of a model that is a text; initial values in `state` go before those in the text of a copy."""
     model = _parsed(text, given.kind)
     algebraic = _algebraic_states(model, given)
@@ -209,13 +202,15 @@ def read_text(text: str, given: Given) -> Draft:
         states=(*model.states, *algebraic),
         parms=given.parms,
         initial={**model.complete("initial"), **given.initial},
-        find=lambda: Found((*model.complete("rate").values(), *model.residuals), model.complete("assignment")),
+        find=lambda: ModelExpressions(
+            (*model.complete("rate").values(), *model.residuals), model.complete("assignment")
+        ),
         error=model.error,
         algebraic=algebraic,
     )
 
 
-def _algebraic_states(model: ModelText, given: Given) -> tuple[str, ...]:
+def _algebraic_states(model: ModelText, given: ModelArguments) -> tuple[str, ...]:
     """Return what the algebraic equations are solved for: what has an initial value and no rate."""
     equations = model.of_kind("algebraic")
     known = {s.name for s in model.statements if s.kind in ("rate", "assignment")}
@@ -246,7 +241,7 @@ def _parsed(text: str, kind: Literal["ode", "difference"]) -> ModelText:
     return parse_model(text, kind=kind)
 
 
-def _check_start(model: ModelText, given: Given) -> None:
+def _check_start(model: ModelText, given: ModelArguments) -> None:
     """Refuse what is given both in the text and as `state`, and a start in the text that is not that of the run."""
     at_zero = []
     for s in model.of_kind("initial"):
@@ -274,7 +269,7 @@ def _check_start(model: ModelText, given: Given) -> None:
 # --- text -> statements
 
 
-def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> Statement:
+def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> ModelStatement:
     """Return one statement, its left-hand side understood and its right-hand side parsed."""
     left, start, end = split_equation(
         lines[0], row, source, f"{_RATES[kind].format('x')} = ..., x(0) = ..., or name = ..."
@@ -285,7 +280,7 @@ def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> St
             _check_name(name)
     except _LeftSideError as error:
         raise source.error(str(error), row, start) from None
-    return Statement(what, name, row, right_side(lines, row, source, end), at)
+    return ModelStatement(what, name, row, right_side(lines, row, source, end), at)
 
 
 class _LeftSideError(Exception):
@@ -334,9 +329,9 @@ def _check_name(name: str) -> None:
 # --- statements -> model
 
 
-def _check_definitions(statements: tuple[Statement, ...], kind: str) -> None:
+def _check_definitions(statements: tuple[ModelStatement, ...], kind: str) -> None:
     """Raise unless every name is defined once and every initial value has its state."""
-    first: dict[str, Statement] = {}
+    first: dict[str, ModelStatement] = {}
     for s in statements:
         earlier = first.setdefault(s.left, s)
         lines = {earlier.kind: earlier.line, s.kind: s.line}
@@ -357,39 +352,25 @@ def _check_definitions(statements: tuple[Statement, ...], kind: str) -> None:
             )
 
 
-def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, Node]:
+def _substituted(statements: tuple[ModelStatement, ...], kind: str) -> dict[str, Node]:
     """Return all right-hand sides with assigned names put in, by left-hand side.
 
     Constants among the assigned names are computed with as such, so this is more than a substitution afterwards: what
     `convert` makes sure of holds for the result.
     """
-    ordered = _in_order_of_need(statements)
-    found = _put_in(ordered, kind, MOST_PUT_IN, MAX_TOTAL_SIZE)
-    if found is None:
-        found = _put_in(ordered, kind, MAX_TOTAL_SIZE, MOST_COPIED)
-    if found is None:
-        raise ordered[-1].tree.error(f"the model has more than {MAX_TOTAL_SIZE} terms")
-    return found
-
-
-def _put_in(statements: list[Statement], kind: str, most: int, most_copied: int) -> dict[str, Node] | None:
-    """Return all right-hand sides; values of more than `most_copied` terms are shared. None: more than `most` terms."""
     known: dict[str, tuple[Value, int]] = {}
     found: dict[str, Node] = {}
     total = 0
-    for s in statements:
-        put_in = sum(known[n.id][1] for n in s.tree.names() if n.id in known)
-        if total + put_in > most or (put_in > MAX_SIZE // 2 and most_copied > MAX_SIZE):
-            return None
+    for s in _in_order_of_need(statements):
         value, size = convert(s.tree, known, delays=kind == "ode" and s.kind != "initial")
         total += size
         if s.kind == "assignment":
-            value, size = known[s.name] = shared(s.name, value, size, most_copied)
+            value, size = known[s.name] = shared(s.name, value, size, total if total <= MOST_PUT_IN else MOST_COPIED)
         found[s.left] = as_node(value)
     return found
 
 
-def _in_order_of_need(statements: tuple[Statement, ...]) -> list[Statement]:
+def _in_order_of_need(statements: tuple[ModelStatement, ...]) -> list[ModelStatement]:
     """Return assignments in the order of their needs, then everything else."""
     assigned = {s.name: s for s in statements if s.kind == "assignment"}
     graph = {n: [m.id for m in s.tree.names() if m.id in assigned] for n, s in assigned.items()}
@@ -400,7 +381,7 @@ def _in_order_of_need(statements: tuple[Statement, ...]) -> list[Statement]:
     return [assigned[n] for n in order] + [s for s in statements if s.kind != "assignment"]
 
 
-def _loop(cycle: list[str], assigned: dict[str, Statement]) -> ModelTextError:
+def _loop(cycle: list[str], assigned: dict[str, ModelStatement]) -> ModelTextError:
     """Return the error that names a loop among assignments."""
     names = cycle[:-1]
     first = min(range(len(names)), key=lambda i: assigned[names[i]].row)

@@ -36,7 +36,7 @@ from fmepy.types import IntVector, Matrix, Vector
 if TYPE_CHECKING:
     from fmepy.language.equations import Equations
     from fmepy.models.definition.definition import Definition
-    from fmepy.models.running.problem import Problem
+    from fmepy.models.running.problem import InitialValueProblem
     from fmepy.numerics.structure import Structure
 
 
@@ -130,7 +130,7 @@ class Engine:
 
     name: str
     methods: tuple[str, ...]
-    stepper: Callable[[Problem, SolverOptions], Stepper] | None = None
+    stepper: Callable[[InitialValueProblem, SolverOptions], Stepper] | None = None
     steps: Mapping[str, Callable[..., Vector]] = field(default_factory=dict)
     needs_equations: bool = False
     refuses: Callable[..., str] = _nothing

@@ -36,9 +36,8 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.failures import MOST_STEPS, failure_of
 from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
-from fmepy.models.running.events import GIVEN, kinds_of
-from fmepy.models.running.problem import Problem
-from fmepy.models.running.root_events import Root
+from fmepy.models.running.events import GIVEN, Root, kinds_of
+from fmepy.models.running.problem import InitialValueProblem
 from fmepy.models.running.system import System, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
@@ -205,7 +204,7 @@ class WholeRunsApart:
     Attributes
     ----------
     rows, places
-        See `models.apart`.
+        See `models.simultaneous_runs`.
     """
 
     def __init__(self, runs: Sequence[WholeRuns]) -> None:
@@ -404,7 +403,7 @@ def _refuses_explicit(equations: Equations, roots: tuple[Root, ...] = ()) -> str
     return _refuses(equations, roots)
 
 
-def stepper(problem: Problem, options: SolverOptions) -> CompiledStepper | GridStepper:
+def stepper(problem: InitialValueProblem, options: SolverOptions) -> CompiledStepper | GridStepper:
     """Return the compiled loop on a problem."""
     held = {EXPLICIT.methods[0]: EXPLICIT.name, STIFF.methods[0]: STIFF.name}.get(options.method, "")
     if problem.system is None:

@@ -15,13 +15,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from math import isfinite
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.engines.base import Engine
 from fmepy.types import Cube, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.models.running.root_run import StepRootRun
 
 
 def continued(grid: Vector, until: float) -> Vector:
@@ -75,7 +78,7 @@ def fixed_run(
     rows: Vector,
     inputs: Callable[[Vector, Vector], Cube],
     after: Callable[[float, Vector], Vector],
-    roots: StepRoots | None = None,
+    roots: StepRootRun | None = None,
 ) -> Matrix:
     """Run a fixed-step scheme.
 
@@ -95,7 +98,7 @@ def fixed_run(
         ``inputs(starts, ends)`` of steps: the forcings at their stages, shape (n_step, 3, n_forcing).
     after : callable
         ``after(t, z)`` applies the events at t.
-    roots : StepRoots, optional
+    roots : StepRootRun, optional
         Root events: a step that crosses one is cut in two there.
 
     Returns
@@ -134,20 +137,3 @@ def fixed_run(
             if not isfinite(float(z.sum())) and not np.isfinite(z).all():
                 raise SimulationError("a state became NaN or infinite in the step that begins here", time=t)
     return out
-
-
-class StepRoots(Protocol):
-    """Root events of a run of fixed steps."""
-
-    def begin(self, t: float, z: Vector) -> None:
-        """Find out on which side of zero every root is."""
-        ...
-
-    def next(
-        self, t: float, end: float, z: Vector, to: Callable[[float, float, Vector], Vector]
-    ) -> tuple[float, Vector] | None:
-        """Return the time of the first crossing after t in the step to `end`, and z after it; None if none crosses.
-
-        ``to(t, then, z)`` is the scheme's step from t to then.
-        """
-        ...

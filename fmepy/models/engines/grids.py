@@ -18,7 +18,7 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.failures import MOST_STEPS, failure_of
 from fmepy.models.engines.stiff import StiffCode
 from fmepy.models.running.array_rates import code_of
-from fmepy.models.running.problem import Problem
+from fmepy.models.running.problem import InitialValueProblem
 from fmepy.types import Matrix, Vector
 
 MOST_WORK = 200_000_000
@@ -30,7 +30,7 @@ class GridStepper:
 
     Parameters
     ----------
-    problem : Problem
+    problem : InitialValueProblem
     rtol : float
     atol : float or sequence of float
     max_step : float
@@ -41,7 +41,9 @@ class GridStepper:
     name = "compiled"
     watches_switches = False
 
-    def __init__(self, problem: Problem, rtol: float, atol: Any, max_step: float = np.inf, held: str = "") -> None:
+    def __init__(
+        self, problem: InitialValueProblem, rtol: float, atol: Any, max_step: float = np.inf, held: str = ""
+    ) -> None:
         definition, names = problem.definition, problem.names
         assert definition.arrays is not None, "it is a function of arrays"
         self._arguments = (problem, rtol, atol, max_step, held)

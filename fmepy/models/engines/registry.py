@@ -8,10 +8,10 @@ takes over a run that another could not finish. An engine of your own joins by `
 from __future__ import annotations
 
 from fmepy.errors import ModelError, check_choice
+from fmepy.language.functions import holds_choices
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import explicit, fixed, scipy_steppers
 from fmepy.models.engines.base import Engine
-from fmepy.models.running.system import build_system
 
 ENGINES: list[Engine] = [explicit.ENGINE, explicit.EXPLICIT, explicit.STIFF, scipy_steppers.ENGINE, fixed.ENGINE]
 ALIASES = {"numba": explicit.EXPLICIT.name, "diffsol": explicit.ENGINE.name}
@@ -105,9 +105,6 @@ def _checked(engine: Engine, method: str, definition: Definition, limited: bool)
 
 def heirs(engine: Engine, definition: Definition) -> list[Engine]:
     """Return what takes over the runs that `engine` could not finish: LSODA, unless it would do the same again."""
-    same = engine.name == scipy_steppers.ENGINE.name and not _has_conditions(definition)
+    has_conditions = definition.equations is not None and holds_choices(definition.equations.rates)
+    same = engine.name == scipy_steppers.ENGINE.name and not has_conditions
     return [] if engine.steps or definition.has_delays or same else [scipy_steppers.RETRY]
-
-
-def _has_conditions(definition: Definition) -> bool:
-    return definition.equations is not None and build_system(definition.equations, (), False).has_conditions

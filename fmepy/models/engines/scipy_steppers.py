@@ -19,7 +19,7 @@ from fmepy.compiled.crossings import NEVER, PLACES, bisected, first_crossing, ha
 from fmepy.compiled.status import SEEN
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper, steps_of
-from fmepy.models.running.problem import Problem, RatesOf
+from fmepy.models.running.problem import InitialValueProblem, RatesOf
 from fmepy.models.running.timeline import finite_rows
 from fmepy.numerics.structure import Structure
 from fmepy.types import Matrix, Vector
@@ -238,7 +238,7 @@ class IvpStepper:
 
     Parameters
     ----------
-    problem : Problem
+    problem : InitialValueProblem
         Its conditions end a run where they cross zero.
     options : SolverOptions
         As for LsodaStepper.
@@ -248,7 +248,7 @@ class IvpStepper:
 
     name = "scipy"
 
-    def __init__(self, problem: Problem, options: SolverOptions, method: str) -> None:
+    def __init__(self, problem: InitialValueProblem, options: SolverOptions, method: str) -> None:
         self.problem, self.options, self.method = problem, options, method
         self.watches_switches = problem.n_watched > 0
 
@@ -331,7 +331,7 @@ class IvpStepper:
 # --- what is known of the engine
 
 
-def _stepper(problem: Problem, options: SolverOptions) -> Stepper:
+def _stepper(problem: InitialValueProblem, options: SolverOptions) -> Stepper:
     if not problem.n_watched and options.method not in IVP_METHODS:
         return _lsoda(problem, options)
     method = (
@@ -340,7 +340,7 @@ def _stepper(problem: Problem, options: SolverOptions) -> Stepper:
     return IvpStepper(problem, _of_all(problem, options), method)
 
 
-def _lsoda(problem: Problem, options: SolverOptions, most: float | None = None) -> Stepper:
+def _lsoda(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
     options, jacobian, structure = _of_all(problem, options), problem.jacobian, problem.structure
     if jacobian is None or structure is None:
         return LsodaStepper(problem.rates, options, most)
@@ -356,18 +356,18 @@ def _in_blocks(options: SolverOptions, structure: Structure) -> SolverOptions:
     return replace(options, bandwidth=(lower, upper), order=None if is_own else orders)
 
 
-def _retry(problem: Problem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel
+def _retry(problem: InitialValueProblem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel
     return _through(problem, options, MOST_RETRIED)
 
 
-def _through(problem: Problem, options: SolverOptions, most: float | None = None) -> Stepper:
+def _through(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
     """Return LSODA that goes through switches, but stops at roots."""
     if problem.n_watched:
         return IvpStepper(problem, _of_all(problem, options), "LSODA")
     return _lsoda(problem, options, most)
 
 
-def _of_all(problem: Problem, options: SolverOptions) -> SolverOptions:
+def _of_all(problem: InitialValueProblem, options: SolverOptions) -> SolverOptions:
     """Return the options for all z: atol of every block of states, a bandwidth only of the states alone."""
     if problem.structure is not None:
         options = options.with_structure(problem.structure)

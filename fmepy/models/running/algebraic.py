@@ -33,7 +33,7 @@ from fmepy.language.derivatives import derivative
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import SolverOptions
-from fmepy.models.running.forcings import forcing_values
+from fmepy.models.running.forcings import forced_at
 from fmepy.models.running.system import InputLayout, System, along, build_system, system_rates
 from fmepy.numerics.at_rest import SINGULAR_HERE, NewtonState, SteadyTolerances, null_direction, rest_from
 from fmepy.numerics.finite import all_finite
@@ -102,7 +102,9 @@ class Constraints:
         if self._code is not None:
             return self._code.structure
         p = d.parms.to_numpy(dtype=float)
-        at = _Here(self, 0.0, ValueTable(d.initial, d.parameters).value(p.tolist()), [*p, *[0.0] * self._layout.size])
+        at = _AlgebraicPoint(
+            self, 0.0, ValueTable(d.initial, d.parameters).value(p.tolist()), [*p, *[0.0] * self._layout.size]
+        )
         try:
             with np.errstate(all="ignore"):
                 return found_structure(at.rates, at.y[places])
@@ -138,9 +140,9 @@ class Constraints:
         """
         return self._solved(t, z, inputs)[0]
 
-    def _solved(self, t: float, z: Vector, inputs: Any, is_near: bool = False) -> tuple[Vector, _Here]:
+    def _solved(self, t: float, z: Vector, inputs: Any, is_near: bool = False) -> tuple[Vector, _AlgebraicPoint]:
         """Return z, completed, and the equations there; is_near: what stands in z is known to be near."""
-        here = _Here(self, t, z[: self.n].copy(), inputs)
+        here = _AlgebraicPoint(self, t, z[: self.n].copy(), inputs)
         quick = here.is_corrected(is_near)
         self._count_search(t, quick or not is_near)  # one from afar may begin another run
         if not quick:
@@ -206,7 +208,7 @@ class Constraints:
 
 
 @dataclass(slots=True)
-class _Here:
+class _AlgebraicPoint:
     """The algebraic equations at one time and state, `fmepy.numerics.at_rest.Resting` in the algebraic states alone.
 
     Attributes
@@ -382,35 +384,17 @@ class Settled:
         system = None if equations is None else build_system(equations, names, False)
         layout = InputLayout(len(definition.parms), len(definition.forcings)) if system is None else system.layout
         self.constraints = Constraints(definition, system, layout)
-        self._forcings, self._layout = definition.forcings, layout
-
-    def at_stage(self, p: Vector, scales: Vector | None) -> Callable[[Any], list[float]]:
-        """Return ``inputs(u)``, by the values of the forcings."""
-        inputs = np.zeros(self._layout.size)
-        inputs[: len(p)] = p
-        if scales is not None:
-            inputs[self._layout.scales] = scales
-        plain, lines = inputs.tolist(), self._layout.lines
-
-        def with_forcings(u: Any) -> list[float]:
-            plain[lines] = [c for v in u for c in (v, 0.0)]
-            return plain
-
-        return with_forcings
+        self._forcings, self.layout = definition.forcings, layout
 
     def of(self, p: Vector, scales: Vector | None) -> Callable[[float, Vector], Vector]:
         """Return ``settle(t, z)``, which gives z algebraic states that fulfil their equations at time t."""
-        inputs_at = self.at_stage(p, scales)
+        inputs_at = self.layout.at_stage(p, scales)
 
         def settle(t: float, z: Vector) -> Vector:
             with np.errstate(all="ignore"):
-                return self.constraints.completed(t, z, inputs_at(self.forced(t)))
+                return self.constraints.completed(t, z, inputs_at(forced_at(self._forcings, t)))
 
         return settle
-
-    def forced(self, t: float) -> Any:
-        """Return the forcings at one time, those after a jump."""
-        return forcing_values(self._forcings, np.array([t]))[:, 0].tolist()
 
 
 class CompletedStepper:
@@ -458,7 +442,9 @@ def check_index(definition: Definition, start: float) -> None:
         y = ValueTable(d.initial, d.parameters).value(p.tolist())
     except SimulationError:  # the first run will tell
         return
-    here = _Here(settled.constraints, start, y, settled.at_stage(p, None)(settled.forced(start)))
+    here = _AlgebraicPoint(
+        settled.constraints, start, y, settled.layout.at_stage(p, None)(forced_at(d.forcings, start))
+    )
     with np.errstate(all="ignore"):
         found = here.searched()
         if not all_finite(found.f) or not (found.converged or found.why == SINGULAR_HERE):
@@ -490,7 +476,7 @@ def check_index(definition: Definition, start: float) -> None:
     )
 
 
-def _entries_of(here: _Here, found: NewtonState) -> Any:
+def _entries_of(here: _AlgebraicPoint, found: NewtonState) -> Any:
     """Return which algebraic equation moves with which algebraic state, where the search stands or beside it."""
     s, beside = here.structure, found.y + 0.1 * (1 + np.abs(found.y))
     moves = [np.nan_to_num(here.jacobian(w, here.rates(w)), nan=1.0) != 0 for w in (found.y, beside)]

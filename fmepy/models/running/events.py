@@ -1,4 +1,4 @@
-"""Events: changes of a state at given times.
+"""Events: changes of a state at given times, or where an expression crosses zero.
 
 At its time an event sets, adds to or multiplies one state. The row of the result at that time shows the state *before*
 the event, as in R. Its value is a number or an expression v(t, y, p, u) of time, states, parameters and forcings (at a
@@ -9,12 +9,17 @@ jump those after it), and sensitivities follow::
     multiply  y_i+ = v y_i      S_i+ = v S_i + y_i dv
 
 Events of one time happen by `order`, the lower first. Those of the same order see one state, that before any of them.
+
+A root event happens when its *root* g(t, y, p, u), an expression of time, states, parameters and forcings, crosses zero
+along the run: from above (direction -1), from below (1), or either way (0). It fires once a crossing, and not again
+until its root has left zero; a root that is zero where a run begins must leave zero first, and one that a change of
+states carries across zero has not crossed it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +29,8 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.language.equations import symbol
-from fmepy.language.text import parse_expression
+from fmepy.language.functions import holds_jumps
+from fmepy.language.text import parse_expression, read_value
 from fmepy.parameters.names import normal_name
 
 METHODS = ("replace", "add", "multiply")
@@ -32,7 +38,8 @@ _OF_DESOLVE = {"rep": "replace", "mult": "multiply"}
 COLUMNS = ("var", "time", "value", "method", "order")
 NEEDED = COLUMNS[:3]
 ROOT_COLUMNS = ("root", "direction")
-"""Those of events that happen where an expression crosses zero, see `models.running.root_events`."""
+"""Those of events that happen where an expression crosses zero."""
+DIRECTIONS = (-1, 0, 1)
 GIVEN = "value of an event"
 """What stands for the number of an event in the expression of its kind, see `kinds_of`."""
 
@@ -65,49 +72,30 @@ class Event:
         return {"var": states[self.state], "time": self.time, "value": new, "method": self.method, "order": self.order}
 
 
-def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
-    """Return what the user gave as events, sorted by time and order (those of one order as they were given).
-
-    Parameters
-    ----------
-    events : None, DataFrame or list of dict
-        Columns (keys) ``var``, ``time``, ``value``; ``method``, which is "replace" where it is left out (deSolve's
-        "rep" and "mult" are known); ``order``, 0.
-
-    Raises
-    ------
-    ModelError
-        A missing or unknown column, an unknown state or method, a time that is not a finite number, an order that is
-        not a whole one.
-    """
-    if events is None:
-        return ()
-    rows = event_rows(events)
-    out = []
-    for i, row in enumerate(rows):
-        where = f"`events`, row {i}"
-        unknown = [k for k in row if k not in COLUMNS]
-        if unknown:
-            known = (*COLUMNS, *ROOT_COLUMNS)
-            near = did_you_mean(unknown[0], known) if unknown[0] not in known else " It belongs to a root."
-            raise ModelError(
-                f"{where}: there is no column {unknown[0]!r} of an event at a given time.{near} "
-                f"Columns are {listed(COLUMNS)}; of an event with a root also {listed(ROOT_COLUMNS)}."
-            )
-        missing = [k for k in NEEDED if k not in row]
-        if missing:
-            raise ModelError(
-                f"{where}: {listed(missing)} missing. An event needs var, time and value (or a root in place of time)."
-            )
-        state, value, method, order = change_of(row, where, i, states)
-        try:
-            time = float(row["time"])
-        except (TypeError, ValueError):
-            time = np.nan
-        if not np.isfinite(time):
-            raise ModelError(f"{where}: the time is {row['time']!r}; a finite number is needed.")
-        out.append(Event(state, time, value, method, order))
-    return tuple(sorted(out, key=lambda e: (e.time, e.order)))
+def event_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Event:
+    """Return the i-th row of events, one at a given time; see `read_events`."""
+    where = f"`events`, row {i}"
+    unknown = [k for k in row if k not in COLUMNS]
+    if unknown:
+        known = (*COLUMNS, *ROOT_COLUMNS)
+        near = did_you_mean(unknown[0], known) if unknown[0] not in known else " It belongs to a root."
+        raise ModelError(
+            f"{where}: there is no column {unknown[0]!r} of an event at a given time.{near} "
+            f"Columns are {listed(COLUMNS)}; of an event with a root also {listed(ROOT_COLUMNS)}."
+        )
+    missing = [k for k in NEEDED if k not in row]
+    if missing:
+        raise ModelError(
+            f"{where}: {listed(missing)} missing. An event needs var, time and value (or a root in place of time)."
+        )
+    state, value, method, order = change_of(row, where, i, states)
+    try:
+        time = float(row["time"])
+    except (TypeError, ValueError):
+        time = np.nan
+    if not np.isfinite(time):
+        raise ModelError(f"{where}: the time is {row['time']!r}; a finite number is needed.")
+    return Event(state, time, value, method, order)
 
 
 def change_of(row: Mapping[str, Any], where: str, i: int, states: Sequence[str]) -> tuple[int, Any, str, int]:
@@ -179,14 +167,152 @@ def event_rows(events: Any) -> list[Mapping[str, Any]]:
 
 
 def _value(value: Any, where: str) -> Any:
-    if isinstance(value, str):
-        value = parse_expression(value, where=where)
-    if getattr(value, "free_symbols", None):
-        return value
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not np.isfinite(number):
+    number = read_value(value, where)
+    if isinstance(number, float) and not np.isfinite(number):
         raise ModelError(f"{where}: the value is {value!r}; a finite number or an expression is needed.")
     return number
+
+
+# --- root events
+
+
+@dataclass(frozen=True, slots=True)
+class RootChange:
+    """What happens to a state where a root fires; `value`, `method` and `order` as of an `events.Event`."""
+
+    state: int
+    value: Any
+    method: str
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """An expression whose crossing of zero changes states.
+
+    Attributes
+    ----------
+    g : Node
+    direction : {-1, 0, 1}
+    changes : tuple of RootChange
+        By order; those of one order see one state.
+    number : int
+        The row of `events` that it came from, the first if there are several.
+    text : str
+        The root as it was given.
+    """
+
+    g: Any
+    direction: int
+    changes: tuple[RootChange, ...]
+    number: int
+    text: str
+
+    @property
+    def told(self) -> str:
+        """What it is called in messages."""
+        return f"the root event {self.text!r} (row {self.number} of `events`)"
+
+    @property
+    def expressions(self) -> tuple[Any, ...]:
+        """The root and the values of its changes."""
+        return (self.g, *(c.value for c in self.changes))
+
+    def mapped(self, change: Callable[[Any], Any]) -> Root:
+        """Return it with other expressions; numbers stay."""
+        values = [c.value if isinstance(c.value, float) else change(c.value) for c in self.changes]
+        changes = tuple(replace(c, value=v) for c, v in zip(self.changes, values, strict=True))
+        return replace(self, g=change(self.g), changes=changes)
+
+
+def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], tuple[Root, ...]]:
+    """Return what the user gave as events: those at given times, by time and order, and the root events.
+
+    Rows of the same root and direction are changes at one crossing.
+
+    Parameters
+    ----------
+    events : None, DataFrame or list of dict
+        Columns (keys) ``var``, ``value``, and ``time`` or ``root``; ``method``, which is "replace" where it is left out
+        (deSolve's "rep" and "mult" are known); ``order``, 0; of a root ``direction``, 0.
+
+    Raises
+    ------
+    ModelError
+        A missing or unknown column, an unknown state or method, a time that is not a finite number, an order that is
+        not a whole one, a direction other than -1, 0 and 1, an event with a time and a root.
+    """
+    timed: list[Event] = []
+    roots: dict[tuple[Any, int], Root] = {}
+    rows = [] if events is None else event_rows(events)
+    has_roots = any("root" in row for row in rows)
+    for i, row in enumerate(rows):
+        has_root, has_time = not is_missing(row.get("root")), not is_missing(row.get("time"))
+        if has_root and has_time:
+            raise ModelError(f"`events`, row {i}: an event has a time or a root, not both.")
+        if has_root or ("root" in row and not has_time):
+            g, direction, text, change = _root_of(row, i, states)
+            first = roots.get((g, direction)) or Root(g, direction, (), i, text)
+            changes = tuple(sorted((*first.changes, change), key=lambda c: c.order))
+            roots[g, direction] = replace(first, changes=changes)
+            continue
+        if has_roots:  # a table has a cell for everything
+            row = {k: v for k, v in row.items() if not (k in (*ROOT_COLUMNS, "order", "method") and is_missing(v))}
+        timed.append(event_of(row, i, states))
+    return tuple(sorted(timed, key=lambda e: (e.time, e.order))), tuple(roots.values())
+
+
+def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> tuple[Any, int, str, RootChange]:
+    """Return the root of the i-th row of events, its direction, its text, and what it changes."""
+    where, known = f"`events`, row {i}", (*COLUMNS, *ROOT_COLUMNS)
+    given = {k: v for k, v in row.items() if not (k in known and k not in (*NEEDED, "root") and is_missing(v))}
+    unknown = [k for k in given if k not in known]
+    if unknown:
+        raise ModelError(
+            f"{where}: there is no key {unknown[0]!r}.{did_you_mean(unknown[0], known)} "
+            f"Those of a root event are {listed([*ROOT_COLUMNS, 'var', 'value', 'method', 'order'])}."
+        )
+    missing = [k for k in ("var", "value") if k not in given]
+    if missing:
+        raise ModelError(f"{where}: {listed(missing)} missing. A root event needs root, var and value.")
+    change = RootChange(*change_of(given, where, i, states))
+    root = given["root"]
+    return _expression(root, where), _direction(given.get("direction", 0), where), str(root), change
+
+
+def _expression(root: Any, where: str) -> Any:
+    if isinstance(root, str):
+        root = parse_expression(root, where=f"{where}, root")
+    if not getattr(root, "free_symbols", None):
+        raise ModelError(
+            f"{where}: the root is {root!r}; an expression is needed that crosses zero along the run, such as the name "
+            "of a state, or 'height - 1'."
+        )
+    return root
+
+
+def _direction(direction: Any, where: str) -> int:
+    try:
+        if direction in DIRECTIONS:
+            return int(direction)
+    except (TypeError, ValueError):
+        pass
+    raise ModelError(
+        f"{where}: the direction is {direction!r}; it is -1 (the root falls through zero), 1 (it rises) or 0 (either)."
+    )
+
+
+def check_roots(roots: Sequence[Root], varying: Sequence[str]) -> None:
+    """Refuse a root of nothing that changes along a run, and one that jumps; `varying` are the names that change."""
+    for r in roots:
+        if holds_jumps([r.g]):
+            raise ModelError(
+                f"`events`, row {r.number}: the root {r.text!r} may jump across zero (where, sign, floor, ceil, %); an "
+                "expression is needed that goes through zero, such as 'x - 2' for where(x > 2, 1, -1). What happens at "
+                "times known beforehand is an event with a time."
+            )
+        if not {s.name for s in r.g.free_symbols} & set(varying):
+            raise ModelError(
+                f"`events`, row {r.number}: the root {r.text!r} depends on no state and not on time, so that it never "
+                f"crosses zero. States are {listed(varying[:-1])}; time is {varying[-1]!r}."
+            )

@@ -149,6 +149,11 @@ def forcing_values(forcings: tuple[Forcing, ...], times: Vector) -> Matrix:
     return np.array([f.at(times) for f in forcings]).reshape(len(forcings), len(times))
 
 
+def forced_at(forcings: tuple[Forcing, ...], t: float) -> list[float]:
+    """Return the forcings at one time, those after a jump."""
+    return forcing_values(forcings, np.array([t]))[:, 0].tolist()  # type: ignore[no-any-return]
+
+
 def forcing_jumps(forcings: tuple[Forcing, ...]) -> Vector:
     """Return all times at which any forcing jumps, sorted; fixed steps end there."""
     return forcing_knots(tuple(f for f in forcings if f.method == "constant"))

@@ -24,7 +24,7 @@ RatesOf = Callable[[float, Any, Any], Any]
 """F(t, z, inputs) -> rates of z; z is an ndarray, inputs a list of floats."""
 
 
-class Problem:
+class InitialValueProblem:
     """A first-order system of differential equations.
 
     Attributes
@@ -65,6 +65,11 @@ class Problem:
         if not layout.n_forcings:
             return lambda t, z, inputs: at(inputs)[1](t, z, ())
         return lambda t, z, inputs: at(inputs)[1](t, z, layout.forcing_values(t, inputs))
+
+    def rates_of(self, inputs: Vector) -> Callable[[float, Vector], Any]:
+        """Return F(t, z) by what the inputs of a run are when it is asked."""
+        rates, size = self.rates, self.layout.size
+        return lambda t, z: rates(t, z, inputs[:size].tolist())
 
     @cached_property
     def _at_run(self) -> Callable[[Any], tuple[ArraysAt | None, RatesAt]]:
@@ -122,7 +127,7 @@ class Problem:
         """The root events; None if there are none."""
         if self.system is not None and self.system.roots:
             return RootTable(self.system)
-        return roots_around(self.definition)
+        return _roots_around(self.definition)
 
     @cached_property
     def watched(self) -> RatesOf:
@@ -176,7 +181,7 @@ def rates_at(
     return arrays, rates
 
 
-def roots_around(definition: Definition) -> RootTable | None:
+def _roots_around(definition: Definition) -> RootTable | None:
     """Return the root events of a model, whatever its rates are; None if there are none."""
     d = definition
     if not d.roots:
@@ -207,10 +212,10 @@ def has_slopes(definition: Definition) -> bool:
     return len(d.states) <= MOST_DENSE or not code_of(d.arrays).structure.is_dense
 
 
-def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> Problem | None:
+def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> InitialValueProblem | None:
     """Return the problem with sensitivities for `names`, or None if an engine of that ability cannot give these."""
     if definition.equations is None:
-        return None if names and not has_slopes(definition) else Problem(definition, None, names)
+        return None if names and not has_slopes(definition) else InitialValueProblem(definition, None, names)
     system = build_system(definition.equations, names, True, roots=definition.roots)
     if names and any(
         e.word in TABLE and TABLE[e.word].jumps and e.word != "where" for e in in_order(system.model_rates)
@@ -220,4 +225,4 @@ def problem_of(definition: Definition, names: tuple[str, ...], watches_switches:
         if names:
             return None
         system = build_system(definition.equations, (), True, True, definition.roots)
-    return Problem(definition, system)
+    return InitialValueProblem(definition, system)

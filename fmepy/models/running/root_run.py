@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby, pairwise
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,10 +27,13 @@ from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import symbol, symbols
 from fmepy.language.nodes import as_node
-from fmepy.models.running.changes import Settle, change_state
-from fmepy.models.running.root_events import Root
+from fmepy.models.running.event_application import Settle, change_state
+from fmepy.models.running.events import Root
 from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.models.running.timeline import Timeline
 
 MOST_HITS = 10_000
 """Crossings in one run, fired or not, after which it counts as one that does not end."""
@@ -132,8 +135,7 @@ class RootRun:
         Gets what fires.
     settle : callable, optional
         ``settle(t, z)`` makes algebraic states consistent after a change.
-    start, end : float
-        Of the run.
+    line : Timeline
     """
 
     def __init__(
@@ -144,10 +146,9 @@ class RootRun:
         hits: list[Hit],
         settle: Settle | None = None,
         *,
-        start: float,
-        end: float,
+        line: Timeline,
     ) -> None:
-        self._start, self._span = start, end - start
+        self._start, self._span = line.start, float(line.rows[-1]) - line.start
         self.table, self.inputs, self.all_rates, self._hits = table, inputs, rates, hits
         self._settle: Settle = settle if settle is not None else lambda t, z: z
         self._n, self._sides = table.system.n_states, np.zeros(len(table.roots))
@@ -304,7 +305,7 @@ class RootRun:
 
 
 class StepRootRun:
-    """The same along a run of fixed steps, see `models.engines.fixed.StepRoots`.
+    """The same along a run of fixed steps (`models.engines.fixed`).
 
     Parameters
     ----------

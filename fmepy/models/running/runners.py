@@ -6,47 +6,55 @@ events with their derivatives. It holds no results and may be called again and a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.explicit_runs import Course
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import FmepyError, SimulationError
+from fmepy.language.functions import holds_choices, holds_jumps
+from fmepy.language.nodes import Node
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper
 from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.changes import EventTable, Settle
+from fmepy.models.running.event_application import EventTable, Settle
 from fmepy.models.running.events import Event
-from fmepy.models.running.forcings import forcing_jumps, forcing_values, stage_values
-from fmepy.models.running.problem import Problem, has_slopes, problem_of, rates_at, roots_around
-from fmepy.models.running.root_run import Hit, RootRun, StepRootRun
-from fmepy.models.running.system import build_system, scales_of, system_rates
+from fmepy.models.running.forcings import forced_at, forcing_jumps, stage_values
+from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
+from fmepy.models.running.root_run import Hit, RootRun, RootTable, StepRootRun
+from fmepy.models.running.system import build_system, scales_of
+from fmepy.models.running.time_switches import depends_on_parameters
 from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
+MOST_CROSSINGS = 1000
+"""Of roots, in one run."""
 
-class Runner:
+
+class ModelRunner:
     """``run(p) -> Z`` at the rows of a timeline, with or without sensitivities.
 
-    Attributes
+    Parameters
     ----------
-    name : str
-        The engine.
+    problem : InitialValueProblem
+    definition : Definition
+    timeline : Timeline
     names : tuple of str
         Parameters with sensitivities (empty: none).
     """
 
     def __init__(
-        self, name: str, definition: Definition, events: tuple[Event, ...], timeline: Timeline, names: tuple[str, ...]
+        self, problem: InitialValueProblem, definition: Definition, timeline: Timeline, names: tuple[str, ...]
     ) -> None:
-        self.name, self.names, self.timeline = name, names, timeline
+        self._problem, self._definition, self.timeline, self.names = problem, definition, timeline, names
         self.n_states = len(definition.states)
-        self._definition = definition
         self._initial = ValueTable(definition.initial, definition.parameters, names)
-        self._events = EventTable(events, definition, names)
+        self._events = EventTable(definition, names)
         self._places = [definition.parameters.index(k) for k in names]
         self._settled = Settled(definition, names) if definition.algebraic else None
 
@@ -88,14 +96,13 @@ class Runner:
         return None
 
 
-class _AdaptiveRunner(Runner):
-    def __init__(self, stepper: Stepper, problem: Problem, *rest: Any) -> None:
-        super().__init__(stepper.name, *rest)
-        system = problem.system
+class _AdaptiveRunner(ModelRunner):
+    def __init__(self, stepper: Stepper, problem: InitialValueProblem, *rest: Any) -> None:
+        super().__init__(problem, *rest)
         self._stepper: Any = stepper
-        self._system, self._layout, self._problem = system, problem.layout, problem
-        self._roots = problem.roots
-        self._segments = None if system is not None and system.planned else self.timeline.segments()
+        self._system, self._layout, self._roots = problem.system, problem.layout, problem.roots
+        planned = self._system is not None and self._system.planned
+        self._segments = None if planned else self.timeline.segments()
         self._inputs = np.zeros(problem.layout.size + (problem.n_watched if stepper.watches_switches else 0))
         self._is_smooth = self._one_smooth_stretch()
 
@@ -127,17 +134,7 @@ class _AdaptiveRunner(Runner):
             return finite_rows(self._stepper.advance(self.timeline.start, z, inputs, rows)[1], rows)
         roots = None
         if self._roots is not None:
-            rates, size = self._problem.rates, self._layout.size
-            start, end = self.timeline.start, float(self.timeline.rows[-1])
-            roots = RootRun(
-                self._roots,
-                inputs,
-                lambda t, z: rates(t, z, inputs[:size].tolist()),
-                hits,
-                settle,
-                start=start,
-                end=end,
-            )
+            roots = RootRun(self._roots, inputs, self._problem.rates_of(inputs), hits, settle, line=self.timeline)
         return run_segments(
             self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events, roots
         )
@@ -150,59 +147,55 @@ class _AdaptiveRunner(Runner):
             return None
         if self.names and system.switches:  # sensitivities jump there
             return None
-        course = course_of(self.timeline, system, self._events.events)
+        course = course_of(self.timeline, system, self._definition.events)
         try:
             return None if course is None else self._stepper.along(course, self._definition)
         except NotWritableError:
             return None
 
 
-class _FixedRunner(Runner):
-    def __init__(
-        self, engine: Engine, options: SolverOptions, rates: Any, times: Vector, definition: Definition, *rest: Any
-    ) -> None:
-        super().__init__(engine.name, definition, *rest)
-        self._step, self._rates, self._forcings = engine.steps[options.method], rates, definition.forcings
+class _FixedRunner(ModelRunner):
+    def __init__(self, engine: Engine, options: SolverOptions, times: Vector, *rest: Any) -> None:
+        super().__init__(*rest)
+        self._step, self._forcings = engine.steps[options.method], self._definition.forcings
         stops = np.concatenate([self.timeline.event_times, forcing_jumps(self._forcings)])
         times = continued(times, float(self.timeline.rows[-1]))
         self._grid = fixed_grid(times, options.dt, snapped(stops, np.concatenate([times, self.timeline.event_times])))
-        self._roots = roots_around(definition)
 
     def _step_roots(self, p: Vector, rates: Any, hits: list[Hit], settle: Settle | None) -> StepRootRun | None:
         """Return the root events of a run."""
-        if self._roots is None:
+        if (table := self._problem.roots) is None:
             return None
-        layout, forcings = self._roots.system.layout, self._forcings
+        layout = table.system.layout
         inputs = np.zeros(layout.size)
         inputs[: len(p)] = p
 
         def set_inputs(t: float) -> None:
-            inputs[layout.lines] = [c for u in forcing_values(forcings, np.array([t]))[:, 0] for c in (u, 0.0)]
+            inputs[layout.lines] = [c for u in forced_at(self._forcings, t) for c in (u, 0.0)]
 
-        def at(t: float, z: Vector) -> Any:
-            return rates(t, z, forcing_values(forcings, np.array([t]))[:, 0].tolist())
-
-        start, end = self.timeline.start, float(self.timeline.rows[-1])
-        return StepRootRun(RootRun(self._roots, inputs, at, hits, settle, start=start, end=end), set_inputs)
+        run = RootRun(
+            table, inputs, lambda t, z: rates(t, z, forced_at(self._forcings, t)), hits, settle, line=self.timeline
+        )
+        return StepRootRun(run, set_inputs)
 
     def _solve(
         self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
     ) -> Matrix:
-        at = self.timeline.event_times
+        at, rates, step = self.timeline.event_times, self._problem.rates, self._step
+        inputs_at = self._problem.layout.at_stage(p, scales)
 
         def after(t: float, z: Vector) -> Vector:
             return apply_events(np.flatnonzero(at == t), z) if t in at else z
 
-        rates, step = self._rates(p, scales), self._step
-        if (settled := self._settled) is not None:
-            inputs_at, completed = settled.at_stage(p, scales), settled.constraints.completed
+        if self._settled is not None:
+            completed = self._settled.constraints.completed
 
             def step(rates: Any, t: float, z: Vector, h: float, u: Any) -> Vector:
                 return completed(t + h, self._step(rates, t, z, h, u), inputs_at(u[2]))
 
         def guarded(t: float, z: Vector, u: Any) -> Any:
             try:
-                return rates(t, z, u)
+                return rates(t, z, inputs_at(u))
             except FmepyError:  # ours are ValueErrors too
                 raise
             except Exception as error:
@@ -224,24 +217,99 @@ class _FixedRunner(Runner):
         return finite_rows(Z, self.timeline.rows)
 
 
+class _DelayedRunner(ModelRunner):
+    """Whole runs of models with delays, which keep their own past (`compiled.delay_loop`).
+
+    Conditions of time alone are stops, as without delays; the solver goes across conditions of states, present or past.
+    So there are exact sensitivities where no jump moves with a parameter but by a delay: with conditions of states only
+    if they bend the rates and do not break them (max, min, abs), with jumps of time only if they stay where they are,
+    and with delays that vary only if the past has no jump that they could pass.
+
+    **Root events.** At a hit the states change (`models.running.root_run`), and from then on it is an event at a known
+    time: the run is taken again from its start with one event more, up to the next hit. Its steps before are the same.
+    So what follows a hit by delays is stopped at, and its past read from the right side, as for any event; and a run
+    with n hits takes the time of n/2 runs. There are no exact sensitivities.
+    """
+
+    def __init__(self, stepper: Any, problem: InitialValueProblem, *rest: Any) -> None:
+        super().__init__(problem, *rest)
+        assert problem.system is not None, "a model with delays has equations"
+        self._stepper, self._system = stepper, problem.system
+
+    def run(self, p: Vector, hits: Any = None) -> tuple[Matrix, Any]:
+        """Return Y with the outputs, shape (n_time, n_var), and its derivatives (None without)."""
+        if self._problem.roots is not None:
+            return self._through_roots(p, self._problem.roots, [] if hits is None else hits), None
+        whole = self._along(p) if self.whole is None else self.whole
+        return whole.with_slopes(p) if self.names else (whole.one(p), None)
+
+    @cached_property
+    def whole(self) -> Any:
+        """Whole runs, None where what happens along them is at times that depend on parameters."""
+        return None if depends_on_parameters(self._system) else self._along(None)
+
+    def _along(self, p: Vector | None) -> Any:
+        course = course_of(self.timeline, self._system, self._definition.events, p)
+        return self._stepper.along(course, self._definition)
+
+    def _through_roots(self, p: Vector, table: RootTable, hits: list[Hit]) -> Matrix:
+        """Return the states and outputs of a run through the hits of its root events."""
+        system, layout, line = self._system, self._system.layout, self.timeline
+        start, end, known = line.start, float(line.rows[-1]), self._definition.events
+        inputs, events = np.zeros(layout.size + system.n_watched), known
+        inputs[: len(p)] = p
+        run, size = RootRun(table, inputs, self._problem.rates_of(inputs), hits, line=line), layout.size
+        order = min((e.order for e in known), default=0) - 1  # a hit comes before what happens at its time anyhow
+        of_numbers = replace(self._definition, events=(*known, Event(0, start, 0.0, "replace")))
+
+        def course(rows: Vector, is_watched: bool = True) -> tuple[Course, int]:
+            """Return what happens, the hits until now too, and the stretch from which on roots are watched."""
+            own = Timeline.of(start, rows, line.forcings, np.array([e.time for e in events]))
+            found = course_of(own, system, events, p)
+            assert found is not None, "it depends on the parameters, which are given"
+            last = own.event_times[-1] if len(events) > len(known) else start
+            return found, sum(s.start < last for s in found.stretches) if is_watched else len(found.stretches)
+
+        def up_to_crossing(course: Course, first: int) -> Any:
+            return self._stepper.along(course, of_numbers).up_to_crossing(inputs, first)
+
+        constants = [c for s in course(line.rows)[0].stretches[:1] for c in s.constants]
+        inputs[len(p) : len(p) + len(constants)] = constants
+        _, _, z, there = up_to_crossing(*course(np.array([start])))
+        inputs[layout.lags] = there[layout.lags]
+        run.read(start, z)
+        for _ in range(MOST_CROSSINGS):
+            out, at, z, there = up_to_crossing(*course(line.rows))
+            if at is None:
+                return np.array(out)
+            inputs[:size] = there[:size]
+            z = run.cross(at, z, int(np.argmin(run.distances(at, z))), lambda t, z: None)
+            if at >= end:
+                return np.array(up_to_crossing(*course(line.rows, is_watched=False))[0])
+            run.read(at, z)
+            events += tuple(Event(i, at, float(z[i]), "replace", order) for i in range(self.n_states))
+        raise SimulationError(f"more than {MOST_CROSSINGS} crossings of roots in a run with delays", time=at)
+
+
 def make_runner(
     engine: Engine,
     definition: Definition,
-    events: tuple[Event, ...],
     timeline: Timeline,
     names: tuple[str, ...],
     options: SolverOptions,
     times: Vector,
-) -> Runner | None:
+) -> ModelRunner | None:
     """Return a runner on `engine`, or None if it cannot give these sensitivities exactly.
 
     times : ndarray
         Those of the model, whose grid fixed steps follow whatever the rows.
     """
-    common = (definition, events, timeline, names)
+    common = (definition, timeline, names)
+    if definition.has_delays:
+        return _delayed_runner(engine, common, options)
     if engine.steps:
-        rates = _rates_at_stages(definition, names)
-        return None if rates is None else _FixedRunner(engine, options, rates, times, *common)
+        problem = _problem_of_steps(definition, names)
+        return None if problem is None else _FixedRunner(engine, options, times, problem, *common)
     if names and definition.equations is None and engine.method_of(options) != "lsoda" and not engine.needs_equations:
         return None  # the others have no way to be told of a Jacobian in blocks
     problem = problem_of(definition, names, engine.watches_switches)
@@ -255,37 +323,31 @@ def make_runner(
     return _AdaptiveRunner(stepper, problem, *common)
 
 
-def _rates_at_stages(definition: Definition, names: tuple[str, ...]) -> Any:
-    """Return ``rates(p, scales) -> (t, z, u) -> rates of z``, u being the forcings; None if there are none."""
+def _problem_of_steps(definition: Definition, names: tuple[str, ...]) -> InitialValueProblem | None:
+    """Return the problem of fixed steps, whose rates hold their conditions; None if it cannot give sensitivities."""
     if names and definition.roots:  # the length of a cut step moves with the parameters too
         return None
-    if definition.equations is None and names and not has_slopes(definition):
+    if definition.equations is not None:
+        return InitialValueProblem(definition, build_system(definition.equations, names, False))
+    return InitialValueProblem(definition, None, names) if not names or has_slopes(definition) else None
+
+
+def _delayed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOptions) -> ModelRunner | None:
+    """Return a runner of a model with delays, None if it cannot give these sensitivities exactly."""
+    definition, _, names = common
+    equations = definition.equations
+    assert equations is not None, "a model with delays has equations"
+    assert engine.stepper is not None, "its engine chooses steps"
+    if names and definition.roots:
         return None
-    if definition.algebraic:
-        settled = Settled(definition, names)
-
-        def of_constraints(p: Vector, scales: Vector | None) -> Any:
-            inputs_at, moving = settled.at_stage(p, scales), settled.constraints.rates
-            return lambda t, z, u: moving(t, z, inputs_at(u))
-
-        return of_constraints
-    if definition.equations is None:
-        return lambda p, scales: rates_at(definition, p.tolist(), names, () if scales is None else scales)[1]
-    system = build_system(definition.equations, names, False)
-    compiled, layout = system_rates(system), system.layout
-
-    def of_system(p: Vector, scales: Vector | None) -> Any:
-        inputs = np.zeros(layout.size)
-        inputs[: len(p)] = p
-        if scales is not None:
-            inputs[layout.scales] = scales
-        plain = inputs.tolist()
-        lines = layout.lines
-
-        def at(t: float, z: Vector, u: Any) -> Any:
-            plain[lines] = [c for v in u for c in (v, 0.0)]
-            return compiled(t, z.tolist(), plain)
-
-        return at
-
-    return of_system
+    system = build_system(equations, names, True, roots=definition.roots)
+    if system.watched:
+        system = build_system(equations, names, True, planned_only=True, roots=definition.roots)
+        if names and holds_jumps(equations.rates):  # which conditions that the solver goes across may cause
+            return None
+    if names and (depends_on_parameters(system) or holds_choices([h for h in definition.past if isinstance(h, Node)])):
+        return None
+    if names and any(system.varying_delays) and (definition.events or any(h is not None for h in definition.history)):
+        return None
+    problem = InitialValueProblem(definition, system)
+    return _DelayedRunner(engine.stepper(problem, options), problem, *common)

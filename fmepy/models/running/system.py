@@ -23,9 +23,8 @@ import numpy as np
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.language.derivatives import derivatives_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
-from fmepy.language.functions import holds_choices
 from fmepy.language.nodes import ZERO, Mode, add, nodes_in, substituted
-from fmepy.models.running.root_events import Root
+from fmepy.models.running.events import Root
 from fmepy.models.running.switches import Switch, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
@@ -75,9 +74,25 @@ class InputLayout:
         s, after = self.lines.start, t - inputs[self.origin]
         return [inputs[s + 2 * i] + inputs[s + 2 * i + 1] * after for i in range(self.n_forcings)]
 
+    def at_stage(self, p: Vector, scales: Vector | None) -> Callable[[Any], list[float]]:
+        """Return ``inputs(u)`` by the values of the forcings at one time; it fills one list again and again."""
+        inputs = np.zeros(self.size)
+        inputs[: len(p)] = p
+        if scales is not None:
+            inputs[self.scales] = scales
+        plain, lines = inputs.tolist(), self.lines
+        if not self.n_forcings:  # asked in every stage of a step
+            return lambda u: plain
+
+        def with_forcings(u: Any) -> list[float]:
+            plain[lines] = [c for v in u for c in (v, 0.0)]
+            return plain
+
+        return with_forcings
+
 
 @dataclass(frozen=True, slots=True)
-class Delay:
+class StateLag:
     """A lag of one state.
 
     Attributes
@@ -95,11 +110,11 @@ class Delay:
 
 
 @lru_cache(maxsize=64)
-def delays_of(equations: Equations) -> tuple[Delay, ...]:
+def delays_of(equations: Equations) -> tuple[StateLag, ...]:
     """Return the lags that rates and outputs read, each once."""
     found = nodes_in([*equations.rates, *(e for _, e in equations.outputs)], "lag")
     places = {symbol(s): i for i, s in enumerate(equations.states)}
-    return tuple(Delay(places[node.args[0]], node.args[1], node) for node in found)  # type: ignore[index]
+    return tuple(StateLag(places[node.args[0]], node.args[1], node) for node in found)  # type: ignore[index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +133,11 @@ class System:
     switches : tuple of Switch
         What was taken out of the rates as modes; inner conditions before outer ones.
     planned : tuple of int
-        Those whose crossings are known beforehand, by position; see `models.running.planned`.
+        Those whose crossings are known beforehand, by position; see `models.running.time_switches`.
     layout : InputLayout
     algebraic : tuple of int
         States whose entry in the rates is zero at every time; of these F holds what is to be zero.
-    delays : tuple of Delay
+    delays : tuple of StateLag
         Lags of states; in the rates `inputs` stand in their place.
     roots : tuple of Root
         The root events, in whose expressions forcings are lines.
@@ -138,7 +153,7 @@ class System:
     planned: tuple[int, ...]
     layout: InputLayout
     algebraic: tuple[int, ...] = ()
-    delays: tuple[Delay, ...] = ()
+    delays: tuple[StateLag, ...] = ()
     roots: tuple[Root, ...] = ()
 
     @property
@@ -156,11 +171,6 @@ class System:
     def rates(self) -> tuple[Any, ...]:
         """F, written out: for engines that want every entry; made when first asked for."""
         return _all_rates(self)
-
-    @property
-    def has_conditions(self) -> bool:
-        """Whether conditions stand in the rates (of a system that did not take them out)."""
-        return holds_choices(self.model_rates)
 
     @cached_property
     def watched(self) -> tuple[int, ...]:
@@ -287,27 +297,33 @@ def scales_of(p: Vector) -> Vector:
     return scales
 
 
-@lru_cache(maxsize=64)
-def system_rates(system: System) -> Callable[[float, Any, Any], list[float]]:
-    """Return F(t, z, inputs) on plain numbers."""
-    function = scalar_function([[system.time], system.z, system.inputs], system.rates)
+OnNumbers = Callable[[float, Any, Any], list[float]]
+
+
+def _on_numbers(system: System, expressions: Sequence[Any]) -> OnNumbers:
+    """Return expressions of a system as a function of (t, z, inputs), on plain numbers."""
+    function = scalar_function([[system.time], system.z, system.inputs], expressions)
     return lambda t, z, inputs: function((t,), z, inputs)
 
 
 @lru_cache(maxsize=64)
-def switch_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
+def system_rates(system: System) -> OnNumbers:
+    """Return F(t, z, inputs)."""
+    return _on_numbers(system, system.rates)
+
+
+@lru_cache(maxsize=64)
+def switch_functions(system: System) -> OnNumbers:
     """Return the values of all g at (t, z, inputs)."""
-    function = scalar_function([[system.time], system.z, system.inputs], [w.g for w in system.switches])
-    return lambda t, z, inputs: function((t,), z, inputs)
+    return _on_numbers(system, [w.g for w in system.switches])
 
 
 @lru_cache(maxsize=64)
-def watched_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
+def watched_functions(system: System) -> OnNumbers:
     """Return at (t, z, inputs) what crosses zero where a mode changes, for all switches."""
     if not any(w.is_level for w in system.switches):
         return switch_functions(system)
-    function = scalar_function([[system.time], system.z, system.inputs], [w.watched for w in system.switches])
-    return lambda t, z, inputs: function((t,), z, inputs)
+    return _on_numbers(system, [w.watched for w in system.switches])
 
 
 @lru_cache(maxsize=64)
@@ -319,18 +335,13 @@ def switch_derivatives(system: System) -> Callable[[float, Any, Any], Matrix]:
     columns = [derivatives_of(conditions, s) for s in (system.time, *y)]
     for name, scale in zip(system.names, scales, strict=True):
         columns.append([scale * d for d in derivatives_of(conditions, symbol(name))])
-    rows = [d for row in zip(*columns, strict=True) for d in row]
-    function = scalar_function([[system.time], system.z, system.inputs], rows)
+    function = _on_numbers(system, [d for row in zip(*columns, strict=True) for d in row])
     width = 1 + system.n_states + len(system.names)
-
-    def derivatives(t: float, z: Any, inputs: Any) -> Matrix:
-        return np.reshape(np.array(function((t,), z, inputs), dtype=float), (-1, width))
-
-    return derivatives
+    return lambda t, z, inputs: np.array(function(t, z, inputs), dtype=float).reshape(-1, width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outputs:
+class OutputFunctions:
     """Named functions of the states, on arrays: values and derivatives.
 
     Attributes
@@ -381,13 +392,13 @@ def build_outputs(
     time: str,
     outputs: tuple[tuple[str, Any], ...],
     names: tuple[str, ...] | None,
-) -> Outputs:
+) -> OutputFunctions:
     """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
     groups = symbols((time,), columns, parameters, forcings)
     expressions = [e for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:
-        return Outputs(values, None, (), (), len(expressions))
+        return OutputFunctions(values, None, (), (), len(expressions))
 
     def places(wanted: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
         used = [e.free_symbols for e in expressions]
@@ -397,4 +408,4 @@ def build_outputs(
     slopes = gradients(expressions, map(symbol, (*columns, *names)))
     rows = [slopes[i].get(symbol(columns[k]), ZERO) for i, k in of_states]
     rows += [slopes[i].get(symbol(names[j]), ZERO) for i, j in of_parameters]
-    return Outputs(values, array_function(groups, rows), of_states, of_parameters, len(expressions))
+    return OutputFunctions(values, array_function(groups, rows), of_states, of_parameters, len(expressions))

@@ -25,7 +25,6 @@ from fmepy.errors import SimulationError
 from fmepy.models.engines.base import Stepper
 from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
-from fmepy.models.running.planned import depends_on_parameters, planned_crossings, planned_modes, within
 from fmepy.models.running.root_run import NEAR, RootRun, so_far
 from fmepy.models.running.system import (
     InputLayout,
@@ -35,6 +34,7 @@ from fmepy.models.running.system import (
     system_rates,
     watched_functions,
 )
+from fmepy.models.running.time_switches import depends_on_parameters, planned_crossings, planned_modes, within
 from fmepy.numerics.finite import all_finite
 from fmepy.types import IntVector, Matrix, Vector
 

@@ -10,7 +10,7 @@ import fmepy as fme
 from fmepy.errors import ModelError, ModelTextError, ParameterError, SimulationError
 from fmepy.language.derivatives import are_equal
 from fmepy.language.equations import symbol
-from fmepy.models.definition.definition import Draft, Found
+from fmepy.models.definition.definition import Draft, ModelExpressions
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
@@ -370,7 +370,7 @@ class Reactions:
             rates[educt] -= symbol(k) * symbol(educt)
             rates[product] += symbol(k) * symbol(educt)
         start = dict.fromkeys(states, 0.0) | given.initial
-        return Draft(states, given.parms, start, lambda: Found(tuple(rates.values())))
+        return Draft(states, given.parms, start, lambda: ModelExpressions(tuple(rates.values())))
 
 
 def test_a_further_kind_of_source_drafts_itself_and_is_finished_like_the_others():

@@ -15,9 +15,8 @@ from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.models.definition.definition import Definition
-from fmepy.models.running.events import GIVEN, Event, kinds_of
+from fmepy.models.running.events import GIVEN, Event, RootChange, kinds_of
 from fmepy.models.running.forcings import forcing_values
-from fmepy.models.running.root_events import Change
 from fmepy.types import Vector
 
 Apply = Callable[[Sequence[int], Vector], Vector]
@@ -29,14 +28,13 @@ class EventTable:
 
     Parameters
     ----------
-    events : tuple of Event
     definition : Definition
     names : tuple of str
         The parameters with sensitivities.
     """
 
-    def __init__(self, events: tuple[Event, ...], definition: Definition, names: tuple[str, ...]) -> None:
-        self.events, self._definition, self._names = events, definition, names
+    def __init__(self, definition: Definition, names: tuple[str, ...]) -> None:
+        self.events, self._definition, self._names = definition.events, definition, names
         self._n, self._nothing = len(definition.states), [0.0] * len(definition.extra_names)
 
     @cached_property
@@ -102,7 +100,7 @@ def change_state(z: Vector, n: int, state: int, method: str, v: float, dv: Any) 
         s[:] = dv if method == "replace" else s + dv if method == "add" else v * s + old * dv
 
 
-def sizes_set(events: Sequence[Event | Change], definition: Definition, p: list[float]) -> Vector:
+def sizes_set(events: Sequence[Event | RootChange], definition: Definition, p: list[float]) -> Vector:
     """Return the largest value that each state is set to by events whose values are known before a run."""
     out, known = np.zeros(len(definition.states)), set(definition.parameters)
     for e in {(e.state, e.value): e for e in events if e.method != "multiply"}.values():

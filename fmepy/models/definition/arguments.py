@@ -12,7 +12,7 @@ import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, TracingError, did_you_mean, listed, repeated
 from fmepy.language.equations import names_in, symbol
-from fmepy.language.text import parse_expression
+from fmepy.language.text import parse_expression, read_value
 from fmepy.language.tracing import as_expression, call_traced, traced
 from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
@@ -22,7 +22,7 @@ Kind = Literal["ode", "difference"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class ModelArguments:
     """What was given beside the source of a model.
 
     Attributes
@@ -106,26 +106,18 @@ def as_state(state: Any) -> dict[str, Any]:
 
 def _initial_value(name: str, value: Any) -> Any:
     """Return an initial value as a float or an expression."""
-    if isinstance(value, str):
-        expression = parse_expression(value, where=f"state[{name!r}]")
-        return expression if expression.free_symbols else float(expression)
-    if getattr(value, "free_symbols", None):
-        return value
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        if np.size(value) > 1 and not isinstance(value, Mapping):
-            told = (
-                f"holds {np.size(value)} values; each state has one. Cells of a grid are states of a function of arrays"
-            )
-            raise ModelError(f"The initial value of {name!r} {told}: f(t, y, p), with state=[...].") from None
+    number = read_value(value, f"state[{name!r}]")
+    if not isinstance(number, float) or np.isfinite(number):
+        return number
+    if np.size(value) > 1 and not isinstance(value, Mapping):
         raise ModelError(
-            f"The initial value of {name!r} is {value!r}; a number, a parameter's name or an expression "
-            "of parameters is needed."
-        ) from None
-    if not np.isfinite(number):
-        raise ModelError(f"The initial value of {name!r} is {number}; a finite number is needed.")
-    return number
+            f"The initial value of {name!r} holds {np.size(value)} values; each state has one. Cells of a grid are "
+            "states of a function of arrays: f(t, y, p), with state=[...]."
+        )
+    raise ModelError(
+        f"The initial value of {name!r} is {value!r}; a finite number, a parameter's name or an expression of "
+        "parameters is needed."
+    )
 
 
 def as_outputs(outputs: Any) -> dict[str, Any]:

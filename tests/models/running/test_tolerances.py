@@ -12,7 +12,7 @@ from fmepy.compiled import dormand_prince, status
 from fmepy.errors import FmepyError, ModelError, SimulationError
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
-from fmepy.models.running.accuracy import reads_time, scaled_tolerances
+from fmepy.models.running.tolerances import reads_time, scaled_tolerances
 
 TIMES = np.linspace(0.0, 20.0, 21)
 ENGINES = [{"engine": "auto"}, {"engine": "explicit"}, {"engine": "scipy"}]
@@ -169,7 +169,7 @@ def test_a_run_that_is_wrong_for_its_atol_tells_it_once_with_what_to_pass(how, c
 
 
 def test_the_largest_of_grids_are_not_searched_for_growth_from_their_fronts(monkeypatch):
-    from fmepy.models.running.accuracy import finer
+    from fmepy.models.running.tolerances import finer
 
     front = np.exp(-np.arange(60) - np.linspace(60, 0, 30)[:, None])
     assert (finer(front[:, :50], np.full(50, 1e-6)) < 1e-6).any()

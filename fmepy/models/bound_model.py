@@ -8,7 +8,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.definition.definition import Definition
-from fmepy.models.running.system import Outputs, build_outputs
+from fmepy.models.running.system import OutputFunctions, build_outputs
 from fmepy.types import Matrix, Vector
 
 
@@ -35,7 +35,7 @@ class BoundDynamic:
         self.retries = 0
         self._box: tuple[Vector, Vector] | None = None
         self._at_rows = at_rows
-        self._outputs: Outputs | None = None
+        self._outputs: OutputFunctions | None = None
 
     def _forget_compiled(self) -> None:
         """Set what is found or compiled at its first use, and does not travel to other processes."""
@@ -54,7 +54,7 @@ class BoundDynamic:
         p[self._places] = theta
         return p
 
-    def _output_functions(self, names: tuple[str, ...] | None = None) -> Outputs:
+    def _output_functions(self, names: tuple[str, ...] | None = None) -> OutputFunctions:
         d = self._definition
         forcings = tuple(f.name for f in d.forcings)
         return build_outputs(d.states + d.extra_names, d.parameters, forcings, d.time, d.outputs, names)

@@ -12,6 +12,7 @@ States may begin anew: at their initial value under the parameters of the run, w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -96,28 +97,47 @@ def resting(model: Any) -> Any:
     return model.replace(**changed) if changed else model
 
 
-class Rest:
-    """The state in which a model comes to rest, as a function of a plain vector.
+class StartAtRest:
+    """The state in which a run starts: where another model comes to rest, as a function of a plain vector.
 
     Parameters
     ----------
     model : Model
-        Without events.
-    names : sequence of str
-        Its parameters that theta holds.
+        The one that comes to rest, without events.
     label : str
-        What it is called in messages.
+        What its run is called in messages.
+    map : Selected
+        From theta to those of its parameters that move.
+    definition : Definition
+        Of the run that starts there.
+    anew : sequence of str
+        States that do not stay at rest: their initial values are those of the run.
+    own : Selected
+        From theta to all parameters of the definition.
     **words
         Of the model's ``bind``.
     """
 
-    def __init__(self, model: Any, names: Any, label: str, **words: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        label: str,
+        map: Selected,
+        definition: Definition,
+        anew: Sequence[str],
+        own: Selected,
+        **words: Any,
+    ) -> None:
         start = float(model.times[0])
         span = float(model.times[-1]) - start or 1.0
-        self._label, self._n = label, len(model.states)
-        self._states = tuple(model.states)
+        self._label, self._states, self._map, self._own = label, tuple(model.states), map, own
         # rows at whole numbers of steps, for difference equations
-        self._bounds = [model.bind(names, times=[start + float(np.ceil(span * s))], **words) for s in SPANS]
+        times = [start + float(np.ceil(span * s)) for s in SPANS]
+        self._bounds = [model.bind(map.full_names, times=[t], **words) for t in times]
+        self._places = [definition.states.index(s) for s in anew]
+        self._anew = ValueTable([definition.initial[i] for i in self._places], own.full_names, own.full_names)
+        self._last: tuple[bytes, Vector] | None = None
+        self._slopes: tuple[bytes, Vector, Matrix] | None = None
 
     @property
     def retries(self) -> int:
@@ -127,22 +147,22 @@ class Rest:
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
         for b in self._bounds:
-            keep_within(b, lower, upper)
+            keep_within(b, *self._map.box(lower, upper))
 
-    def tightened(self) -> Rest | None:
+    def tightened(self) -> StartAtRest | None:
         """Return the same at smaller tolerances, None where no solver has any."""
         tight = [tightened(b) for b in self._bounds]
         if any(t is None for t in tight):
             return None
-        out = object.__new__(Rest)
-        out.__dict__ |= {**self.__dict__, "_bounds": tight}
+        out = copy(self)
+        out._bounds, out._last, out._slopes = tight, None, None
         return out
 
-    def at(self, theta: Vector) -> tuple[Vector, Any]:
+    def _at_rest(self, full: Vector) -> tuple[Vector, Any]:
         """Return the state at rest, shape (n_state,), and the bound model whose last row it is."""
-        before = None
+        before, n = None, len(self._states)
         for bound in self._bounds:
-            y = bound.simulate(theta)[0, : self._n]
+            y = bound.simulate(full)[0, :n]
             if before is not None:
                 moved = still_moving(before, y)
                 if (moved <= 0).all():
@@ -154,87 +174,28 @@ class Rest:
             "model's own time."
         )
 
-    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
-        """Return the state at rest, and its derivatives, shape (n_state, n_par)."""
-        y, bound = self.at(theta)
-        return y, bound.sensitivities(theta)[1][0, : self._n]
-
-
-class BegunAnew:
-    """Initial values that take the place of those at rest.
-
-    Parameters
-    ----------
-    definition : Definition
-    states : sequence of str
-        Whose they are.
-    map : Selected
-        From theta to all parameters of the definition, those of the run.
-    """
-
-    def __init__(self, definition: Definition, states: Sequence[str], map: Selected) -> None:
-        self._places = [definition.states.index(s) for s in states]
-        self._values = ValueTable([definition.initial[i] for i in self._places], map.full_names, map.full_names)
-        self._map = map
-
-    def values(self, theta: Vector, y: Vector) -> Vector:
-        """Return the state y at rest with them in it."""
+    def _begun(self, theta: Vector, y: Vector) -> Vector:
+        """Return the state y at rest, with the initial values of the states that begin anew."""
         out = y.copy()
-        out[self._places] = self._values.value(self._map.full(theta).tolist())
+        out[self._places] = self._anew.value(self._own.full(theta).tolist())
         return out
-
-    def slopes(self, theta: Vector, slopes: Matrix) -> Matrix:
-        """Return its derivatives with theirs in them, shape (n_state, n_par)."""
-        out = slopes.copy()
-        out[self._places] = self._map.pull(theta, self._values.slope(self._map.full(theta).tolist()))
-        return out
-
-
-class StartAtRest:
-    """The state at rest as a function of other parameters.
-
-    Parameters
-    ----------
-    rest : Rest
-    map : Selected
-        From theta to its parameters.
-    anew : BegunAnew
-        Of the states that do not stay at rest.
-    """
-
-    def __init__(self, rest: Rest, map: Selected, anew: BegunAnew) -> None:
-        self._rest, self._map, self._anew = rest, map, anew
-        self._last: tuple[bytes, Vector] | None = None
-        self._slopes: tuple[bytes, Vector, Matrix] | None = None
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that a second engine finished."""
-        return self._rest.retries
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        self._rest.keep_within(*self._map.box(lower, upper))
-
-    def tightened(self) -> StartAtRest | None:
-        """Return the same at smaller tolerances, None where no solver has any."""
-        rest = self._rest.tightened()
-        return None if rest is None else StartAtRest(rest, self._map, self._anew)
 
     def at(self, theta: Vector) -> Vector:
         """Return the state, shape (n_state,)."""
         key, last = theta.tobytes(), self._last  # another thread may write it meanwhile
         if last is None or last[0] != key:
-            last = self._last = (key, self._anew.values(theta, self._rest.at(self._map.full(theta))[0]))
+            last = self._last = (key, self._begun(theta, self._at_rest(self._map.full(theta))[0]))
         return last[1]
 
     def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return the state and its derivatives to theta, shape (n_state, n_par)."""
         key, last = theta.tobytes(), self._slopes
         if last is None or last[0] != key:
-            y, slopes = self._rest.with_slopes(self._map.full(theta))
-            at_rest = np.asarray(self._map.pull(theta, slopes))
-            last = self._slopes = (key, self._anew.values(theta, y), self._anew.slopes(theta, at_rest))
+            full = self._map.full(theta)
+            y, bound = self._at_rest(full)
+            S = np.array(self._map.pull(theta, bound.sensitivities(full)[1][0, : len(y)]))
+            S[self._places] = self._own.pull(theta, self._anew.slope(self._own.full(theta).tolist()))
+            last = self._slopes = (key, self._begun(theta, y), S)
         return last[1:]
 
     def near(self, theta: Vector, moved: Vector) -> Vector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -11,14 +12,21 @@ import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.language.equations import Equations, names_in, symbol
-from fmepy.models.definition.definition import Definition, Draft, Found, Readable
-from fmepy.models.definition.delays import Names, as_history, check_history, has_lags
+from fmepy.models.definition.arguments import (
+    Kind,
+    ModelArguments,
+    as_names,
+    as_outputs,
+    as_parms,
+    as_state,
+    read_outputs,
+)
+from fmepy.models.definition.definition import Definition, Draft, ModelExpressions, Readable
+from fmepy.models.definition.delays import as_history, check_history, has_lags, with_plain_lags
 from fmepy.models.definition.function import read_function
-from fmepy.models.definition.given import Given, Kind, as_names, as_outputs, as_parms, as_state, read_outputs
 from fmepy.models.definition.text import read_text
-from fmepy.models.running.events import Event, as_events
+from fmepy.models.running.events import Event, Root, check_roots, read_events
 from fmepy.models.running.forcings import as_forcings
-from fmepy.models.running.root_events import Root, as_roots, check_roots, split_events
 from fmepy.parameters.named import check_names
 
 
@@ -72,7 +80,7 @@ def define(
     ModelError
         Whatever is wrong with the definition, with the nearest name where a name is unknown.
     """
-    given = Given(
+    given = ModelArguments(
         kind=kind,
         initial=as_state(state),
         parms=as_parms(parms),
@@ -89,19 +97,15 @@ def define(
     past = as_history(history)
     _check_apart(draft, given)
     _check_start(draft, given)
-    equations = _shared(draft, given, source, like)
-    if equations is None:
-        equations, found = _found(draft, given, _same_arrays(draft, given, source, like))
-    else:
-        found = Found(equations.rates, dict(equations.outputs))
+    equations, found = _expressions(draft, given, _reused(draft, given, source, like))
     is_delayed = has_lags([*(found.rates or ()), *found.own.values()])
-    check_history(past, _names(draft, given), is_delayed)
+    check_history(past, draft, is_delayed)
     if is_delayed and draft.algebraic:
         raise ModelError(
             f"The model reads the past (lag) and has algebraic states ({listed(draft.algebraic)}); no engine here has "
             "both. Solve the algebraic equation, and write what it gives as an assignment."
         )
-    timed, rooted = split_events(events)
+    timed, roots = read_events(events, draft.states)
     definition = Definition(
         kind=kind,
         source=source,
@@ -109,7 +113,7 @@ def define(
         parms=pd.Series(draft.parms, dtype=float),
         initial=tuple(_number(draft.initial[s]) for s in draft.states),
         forcings=given.forcings,
-        events=_of_outputs(as_events(timed, draft.states), dict(found.own)),
+        events=_of_outputs(timed, dict(found.own)),
         extra_names=found.extra_names,
         outputs=tuple(found.own.items()),
         equations=equations,
@@ -119,7 +123,7 @@ def define(
         given_outputs=given.outputs,
         algebraic=draft.algebraic,
         history=tuple(past.get(s) for s in draft.states) if is_delayed else (),
-        roots=_roots_of_outputs(as_roots(rooted, draft.states), dict(found.own)),
+        roots=_roots_of_outputs(roots, dict(found.own)),
         arrays=found.arrays,
     )
     _check_events(definition)
@@ -127,7 +131,7 @@ def define(
     return definition
 
 
-def _read(source: Any, given: Given) -> Draft:
+def _read(source: Any, given: ModelArguments) -> Draft:
     """Return what a source holds."""
     if isinstance(source, str):
         return read_text(source, given)
@@ -140,14 +144,14 @@ def _read(source: Any, given: Given) -> Draft:
     raise ModelError(f"A model is a Python function, text or Equations; got {type(source).__name__}.")
 
 
-def _read_equations(source: Equations, given: Given) -> Draft:
+def _read_equations(source: Equations, given: ModelArguments) -> Draft:
     if source.kind != given.kind:
         raise ModelError(f"These are equations of the kind {source.kind!r}; {given.kind!r} is needed here.")
-    found = Found(source.rates, dict(source.outputs))
+    found = ModelExpressions(source.rates, dict(source.outputs))
     return Draft(source.states, given.parms, given.initial, lambda: found, source.time, algebraic=source.algebraic)
 
 
-def _with_algebraic(draft: Draft, given: Given) -> Draft:
+def _with_algebraic(draft: Draft, given: ModelArguments) -> Draft:
     """Return a draft with the states that were said to be algebraic."""
     if not given.algebraic:
         return draft
@@ -162,31 +166,32 @@ def _with_algebraic(draft: Draft, given: Given) -> Draft:
     return replace(draft, algebraic=tuple(s for s in draft.states if s in named))
 
 
-def _shared(draft: Draft, given: Given, source: Any, like: Definition | None) -> Equations | None:
-    """Return equations that there are already, if the new model differs from theirs in numbers only."""
-    there: Equations | None = None
+def _reused(
+    draft: Draft, given: ModelArguments, source: Any, like: Definition | None
+) -> Equations | ModelExpressions | None:
+    """Return equations, or what is known of a vector function, where the new model differs in numbers only."""
+    names = (draft.states, tuple(draft.parms), given.forcing_names)
+    is_copy = like is not None and like.source is source
+    there = None
     if isinstance(source, Equations) and not given.outputs:
         there = source
-    elif like is not None and like.source is source and like.given_outputs == given.outputs:
+    elif like is not None and is_copy and like.given_outputs == given.outputs:
         there = like.equations
-    names = (draft.states, tuple(draft.parms), given.forcing_names, draft.algebraic)
-    if there is None or (there.states, there.parameters, there.forcings, there.algebraic) != names:
+    if there is not None and (there.states, there.parameters, there.forcings) == names:
+        return there if there.algebraic == draft.algebraic else None
+    if like is None or not is_copy or like.arrays is None:
         return None
-    return there
-
-
-def _same_arrays(draft: Draft, given: Given, source: Any, like: Definition | None) -> Found | None:
-    """Return what is known of a vector function from the model of which this is a copy."""
-    if like is None or like.source is not source or like.arrays is None:
-        return None
-    names = (draft.states, tuple(draft.parms), given.forcing_names)
     if (like.states, like.parameters, tuple(f.name for f in like.forcings)) != names:
         return None
-    return Found(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
+    return ModelExpressions(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
 
 
-def _found(draft: Draft, given: Given, there: Found | None) -> tuple[Equations | None, Found]:
+def _expressions(
+    draft: Draft, given: ModelArguments, there: Equations | ModelExpressions | None
+) -> tuple[Equations | None, ModelExpressions]:
     """Return the expressions of a model, with the outputs that were given."""
+    if isinstance(there, Equations):
+        return there, ModelExpressions(there.rates, dict(there.outputs))
     found = draft.find() if there is None else there
     _check_apart(draft, given, (*found.own, *found.extra_names))
     known = [*draft.states, *draft.parms, *given.forcing_names, *found.extra_names, draft.time]
@@ -199,15 +204,11 @@ def _found(draft: Draft, given: Given, there: Found | None) -> tuple[Equations |
         return None, found
     rates = found.rates
     if has_lags([*rates, *found.own.values()]):
-        plain = _names(draft, given).with_plain_lags
+        plain = partial(with_plain_lags, draft=draft, given=given)
         rates, found = tuple(map(plain, rates)), replace(found, own={k: plain(e) for k, e in found.own.items()})
     names = (draft.states, tuple(draft.parms), given.forcing_names)
     outputs = tuple(found.own.items())
     return Equations(given.kind, *names, rates, outputs, draft.time, draft.algebraic), replace(found, rates=rates)
-
-
-def _names(draft: Draft, given: Given) -> Names:
-    return Names(given.kind, draft.states, tuple(draft.parms), given.forcing_names, draft.time, draft.error)
 
 
 def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Event, ...]:
@@ -243,7 +244,7 @@ def _check_events(definition: Definition) -> None:
             )
 
 
-def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> None:
+def _check_apart(draft: Draft, given: ModelArguments, outputs: Sequence[str] = ()) -> None:
     """Refuse a name that stands for two things, or for the first column of the result."""
     time = "the time" if draft.function is None else "the time, the function's first argument"
     groups = {
@@ -263,7 +264,7 @@ def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> Non
         )
 
 
-def _check_start(draft: Draft, given: Given) -> None:
+def _check_start(draft: Draft, given: ModelArguments) -> None:
     """Refuse initial values that are missing, of no state, or of anything but parameters."""
     ode, states = given.kind == "ode", set(draft.states)
     for name in given.initial:
