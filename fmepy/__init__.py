@@ -12,6 +12,7 @@ from fmepy import datasets, errors, types
 from fmepy.boundary import BoundaryFit as BoundaryFit
 from fmepy.boundary import fit_boundary
 from fmepy.costs import BoundCost as BoundCost
+from fmepy.costs import BoundLikelihood as BoundLikelihood
 from fmepy.costs import Cost as Cost
 from fmepy.costs import ModCost as ModCost
 from fmepy.costs import PredictionErrorCost, SimulationCost, modCost

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
         BoundCost as BoundCost,
     )
     from fmepy import (
+        BoundLikelihood as BoundLikelihood,
+    )
+    from fmepy import (
         BoundModel as BoundModel,
     )
     from fmepy import (
@@ -141,7 +144,8 @@ if TYPE_CHECKING:
     )
 
 RESULTS_AND_CONTRACTS = (
-    "BadData", "BoundCost", "BoundModel", "BoundaryFit", "Collin", "Cost", "FilterResult", "FilterSummary",
+    "BadData", "BoundCost", "BoundLikelihood", "BoundModel", "BoundaryFit", "Collin", "Cost", "FilterResult",
+    "FilterSummary",
     "FitComparison", "Forecast", "GlobalIndices", "Identifiability", "IdentifiableFit", "Landscape", "ModCRL",
     "ModCost", "ModFit", "ModFitSummary", "ModMCMC", "Model", "Prediction", "Profile", "PseudoOptim",
     "RangeSummary", "Runs", "ScenarioSummary", "Scenarios", "Sector", "SensFun", "SensFunSummary", "SensRange",

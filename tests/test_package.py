@@ -391,9 +391,9 @@ def test_a_file_past_500_lines_has_a_reason():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_730, "compiled": 3_860, "models": 8_550, "costs": 4_930, "filtering": 2_650, "fimlof": 3_940,
-    "fitting": 4_760, "mcmc": 2_370, "boundary": 2_300, "dmi": 4_460, "montecarlo sensitivity": 2_580,
-    "workflow": 4_850, "plotting": 1_780, "tables journal parallel results": 2_940, "parameters numerics root": 2_640,
+    "language": 1_730, "compiled": 3_860, "models": 8_550, "costs": 4_960, "filtering": 2_640, "fimlof": 3_870,
+    "fitting": 4_790, "mcmc": 2_370, "boundary": 2_300, "dmi": 4_460, "montecarlo sensitivity": 2_580,
+    "workflow": 4_850, "plotting": 1_780, "tables journal parallel results": 2_940, "parameters numerics root": 2_690,
 }  # fmt: skip
 SLACK = 100  # lines below which a figure follows its room down
 

@@ -265,8 +265,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         gone: list[Any] = [] if self.entity is None else [normal_name(self.entity)]
         gone += () if by_row is None else {c.name for c in by_row.columns.values()}
         used = table.drop(columns=gone) if gone else table
-        said = dict(self.measurement_noise) if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
-        noisy, of_row = tuple(map(normal_name, said)), None if column is None else column.of_row
+        words = self.measurement_noise if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
+        noisy, of_row = tuple(map(normal_name, dict(words))), None if column is None else column.of_row
         observations = read_observations(
             used, x=self.x, y=self.y, err=self.err, censored=self.censored, noisy=noisy, experiments=of_row
         )
@@ -304,8 +304,9 @@ class SimulationCost(RunsOfCost, AddableCost):
         self, observations: Observations, column: EntityColumn | None, by_row: RowParameters | None, n_row: int
     ) -> pd.Series:
         """Read noise, conditions, and what is named by row; return the parameters of the cost."""
-        none = Conditions({}, (ONLY,), {})
-        conditions = none if column is None else read_conditions(self.conditions, str(self.entity), column.texts)
+        conditions = Conditions({}, (ONLY,), {})
+        if column is not None:
+            conditions = read_conditions(self.conditions, str(self.entity), column.texts)
         placeholders = () if by_row is None else tuple(by_row.columns)
         for argument, other in (("conditions", conditions.cells), ("entity_parms", self.entity_parms)):
             for name in set(placeholders) & set(other):
@@ -414,10 +415,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         return cost
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> Any:
-        """Return the cost as a function of the parameters `names` (None: all).
-
-        A `BoundSimulation`; a `BoundNoisy`, which is -2 log L, where noise is said in words.
-        """
+        """Return the cost as a function of the parameters `names` (None: all); -2 log L where noise is in words."""
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         return self.bind_together([self], wanted, hold_engine=hold_engine)
@@ -462,12 +460,11 @@ class SimulationCost(RunsOfCost, AddableCost):
     def __repr__(self) -> str:
         c = self.comparison
         counts = np.bincount(c.groups, minlength=len(c.group_names))
-        told = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
+        counted = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
         lost = int(c.n_missing.sum() + c.n_outside.sum())
         of = "" if self.experiments is None else f" of {len(self.experiments.column.labels)} entities ({self.entity!r})"
-        return f"{type(self).__name__}: {told}{of}; {len(self.parms)} parameters" + (
-            f"; {lost} dropped" if lost else ""
-        )
+        dropped = f"; {lost} dropped" if lost else ""
+        return f"{type(self).__name__}: {counted}{of}; {len(self.parms)} parameters{dropped}"
 
     @cached_property
     def _bound(self) -> Any:
@@ -477,8 +474,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         """Return a copy with other guesses of parameters whose value nobody gave."""
         out, own = copy(self), self._own.copy()
         own[list(values)] = list(values.values())
-        out.__dict__.pop("_bound", None)
-        out.__dict__.pop("models", None)
+        for made in ("_bound", "models"):
+            out.__dict__.pop(made, None)
         object.__setattr__(out, "parms", own.copy())
         object.__setattr__(out, "_own", own)
         if self.cases is not None:

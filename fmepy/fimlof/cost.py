@@ -15,7 +15,7 @@ least squares.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -42,11 +42,6 @@ from fmepy.tables.columns import as_table
 from fmepy.types import Seed, UserParameters, Vector
 from fmepy.vocabulary import with_own_words
 
-_ARGUMENTS = (
-    *("model", "obs", "process_noise", "measurement_noise", "x", "y", "err", "transform", "parms", "initial"),
-    *("initial_sd", "noise_kind", "entity", "entity_parms", "conditions", "accumulate", "propagation", "dt", "update"),
-    *("algorithm", "threshold"),
-)
 _MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
 
 
@@ -300,7 +295,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
 
         Parameters of the noise that the new one has no use for are dropped.
         """
-        given = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init} | {"parms": self._given}
         new = changed_arguments(given, arguments, _MERGED, "FimlofCost")
         explicit = set(arguments.get("parms") or ())
         new["parms"] = _still_used(new, explicit)

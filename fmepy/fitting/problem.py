@@ -31,7 +31,7 @@ from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import covariance_of
 from fmepy.numerics.differences import central_differences, magnitudes
 from fmepy.numerics.second_differences import second_differences, sparse_second_differences, whitened_second_differences
-from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, with_rows
+from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, stacked
 from fmepy.parameters.named import Density, Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -186,8 +186,8 @@ class Problem:
             rows = np.zeros((len(self._normal), theta.size))
             for k, (i, _, sd) in enumerate(self._normal):
                 rows[k, i] = 1 / sd
-            J = with_rows(J, rows)
-        return J if self.further is None else with_rows(J, self.further.jacobian(theta))
+            J = stacked([J, rows])
+        return J if self.further is None else stacked([J, self.further.jacobian(theta)])
 
     def value(self, theta: Vector) -> float:
         """Return F; raise SimulationError where the cost fails."""

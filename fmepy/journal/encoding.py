@@ -38,7 +38,7 @@ _LIVE = "fmepy_live"
 _VALUE = 100  # bytes of a value of Python's, at least
 _PLAIN = "biufcSUMm"  # kinds of arrays without objects
 _CLASSES: dict[str, type[Stored]] = {}
-_FORMER_NAMES: dict[str, str] = {}
+_FORMER_NAMES: dict[str, str] = {}  # of classes, in files of an earlier version
 
 
 class Stored:
@@ -47,11 +47,9 @@ class Stored:
     __slots__ = ()
 
     def __init_subclass__(cls, *, formerly: str = "", **words: Any) -> None:
-        """Know a class by its name, and by the one that it has in files of an earlier version."""
         super().__init_subclass__(**words)
         _CLASSES[_name_of(cls)] = cls
-        if formerly:
-            _FORMER_NAMES[formerly] = cls.__name__
+        _FORMER_NAMES.update({formerly: cls.__name__} if formerly else {})
 
     def check_loaded(self) -> None:
         """Raise an error where fields, each of its own kind, do not agree: a result of a file prints and sums up."""

@@ -51,21 +51,13 @@ def rows_at(J: Any, rows: IntVector, n_row: int) -> Any:
     """Return a sparse array with n_row rows, those of a sparse J where `rows` says, each once."""
     from scipy.sparse import csr_array
 
-    counts = np.zeros(n_row, dtype=np.intp)
-    counts[rows] = np.diff(J.indptr)
-    order = np.argsort(rows, kind="stable")
-    J = J[order]
-    return csr_array((J.data, J.indices, np.concatenate([[0], np.cumsum(counts)])), shape=(n_row, J.shape[1]))
+    place = np.arange(len(rows))
+    return csr_array((np.ones(len(rows)), (rows, place)), shape=(n_row, len(rows))) @ J
 
 
 def scaled_columns(J: Any, factors: Vector) -> Any:
     """Return J diag(factors)."""
     return (J * factors).tocsr() if is_sparse(J) else J * factors
-
-
-def with_rows(J: Any, rows: Matrix) -> Any:
-    """Return J with further rows below."""
-    return stacked([J, rows])
 
 
 def stacked(parts: Sequence[Any]) -> Any:

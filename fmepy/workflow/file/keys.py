@@ -116,7 +116,7 @@ def cost_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.costs.simulation import SimulationCost
     from fmepy.fimlof.cost import FimlofCost
 
-    elsewhere = ("model", "obs", "parms", "conditions", *DATA)
+    elsewhere = ("model", "obs", "parms", "conditions", "likelihood", *DATA)  # a class is no word of a file
     simulation = arguments_of(SimulationCost, elsewhere, entity_parms=NAMES)
     errors = arguments_of(PredictionErrorCost, elsewhere, gain={"kinds": (float, str, dict, list)})
     fimlof = arguments_of(FimlofCost, elsewhere)
