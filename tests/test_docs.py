@@ -7,6 +7,7 @@ import importlib.util
 import re
 import tomllib
 
+import matplotlib as mpl
 import pytest
 
 import fmepy as fme
@@ -85,7 +86,9 @@ def test_the_pictures_of_the_first_pages_come_from_their_code(tmp_path):
         for file in files.values():
             assert f"]({file})" in text
             shown, made = ((folder / file).read_text(encoding="utf-8") for folder in (ROOT / "docs", tmp_path))
-            assert curves(shown) == pytest.approx(curves(made), abs=0.5), f"{file}: run docs/pictures.py"
+            assert len(curves(made)) > 100
+            if f"Matplotlib v{mpl.__version__}," in shown:  # others lay pictures out in other ways
+                assert curves(shown) == pytest.approx(curves(made), abs=0.5), f"{file}: run docs/pictures.py"
 
 
 def curves(svg: str) -> list[float]:
@@ -106,14 +109,8 @@ def test_every_public_name_is_found_by_its_question():
     text = (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8")
     linked = re.findall(r"\{py:obj\}`~fmepy\.([\w.]+)`", text)
     assert len(linked) == len(set(linked))
-    assert not {*fme.__all__, *fme.types.RESULTS_AND_CONTRACTS} - {
-        *linked,
-        "__version__",
-        "types",
-        "workflow",
-        "dmi",
-        "datasets",
-    }
+    modules = {"__version__", "types", "workflow", "dmi", "datasets"}
+    assert {*fme.__all__, *fme.types.RESULTS_AND_CONTRACTS} - modules <= set(linked)
 
 
 def test_every_page_is_in_the_contents():
