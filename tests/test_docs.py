@@ -11,7 +11,7 @@ import matplotlib as mpl
 import pytest
 
 import fmepy as fme
-from fmepy.workflow.command import COMMANDS
+from fmepy.workflow.command import COMMANDS, main
 from tests.conftest import ROOT
 
 PAGES = sorted(p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.md"))
@@ -74,6 +74,16 @@ def check_toml(table: dict[str, object]) -> None:
     of_modules = {*keys.model_keys()["modules"], "parameters"}
     assert set(table) <= (of_modules if "modules" in table else set(keys.file_keys()))
     assert set(table.get("require", {})) <= set(keys.require_keys())
+
+
+def test_the_mistake_that_the_page_of_calibrations_shows_is_reported_in_these_words(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "lynx"]) == 0
+    file = tmp_path / "lynx" / "lynx.toml"
+    file.write_text(file.read_text(encoding="utf-8").replace("alpha = { start", "alpha = { strat"), encoding="utf-8")
+    assert main(["check", "lynx/lynx.toml"]) == 2
+    shown = next(block for kind, block in blocks("docs/calibrate.md") if kind == "text" and "strat" in block)
+    assert f"lynx/{shown.strip()}" in capsys.readouterr().err
 
 
 def test_the_pictures_of_the_first_pages_come_from_their_code(tmp_path):
