@@ -25,6 +25,7 @@ exclude_patterns = [
     "vignettes/*.ipynb",
     "vignettes/*.zip",
     "vignettes/*.py.md5",
+    "vignettes/backreferences",
     "vignettes/sg_execution_times.rst",
 ]
 default_role = "code"  # a single backtick in a docstring
@@ -49,7 +50,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "show_memory": False,
     "remove_config_comments": True,
-    "backreferences_dir": None,
+    "backreferences_dir": "vignettes/backreferences",  # for the gallery on the front page
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,
@@ -78,11 +79,11 @@ def split_names(app: Sphinx, what: str, name: str, thing: object, options: objec
             entries[-1].append(line)
         else:
             entries.append([line])
-    told = []
+    lines_of_all = []
     for head, *text in entries:
         names, colon, kind = head.partition(" : ")
-        told += [line for one in names.split(", ") for line in (one + colon + kind, *text)]
-    lines[first:last] = told
+        lines_of_all += [line for one in names.split(", ") for line in (one + colon + kind, *text)]
+    lines[first:last] = lines_of_all
 
 
 def keep_sentences(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
@@ -92,7 +93,7 @@ def keep_sentences(app: Sphinx, what: str, name: str, thing: object, options: ob
 
 
 def drop_marks(app: Sphinx, doctree: nodes.document) -> None:
-    """Drop from code what is said to ruff alone."""
+    """Drop from code what is meant for ruff alone."""
     for block in doctree.findall(nodes.literal_block):
         block.rawsource = re.sub(r"\s+# (fmt: skip|noqa: \w+)", "", block.rawsource)
         block.children = [nodes.Text(block.rawsource)] if "# " in block.astext() else block.children
@@ -100,24 +101,24 @@ def drop_marks(app: Sphinx, doctree: nodes.document) -> None:
 
 def say_pictures(app: Sphinx, doctree: nodes.document) -> None:
     """Take the paragraph above a vignette's picture for its alternative text."""
-    said = ""
+    above = ""
     for node in doctree.findall(lambda n: isinstance(n, (nodes.paragraph, imgsgnode))):
         if isinstance(node, imgsgnode):
-            node["alt"] = said
+            node["alt"] = above
         else:
-            said = node.astext().replace("\n", " ")
+            above = node.astext().replace("\n", " ")
 
 
 def say_thumbnails(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Give the pictures of the gallery the alternative texts that they have in their vignettes."""
     for image in doctree.findall(nodes.image):
         if found := re.search(r"sphx_glr_(\w+)_thumb", image["uri"]):
-            first = next(app.env.get_doctree(f"vignettes/{found[1]}").findall(imgsgnode))
-            image["alt"] = first["alt"]
+            pictures = app.env.get_doctree(f"vignettes/{found[1]}").findall(imgsgnode)
+            image["alt"] = next((picture["alt"] for picture in pictures), "")
 
 
 def setup(app: Sphinx) -> None:
-    """Let them have their turn."""
+    """Connect what is above to the build."""
     app.connect("autodoc-process-docstring", split_names, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", keep_sentences, priority=400)
     app.connect("doctree-read", drop_marks)

