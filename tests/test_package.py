@@ -388,6 +388,18 @@ def test_a_file_past_500_lines_has_a_reason():
     assert not long - set(LONG), "split it along its ideas, or say in LONG which one idea it holds"
 
 
+# --- names
+
+
+def test_no_class_name_stands_in_two_rooms():
+    homes: dict[str, set[str]] = {}
+    for name, code in sources().items():
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, set()).add(name.split("/")[0])
+    assert not {name: sorted(rooms) for name, rooms in homes.items() if len(rooms) > 1}, "one name, one meaning"
+
+
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why

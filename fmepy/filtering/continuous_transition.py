@@ -29,7 +29,7 @@ import numpy as np
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import SimulationError
 from fmepy.filtering.functions import PythonFunction
-from fmepy.filtering.run import ModelFunctions
+from fmepy.filtering.run import FilterFunctions
 from fmepy.filtering.statespace import StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, StepTolerances
 from fmepy.language.derivatives import derivative
@@ -100,7 +100,7 @@ def is_exact(space: Any) -> bool:
 
 def adaptive_functions(
     space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool, accuracy: Accuracy
-) -> ModelFunctions:
+) -> FilterFunctions:
     """Return the functions of a filter whose states go on by an adaptive solver (propagation "ode" and "moment").
 
     Parameters
@@ -113,7 +113,7 @@ def adaptive_functions(
     """
     advance, observe = space.functions()
     if not moments and is_exact(space):
-        return ModelFunctions(advance, observe, EXACT, space.n_noise)
+        return FilterFunctions(advance, observe, EXACT, space.n_noise)
     n = len(space.states)
     inputs = [(n,), (len(space.parameters),), (len(space.forcings),)]
     solver = PythonFunction(
@@ -121,8 +121,8 @@ def adaptive_functions(
     )
     explicit = None if curved else _explicit(space, accuracy)
     if explicit is None:
-        return ModelFunctions(solver, observe, MOMENTS_BY_FUNCTION if moments else BY_FUNCTION, n)
-    return ModelFunctions(advance, observe, MOMENTS if moments else ADAPTIVE, space.n_noise, explicit, solver)
+        return FilterFunctions(solver, observe, MOMENTS_BY_FUNCTION if moments else BY_FUNCTION, n)
+    return FilterFunctions(advance, observe, MOMENTS if moments else ADAPTIVE, space.n_noise, explicit, solver)
 
 
 # --- exactly

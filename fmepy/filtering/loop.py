@@ -16,7 +16,7 @@ from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, keep_row, left_multiplied
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
-from fmepy.filtering.transition import Workspace, carries_covariance, space, transition
+from fmepy.filtering.transition import TransitionSpace, carries_covariance, space, transition
 from fmepy.types import Matrix, Vector
 
 SEQUENTIAL, JOINT = range(2)
@@ -109,7 +109,7 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
 class _State(NamedTuple):
     """The covariance and where the loop works."""
 
-    w: Workspace
+    w: TransitionSpace
     P: Matrix
     Phi: Matrix
     S: Matrix

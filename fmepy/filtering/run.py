@@ -21,7 +21,7 @@ from fmepy.types import Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ModelFunctions:
+class FilterFunctions:
     """A model's functions, ready for a loop; each is one of `filtering.functions`.
 
     Attributes
@@ -73,7 +73,7 @@ class Scheme:
         Returns the scheme for a pass that broke down here.
     """
 
-    functions: ModelFunctions
+    functions: FilterFunctions
     bends: tuple[Any, Any]
     update: int
     per_step: bool

@@ -25,7 +25,7 @@ from fmepy.filtering.arrays import copied, copied_vector
 from fmepy.filtering.kernels import covariance_to_next
 from fmepy.filtering.loop import change_state, follow
 from fmepy.filtering.loop_arguments import LoopArguments
-from fmepy.filtering.transition import EXACT, Workspace, space, transition
+from fmepy.filtering.transition import EXACT, TransitionSpace, space, transition
 from fmepy.types import Cube, Matrix, Vector
 
 
@@ -137,7 +137,7 @@ class ScoreJob(NamedTuple):
 class _Moments(NamedTuple):
     """A step from one point."""
 
-    w: Workspace
+    w: TransitionSpace
     y: Vector
     Phi: Matrix
     S: Matrix

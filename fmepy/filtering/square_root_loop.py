@@ -54,7 +54,7 @@ from fmepy.filtering.transition import (
     MOMENTS,
     MOMENTS_BY_FUNCTION,
     RK4,
-    Workspace,
+    TransitionSpace,
     carries_covariance,
     factor_of_noise,
     space,
@@ -70,7 +70,7 @@ MOST_PASSES = 3
 class _State(NamedTuple):
     """The factor of the covariance and where the loop works."""
 
-    w: Workspace
+    w: TransitionSpace
     L: Matrix
     Phi: Matrix
     S: Matrix

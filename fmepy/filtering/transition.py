@@ -56,7 +56,7 @@ class StepTolerances(NamedTuple):
     atol: Vector
 
 
-class Workspace(NamedTuple):
+class TransitionSpace(NamedTuple):
     """Where a transition works; F and A keep the zeros that a model never writes.
 
     Attributes
@@ -91,7 +91,7 @@ def space(kind, n, n_noise, n_forcings):
     """Return where transitions of one kind work."""
     stages = 4 if kind in (RK4, RK4_MOMENTS) else 1
     nz = n + 2 * n * n if kind in (ADAPTIVE, MOMENTS) else 0
-    return Workspace(
+    return TransitionSpace(
         new(stages, n),
         new(stages + 3, n, n),
         new(stages, n, n_noise),

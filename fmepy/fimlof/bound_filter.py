@@ -17,7 +17,7 @@ from fmepy.costs.noise import Noise, numbers
 from fmepy.errors import ModelError, SimulationError
 from fmepy.filtering.likelihood import Likelihood, unknown_part
 from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE
-from fmepy.filtering.run import ModelFunctions, Pass, Scheme, Start, has_tangents, innovation_slopes
+from fmepy.filtering.run import FilterFunctions, Pass, Scheme, Start, has_tangents, innovation_slopes
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.filtering.score_loop import Directions
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
@@ -114,7 +114,7 @@ class BoundFilter:
         """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
         return self._plain(self._functions)
 
-    def _plain(self, f: ModelFunctions) -> Scheme:
+    def _plain(self, f: FilterFunctions) -> Scheme:
         from fmepy.filtering import loop
 
         update = loop.JOINT if self.spec.algorithm == "joint" else loop.SEQUENTIAL
@@ -137,7 +137,7 @@ class BoundFilter:
         """The loop that keeps factors of covariances."""
         return self._safe(self._functions)
 
-    def _safe(self, f: ModelFunctions) -> Scheme:
+    def _safe(self, f: FilterFunctions) -> Scheme:
         from fmepy.filtering import square_root_loop
 
         spec = self.spec
@@ -151,7 +151,7 @@ class BoundFilter:
         return Scheme(f, bends, updates[spec.update], spec.per_step, len(spec.variables), True)
 
     @cached_property
-    def _functions(self) -> ModelFunctions:
+    def _functions(self) -> FilterFunctions:
         spec = self.spec
         if spec.definition.is_closed:
             raise ModelError(f"This follows the rates of a model from a state on, and {spec.definition.note}.")
@@ -165,7 +165,7 @@ class BoundFilter:
 
         kinds = {"difference": DIFFERENCE, "euler": EULER, "rk4": RK4, "rk4_moment": RK4_MOMENTS}
         advance, observe = spec.space.functions()
-        return ModelFunctions(advance, observe, kinds[spec.propagation], spec.space.n_noise)
+        return FilterFunctions(advance, observe, kinds[spec.propagation], spec.space.n_noise)
 
     def paths(self, schedule: Schedule, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
         """Return n noisy paths at the nodes of a schedule, see `fmepy.filtering.paths`."""

@@ -27,7 +27,7 @@ _ROWS = 200  # of the model's table, about
 
 
 @dataclass
-class Columns:
+class DraftColumns:
     """What the columns of a table seem to be.
 
     Attributes
@@ -56,7 +56,7 @@ class Columns:
     why: dict[str, str] = field(default_factory=dict)
 
 
-def read_columns(path: Path) -> tuple[Sheet, Columns]:
+def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     """Return a table and what its columns seem to be.
 
     Raises
@@ -68,7 +68,7 @@ def read_columns(path: Path) -> tuple[Sheet, Columns]:
         sheet = read_text_file(path)
     except OSError as error:
         raise ArgumentError(f"--data: {unreadable(error, path)}") from None
-    frame, found = sheet.frame, Columns()
+    frame, found = sheet.frame, DraftColumns()
     split = {c: at.groups() if (at := _UNIT.fullmatch(c)) else (c, "") for c in map(str, frame.columns)}
     bare = {c: name.strip() or c for c, (name, _) in split.items()}
     found.units = {c: unit.strip() for c, (_, unit) in split.items() if unit.strip()}
@@ -126,7 +126,7 @@ def _share(column: pd.Series, pattern: re.Pattern[str]) -> float:
     return sum(bool(pattern.fullmatch(cell)) for cell in cells) / len(cells) if cells else 0.0
 
 
-def _guess_entity(frame: pd.DataFrame, found: Columns, bare: dict[str, str], among: list[str]) -> None:
+def _guess_entity(frame: pd.DataFrame, found: DraftColumns, bare: dict[str, str], among: list[str]) -> None:
     named = [c for c in among if re.fullmatch(_ENTITIES, bare[c], re.IGNORECASE)]
     texts = [c for c in among if frame[c].dtype == object and c not in named]
     for c in [*named, *texts]:
@@ -137,7 +137,7 @@ def _guess_entity(frame: pd.DataFrame, found: Columns, bare: dict[str, str], amo
             return
 
 
-def _guess_errors(found: Columns, bare: dict[str, str], rest: list[str]) -> None:
+def _guess_errors(found: DraftColumns, bare: dict[str, str], rest: list[str]) -> None:
     """Find the columns of standard errors: sd_A or A_sd of the column A, or sd of the only one."""
     for c in rest:
         at = re.fullmatch(rf"(?:({_ERRORS})[ _.]+)?(.*?)(?:[ _.]+({_ERRORS}))?", bare[c], re.IGNORECASE)
@@ -158,7 +158,7 @@ def _variables(names: Iterable[str]) -> list[str]:
     return out
 
 
-def stacked(sheet: Sheet, found: Columns) -> pd.DataFrame:
+def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
     """Return a wide table with columns of errors as a long one: a row a reading."""
     keys = [c for c in (found.entity, found.x) if c]
     parts = []
@@ -210,7 +210,7 @@ entity_parms = []
 """
 
 
-def draft(name: str, sheet: Sheet, found: Columns, file: str, is_stacked: bool) -> str:
+def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: bool) -> str:
     """Return the text of a calibration file with marked places to fill."""
     times, source = sheet.frame[found.x], sheet.path.name
     is_date = sheet.holds_dates(found.x)
