@@ -150,7 +150,7 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return " Did you mean 'x'?" for the known name nearest to `name`, or an empty string.
 
     A difference of case alone, the commonest slip of all, comes first; then what shares most of its letters and is at
-    most a third of them (one, at least) away; then two letters in the wrong order, which in a short name leaves nothing
+    most half of them (one, at least) away; then two letters in the wrong order, which in a short name leaves nothing
     that is shared.
 
     Examples
@@ -175,7 +175,7 @@ def _is_near(a: str, b: str) -> bool:
     (True, True, False)
     """
     a, b = a.lower(), b.lower()
-    most = max(1, min(len(a), len(b)) // 3)
+    most = max(1, min(len(a), len(b)) // 2)
     if min(len(a), len(b)) > 2 and (a in b or b in a):
         return True
     row = list(range(len(b) + 1))

@@ -80,7 +80,7 @@ _KEYS = _rows(
     ("max ub upper_bound upperBound", ("upper",), "`upper`"),
     ("transform log parameterScale", ("scale", "lower"), "`scale`"),
     ("init inits initial initial_state x0 y0 u0 states", ("state",), "`state`, or a line x(0) = ... of `equations`"),
-    ("odes ode rhs text model equation", ("equations",), "`equations`"),
+    ("odes ode rhs text model", ("equations",), "`equations`"),
     ("nsteps steps draws iterations iter n_samples nsamples", ("niter",), "`niter`"),
     ("burnin burn burn_in tune warmup discard", ("burninlength",), "`burninlength`, of the `niter` iterations"),
     ("n_starts nstarts restarts", ("starts",), "`starts`"),

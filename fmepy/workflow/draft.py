@@ -127,11 +127,15 @@ def _share(column: pd.Series, pattern: re.Pattern[str]) -> float:
 
 
 def _guess_entity(frame: pd.DataFrame, found: DraftColumns, bare: dict[str, str], among: list[str]) -> None:
+    """Find the column that tells experiments apart: by its name, or a text without which times would be repeated."""
+    rows = frame[[found.x] if not found.y else [frame.columns[0], found.x]]
+    repeated = rows.duplicated().sum()
     named = [c for c in among if re.fullmatch(_ENTITIES, bare[c], re.IGNORECASE)]
     texts = [c for c in among if frame[c].dtype == object and c not in named]
     for c in [*named, *texts]:
         groups = frame[c].value_counts()
-        if 1 < len(groups) <= len(frame) / 2 and groups.min() > 1 and frame[c].notna().all():
+        splits = c in named or rows.assign(**{c: frame[c]}).duplicated().sum() < repeated
+        if splits and 1 < len(groups) <= len(frame) / 2 and groups.min() > 1 and frame[c].notna().all():
             found.entity = c
             found.why["entity"] = f"{len(groups)} names, {groups.min()} rows or more of each"
             return
@@ -177,7 +181,7 @@ def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
 
 
 _FORM = """\
-# Drafted from {source}: what the columns are is guessed. Fill the places that say FILL, then:
+# Drafted from {source}: what its columns are is guessed. Fill in the marked places of equations and [parameters], then:
 #   fmepy check {name}.toml        says what is to be filled next, and any mistake, with its line
 #   fmepy calibrate {name}.toml    does it, and writes {name}_report/report.html
 

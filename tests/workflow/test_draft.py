@@ -11,6 +11,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.workflow.command import main
+from fmepy.workflow.draft import read_columns
 from fmepy.workflow.file.parsed import read_case
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.file.toml import TomlTable
@@ -187,3 +188,23 @@ def test_fill_is_a_mark_in_equations_and_parameters_alone(tmp_path):
     assert TomlTable.read(tmp_path / "d.toml").data["title"] == "FILL"
     with pytest.raises(fme.errors.ArgumentError, match=r"d.toml:15: FILL stands where .* a plain number is fixed"):
         task_of(tmp_path, text.replace("start = 0.02", 'start = "FILL"'))
+
+
+@pytest.mark.parametrize(
+    ("days", "entity"),
+    [("123456", ""), ("123123", "operator")],  # one series whoever read it; two series at the same times
+)
+def test_a_text_tells_experiments_apart_where_times_are_repeated(tmp_path, days, entity):
+    rows = [f"{day},{i + 1.5},{name}" for i, (day, name) in enumerate(zip(days, "aaabbb", strict=True))]
+    (tmp_path / "growth.csv").write_text("day,biomass,operator\n" + "\n".join(rows) + "\n")
+    assert read_columns(tmp_path / "growth.csv")[1].entity == entity
+
+
+def test_the_mark_stands_only_where_something_is_to_be_filled(tmp_path):
+    (tmp_path / "growth.csv").write_text("day,biomass\n1,2.0\n2,3.0\n3,5.0\n")
+    assert main(["new", str(tmp_path / "batch"), "--data", str(tmp_path / "growth.csv")]) == 0
+    text = (tmp_path / "batch" / "batch.toml").read_text()
+    inside = (
+        text[text.index('equations = """') :].split('"""')[1] + text[text.index("\n[parameters]") + 1 :].split("\n[")[0]
+    )
+    assert text.count("FILL") == inside.count("FILL") > 0
