@@ -28,6 +28,7 @@ from fmepy.models.running.system import delays_of
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import check_scale
 from fmepy.results.notebook import InNotebook
+from fmepy.tables.columns import refuse_dates
 from fmepy.types import UserParameters, Vector
 from fmepy.vocabulary import AnswersInOwnWords, by_name
 
@@ -195,6 +196,7 @@ def as_times(times: Any) -> Vector:
     ModelError
         Empty, not numbers, not finite, or out of order.
     """
+    refuse_dates(times, "`times`", ModelError)
     try:
         out: Vector = np.array(times, dtype=float)
     except (TypeError, ValueError):

@@ -6,14 +6,15 @@ little as it can: a cost is evaluated thousands of times, and pandas takes longe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import DataError, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
@@ -92,13 +93,19 @@ def _position(name: Any, columns: list[str], index_name: Any, argument: str, wha
     return columns.index(name)
 
 
+def refuse_dates(values: Any, what: str, error: type[ArgumentError] = DataError) -> None:
+    """Raise an error if values are dates or durations, which numpy would turn into nanoseconds."""
+    first = next(iter(values), None) if isinstance(values, Iterable) else None
+    if isinstance(first, (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)):
+        raise error(
+            f"{what} holds dates. Models run in numbers: convert it, such as "
+            "(dates - dates.iloc[0]) / pd.Timedelta('1D')."
+        )
+
+
 def column_numbers(column: pd.Series, name: str, what: str, hint: str = "") -> Vector:
     """Return a column as floats, missing values as NaN; raise a DataError for a value that is not a number."""
-    if getattr(column.dtype, "kind", "O") in "mM":
-        raise DataError(
-            f"`{what}`: column {name!r} holds dates. Models run in numbers: convert it, such as "
-            f"(dates - dates.iloc[0]) / pd.Timedelta('1D')."
-        )
+    refuse_dates(column, f"`{what}`: column {name!r}")
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     except (TypeError, ValueError):

@@ -17,6 +17,7 @@ import pandas as pd
 
 from fmepy.errors import ModelError, check_choice, listed, repeated
 from fmepy.parameters.names import normal_name
+from fmepy.tables.columns import refuse_dates
 from fmepy.types import Cube, Matrix, Vector
 
 logger = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ def _forcing(name: str, series: Any) -> Forcing:
             f"(times, values, 'constant'); got {type(series).__name__}."
         )
     check_choice(method, ("linear", "constant"), f"forcings[{name!r}] method")
+    refuse_dates(np.ravel(times), f"The time of the forcing {name!r}", ModelError)
     try:
         times, values = np.array(times, dtype=float), np.array(values, dtype=float)
     except (TypeError, ValueError):
