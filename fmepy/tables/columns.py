@@ -95,8 +95,7 @@ def _position(name: Any, columns: list[str], index_name: Any, argument: str, wha
 
 def refuse_dates(values: Any, what: str, error: type[ArgumentError] = DataError) -> None:
     """Raise an error if values are dates or durations, which numpy would turn into nanoseconds."""
-    many = isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0
-    first = next(iter(values), None) if many else None
+    first = next(iter(values), None) if isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0 else None
     if isinstance(first, (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)):
         raise error(
             f"{what} holds dates. Models run in numbers: convert it, such as "
