@@ -10,9 +10,9 @@ from __future__ import annotations
 import linecache
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from fmepy.language.conditions import Joined, Not, choose, relation
 from fmepy.language.equations import symbol
 from fmepy.language.functions import of_numpy
 from fmepy.language.nodes import ONE, ZERO, Node, call, number
+from fmepy.language.stand_ins import taking_symbols
+
+_T = TypeVar("_T")
 
 
 def traced(name: str) -> Traced:
@@ -207,8 +210,8 @@ class _NumpyFace(Valueless):
 
     def __float__(self) -> float:
         raise TracingError(
-            "a value is needed where there is only a symbol (math.exp and its kin, or float()); "
-            "write np.exp, np.log, ... instead"
+            "a value is needed where there is only a symbol, such as by float(), int(), or an array from outside "
+            "the function; leave float() out, and make arrays in the function"
         )
 
 
@@ -293,7 +296,10 @@ for _method, _name in {"neg": "negative", "pos": "positive", "abs": "absolute"}.
 class SymbolArray(np.ndarray):
     """An array of traced numbers or conditions; to compare, plain arrays of objects would ask for truth values."""
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is not None:  # y += x
+            out[0][...] = getattr(ufunc, method)(*inputs, **kwargs)
+            return out[0]
         if method == "__call__" and ufunc.signature is None and not kwargs:
             return _each(lambda *xs: _apply(ufunc.__name__, xs), inputs)
         if method == "reduce" and ufunc in (np.maximum, np.minimum) and kwargs.get("axis") in (None, 0):
@@ -301,8 +307,8 @@ class SymbolArray(np.ndarray):
             if inputs[0].ndim == 1 and values:
                 return Traced(of_numpy(ufunc.__name__)(*map(as_expression, values)))  # type: ignore[misc]
         plain = [x.view(np.ndarray) if isinstance(x, SymbolArray) else x for x in inputs]
-        out = getattr(ufunc, method)(*plain, **kwargs)
-        return out.view(SymbolArray) if isinstance(out, np.ndarray) and out.dtype == object else out
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        return result.view(SymbolArray) if isinstance(result, np.ndarray) and result.dtype == object else result
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip}
@@ -314,7 +320,12 @@ class SymbolArray(np.ndarray):
 
 
 def call_traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a user's function with traced numbers.
+    """Call a user's function with traced numbers; raises what `with_symbols` raises."""
+    return with_symbols(function, lambda f: f(*args, **kwargs), SymbolArray)
+
+
+def with_symbols(function: Callable[..., Any], call: Callable[[Callable[..., Any]], _T], kind: type[np.ndarray]) -> _T:
+    """Return ``call(function)``; where that fails, as values are missing, of a copy of it that takes symbols.
 
     Raises
     ------
@@ -322,8 +333,10 @@ def call_traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         Whatever went wrong, with the line of the user's function where it did. Errors of other kinds are kept as the
         cause: a function that fails on symbols may still run on numbers.
     """
+    with suppress(Exception):
+        return call(function)
     try:
-        return function(*args, **kwargs)
+        return call(taking_symbols(function, kind))
     except Exception as error:
         why = str(error) if isinstance(error, TracingError) else f"{type(error).__name__}: {error}"
         raise TracingError(f"{place_of(function, error)}{why}") from error

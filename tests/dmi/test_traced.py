@@ -1,7 +1,5 @@
 """Modules that are Python functions: statements where they can be, with the same numbers, else as they are."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -102,10 +100,6 @@ def _if(a):
     return 1.0 if a > 0 else 2.0
 
 
-def _math(a):
-    return math.exp(a)
-
-
 def _keeps(a):
     kept.append(a)
     return a
@@ -150,7 +144,6 @@ def _depends_on_type(a):
     ("function", "said"),
     [
         (_if, "np.where"),
-        (_math, "np.exp"),
         (_keeps, "'kept' \\(list\\)"),
         (_random, "random"),
         (_looks_up, "'RATES' \\(dict\\)"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from fmepy.errors import TracingError
 from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, StridedRun, runs_of
 from fmepy.language.arrays import formula as formula_of
-from fmepy.language.tracing import Valueless, place_of
+from fmepy.language.tracing import Valueless, with_symbols
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.types import Vector
 
@@ -194,12 +195,12 @@ class _Face(Valueless, NDArrayOperatorsMixin):
         )
 
     def __float__(self) -> float:
-        raise TracingError(f"a value is needed where there is only a symbol: {_INTO_NUMBERS}; np.exp for math.exp")
+        raise TracingError(f"a value is needed where there is only a symbol, by float(), or as {_INTO_NUMBERS}")
 
 
 _INTO_NUMBERS = (
-    "numbers that depend on states or parameters are written into an array of plain numbers; begin with "
-    "np.zeros_like(y) in place of np.zeros(n), or put the parts together with np.concatenate"
+    "numbers that depend on states or parameters are written into an array of plain numbers from outside the function; "
+    "make one inside, such as np.zeros(n), or put the parts together with np.concatenate"
 )
 
 
@@ -418,6 +419,10 @@ def traced_arrays(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
     TracingError
         It cannot be traced; says why, with the line of the function.
     """
+    return with_symbols(rates.function, lambda f: _called_once(replace(rates, function=f), shape), TracedArray)
+
+
+def _called_once(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
     tape, n = Tape(), int(np.prod(shape))
     t, y = (tape.noted(ArrayStep("input", word, size)) for word, size in (("t", 1), ("y", n)))
     values = []
@@ -432,9 +437,6 @@ def traced_arrays(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
             raise TracingError(f"it returns an array of shape {found.shape} for {n} states")
         out = tape.noted(ArrayStep("join", "", n, (tape.read(found),)))
         extras = [tape.joined(np.asarray(e, dtype=object).reshape(-1))[0] for e in extra.values()]
-    except Exception as error:
-        why = str(error) if isinstance(error, TracingError) else f"{type(error).__name__}: {error}"
-        raise TracingError(f"{place_of(rates.function, error)}{why}") from error
     finally:
         _CURRENT.reset(token)
     return ArrayProgram(

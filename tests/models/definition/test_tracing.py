@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 
 import numpy as np
 import pytest
@@ -59,14 +58,6 @@ def plain_if(t, x, *, k=1.0):
     return -0.5 * k * x
 
 
-def builtin_max(t, x, *, k=1.0):
-    return -k * max(x, 0)
-
-
-def with_math(t, x, *, k=1.0):
-    return -k * math.exp(-x)
-
-
 def with_loop(t, x, *, k=1.0):
     return sum(k / i for i in range(1, int(x) + 2))
 
@@ -83,8 +74,6 @@ def with_equality(t, x, *, k=1.0):
     ("function", "words"),
     [
         (plain_if, "np.where"),
-        (builtin_max, "np.maximum"),
-        (with_math, "np.exp"),
         (with_loop, "integer value"),
         (with_interp, "np.interp"),
         (with_equality, "=="),
