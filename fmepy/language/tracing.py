@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -25,6 +25,9 @@ from fmepy.language.nodes import ONE, ZERO, Node, call, number
 from fmepy.language.stand_ins import taking_symbols
 
 _T = TypeVar("_T")
+MOST_WAYS = 64
+"""Through the decisions of a function that is traced."""
+_DECIDE: ContextVar[Callable[[Any, Any], bool] | None] = ContextVar("what decides on a way", default=None)
 
 
 def traced(name: str) -> Traced:
@@ -224,10 +227,7 @@ class Condition(_NumpyFace):
         self.decision = decision
 
     def __bool__(self) -> bool:
-        raise TracingError(
-            "an if (or min, max, and, or) decides on a symbol; "
-            "write np.where(condition, a, b), np.maximum or np.minimum instead"
-        )
+        return decided(self, choose(self.decision, ONE, ZERO))
 
     def __and__(self, other: Any) -> Condition:
         return Condition(Joined((_as_decision(self), _as_decision(other)), "and"))
@@ -321,11 +321,26 @@ class SymbolArray(np.ndarray):
 
 def call_traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a user's function with traced numbers; raises what `with_symbols` raises."""
-    return with_symbols(function, lambda f: f(*args, **kwargs), SymbolArray)
+    return with_symbols(function, lambda f, follow: follow(lambda: f(*args, **kwargs)), SymbolArray)
 
 
-def with_symbols(function: Callable[..., Any], call: Callable[[Callable[..., Any]], _T], kind: type[np.ndarray]) -> _T:
-    """Return ``call(function)``; where that fails, as values are missing, of a copy of it that takes symbols.
+def with_symbols(
+    function: Callable[..., Any],
+    call: Callable[[Callable[..., Any], Callable[[Callable[[], Any]], Any]], _T],
+    kind: type[np.ndarray],
+) -> _T:
+    """Return what a function gives with symbols, by ``call(function, follow)``.
+
+    Where it fails, as values are missing, it is tried with a copy of the function that takes symbols, on every way
+    that its decisions leave.
+
+    Parameters
+    ----------
+    function : callable
+    call : callable
+        It hands what calls the function to `follow`, and uses what comes back.
+    kind : type
+        Of arrays of symbols.
 
     Raises
     ------
@@ -334,12 +349,67 @@ def with_symbols(function: Callable[..., Any], call: Callable[[Callable[..., Any
         cause: a function that fails on symbols may still run on numbers.
     """
     with suppress(Exception):
-        return call(function)
+        return call(function, lambda way: way())
     try:
-        return call(taking_symbols(function, kind))
-    except Exception as error:
+        return call(taking_symbols(function, kind), _on_every_way)
+    except (Exception, SystemExit) as error:  # which may stand on one of the ways
         why = str(error) if isinstance(error, TracingError) else f"{type(error).__name__}: {error}"
         raise TracingError(f"{place_of(function, error)}{why}") from error
+
+
+def _on_every_way(call: Callable[[], Any]) -> Any:
+    """Return what a call gives, its decisions as choices: the call is repeated for every way that they leave."""
+    n_ways = 0
+
+    def follow(turns: tuple[bool, ...]) -> Any:
+        """Return what the ways give that begin with some turns: first the one that always decides for yes."""
+        nonlocal n_ways
+        n_ways += 1
+        met: list[Any] = []
+        answers: dict[Any, bool] = {}
+
+        def decide(condition: Any, key: Any) -> bool:
+            if key not in answers:
+                met.append(condition)
+                if n_ways + len(met) > MOST_WAYS:
+                    raise TracingError(
+                        f"its decisions (if, while, and, or) leave more than {MOST_WAYS} ways; write "
+                        "np.where(condition, a, b) instead"
+                    )
+                answers[key] = turns[len(met) - 1] if len(met) <= len(turns) else True
+            return answers[key]
+
+        token = _DECIDE.set(decide)
+        try:
+            result = call()
+        finally:
+            _DECIDE.reset(token)
+        for k in reversed(range(len(turns), len(met))):
+            other = follow((*turns, *[True] * (k - len(turns)), False))
+            result = _chosen(met[k], result, other)
+        return result
+
+    return follow(())
+
+
+def decided(condition: Any, key: Any) -> bool:
+    """Return the truth of a condition on the way that is followed; conditions of one key are the same."""
+    decide = _DECIDE.get()
+    if decide is None:
+        raise TracingError(
+            "an if (or min, max, and, or) decides on a symbol; "
+            "write np.where(condition, a, b), np.maximum or np.minimum instead"
+        )
+    return decide(condition, key)
+
+
+def _chosen(condition: Any, yes: Any, no: Any) -> Any:
+    """Return what holds numbers, or such things again, as the choice between two of a form."""
+    if isinstance(yes, Mapping) and isinstance(no, Mapping) and yes.keys() == no.keys():
+        return {k: _chosen(condition, v, no[k]) for k, v in yes.items()}
+    if isinstance(yes, tuple | list) and isinstance(no, tuple | list | np.ndarray) and len(yes) == len(no):
+        return type(yes)([_chosen(condition, a, b) for a, b in zip(yes, no, strict=True)])
+    return np.where(condition, yes, no)  # type: ignore[call-overload]
 
 
 def place_of(function: Callable[..., Any], error: Exception) -> str:

@@ -177,3 +177,88 @@ def test_an_array_from_outside_is_named():
     model = fme.OdeModel(into_outside, state=START, parms={"k": 0.7}, times=TIMES)
     assert "outside[0] = " in model.engine_note
     assert "make arrays in the function" in model.engine_note
+
+
+# --- decisions
+
+
+def by_if(t, y, p):
+    a, b, c = y
+    if t > 1 and (a < 10.0 or b > 0.0):
+        flow = p["k"] * a
+    elif t > 0.5:
+        flow = 2 * p["k"] * a
+    else:
+        return 0.0, a, 0.0
+    return [-flow, flow - b, b * (1.0 if c < 1e9 else 2.0)]
+
+
+def by_mask(t, y, p):
+    d = -p["k"] * y
+    d[y < -1.0] = 0.0
+    d[1:] = 0.3 if t < 1.5 else -0.1
+    return d
+
+
+def by_while(t, y, p):
+    total, i = 0.0, 1
+    while i < 4 and t > 0.2:
+        total, i = total + y[0] / i, i + 1
+    return -p["k"] * total * y
+
+
+def by_clip(t, y, p):
+    return -p["k"] * np.clip(y, 0.0, p["k"]) - 0.01 * y.max()
+
+
+def by_named(t, a, b, c, *, k):
+    return {"a": -k * a, "b": k * a - b, "c": b} if t > 1 else {"c": -a, "b": 0.0, "a": k}
+
+
+@pytest.mark.parametrize("function", [by_if, by_mask, by_while, by_clip, by_named])
+def test_decisions_become_choices(function):
+    model = fme.OdeModel(function, state=START, parms={"k": 0.7}, times=TIMES, rtol=1e-9, atol=1e-11)
+    bound = model.bind()
+    Y, S = bound.sensitivities(bound.theta0)
+    assert bound.engine == "compiled"
+    assert model.engine_note == ""
+    plain = model.replace(engine="scipy", max_step=0.01).bind()
+    np.testing.assert_allclose(Y, plain.simulate(plain.theta0), rtol=2e-5, atol=2e-5)
+    h = 1e-4
+    slope = (bound.simulate(bound.theta0 + h) - bound.simulate(bound.theta0 - h)) / (2 * h)
+    np.testing.assert_allclose(S[..., 0], slope, rtol=1e-5, atol=1e-5)
+
+
+def grid_by_if(t, u, p):
+    inflow = 1.0 if t > 1.3 else 0.0
+    d = np.zeros(len(u))
+    d[1:] = p["D"] * (u[:-1] - u[1:])
+    d[0] = p["D"] * (inflow - u[0])
+    return d
+
+
+def test_decisions_of_grids_become_choices():
+    start = {f"u{i}": 0.0 for i in range(30)}
+    model = fme.OdeModel(grid_by_if, state=start, parms={"D": 5.0}, times=TIMES, rtol=1e-8, atol=1e-10)
+    bound = model.bind()
+    Y = bound.simulate(bound.theta0)
+    assert bound.engine == "compiled"
+    plain = model.replace(engine="scipy", max_step=0.01).bind()
+    np.testing.assert_allclose(Y, plain.simulate(plain.theta0), atol=1e-5)
+
+
+def many_ways(t, y, p):
+    return [v if v > i else -v for i in range(5) for v in y][:3]
+
+
+def guarded(t, y, p):
+    if p["k"] < 0:
+        raise SystemExit("k is negative")
+    return -p["k"] * y
+
+
+@pytest.mark.parametrize(("function", "why"), [(many_ways, "more than 64 ways"), (guarded, "SystemExit")])
+def test_what_decisions_cannot_become(function, why):
+    model = fme.OdeModel(function, state=START, parms={"k": 0.7}, times=TIMES)
+    assert why in model.engine_note
+    assert np.isfinite(model().to_numpy()).all()

@@ -137,7 +137,7 @@ def test_runs_and_sensitivities_that_fall_back_to_python_are_told_once_each_with
 
 
 def by_value(t, x, *, k=1.0):
-    if x > 0.5:
+    if float(x) > 0.5:
         return -k * x
     return -k
 

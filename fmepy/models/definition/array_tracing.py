@@ -20,7 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from fmepy.errors import TracingError
 from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, StridedRun, runs_of
 from fmepy.language.arrays import formula as formula_of
-from fmepy.language.tracing import Valueless, with_symbols
+from fmepy.language.tracing import Valueless, decided, with_symbols
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.types import Vector
 
@@ -189,10 +189,11 @@ class _Face(Valueless, NDArrayOperatorsMixin):
         return target
 
     def __bool__(self) -> bool:
-        raise TracingError(
-            "an if (or min, max, and, or) decides on a symbol; write np.where(condition, a, b), np.maximum or "
-            "np.minimum instead"
-        )
+        if not isinstance(self, TracedEntry):
+            return bool(self.item()) if self.size == 1 else bool(np.ones(self.size))  # numpy's own error
+        if not self.tape.is_true(self):
+            raise TracingError("the truth of a number is asked for; write np.where(x != 0, a, b) instead of if x")
+        return decided(self, (self.step, self.place))
 
     def __float__(self) -> float:
         raise TracingError(f"a value is needed where there is only a symbol, by float(), or as {_INTO_NUMBERS}")
@@ -419,10 +420,14 @@ def traced_arrays(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
     TracingError
         It cannot be traced; says why, with the line of the function.
     """
-    return with_symbols(rates.function, lambda f: _called_once(replace(rates, function=f), shape), TracedArray)
+    return with_symbols(
+        rates.function, lambda f, follow: _called_by(follow, replace(rates, function=f), shape), TracedArray
+    )
 
 
-def _called_once(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
+def _called_by(
+    follow: Callable[[Callable[[], Any]], Any], rates: RatesFunction, shape: tuple[int, ...]
+) -> ArrayProgram:
     tape, n = Tape(), int(np.prod(shape))
     t, y = (tape.noted(ArrayStep("input", word, size)) for word, size in (("t", 1), ("y", n)))
     values = []
@@ -431,7 +436,7 @@ def _called_once(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
         values.append([TracedEntry(tape, step, k) for k in range(len(names))])
     token = _CURRENT.set(tape)
     try:
-        result, extra = rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values)
+        result, extra = follow(lambda: rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values))
         found = np.array(result, dtype=object)
         if found.size != n or (len(shape) == 1 and found.shape != shape):
             raise TracingError(f"it returns an array of shape {found.shape} for {n} states")

@@ -213,7 +213,9 @@ def _called(rates: RatesFunction, time: str) -> ModelExpressions:
     groups = (rates.states, rates.parameters, rates.forcings)
     y, p, u = (np.array([traced(k) for k in names], dtype=object) for names in groups)
     result, extra = with_symbols(
-        rates.function, lambda f: replace(rates, function=f).raw(traced(time), y, p, u), SymbolArray
+        rates.function,
+        lambda f, follow: follow(lambda: replace(rates, function=f).raw(traced(time), y, p, u)),
+        SymbolArray,
     )
     expressions = tuple(as_expression(e) for e in np.ravel(np.array(result, dtype=object)))
     return ModelExpressions(expressions, {k: as_expression(v) for k, v in extra.items()})

@@ -200,8 +200,8 @@ def test_an_infinite_slope_counts_where_something_moves_alone():
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda t, y, p: y if y[0] > 0 else -y, "np.where"),
-        (lambda t, y, p: np.zeros(N) if p["a"] < 0 else y, "np.where"),
+        (lambda t, y, p: y if y[0] else -y, "np.where"),
+        (lambda t, y, p: np.zeros(N - 1) if p["a"] < 0 else y, "do not match"),
         (lambda t, y, p: y[:3] + y[:4], "do not match"),
         (lambda t, y, p: y[:5], "shape (5,)"),
         (lambda t, y, p: y.reshape(5, -1), "cannot reshape"),
