@@ -106,6 +106,12 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
     return x if high is None else np.minimum(x, high)
 
 
+def _select(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0) -> Any:
+    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+        default = _where(condition, value, default)
+    return default
+
+
 _TRIED: ContextVar[list[Any] | None] = ContextVar("the lags that a function on trial asked for", default=None)
 
 
@@ -206,7 +212,7 @@ class _NumpyFace(Valueless):
         return _each(lambda *xs: _apply(ufunc.__name__, xs), inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip}
+        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip, np.ndim: lambda x: 0}
         if func not in handlers:
             raise TracingError(f"np.{func.__name__} of a single symbol has no symbolic form")
         return handlers[func](*args, **kwargs)
@@ -311,12 +317,17 @@ class SymbolArray(np.ndarray):
         return result.view(SymbolArray) if isinstance(result, np.ndarray) and result.dtype == object else result
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip}
+        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip, np.select: _select}
         return (
             handlers[func](*args, **kwargs)
             if func in handlers
             else super().__array_function__(func, types, args, kwargs)
         )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, SymbolArray):  # a mask of conditions
+            key, value = ..., np.where(key, value, self)
+        super().__setitem__(key, value)
 
 
 def call_traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -211,11 +211,15 @@ def by_clip(t, y, p):
     return -p["k"] * np.clip(y, 0.0, p["k"]) - 0.01 * y.max()
 
 
+def by_select(t, y, p):
+    return np.select([y > 0.8, y > -1.0], [-y, -2 * p["k"] * y], 0.0) + np.r_[0.0, 0.1 * y[0], y[1]]
+
+
 def by_named(t, a, b, c, *, k):
     return {"a": -k * a, "b": k * a - b, "c": b} if t > 1 else {"c": -a, "b": 0.0, "a": k}
 
 
-@pytest.mark.parametrize("function", [by_if, by_mask, by_while, by_clip, by_named])
+@pytest.mark.parametrize("function", [by_if, by_mask, by_while, by_clip, by_select, by_named])
 def test_decisions_become_choices(function):
     model = fme.OdeModel(function, state=START, parms={"k": 0.7}, times=TIMES, rtol=1e-9, atol=1e-11)
     bound = model.bind()
@@ -234,7 +238,8 @@ def grid_by_if(t, u, p):
     d = np.zeros(len(u))
     d[1:] = p["D"] * (u[:-1] - u[1:])
     d[0] = p["D"] * (inflow - u[0])
-    return d
+    d[u < -1.0] = 5.0
+    return np.select([d > 1e9, t > 0.2], [0.0, d], 0.5 * d)
 
 
 def test_decisions_of_grids_become_choices():

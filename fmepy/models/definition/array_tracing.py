@@ -231,6 +231,11 @@ class TracedArray(_Face, np.ndarray):  # type: ignore[misc]  # the mixin's
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return _called(func, args, kwargs)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, TracedArray):  # a mask of conditions
+            key, value = ..., _where(key, value, self)
+        super().__setitem__(key, value)
+
     def dot(self, other: Any, out: Any = None) -> Any:
         """Return the product with a vector or a matrix."""
         return np.matmul(self, other)
@@ -334,6 +339,12 @@ def _where(condition: Any, *branches: Any) -> Any:
     return tape.each("where", (condition, *branches))
 
 
+def _selected(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0.0) -> Any:
+    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+        default = _where(condition, value, default)
+    return default
+
+
 def _interpolated(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """Return np.interp by sums of ramps, one between two points each."""
     if _is_traced(xp) or any(v is not None for v in (left, right, period)):
@@ -356,6 +367,7 @@ def _filled(value: float) -> Callable[..., Any]:
 
 _HANDLED: dict[Any, Callable[..., Any]] = {
     np.where: _where,
+    np.select: _selected,
     np.interp: _interpolated,
     np.dot: lambda a, b: np.multiply(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else np.matmul(a, b),
     np.inner: lambda a, b: np.matmul(a, np.transpose(b)),

@@ -211,7 +211,7 @@ def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
 
 def _called(rates: RatesFunction, time: str) -> ModelExpressions:
     groups = (rates.states, rates.parameters, rates.forcings)
-    y, p, u = (np.array([traced(k) for k in names], dtype=object) for names in groups)
+    y, p, u = (np.array([traced(k) for k in names], dtype=object).view(SymbolArray) for names in groups)
     result, extra = with_symbols(
         rates.function,
         lambda f, follow: follow(lambda: replace(rates, function=f).raw(traced(time), y, p, u)),
