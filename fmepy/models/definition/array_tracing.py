@@ -196,7 +196,9 @@ class _Face(Valueless, NDArrayOperatorsMixin):
         return decided(self, (self.step, self.place))
 
     def __float__(self) -> float:
-        raise TracingError(f"a value is needed where there is only a symbol, by float(), or as {_INTO_NUMBERS}")
+        raise TracingError(
+            f"a value is needed where there is only a symbol, such as by float(); leave float() out; or {_INTO_NUMBERS}"
+        )
 
 
 _INTO_NUMBERS = (
