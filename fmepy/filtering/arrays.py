@@ -33,6 +33,13 @@ def identity(T):
             T[i, j] = 1.0 if i == j else 0.0
 
 
+def cleared(T):
+    """Set T to zero."""
+    for i in range(T.shape[0]):
+        for j in range(T.shape[1]):
+            T[i, j] = 0.0
+
+
 def error_factor(count, first, errors, correlation, variables, R, C):
     """Set C to the lower factor of the covariance of the errors of one sample."""
     for i in range(count):
@@ -99,9 +106,7 @@ def covariance_of(L, P):
 def left_multiplied(F, X, work):
     """Set X to F X."""
     products(F, X, F.shape[0], work, 0, 0)
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            X[i, j] = work[i, j]
+    copied(work, X)
 
 
 def fill_array(count, first, variables, C, rows, L, W):

@@ -62,8 +62,8 @@ from fmepy.filtering.transition import (
 )
 from fmepy.types import Cube, Matrix, Vector
 
+UPDATES = ("ekf", "iterated", "second_order", "unscented")
 EKF, ITERATED, SECOND_ORDER, UNSCENTED = range(4)
-"""Updates."""
 MOST_PASSES = 3
 
 

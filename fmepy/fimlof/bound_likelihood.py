@@ -1,7 +1,7 @@
 """A `FimlofCost` as a function of a plain vector: -2 log L, score, expected information.
 
 Derivatives of innovations and their variances go along with a pass of the filter where that is the plain one
-(`filtering.score_loop`); else they are central differences of whole passes: generic for every kind of propagation and
+(`filtering.tangents`); else they are central differences of whole passes: generic for every kind of propagation and
 update. Both do without second derivatives of the model, and are accurate to about 1e-8. Far from the
 maximum, where a search only needs a direction, forward differences do (about 1e-5, half the passes). An sd may be moved
 below zero for that: a filter sees its square.
@@ -32,7 +32,6 @@ from fmepy.fimlof.bound_filter import (
     broken,
     points_of_differences,
     schedule_of,
-    settings_of,
     tangents,
     undetermined,
 )
@@ -330,7 +329,7 @@ class BoundFimlof(OfData):
         counted = replace(entity.counted(len(schedule.readings)), readings=schedule.readings)
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
         try:
-            correlation = settings_of(bound_filter, p)[2]
+            correlation = bound_filter.correlation(p)
             with np.errstate(over="ignore", invalid="ignore"):
                 run, likelihood = self._pass(k, values, record=True, scheduled=(schedule, used))
             if likelihood is None:
@@ -374,11 +373,11 @@ class BoundFimlof(OfData):
             return run, likelihood_of(run)
         bound_filter = self.filter_of(k)
         states = self.start_at_rest(k, values[self._at]) if states is None else states
-        inputs, events, correlation = settings_of(bound_filter, p, self._inflation)
+        inputs = bound_filter.inputs(p, self._inflation)
         shift = np.zeros(len(self.spec.free_states))
         for _ in range(_MOST_SHIFTS):
             start = bound_filter.start(p, used, schedule, states=states, shift=shift)
-            run = run_filter(bound_filter.scheme, schedule, start, inputs, events, correlation, record)
+            run = run_filter(bound_filter.scheme, schedule, start, inputs, record)
             if run.node >= 0:
                 return run, None
             likelihood = likelihood_of(run)

@@ -14,7 +14,7 @@ from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.smoothing import history_of
-from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
+from fmepy.fimlof.bound_filter import BoundFilter, schedule_of
 from fmepy.fimlof.data import EntityRun
 from fmepy.fimlof.filter_model import FIXED, Specification
 from fmepy.fimlof.outputs import StateFunctions, on_own_scale, output_functions
@@ -76,7 +76,7 @@ class Future:
     def _passed(self, schedule: Schedule, x: Vector, P: Matrix, p: Vector) -> Any:
         m = self.bound_filter
         start = Start(np.array(x), np.array(P), np.empty(0, dtype=np.intp))
-        return run_filter(m.scheme, schedule, start, *settings_of(m, p), True)
+        return run_filter(m.scheme, schedule, start, m.inputs(p), True)
 
     def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> Ahead:
         u = self.schedule.inputs[at]

@@ -21,6 +21,7 @@ from fmepy.costs.noise import (
 )
 from fmepy.errors import ArgumentError, ModelError, check_choice, did_you_mean, listed
 from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
+from fmepy.filtering.square_root_loop import UPDATES
 from fmepy.filtering.statespace import StateSpace, build_state_space
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification, definition_of
 from fmepy.language.derivatives import quotient
@@ -31,7 +32,6 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 
 PROPAGATIONS = (*FIXED, "ode", "moment")
-UPDATES = ("ekf", "iterated", "second_order", "unscented")
 ALGORITHMS = ("sequential", "joint", "sqrt")
 
 
@@ -158,7 +158,8 @@ def _space(
     outputs = {symbol(k): e for k, e in equations.outputs}
     own = None if noise.covariance is not None else [e.subs(outputs) for e in noise.sds]
     if definition.equations is None:
-        return UntracedSpace.build(definition, parameters, noise.keys, own, readings, sds)
+        of_noise = None if own is None else tuple(own)
+        return UntracedSpace(definition, parameters, noise.keys, of_noise, tuple(readings), tuple(sds))
     summands = [(name, g) for name, g, _ in accumulated.values()]
     return build_state_space(equations, parameters, noise.keys, own, readings, sds, summands)
 
