@@ -142,7 +142,7 @@ class Experiments:
     def is_plain(self) -> bool:
         """Whether every run takes the model's parameters as they are: each under its own name."""
         p = self.parameters
-        own = [p.parms.index.get_indexer(pd.Index([name]))[0] for name in p.full_names[: self.n_model]]
+        own = p.parms.index.get_indexer(pd.Index(p.full_names[: self.n_model]))
         return bool((p.take[:, : self.n_model] == own).all())
 
     def _sources(self, k: int) -> tuple[tuple[int, float], ...]:

@@ -52,8 +52,8 @@ class ObservedVariable:
         The table's label of every observation, for messages.
     places : ndarray of int, shape (n_obs,)
         The position of every observation's row in the table.
-    n_missing : int
-        Number of missing values that were dropped.
+    missing : ndarray of int
+        The positions of the rows whose values are missing, and were dropped.
     marks : ndarray of int, shape (n_obs,), or None
         -1 where the value is a limit below which the reading lies, 1 above, 0 of a plain one; None: all are plain.
     """
@@ -64,12 +64,17 @@ class ObservedVariable:
     errors: Vector | None
     rows: tuple[Any, ...]
     places: IntVector
-    n_missing: int
+    missing: IntVector
     marks: IntVector | None = None
 
-    def only(self, keep: BoolVector) -> ObservedVariable:
+    @property
+    def n_missing(self) -> int:
+        """Number of missing values that were dropped."""
+        return len(self.missing)
+
+    def only(self, keep: BoolVector | IntVector) -> ObservedVariable:
         """Return the variable with some of its observations."""
-        rows = tuple(r for r, k in zip(self.rows, keep, strict=True) if k)
+        rows = tuple(self.rows[i] for i in np.arange(len(self.rows))[keep])
         errors = None if self.errors is None else self.errors[keep]
         marks = None if self.marks is None else self.marks[keep]
         x, values, places = self.x[keep], self.values[keep], self.places[keep]
@@ -230,16 +235,36 @@ def read_observations(
     (('A',), array([1., 3.]), 1)
     """
     table = Columns(obs)
-    if len(set(table.names)) < len(table.names):
-        refuse_copies(table.frame)
-    return read_table(table, x=x, y=y, err=err, censored=censored, noisy=noisy, experiments=experiments)
+    _refuse_copies(table.frame)
+    x_position = None if x is None else table.position(x, "x")
+    err_position = None if err is None else table.position(err, "err")
+    if err is not None and err == x:
+        raise DataError(f"`err={err!r}` is the column of `x`.")
+    x_values = np.zeros(len(table)) if x_position is None else table.numbers(x_position)
+    errors = None if err_position is None else table.numbers(err_position)
+    rows = table.rows
+    columns_of_marks = mark_columns(table, censored, y)
+    if y is None:
+        taken = {x_position, err_position, *columns_of_marks.values()}
+        cells = _wide_cells(table, [j for j in range(len(table.names)) if j not in taken])
+    else:
+        cells = _long_cells(table, x, y, err)
+    marks = marks_by_variable(table, columns_of_marks, cells)
+    variables = []
+    for name, (values, take) in cells.items():
+        own = None if errors is None or (name in noisy and np.isnan(errors[take]).all()) else errors[take]
+        v = _observed(name, x_values[take], values, own, [rows[i] for i in take], take, "x" if x is None else x)
+        variables.append(replace(v, marks=marks[name][v.places]) if name in marks else v)
+        if x is not None:
+            _warn_of_repeated_rows(variables[-1], x, experiments)
+    return Observations(tuple(variables), x)
 
 
 _ENOUGH_TO_TELL = 5
 """Rows in which columns of one name must agree to be copies, if a reading is missing in one of them alone."""
 
 
-def refuse_copies(table: pd.DataFrame) -> None:
+def _refuse_copies(table: pd.DataFrame) -> None:
     """Raise a DataError for two columns of one name and equal values: every reading would count twice.
 
     Columns of one name that differ are replicates.
@@ -269,41 +294,6 @@ def _equal_numbers(a: pd.Series, b: pd.Series) -> bool:
     elif both.sum() < _ENOUGH_TO_TELL:
         return False
     return np.allclose(one[both], two[both], rtol=1e-13, atol=0.0, equal_nan=True)
-
-
-def read_table(
-    table: Columns,
-    *,
-    x: str | None,
-    y: str | None,
-    err: str | None,
-    censored: Any = None,
-    noisy: Collection[str] = (),
-    experiments: IntVector | None = None,
-) -> Observations:
-    """Return what `read_observations` does, of the columns of a table."""
-    x_position = None if x is None else table.position(x, "x")
-    err_position = None if err is None else table.position(err, "err")
-    if err is not None and err == x:
-        raise DataError(f"`err={err!r}` is the column of `x`.")
-    x_values = np.zeros(len(table)) if x_position is None else table.numbers(x_position)
-    errors = None if err_position is None else table.numbers(err_position)
-    rows = table.rows
-    columns_of_marks = mark_columns(table, censored, y)
-    if y is None:
-        taken = {x_position, err_position, *columns_of_marks.values()}
-        cells = _wide_cells(table, [j for j in range(len(table.names)) if j not in taken])
-    else:
-        cells = _long_cells(table, x, y, err)
-    marks = marks_by_variable(table, columns_of_marks, cells)
-    variables = []
-    for name, (values, take) in cells.items():
-        own = None if errors is None or (name in noisy and np.isnan(errors[take]).all()) else errors[take]
-        v = _observed(name, x_values[take], values, own, [rows[i] for i in take], take, "x" if x is None else x)
-        variables.append(replace(v, marks=marks[name][v.places]) if name in marks else v)
-        if x is not None:
-            _warn_of_repeated_rows(variables[-1], x, experiments)
-    return Observations(tuple(variables), x)
 
 
 def _wide_cells(table: Columns, positions: Sequence[int]) -> dict[str, tuple[Vector, IntVector]]:
@@ -359,9 +349,8 @@ def _observed(
         raise DataError(
             f"No observations of {name!r} are left: all {len(values)} are missing. Leave the variable out of `obs`."
         )
-    n_missing = len(there) - int(np.count_nonzero(there))
-    v = ObservedVariable(name, x, values, errors, tuple(rows), places, n_missing)
-    if n_missing:
+    v = ObservedVariable(name, x, values, errors, tuple(rows), places, places[~there])
+    if v.n_missing:
         v = v.only(there)
     rows, x, values, errors = list(v.rows), v.x, v.values, v.errors
     _refuse(
@@ -461,7 +450,7 @@ def prepare(
         kept, n_outside = variable, 0
         if ranges is not None:
             kept, n_outside = _inside(variable, ranges[variable.name], observations.x_name, outside)
-        x, values, places = kept.x, _transformed(kept, transforms.get(variable.name)), kept.places
+        x, values, places = kept.x, transformed_values(kept, transforms.get(variable.name)), kept.places
         errors = _errors(kept, values, weight)
         if ranges is None:
             kind = transforms.get(variable.name)
@@ -520,7 +509,8 @@ def _inside(
     return v.only(keep), n_outside
 
 
-def _transformed(v: ObservedVariable, kind: str | None) -> Vector:
+def transformed_values(v: ObservedVariable, kind: str | None) -> Vector:
+    """Return the values on the scale of comparison; DataError for one that has no logarithm or root."""
     if kind is None:
         return v.values
     scale = observation_scale([kind] * len(v.values))

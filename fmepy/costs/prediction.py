@@ -155,7 +155,7 @@ class PredictionErrorCost(SimulationCost):
                     f"`{argument}` is what gain='stationary' follows from; a gain of your own needs none."
                 )
         super().__post_init__()
-        if self.cases is not None and any(start is not None for start in self.cases.starts):
+        if any(start is not None for start in self.cases.starts):
             raise ArgumentError(
                 "`conditions`: a start from another row's steady state is for a SimulationCost; readings would have to "
                 "correct a row without data."
@@ -267,9 +267,9 @@ class PredictionErrorCost(SimulationCost):
         found = bound.predictions
         largest = float(np.abs(self.comparison.scale.back(self.comparison.obs)).max())
         parts = getattr(found, "parts", (found,))
-        models = [self.predictor] if self.cases is None else list(self.models)
+        models = [self.predictor] if self.plain_run else self.models
         for part, model in zip(parts, models, strict=True):
-            samples = self._samples[0 if self.cases is None else self.cases.entity_of[model.k]]
+            samples = self._samples[0 if self.plain_run else self.cases.entity_of[model.k]]
             part.guard = Guard(self.model, model, samples, self._entries, self.form, largest or 1.0)
         return bound
 

@@ -140,8 +140,10 @@ class SimulationCost(RunsOfCost, AddableCost):
         Whose runs are compared with the data: the model.
     comparison : Comparison
         What is fixed: the observations in use, their weights and groups.
-    cases, experiments : Experiments or None
-        Which parameters every reading, and every entity, has; None where the model's are those of all.
+    cases : Experiments
+        Which parameters every reading has.
+    experiments : Experiments or None
+        The same where there are entities.
     noise : MeasurementNoise or None
         What `measurement_noise` and `censored` say.
 
@@ -250,7 +252,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     likelihood: Any = None
     predictor: Any = field(init=False)
     comparison: Comparison = field(init=False)
-    cases: Experiments | None = field(init=False)
+    cases: Experiments = field(init=False)
     noise: MeasurementNoise | None = field(init=False)
     _given: dict[str, float] = field(init=False)
     _own: pd.Series = field(init=False)
@@ -288,9 +290,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         check_given(self._given, self.model.parms, [*parms.index, *map(normal_name, self.entity_parms)])
         object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
         object.__setattr__(self, "_own", parms)
-        for name in self.scales:
-            if parms[name] < 0:
-                raise ParameterError(f"`parms`: {name!r} is {parms[name]:g}; it scales a noise: not below zero.")
+        self._check_scales()
 
     def _compared(self, observations: Observations, experiments: IntVector | None) -> Observations:
         """Return the observations that are compared: all."""
@@ -319,9 +319,6 @@ class SimulationCost(RunsOfCost, AddableCost):
         set_by = (*conditions.cells, *placeholders, *starts)
         object.__setattr__(self, "predictor", self._predictor(observations, column, set_by))
         full = self._read_noise(set_by)
-        if column is None and by_row is None:
-            object.__setattr__(self, "cases", None)
-            return full
         of = EntityColumn((ONLY,), np.zeros(n_row, dtype=np.intp)) if column is None else column
         c, local = self.comparison, self.entity_parms
         assert c.places is not None, "prepared from a table"
@@ -380,28 +377,15 @@ class SimulationCost(RunsOfCost, AddableCost):
         return self.measurement_noise
 
     @property
-    def scales(self) -> tuple[str, ...]:
-        """Parameters of the cost that scale noise, and do nothing else."""
-        mine = () if self.noise is None else self.noise.scales
-        return mine if self.cases is None else self.cases.parameters.taken_by(mine)
+    def noise_scales(self) -> tuple[str, ...]:
+        """Parameters of a run that scale noise, and do nothing else."""
+        return () if self.noise is None else self.noise.scales
 
     @property
     def guesses(self) -> tuple[str, ...]:
         """Parameters of the noise whose value nobody gave."""
         mine = () if self.noise is None else self.noise.guesses
-        known = mine if self.cases is None else self.cases.parameters.taken_by(mine)
-        return tuple(name for name in known if name not in self._given)
-
-    @property
-    def lower(self) -> pd.Series:
-        """Lower bounds: zero for the sds of the noise."""
-        scales = self.scales
-        return pd.Series([0.0 if k in scales else -np.inf for k in self.parms.index], self.parms.index, dtype=float)
-
-    @property
-    def upper(self) -> pd.Series:
-        """Upper bounds: none."""
-        return pd.Series(np.inf, index=self.parms.index)
+        return tuple(name for name in self.cases.parameters.taken_by(mine) if name not in self._given)
 
     def __call__(self, parms: UserParameters = None) -> ModCost:
         """Return the `ModCost`.
@@ -478,16 +462,15 @@ class SimulationCost(RunsOfCost, AddableCost):
             out.__dict__.pop(made, None)
         object.__setattr__(out, "parms", own.copy())
         object.__setattr__(out, "_own", own)
-        if self.cases is not None:
-            parameters = replace(self.cases.parameters, parms=own)
-            object.__setattr__(out, "cases", replace(self.cases, parameters=parameters))
+        parameters = replace(self.cases.parameters, parms=own)
+        object.__setattr__(out, "cases", replace(self.cases, parameters=parameters))
         return out
 
     @property
     def places(self) -> Places:
         """What is looked up in a run."""
         c = self.comparison
-        runs = None if self.cases is None else self.cases.apart[1][self.cases.case_of]
+        runs = None if self.plain_run else self.cases.apart[1][self.cases.case_of]
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
 
 

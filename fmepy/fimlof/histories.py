@@ -45,9 +45,7 @@ def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataF
     table = as_table(cost.obs).copy()
     labels = table.index
     table.index = pd.RangeIndex(len(table))
-    _, entities = read_entities(
-        table, cost.model, x=cost.x, y=cost.y, err=cost.err, entity=cost.entity, transform=cost.transform
-    )
+    _, entities = read_entities(cost, table, cost.model)
     starts = _diffuse_starts(cost, theta) if cost.specification.free_states else [None] * len(entities)
     bound = cost.bind()
     values = table.copy()
