@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ class ModelsOfCost:
     predictor: Any
     entity: str | None
     parms: pd.Series
+    _given: dict[str, float]
     cases: Experiments
 
     @property
@@ -63,6 +65,12 @@ class ModelsOfCost:
     def upper(self) -> pd.Series:
         """Upper bounds: none."""
         return pd.Series(np.inf, index=self.parms.index)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make the cost, by name."""
+        own: Any = self  # a dataclass
+        return {f.name: getattr(self, f.name) for f in fields(own) if f.init} | {"parms": self._given}
 
     def _check_scales(self) -> None:
         for name in self.scales:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -74,11 +74,7 @@ class ObservedVariable:
 
     def only(self, keep: BoolVector | IntVector) -> ObservedVariable:
         """Return the variable with some of its observations."""
-        rows = tuple(self.rows[i] for i in np.arange(len(self.rows))[keep])
-        errors = None if self.errors is None else self.errors[keep]
-        marks = None if self.marks is None else self.marks[keep]
-        x, values, places = self.x[keep], self.values[keep], self.places[keep]
-        return replace(self, x=x, values=values, errors=errors, rows=rows, places=places, marks=marks)
+        return _with_some(self, ("x", "values", "errors", "rows", "places", "marks"), np.arange(len(self.rows))[keep])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,17 +134,17 @@ class Comparison(CostData):
     entities: tuple[Any, ...] | None = None
     marks: IntVector | None = None
 
+    @property
+    def all_marks(self) -> IntVector:
+        """The marks, zeros where there are none."""
+        return np.zeros(len(self), dtype=np.intp) if self.marks is None else self.marks
+
     def repeats(self, other: Comparison) -> bool:
         """Tell whether the same data are compared in the same way."""
-        return (
-            self.names == other.names
-            and np.array_equal(self.obs, other.obs)
-            and np.array_equal(self.x, other.x)
-            and np.array_equal(self.weights, other.weights)
-            and (self.marks is None) == (other.marks is None)
-            and (self.marks is None or other.marks is None or np.array_equal(self.marks, other.marks))
-            and self.entities == other.entities
-        )
+        if self.names != other.names or self.entities != other.entities:
+            return False
+        arrays = ("obs", "x", "weights", "all_marks")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
 
     def only(self, rows: IntVector) -> Comparison:
         """Return the comparison with some of its observations, in this order; its groups stay, and how many are lost.
@@ -156,33 +152,33 @@ class Comparison(CostData):
         It is for what is evaluated in parts and put together again.
         """
         kinds = self.scale.kinds
-        return replace(
-            self,
-            names=tuple(self.names[i] for i in rows),
-            x=self.x[rows],
-            obs=self.obs[rows],
-            weights=self.weights[rows],
-            groups=self.groups[rows],
-            scale=observation_scale([kinds.get(i) for i in rows.tolist()]),
-            with_error=None if self.with_error is None else self.with_error[rows],
-            places=None if self.places is None else self.places[rows],
-            entities=None if self.entities is None else tuple(self.entities[i] for i in rows),
-            marks=None if self.marks is None else self.marks[rows],
-        )
+        by_reading = ("names", "x", "obs", "weights", "groups", "with_error", "places", "entities", "marks")
+        some = _with_some(self, by_reading, rows)
+        return replace(some, scale=observation_scale([kinds.get(i) for i in rows.tolist()]))
 
     @property
     def observed(self) -> ObservedData:
         """The observations in their own units, by which likelihoods are told to be of the same data."""
         raw, kinds = self.scale.back(self.obs), self.scale.kinds
-        errors = (
-            np.full(len(self), np.nan)
-            if self.with_error is None
-            else np.where(self.with_error, 1 / self.weights, np.nan)
-        )
+        with_error = False if self.with_error is None else self.with_error
+        errors = np.where(with_error, 1 / self.weights, np.nan)
         of = tuple(kinds.get(i) for i in range(len(self))) if kinds else (None,) * len(self)
         plain = None if self.marks is None else self.marks == 0  # a probability has no unit: no Jacobian of a limit
         log_jacobian = self.scale.log_jacobian(raw, plain)
         return ObservedData(self.names, self.x, raw, errors, of, log_jacobian, self.marks)
+
+
+_Data = TypeVar("_Data", ObservedVariable, Comparison)
+
+
+def _with_some(data: _Data, names: Sequence[str], rows: IntVector) -> _Data:
+    """Return data with some entries, in this order, of the fields that have one for each observation."""
+    some: dict[str, Any] = {}
+    for name in names:
+        values = getattr(data, name)
+        if values is not None:
+            some[name] = tuple(values[i] for i in rows.tolist()) if isinstance(values, tuple) else values[rows]
+    return replace(data, **some)
 
 
 # ---------------------------------------------------------------------------------------------------- reading tables
@@ -235,7 +231,8 @@ def read_observations(
     (('A',), array([1., 3.]), 1)
     """
     table = Columns(obs)
-    _refuse_copies(table.frame)
+    if len(set(table.names)) < len(table.names):
+        _refuse_copies(table.frame)
     x_position = None if x is None else table.position(x, "x")
     err_position = None if err is None else table.position(err, "err")
     if err is not None and err == x:
@@ -269,8 +266,6 @@ def _refuse_copies(table: pd.DataFrame) -> None:
 
     Columns of one name that differ are replicates.
     """
-    if table.columns.is_unique:
-        return
     seen: dict[str, list[pd.Series]] = {}
     for j, name in enumerate(table.columns):
         column = table.iloc[:, j]
@@ -445,43 +440,34 @@ def prepare(
     check_choice(weight, WEIGHTS, "weight")
     check_choice(outside, OUTSIDE, "outside")
     transforms = transforms or {}
-    parts, dropped, marks = [], [], []
+    pieces = []
     for variable in observations.variables:
-        kept, n_outside = variable, 0
+        kept, n_outside, kind = variable, 0, transforms.get(variable.name)
         if ranges is not None:
             kept, n_outside = _inside(variable, ranges[variable.name], observations.x_name, outside)
-        x, values, places = kept.x, transformed_values(kept, transforms.get(variable.name)), kept.places
+        x, values, places = kept.x, transformed_values(kept, kind), kept.places
         errors = _errors(kept, values, weight)
         if ranges is None:
-            kind = transforms.get(variable.name)
             x, values, errors, places = _means(kept, values, errors, kind, experiments)
-        parts.append((variable, x, values, errors, places))
-        marks.append(np.zeros(len(values), dtype=np.intp) if kept.marks is None else kept.marks)
-        dropped.append((variable.n_missing, n_outside))
-    sizes = [len(values) for _, _, values, *_ in parts]
-    names = tuple(chain.from_iterable([v.name] * n for (v, *_), n in zip(parts, sizes, strict=True)))
-    return Comparison(
-        names=names,
-        x=np.concatenate([x for _, x, *_ in parts]),
-        obs=np.concatenate([values for _, _, values, *_ in parts]),
-        weights=np.concatenate([1.0 / errors for *_, errors, _ in parts]),
-        groups=np.repeat(np.arange(len(parts)), sizes),
-        group_names=observations.names,
-        scales=1.0 / np.array(sizes, dtype=float) if scaleVar else np.ones(len(parts)),
-        scale=observation_scale([transforms.get(n) for n in names]),
-        n_missing=np.array([m for m, _ in dropped], dtype=np.intp),
-        n_outside=np.array([o for _, o in dropped], dtype=np.intp),
-        x_name=observations.x_name,
-        with_error=np.repeat([v.errors is not None for v, *_ in parts], sizes),
-        places=np.concatenate([places for *_, places in parts]),
-        marks=_joined_marks(marks),
-    )
-
-
-def _joined_marks(marks: Sequence[IntVector]) -> IntVector | None:
-    """Return marks one after the other, None if there are none."""
-    together = np.concatenate(marks)
-    return together if together.any() else None
+        n = len(values)
+        piece = Comparison(
+            names=(variable.name,) * n,
+            x=x,
+            obs=values,
+            weights=1.0 / errors,
+            groups=np.zeros(n, dtype=np.intp),
+            group_names=(variable.name,),
+            scales=np.array([1.0 / n if scaleVar else 1.0]),
+            scale=observation_scale([kind] * n),
+            n_missing=np.array([variable.n_missing], dtype=np.intp),
+            n_outside=np.array([n_outside], dtype=np.intp),
+            x_name=observations.x_name,
+            with_error=np.full(n, variable.errors is not None),
+            places=places,
+            marks=kept.marks if ranges is not None and kept.marks is not None and kept.marks.any() else None,
+        )
+        pieces.append(piece)
+    return replace(concatenate(pieces), places=np.concatenate([c.places for c in pieces if c.places is not None]))
 
 
 def _inside(
@@ -576,7 +562,7 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         return comparisons[0]
     if not comparisons:
         raise ArgumentError("There is nothing to concatenate.")
-    n_obs = np.cumsum([0, *map(len, comparisons)])
+    n_obs, marks = np.cumsum([0, *map(len, comparisons)]), np.concatenate([c.all_marks for c in comparisons])
     return Comparison(
         **joined_data(comparisons),
         obs=np.concatenate([c.obs for c in comparisons]),
@@ -593,5 +579,5 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         entities=None
         if all(c.entities is None for c in comparisons)
         else tuple(chain.from_iterable(c.entities or (None,) * len(c) for c in comparisons)),
-        marks=_joined_marks([np.zeros(len(c), dtype=np.intp) if c.marks is None else c.marks for c in comparisons]),
+        marks=marks if marks.any() else None,
     )

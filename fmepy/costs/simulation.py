@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,10 +37,8 @@ from fmepy.costs.entities import (
 )
 from fmepy.costs.experiment_runs import RunsOfCost
 from fmepy.costs.interpolation import Places
-from fmepy.costs.least_squares_cost import BoundSimulation
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.observable_parameters import (
-    Cases,
     RowParameters,
     known_names,
     names_by_row,
@@ -49,6 +47,7 @@ from fmepy.costs.observable_parameters import (
 )
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
+from fmepy.costs.predictions import BoundSimulation
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import local_name
@@ -283,13 +282,11 @@ class SimulationCost(RunsOfCost, AddableCost):
             transforms=transforms_by_variable(self.transform, observations.names),
             experiments=of_row,
         )
-        object.__setattr__(self, "obs", table.copy())
-        object.__setattr__(self, "_given", given_values(self.parms))
-        object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
+        comparison = comparison if column is None else column.of(comparison)
+        vars(self).update(obs=table.copy(), _given=given_values(self.parms), comparison=comparison)
         parms = self._read_cases(observations, column, by_row, len(table))
         check_given(self._given, self.model.parms, [*parms.index, *map(normal_name, self.entity_parms)])
-        object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
-        object.__setattr__(self, "_own", parms)
+        vars(self).update(parms=parms.copy(), _own=parms)  # whoever writes to `parms` changes no value of the cost
         self._check_scales()
 
     def _compared(self, observations: Observations, experiments: IntVector | None) -> Observations:
@@ -320,21 +317,20 @@ class SimulationCost(RunsOfCost, AddableCost):
         object.__setattr__(self, "predictor", self._predictor(observations, column, set_by))
         full = self._read_noise(set_by)
         of = EntityColumn((ONLY,), np.zeros(n_row, dtype=np.intp)) if column is None else column
-        c, local = self.comparison, self.entity_parms
+        c = self.comparison
         assert c.places is not None, "prepared from a table"
         if by_row is None:
-            cases = Cases(np.arange(len(of.labels)), of.of_row[c.places], {})
+            cases = of.cases(c.places)
         else:
             if self.x is None:
                 raise ArgumentError("`noise_parms` is of single readings; with x=None their means are compared.")
             gone = ({*conditions.cells} - by_row.named()) | ({*placeholders} - by_row.own_names())
             cases = by_row.cases(
                 c, of.of_row, of_model=self.model.parms.index, full=full,
-                known=known_names(full, gone, local, self._given),
+                known=known_names(full, gone, self.entity_parms, self._given),
                 uses=uses_of(self.model, {} if self.noise is None else self.noise.sds, of.labels),
             )  # fmt: skip
-        words: dict[str, Any] = {"local": local, "given": self._given, "model": self.predictor, "cases": cases}
-        found = read_experiments(of, conditions, full, **words)
+        found = read_experiments(self, self._given, of, conditions, full, cases)
         object.__setattr__(self, "cases", found)
         return found.parameters.parms
 
@@ -429,8 +425,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
         Parameters of the noise that the new one has no use for are dropped.
         """
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init} | {"parms": self._given}
-        new = changed_arguments(given, arguments, _MERGED, type(self).__name__)
+        new = changed_arguments(self.arguments, arguments, _MERGED, type(self).__name__)
         changed = {"measurement_noise", "noise_parms"} & set(arguments)
         if changed and new["parms"] is not None:
             from fmepy.costs.noise import names_of_noise
@@ -460,10 +455,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         own[list(values)] = list(values.values())
         for made in ("_bound", "models"):
             out.__dict__.pop(made, None)
-        object.__setattr__(out, "parms", own.copy())
-        object.__setattr__(out, "_own", own)
         parameters = replace(self.cases.parameters, parms=own)
-        object.__setattr__(out, "cases", replace(self.cases, parameters=parameters))
+        vars(out).update(parms=own.copy(), _own=own, cases=replace(self.cases, parameters=parameters))
         return out
 
     @property

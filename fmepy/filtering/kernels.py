@@ -34,7 +34,7 @@ ILL_CONDITIONED = 7.2e10
 def covariance_to_next(P, F, S, M, T):
     """Set P to F P F' + S, and T to P F' of the P before; M is work space. Zeros of F are skipped."""
     n = P.shape[0]
-    products(F, P, n, M, 0, 0)
+    products(F, P, n, M, 0)
     for i in range(n):
         for j in range(n):
             T[i, j] = M[j, i]

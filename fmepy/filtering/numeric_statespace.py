@@ -19,8 +19,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError
-from fmepy.filtering.functions import PythonFunction
-from fmepy.filtering.statespace import INFLATION
+from fmepy.filtering.statespace import INFLATION, PythonFunction
 from fmepy.language.equations import Equations, names_in, symbol
 from fmepy.models.definition.definition import Definition
 from fmepy.types import Matrix, Vector
@@ -159,7 +158,7 @@ class _ByDifferences:
         """Set z, H and sd."""
         values = self._values(t, x, p, u)
         z[:], sd[:] = values[: self._m], values[self._m : 2 * self._m]
-        H[:] = differences(lambda y: self._values(t, y, p, u)[: self._m], x)
+        H[:] = self._values.slopes(t, x, p, u)[: self._m]
 
     def _rates(self, t: float, x: Vector, p: Vector, u: Vector) -> Vector:
         try:
@@ -206,6 +205,10 @@ class ValuesOfExpressions:
             raise
         except _NO_VALUE:
             return np.full(self._n, np.nan)
+
+    def slopes(self, t: float, x: Vector, p: Vector, u: Vector) -> Matrix:
+        """Return their derivatives to the state."""
+        return differences(lambda y: self(t, y, p, u), x)
 
 
 def differences(function: Callable[[Vector], Vector], x: Vector) -> Matrix:

@@ -22,7 +22,7 @@ from fmepy.types import Matrix, Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterFunctions:
-    """A model's functions, ready for a loop; each is one of `filtering.functions`.
+    """A model's functions, ready for a loop; each is a `CompiledFunction` or a `PythonFunction`.
 
     Attributes
     ----------

@@ -98,18 +98,14 @@ def _shifted(x, distance, dx, q, y):
 def _recall(w, kept, at):
     """Give an exact transition its last one at these parameters; `kept` is empty for other kinds."""
     if kept.shape[0] > 0:
-        for i in range(kept.shape[1]):
-            for j in range(kept.shape[2]):
-                w.exact[0, i, j] = kept[at, i, j]
+        copied(kept[at], w.exact[0])
         w.last[1] = 1.0
 
 
 def _remember(w, kept, at):
     if kept.shape[0] > 0:
         slot = int(w.last[1]) - 1
-        for i in range(kept.shape[1]):
-            for j in range(kept.shape[2]):
-                kept[at, i, j] = w.exact[slot, i, j]
+        copied(w.exact[slot], kept[at])
 
 
 class _Moments(NamedTuple):

@@ -143,7 +143,7 @@ def _tangent(F, T, h, K):
 def _covariance_rate(F, A, S, K):
     """Set K to F S + S F' + A A'."""
     n = S.shape[0]
-    products(F, S, n, K, 0, 0)
+    products(F, S, n, K, 0)
     for i in range(n):
         for j in range(i + 1):
             total = K[i, j] + K[j, i]
@@ -206,7 +206,7 @@ def _rates(t, z, model, out):
     for i in range(inputs.shape[0]):  # a step reaches over no kink of a forcing: a straight line
         inputs[i] = u[0, i] + (u[2, i] - u[0, i]) * ((t - start) / h)
     call(advance, t, 0.0, z[:n], p, inputs, out[:n], F, A)
-    products(F, z[n:at].reshape((n, n)), n, out[n:at].reshape((n, n)), 0, 0)
+    products(F, z[n:at].reshape((n, n)), n, out[n:at].reshape((n, n)), 0)
     _covariance_rate(F, A, z[at:].reshape((n, n)), out[at:].reshape((n, n)))
 
 
@@ -309,21 +309,21 @@ def exact_parts(M, b, A, h, E, B, C):
     for i in range(n):
         shift[i] = short * b[i]
     for k in range(1, TERMS + 1):  # the terms of S
-        products(M, C, n, B, 0, 0)
+        products(M, C, n, B, 0)
         for i in range(n):
             for j in range(n):
                 C[i, j] = (B[i, j] + B[j, i]) * (short / (k + 1))
                 S[i, j] += C[i, j]
     identity(C)
     for k in range(1, TERMS + 1):  # those of Phi
-        products(M, C, n, B, 0, 0)
+        products(M, C, n, B, 0)
         for i in range(n):
             for j in range(n):
                 C[i, j] = B[i, j] * (short / k)
                 Phi[i, j] += C[i, j]
                 shift[i] += C[i, j] * b[j] * (short / (k + 1))
     for _ in range(doublings):
-        products(Phi, S, n, B, 0, 0)
+        products(Phi, S, n, B, 0)
         for i in range(n):
             C[i, 0] = 0.0
             for j in range(n):

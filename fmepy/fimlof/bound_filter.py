@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fmepy.costs.noise import Noise, numbers
 from fmepy.errors import ModelError, SimulationError
 from fmepy.filtering import loop
 from fmepy.filtering.likelihood import Likelihood, unknown_part
@@ -70,6 +69,11 @@ def _resets(accumulator: Accumulator, readings: FilterReadings, start: float) ->
     return [StateChange(float(t), accumulator.state, EVENT_KINDS["replace"]) for t in np.unique(at)]
 
 
+Side: TypeAlias = tuple[float, Vector, Vector | None]
+"""A point of a difference: its distance from the parameter's value, and there the parameters of the filter, and the
+initial values where they are not those that the model gives."""
+
+
 class BoundFilter:
     """A specification made to run.
 
@@ -97,11 +101,19 @@ class BoundFilter:
         return ValueTable([e.value for e in self.spec.events], self.spec.parameters)
 
     @cached_property
-    def _start_sds(self) -> Callable[[list[float]], Vector]:
-        return numbers(self.spec.start.sds, self.spec.parameters)
+    def _of_noise(self) -> Callable[[list[float]], Matrix]:
+        return self.spec.noise.matrix(self.spec.parameters)
 
     @cached_property
-    def _first(self) -> dict[int, tuple[FilterReadings, tuple[_FirstData, ...]]]:
+    def _of_errors(self) -> Callable[[list[float]], Matrix]:
+        return self.spec.errors.matrix(self.spec.parameters)
+
+    @cached_property
+    def _of_states(self) -> Callable[[list[float]], Matrix]:
+        return self.spec.start.matrix(self.spec.parameters)
+
+    @cached_property
+    def _first(self) -> dict[FilterReadings, tuple[_FirstData, ...]]:
         return {}
 
     @cached_property
@@ -147,7 +159,8 @@ class BoundFilter:
             curved = spec.update == "second_order"
             return adaptive_functions(spec.space, spec.definition.forcings, spec.takes_moments, curved, accuracy)
         kinds = {"difference": DIFFERENCE, "euler": EULER, "rk4": RK4, "rk4_moment": RK4_MOMENTS}
-        return FilterFunctions(*spec.space.functions(), kinds[spec.propagation], spec.space.n_noise)
+        advance, observe = spec.space.functions()
+        return FilterFunctions(advance, observe, kinds[spec.propagation], spec.space.n_noise)
 
     def paths(self, schedule: Schedule, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
         """Return n noisy paths at the nodes of a schedule, see `fmepy.filtering.paths`."""
@@ -157,7 +170,7 @@ class BoundFilter:
         """Return what the loop needs beside schedule and start; all process noise is times `inflation`."""
         seen = np.append(p, inflation)
         if self.spec.noise.covariance is not None:
-            C = semidefinite_factor(self._covariance(self.spec.noise)(p.tolist()))
+            C = semidefinite_factor(self._of_noise(p.tolist()))
             seen = np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
         return LoopInputs(seen, np.append(self._events.value(p.tolist()), 0.0), self.correlation(p))
 
@@ -166,7 +179,7 @@ class BoundFilter:
         errors = self.spec.errors
         if errors.covariance is None:
             return np.empty((0, 0))
-        matrix = self._covariance(errors)(p.tolist())
+        matrix = self._of_errors(p.tolist())
         sd = np.sqrt(np.diag(matrix))
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.where(np.outer(sd, sd) > 0, matrix / np.outer(sd, sd), 0.0)
@@ -200,10 +213,7 @@ class BoundFilter:
         x, P = np.zeros(self._total), np.zeros((self._total, self._total))
         x[: self._n] = self._initial.value(plain) if states is None else states
         at = self._start_places
-        if self.spec.start.covariance is None:
-            P[at, at] = self._start_sds(plain) ** 2
-        else:
-            P[np.ix_(at, at)] = self._covariance(self.spec.start)(plain)
+        P[np.ix_(at, at)] = self._of_states(plain)
         if used is not None:
             self._from_data(x, P, p, used, schedule.inputs[0], float(schedule.times[0]))
         if shift is not None:
@@ -221,17 +231,6 @@ class BoundFilter:
         if spec.initial == "data":
             names |= names_in(spec.space.sds) | spec.errors.names()
         return np.array([k in names for k in spec.parameters], dtype=bool)
-
-    def _covariance(self, noise: Noise) -> Callable[[list[float]], Matrix]:
-        """Return a covariance as a function of the parameters' values, made once."""
-        if noise.covariance not in self._covariances:
-            assert noise.covariance is not None, "asked only where there is one"
-            self._covariances[noise.covariance] = noise.covariance.function(self.spec.parameters)
-        return self._covariances[noise.covariance]
-
-    @cached_property
-    def _covariances(self) -> dict[Any, Callable[[list[float]], Matrix]]:
-        return {}
 
     def _from_data(self, x: Vector, P: Matrix, p: Vector, used: FilterReadings, u: Vector, t: float) -> None:
         """Set directly measured states to their first data, with the covariance of the errors."""
@@ -256,18 +255,55 @@ class BoundFilter:
 
     def _data_of_start(self, used: FilterReadings) -> tuple[_FirstData, ...]:
         """Return the first data by directly measured state, sorted out once for each entity."""
-        kept = self._first.get(id(used))
-        if kept is None or kept[0] is not used:
+        if used not in self._first:
             direct, rows = dict(self.spec.direct), dict[int, list[int]]()
             for i, variable in enumerate(used.variables.tolist()):
                 if variable in direct:
                     rows.setdefault(variable, []).append(i)
-            data = tuple(
+            self._first[used] = tuple(
                 _FirstData(direct[v], v, self.spec.transforms[v], used.values[r].tolist(), used.errors[r].tolist())
                 for v, r in rows.items()
             )
-            kept = self._first[id(used)] = (used, data)
-        return kept[1]
+        return self._first[used]
+
+    def slopes(
+        self,
+        schedule: Schedule,
+        used: FilterReadings | None,
+        p: Vector,
+        states: Vector | None,
+        inflation: float,
+        sides: Sequence[tuple[Side, Side, BoolVector]],
+    ) -> tuple[Matrix, Matrix] | None:
+        """Return the derivatives of innovations and variances, shape (n_obs, n_par); None where no pass carries them.
+
+        Parameters
+        ----------
+        used : Readings, optional
+            Data that the start uses up.
+        p, states : ndarray
+            The parameters, and the initial values where they are not those that the model gives.
+        sides : sequence of (Side, Side, ndarray)
+            By parameter the points ahead and behind, and which of p move with it.
+        """
+        inputs = self.inputs(p, inflation)
+        if not (sides and has_tangents(self.scheme)) or len(inputs.correlation):
+            return None
+        n, rows = len(self.spec.space.states), []
+        for (ahead, q_up, y_up), (behind, q_down, y_down), moved in sides:
+            width, x, P = ahead - behind, np.zeros(n), np.zeros((n, n))
+            p_up, events_up, _ = self.inputs(q_up, inflation)
+            p_down, events_down, _ = self.inputs(q_down, inflation)
+            if states is not None or self.moves_start(moved):
+                up = self.start(q_up, used, schedule, states=y_up)
+                down = self.start(q_down, used, schedule, states=y_down)
+                x, P = (up.x - down.x) / width, (up.P - down.P) / width
+            of_events = ((events_up - events_down) / width)[schedule.event_places]
+            rows.append((ahead, behind, p_up, p_down, of_events, x, P))
+        at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
+        start = self.start(p, used, schedule, states=states)
+        found = innovation_slopes(self.scheme, schedule, start, inputs, at)
+        return found if found is not None and all(np.isfinite(part).all() for part in found) else None
 
     def __getstate__(self) -> dict[str, Any]:
         made = {k for k, v in vars(type(self)).items() if isinstance(v, cached_property)}
@@ -355,9 +391,6 @@ def broken(spec: Specification, label: Any, run: Pass, schedule: Schedule, p: Ve
 
 STEP, ROUGH_STEP = 6e-6, 1e-7
 """Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
-Side: TypeAlias = tuple[float, Vector, Vector | None]
-"""A point of a difference: its distance from the parameter's value, and there the parameters of the filter, and the
-initial values where they are not those that the model gives."""
 
 
 def points_of_differences(
@@ -376,43 +409,3 @@ def points_of_differences(
         if typical[j] != 0.0 and value + ahead != value + behind:
             out[j] = ahead, behind
     return out
-
-
-def tangents(
-    bound_filter: BoundFilter,
-    schedule: Schedule,
-    used: FilterReadings | None,
-    p: Vector,
-    states: Vector | None,
-    inflation: float,
-    sides: Sequence[tuple[Side, Side, BoolVector]],
-) -> tuple[Matrix, Matrix] | None:
-    """Return the derivatives of innovations and variances, shape (n_obs, n_par); None where a pass does not carry them.
-
-    Parameters
-    ----------
-    used : Readings, optional
-        Data that the start uses up.
-    p, states : ndarray
-        The parameters, and the initial values where they are not those that the model gives.
-    sides : sequence of (Side, Side, ndarray)
-        By parameter the points ahead and behind, and which of p move with it.
-    """
-    inputs = bound_filter.inputs(p, inflation)
-    if not (sides and has_tangents(bound_filter.scheme)) or len(inputs.correlation):
-        return None
-    n, rows = len(bound_filter.spec.space.states), []
-    for (ahead, q_up, y_up), (behind, q_down, y_down), moved in sides:
-        width, x, P = ahead - behind, np.zeros(n), np.zeros((n, n))
-        p_up, events_up, _ = bound_filter.inputs(q_up, inflation)
-        p_down, events_down, _ = bound_filter.inputs(q_down, inflation)
-        if states is not None or bound_filter.moves_start(moved):
-            up = bound_filter.start(q_up, used, schedule, states=y_up)
-            down = bound_filter.start(q_down, used, schedule, states=y_down)
-            x, P = (up.x - down.x) / width, (up.P - down.P) / width
-        of_events = ((events_up - events_down) / width)[schedule.event_places]
-        rows.append((ahead, behind, p_up, p_down, of_events, x, P))
-    at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
-    start = bound_filter.start(p, used, schedule, states=states)
-    found = innovation_slopes(bound_filter.scheme, schedule, start, inputs, at)
-    return found if found is not None and all(np.isfinite(part).all() for part in found) else None

@@ -20,7 +20,6 @@ import pandas as pd
 
 from fmepy.costs.base import KnownData, OfData
 from fmepy.costs.data_fingerprint import ObservedData, joined
-from fmepy.costs.entities import Experiments
 from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of
 from fmepy.filtering.run import Pass, run_filter
@@ -32,17 +31,15 @@ from fmepy.fimlof.bound_filter import (
     broken,
     points_of_differences,
     schedule_of,
-    tangents,
     undetermined,
 )
-from fmepy.fimlof.data import EntityData, EntityRun, effective_readings
+from fmepy.fimlof.data import EntityRun, effective_readings
 from fmepy.fimlof.filter_model import Specification, is_one_run, uses_errors, with_inputs
 from fmepy.fimlof.side_steps import rows_of_path, rows_until, with_side_paths
-from fmepy.models.entity import EntityModel
-from fmepy.parameters.entities import EntityParameters
-from fmepy.types import BoolVector, Matrix, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
+    from fmepy.fimlof.cost import FimlofCost
     from fmepy.fimlof.without_noise import SimulatedLikelihoods
 
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
@@ -69,31 +66,19 @@ class BoundFimlof(OfData):
         Scalar data that count.
     """
 
-    def __init__(
-        self,
-        spec: Specification,
-        entities: Sequence[EntityData],
-        experiments: Experiments,
-        models: Sequence[EntityModel],
-        names: tuple[str, ...],
-        bounds: tuple[pd.Series, pd.Series],
-        **words: Any,
-    ) -> None:
-        self.spec, self.entities = spec, tuple(entities)
-        self.parameter_names = names
+    def __init__(self, cost: FimlofCost, names: tuple[str, ...], **words: Any) -> None:
+        spec, experiments, models = cost.specification, cost.cases, cost.models
+        self.spec, self.entities, self.parameter_names = spec, cost.entities, names
         parameters, (_, self._kind) = experiments.parameters, experiments.apart
         self._values = parameters.values
-        index = {k: i for i, k in enumerate(map(str, parameters.parms.index))}
-        self._at = np.array([index[k] for k in names], dtype=np.intp)
+        self._at: IntVector = parameters.parms.index.get_indexer(pd.Index(names))
         self.theta0: Vector = self._values[self._at]
-        order = list(names)
-        self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
-        self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
+        self.lower, self.upper = (ends.to_numpy(dtype=float)[self._at] for ends in (cost.lower, cost.upper))
         self.is_scalar, self.has_jacobian = True, False
         self._take = list(parameters.take[: len(self.entities)])  # behind them, rows that others start from
         start_from = [k if start is None else start for k, start in enumerate(experiments.starts)]
         self._concern = [{*own, *parameters.take[k]} for own, k in zip(self._take, start_from, strict=True)]
-        scales = parameters.taken_by(spec.scales)
+        scales = cost.scales
         self.scale_parameters: BoolVector = np.array([name in scales for name in names], dtype=bool)
         one, each = BoundFilter(spec), experiments.distinct
         self._filters = [BoundFilter(with_inputs(spec, m.beneath)) if each else one for m in models]
@@ -109,7 +94,7 @@ class BoundFimlof(OfData):
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
-        self._runs = self._as_runs(models, parameters, words)
+        self._runs = self._as_runs(cost, words)
         self.keep_within(self.lower, self.upper)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
@@ -119,9 +104,7 @@ class BoundFimlof(OfData):
             if part is not None:
                 part.keep_within(lower, upper)
 
-    def _as_runs(
-        self, models: Sequence[EntityModel], parameters: EntityParameters, words: dict[str, Any]
-    ) -> SimulatedLikelihoods | None:
+    def _as_runs(self, cost: FimlofCost, words: dict[str, Any]) -> SimulatedLikelihoods | None:
         """Return what makes the likelihood from runs of the model, None where only a filter can."""
         moves = {i for i in self._at.tolist()}
         of_entities = [[t[j] for t in self._take] for j in range(len(self.spec.parameters))]
@@ -134,8 +117,7 @@ class BoundFimlof(OfData):
             return None
         from fmepy.fimlof.without_noise import SimulatedLikelihoods
 
-        schedules = [(e.label, schedule) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)]
-        return SimulatedLikelihoods(self.spec, models, self._kind, schedules, parameters, self.parameter_names, **words)
+        return SimulatedLikelihoods(cost, [schedule for schedule, _ in self.schedules], self.parameter_names, **words)
 
     @property
     def retries(self) -> int:
@@ -436,7 +418,8 @@ class BoundFimlof(OfData):
                 both.append((float(at[j] - theta[j]), self._full(at)[take], self._start_near(k, theta, at)))
             sides.append((both[0], both[1], take == self._at[j]))
         states = self.start_at_rest(k, theta)
-        found = tangents(self.filter_of(k), *self.schedules[k], self._full(theta)[take], states, self._inflation, sides)
+        own = self.filter_of(k)
+        found = own.slopes(*self.schedules[k], self._full(theta)[take], states, self._inflation, sides)
         if found is None:
             return set()
         slopes[0][:, moved], slopes[1][:, moved] = found

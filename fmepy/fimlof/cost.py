@@ -15,7 +15,7 @@ least squares.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -199,14 +199,11 @@ class FimlofCost(ModelsOfCost, AddableCost):
             _check_sums(specification, e)
             _check_first(specification, e)
             _check_repeated(specification, e)
-        object.__setattr__(self, "_given", given)
-        object.__setattr__(self, "specification", specification)
-        object.__setattr__(self, "entities", entities)
         by_entity = getattr(self.model, "entity_inputs", None) is not None  # which equations alone do not know
-        object.__setattr__(self, "predictor", self.model if by_entity else followed)
-        experiments = read_experiments(
-            column, conditions, specification.parms, local=self.entity_parms, given=given, model=self.predictor
-        )
+        predictor = self.model if by_entity else followed
+        vars(self).update(_given=given, specification=specification, entities=entities, predictor=predictor)
+        cases = column.cases(np.empty(0, dtype=np.intp))
+        experiments = read_experiments(self, given, column, conditions, specification.parms, cases)
         object.__setattr__(self, "cases", experiments)
         object.__setattr__(self, "parms", marked(experiments.parameters.parms.copy(), self.transforms or None))
         self._check_scales()
@@ -256,20 +253,15 @@ class FimlofCost(ModelsOfCost, AddableCost):
         """Return the cost as a function of the parameters `names` (None: all)."""
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
-        bounds = self.lower, self.upper
-        return BoundFimlof(
-            self.specification, self.entities, self.cases, self.models, wanted, bounds, hold_engine=hold_engine
-        )
+        return BoundFimlof(self, wanted, hold_engine=hold_engine)
 
     def replace(self, **arguments: Any) -> FimlofCost:
         """Return a copy with some arguments of the constructor changed; dicts are merged.
 
         Parameters of the noise that the new one has no use for are dropped.
         """
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init} | {"parms": self._given}
-        new = changed_arguments(given, arguments, _MERGED, "FimlofCost")
-        explicit = set(arguments.get("parms") or ())
-        new["parms"] = _still_used(new, explicit)
+        new = changed_arguments(self.arguments, arguments, _MERGED, "FimlofCost")
+        new["parms"] = _still_used(new, set(arguments.get("parms") or ()))
         return FimlofCost(new.pop("model"), new.pop("obs"), **new)
 
     def filter(self, parms: UserParameters = None, *, smooth: bool = True) -> Any:
@@ -411,16 +403,15 @@ def _check_first(specification: Specification, entity: EntityData) -> None:
 
 def _check_repeated(specification: Specification, entity: EntityData) -> None:
     """Refuse several readings at one time where errors are correlated with another variable's: pairs are unknown."""
-    covariance = specification.errors.covariance
-    if covariance is None:
+    errors, r = specification.errors, entity.readings
+    if errors.covariance is None:
         return
-    r, names = entity.readings, covariance.names
     read, several = {}, {}
-    for name in names:
+    for name in errors.keys:
         times, counts = np.unique(r.times[r.variables == specification.variables.index(name)], return_counts=True)
         read[name], several[name] = times, times[counts > 1]
-    for i, j, entry in zip(*np.tril_indices(len(names)), covariance.entries, strict=True):
-        a, b = names[i], names[j]
+    for i, j, entry in zip(*np.tril_indices(len(errors.keys)), errors.covariance, strict=True):
+        a, b = errors.keys[i], errors.keys[j]
         both = np.union1d(np.intersect1d(several[a], read[b]), np.intersect1d(read[a], several[b]))
         if i != j and len(both) and entry is not ZERO:
             raise DataError(

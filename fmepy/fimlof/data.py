@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.entities import EntityColumn, read_entity_column
+from fmepy.costs.interpolation import rows_by_group
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
 from fmepy.costs.observations import ObservedVariable, check_observed, read_observations, transformed_values
 from fmepy.errors import DataError
@@ -94,22 +95,16 @@ def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[
     kinds = transforms_by_variable(cost.transform, observations.names)
     columns, n = Columns(table), len(column.labels)
     times = pd.Series(columns.numbers(columns.position(x, "x")), index=table.index)
-    variables = [(v, _by_entity(column.of_row[v.places], n)) for v in observations.variables]
+    variables = [(v, rows_by_group(column.of_row[v.places], n)) for v in observations.variables]
     missing = [np.bincount(column.of_row[v.missing], minlength=n) for v in observations.variables]
     entities = []
-    for k, rows in enumerate(_by_entity(column.of_row, n)):
+    for k, rows in enumerate(rows_by_group(column.of_row, n)):
         own = [v.only(of[k]) for v, of in variables]
         if not any(len(v.x) for v in own):
             raise DataError(f"No observations of entity {column.labels[k]!r} are left: all are missing. Drop its rows.")
         lost = np.array([m[k] if len(v.x) else 0 for v, m in zip(own, missing, strict=True)], dtype=np.intp)
         entities.append(_entity(column.labels[k], own, lost, times.iloc[rows], kinds, model, x))
     return column, tuple(entities)
-
-
-def _by_entity(of: IntVector, n: int) -> list[IntVector]:
-    """Return the positions that belong to each of n entities."""
-    order = np.argsort(of, kind="stable")
-    return np.split(order, np.searchsorted(of[order], np.arange(1, n)))
 
 
 def _entity(

@@ -78,10 +78,8 @@ def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None,
             f"A path became NaN or infinite at time {schedule.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
             parameters=dict(zip(spec.parameters, p.tolist(), strict=True)),
         )
-    z, sds = (
-        StateFunctions(spec, spec.variables, e).at(schedule.times, states, p, schedule.inputs)[0]
-        for e in (spec.space.readings, spec.space.sds)
-    )
+    read = StateFunctions(spec, [*spec.space.readings, *spec.space.sds])
+    z, sds = np.split(read.at(schedule.times, states, p, schedule.inputs)[0], 2, axis=1)
     correlation = bound_filter.correlation(p)
     parts = [(used, np.zeros(len(used), dtype=np.intp))] if used is not None else []
     out = []

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import array_function
-from fmepy.filtering.numeric_statespace import ValuesOfExpressions, differences
+from fmepy.filtering.numeric_statespace import ValuesOfExpressions
 from fmepy.filtering.statespace import StateSpace
 from fmepy.fimlof.filter_model import Specification
 from fmepy.language.derivatives import derivative
@@ -32,30 +32,22 @@ class StateFunctions:
     Parameters
     ----------
     spec : Specification
-    names : sequence of str
     expressions : sequence of Node
         Of a model without equations they may hold what its function returns beside the rates; derivatives are then
         differences.
-
-    Attributes
-    ----------
-    names : tuple of str
     """
 
-    def __init__(self, spec: Specification, names: Sequence[str], expressions: Sequence[Any]) -> None:
-        self.names = tuple(names)
-        self._n = len(spec.space.states)
-        self._values = (
-            _by_equations(spec, expressions) if spec.definition.equations else _by_function(spec, expressions)
-        )
+    def __init__(self, spec: Specification, expressions: Sequence[Any]) -> None:
+        self._k, self._n = len(expressions), len(spec.space.states)
+        self._values = (_by_equations if spec.definition.equations else _by_function)(spec, expressions)
 
     def at(self, times: Vector, x: Matrix, p: Vector, inputs: Matrix) -> tuple[Matrix, Cube]:
         """Return values, shape (n_time, k), and derivatives, (n_time, k, n); NaN where x is.
 
         inputs : ndarray, shape (n_time, n_forcing)
         """
-        y, slopes = np.full((len(times), len(self.names)), np.nan), np.zeros((len(times), len(self.names), self._n))
-        if self.names:
+        y, slopes = np.full((len(times), self._k), np.nan), np.zeros((len(times), self._k, self._n))
+        if self._k:
             with np.errstate(all="ignore"):
                 self._values(times, x, p, inputs, y, slopes)
             y[np.isnan(x).all(axis=1)] = np.nan  # one that does not depend on the states has no value either
@@ -93,7 +85,7 @@ def _by_function(spec: Specification, expressions: Sequence[Any]) -> Callable[..
         for i in np.flatnonzero(np.isfinite(x).all(axis=1)):
             t, u = float(times[i]), inputs[i]
             y[i] = values(t, x[i], p, u)
-            slopes[i] = differences(lambda at, t=t, u=u: values(t, at, p, u), x[i])
+            slopes[i] = values.slopes(t, x[i], p, u)
 
     return write
 
@@ -108,8 +100,7 @@ def outputs_of(spec: Specification) -> list[tuple[str, Any]]:
 
 def output_functions(spec: Specification) -> StateFunctions:
     """Return the outputs of a model as functions of the states of its filter."""
-    outputs = outputs_of(spec)
-    return StateFunctions(spec, [name for name, _ in outputs], [e for _, e in outputs])
+    return StateFunctions(spec, [e for _, e in outputs_of(spec)])
 
 
 def names_of_sums(spec: Specification) -> dict[str, str]:

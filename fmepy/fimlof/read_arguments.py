@@ -90,13 +90,22 @@ def read_specification(
     values = with_noise_parameters(dict(definition.parms), parms, made, noise, errors, start)
     accumulated, accumulators = _accumulators(cost.accumulate, equations, variables)
     sds = _error_sds(equations, variables, errors, cost.err is not None, tuple(values), accumulated)
-    check_names_of_noise(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
-    check_names_of_noise(start, "initial_sd", tuple(values))
+    check_names_of_noise(
+        noise.names(), "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time)
+    )
+    check_names_of_noise(start.names(), "initial_sd", tuple(values))
     _check_enters(noise, definition, variables)
     readings, direct = _readings(equations, variables, transforms, accumulated)
-    space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
+    outputs = {symbol(k): e for k, e in equations.outputs}
+    of_noise = None if noise.covariance is not None else tuple(e.subs(outputs) for e in noise.sds)
+    space: StateSpace | UntracedSpace
+    if definition.equations is None:
+        space = UntracedSpace(definition, tuple(values), noise.keys, of_noise, tuple(readings), tuple(sds))
+    else:
+        summands = [(name, g) for name, g, _ in accumulated.values()]
+        space = build_state_space(equations, tuple(values), noise.keys, of_noise, readings, sds, summands)
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
-    elsewhere |= {e for c in (noise.covariance, errors.covariance, start.covariance) if c for e in names_in(c.entries)}
+    elsewhere |= names_in([e for one in (noise, errors, start) for e in one.covariance or ()])
     _check_some_noise(noise, errors, variables)
     events = _known_events(definition)
     elsewhere |= names_in([e.value for e in events])
@@ -148,28 +157,9 @@ def _check_no_outputs(process_noise: Any, equations: Equations, parameters: Sequ
             )
 
 
-def _space(
-    definition: Definition,
-    equations: Equations,
-    parameters: tuple[str, ...],
-    noise: Noise,
-    readings: list[Any],
-    sds: list[Any],
-    accumulated: Mapping[str, tuple[str, Any, Any]],
-) -> StateSpace | UntracedSpace:
-    """Return the model with its noise; sds of the noise may name outputs."""
-    outputs = {symbol(k): e for k, e in equations.outputs}
-    own = None if noise.covariance is not None else [e.subs(outputs) for e in noise.sds]
-    if definition.equations is None:
-        of_noise = None if own is None else tuple(own)
-        return UntracedSpace(definition, parameters, noise.keys, of_noise, tuple(readings), tuple(sds))
-    summands = [(name, g) for name, g, _ in accumulated.values()]
-    return build_state_space(equations, parameters, noise.keys, own, readings, sds, summands)
-
-
 def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequence[Any]) -> None:
     """Refuse what a model cannot give that offers nothing but its runs."""
-    entries = [e for n in noises for e in (n.covariance.entries if n.covariance is not None else n.sds)]
+    entries = [e for n in noises for e in n.entries]
     if initial != "known" or not all(e is ZERO for e in entries) or any(word is not None for word in asked):
         raise ModelError(
             f"A filter follows the rates of a model, and a {type(model).__name__} offers none: it has no attribute "
