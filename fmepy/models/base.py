@@ -117,10 +117,9 @@ class OfRuns:
     bound: Any
 
     @property
-    def exact(self) -> bool | None:
+    def exact(self) -> Any:
         """True if sensitivities solve their equations (asking may compile them); None where nobody says."""
-        found: bool | None = getattr(self.bound, "exact", None)
-        return found
+        return getattr(self.bound, "exact", None)
 
     @property
     def retries(self) -> int:
