@@ -13,9 +13,8 @@ from fmepy.boundary.problem import BoundaryProblem, Solution
 from fmepy.boundary.result import BoundaryFit
 from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, names_in_order, starts_of
 from fmepy.checks import between_0_and_1, whole_number
-from fmepy.costs.base import variances
+from fmepy.costs.base import minus2loglik_of_squares, variances
 from fmepy.costs.entities import read_entity_column
-from fmepy.costs.least_squares_cost import minus2loglik_of_squares
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error

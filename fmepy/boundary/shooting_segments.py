@@ -152,7 +152,7 @@ def records_of(problem: BoundaryProblem) -> list[Experiment]:
     """
     cost, places = problem.cost, problem.cost.places
     assert places.x is not None, "fit_boundary asks for times"
-    whole = [cost.predictor] if cost.cases is None else cost.models
+    whole = [cost.predictor] if cost.plain_run else cost.models
     out = []
     for k, model in enumerate(whole):
         rows = np.arange(len(places.x)) if places.runs is None else np.flatnonzero(places.runs == k)
@@ -350,7 +350,7 @@ class Segments:
             tables.append(pd.DataFrame(Y, columns=list(model.var_names)))
             tables[-1].insert(0, "time", times)
         cost = self.problem.cost
-        if cost.experiments is None or cost.cases is None:
+        if cost.experiments is None:
             return tables[0]
         runs = [int(cost.cases.apart[1][cost.cases.run_of(k, {})]) for k in range(len(cost.experiments.column.labels))]
         out = [tables[k].copy() for k in runs]

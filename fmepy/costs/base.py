@@ -55,7 +55,7 @@ import pandas as pd
 from fmepy.costs.data_fingerprint import ObservedData
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.journal.encoding import Stored
-from fmepy.models.base import engine_of
+from fmepy.models.base import OfRuns, engine_of
 from fmepy.results.notebook import InNotebook
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
@@ -160,10 +160,8 @@ class OfData:
     group_names: tuple[str, ...] = _field("group_names")
 
 
-class AroundBound(OfData):
+class AroundBound(OfRuns, OfData):
     """What is evaluated by another bound cost, `bound`, and says of itself what that one says."""
-
-    bound: Any
 
     @cached_property
     def data(self) -> CostData:
@@ -176,24 +174,14 @@ class AroundBound(OfData):
         return gives_modcost(self.bound)
 
     @property
-    def exact(self) -> bool | None:
-        """True if the cost's own Jacobian is of exact sensitivities; None where nobody says."""
-        return getattr(self.bound, "exact", None)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return int(getattr(self.bound, "retries", 0))
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return engine_of(self.bound)
-
-    @property
     def nobs(self) -> float:
         """Number of data: of residuals, or what a cost that is a number says of itself; NaN if it does not."""
-        return float(getattr(self.bound, "nobs", np.nan)) if self.bound.is_scalar else float(len(self.data))
+        return nobs_of(self.bound)
+
+
+def nobs_of(bound: Any) -> float:
+    """Return the number of data of a bound cost: of residuals, or what a number says of itself; NaN if it does not."""
+    return float(getattr(bound, "nobs", np.nan)) if bound.is_scalar else float(len(cost_data(bound)))
 
 
 class OfSeveral:
@@ -388,6 +376,14 @@ def minus2loglik_many(bound: Any, Theta: Matrix) -> tuple[Vector, Any]:
         with np.errstate(over="ignore"):
             return (R**2).sum(axis=1) + R.shape[1] * np.log(2 * np.pi) - 2 * np.log(cost_data(bound).weights).sum(), why
     return _one_by_one(bound.minus2loglik, Theta, np.full(len(Theta), np.nan))
+
+
+def minus2loglik_of_squares(r: Vector, weights: Vector) -> float:
+    """Return -2 log L of weighted residuals whose errors are known up to a factor, which is estimated: ssr / n."""
+    squares, n = float(r @ r), r.size
+    if not squares > 0:
+        return -np.inf
+    return float(n * np.log(2 * np.pi * squares / n) + n - 2 * np.log(weights).sum())
 
 
 class AddableCost(InNotebook):

@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 
 from fmepy.costs.base import OfSeveral
-from fmepy.costs.interpolation import Places, merge_times, stack
+from fmepy.costs.interpolation import Places, merge_times, rows_by_group, stack
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, predictions_of, renamed
 from fmepy.errors import SimulationError
@@ -29,7 +29,7 @@ from fmepy.models.base import tightened
 from fmepy.models.entity import EntityModel
 from fmepy.numerics.sparse import dense_jacobian
 from fmepy.parameters.named import values_by_name
-from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 
 class PredictionsByEntity(OfSeveral, Predictions):
@@ -164,9 +164,7 @@ def predictions_by_entity(
     names = tuple(names)
     first = np.cumsum([0, *(len(p.names) for p in places)])
     run_of = np.concatenate([p.runs for p in places if p.runs is not None])
-    order = np.argsort(run_of, kind="stable")
-    ends = np.searchsorted(run_of[order], np.arange(len(models) + 1))
-    rows_of = [order[ends[k] : ends[k + 1]] for k in range(len(models))]
+    rows_of = rows_by_group(run_of, len(models))
     alone = partial(_alone, list(models), list(places), data, names, first, rows_of, words)
     found: list[tuple[PredictionsOfRun | PredictionsTogether, IntVector, str]] = []
     taken: set[int] = set()
@@ -283,14 +281,20 @@ class PredictionsTogether(Predictions):
 
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,)."""
-        ran = self.bound.together(self._parameters(theta), slopes=False)
-        if ran is None:
-            return self._one_by_one(theta, slopes=False)[0]
-        Y, _, ok = ran
-        mod = self._lookup.values(Y.reshape(-1, Y.shape[-1]))
+        mod, _, ok = self._together(theta, slopes=False)
         for i in np.flatnonzero(~ok).tolist():
             mod[self._run_of == i] = of_run(self._models[i].told, self._one(i).values, theta)
         return self._checked(mod, theta)
+
+    def _together(self, theta: Vector, slopes: bool) -> tuple[Vector, Any, BoolVector]:
+        """Return mod, derivatives if asked for, and which runs came to their end: none where one call cannot do it."""
+        ran = self.bound.together(self._parameters(theta), slopes=slopes)
+        if ran is None:
+            n = len(self._run_of)
+            return np.empty(n), np.empty((n, self._source.shape[1])), np.zeros(len(self._models), dtype=bool)
+        Y, S, ok = ran
+        mod = self._lookup.values(Y.reshape(-1, Y.shape[-1]))
+        return mod, self._lookup.sensitivities(S) if slopes else None, ok
 
     def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return mod of many theta, shape (n, n_obs), and why they failed."""
@@ -299,11 +303,7 @@ class PredictionsTogether(Predictions):
 
     def with_local_slopes(self, theta: Vector) -> tuple[Vector, Matrix, IntVector]:
         """Return mod, and its derivatives as the module's text says."""
-        ran = self.bound.together(self._parameters(theta), slopes=True)
-        if ran is None:
-            return (*self._one_by_one(theta, slopes=True), self._source[self._run_of])
-        Y, S, ok = ran
-        mod, local = self._lookup.values(Y.reshape(-1, Y.shape[-1])), self._lookup.sensitivities(S)
+        mod, local, ok = self._together(theta, slopes=True)
         for i in np.flatnonzero(~ok).tolist():
             rows = self._run_of == i
             mod[rows], local[rows] = self._slopes_alone(i, theta)
@@ -338,16 +338,6 @@ class PredictionsTogether(Predictions):
         source = self._source[i]
         once = [m >= 0 and m not in source[:j] for j, m in enumerate(source)]  # a column that two share comes once
         return mod, np.where(once, dense[:, source], 0.0)
-
-    def _one_by_one(self, theta: Vector, slopes: bool) -> tuple[Vector, Matrix]:
-        mod, local = np.empty(len(self._run_of)), np.empty((len(self._run_of), self._source.shape[1]))
-        for i, model in enumerate(self._models):
-            rows = self._run_of == i
-            if slopes:
-                mod[rows], local[rows] = self._slopes_alone(i, theta)
-            else:
-                mod[rows] = of_run(model.told, self._one(i).values, theta)
-        return mod, local
 
 
 def groups_of(models: Sequence[EntityModel], places: Sequence[Places]) -> list[tuple[list[int], Vector]]:
@@ -408,6 +398,5 @@ def _times_of(members: Sequence[int], grid: Vector, places: Sequence[Places]) ->
         return dict.fromkeys(members, grid)
     run = np.concatenate([p.runs for p in places if p.runs is not None])
     wanted = np.concatenate([p.rows_wanted(grid) if not p.on_grid else p.x for p in places if p.x is not None])
-    order = np.argsort(run, kind="stable")
-    ends = np.searchsorted(run[order], np.arange(int(run.max(initial=0)) + 2))
-    return {k: np.unique(wanted[order[ends[k] : ends[k + 1]]]) for k in members}
+    rows = rows_by_group(run, int(run.max(initial=0)) + 1)
+    return {k: np.unique(wanted[rows[k]]) for k in members}

@@ -49,6 +49,10 @@ class EntityColumn:
         """The entities as text."""
         return tuple(map(entity_text, self.labels))
 
+    def cases(self, places: IntVector) -> Cases:
+        """Return the cases of readings, by the rows in which they stand: every entity is one."""
+        return Cases(np.arange(len(self.labels)), self.of_row[places], {})
+
     def of(self, comparison: Comparison) -> Comparison:
         """Return a comparison whose observations know their entity; DataError if one of them has none left."""
         assert comparison.places is not None, "prepared from a table"
@@ -142,7 +146,7 @@ class Experiments:
     def is_plain(self) -> bool:
         """Whether every run takes the model's parameters as they are: each under its own name."""
         p = self.parameters
-        own = [p.parms.index.get_indexer(pd.Index([name]))[0] for name in p.full_names[: self.n_model]]
+        own = p.parms.index.get_indexer(pd.Index(p.full_names[: self.n_model]))
         return bool((p.take[:, : self.n_model] == own).all())
 
     def _sources(self, k: int) -> tuple[tuple[int, float], ...]:
@@ -194,29 +198,20 @@ class Experiments:
 
 
 def read_experiments(
-    column: EntityColumn,
-    conditions: Conditions,
-    full: pd.Series,
-    *,
-    local: Any = (),
-    given: Mapping[str, float],
-    model: Any,
-    cases: Cases | None = None,
+    cost: Any, given: Mapping[str, float], column: EntityColumn, conditions: Conditions, full: pd.Series, cases: Cases
 ) -> Experiments:
     """Return what is said of several experiments.
 
     Parameters
     ----------
+    cost : SimulationCost or FimlofCost
+        Its predictor and its ``entity_parms``.
+    given : mapping of str to float
+        Values of parameters that are not among the full ones.
     column, conditions
     full : Series
         All parameters of a run, with their values; the model's first.
-    local : sequence of str
-        ``entity_parms``, as the user gives them.
-    given : mapping of str to float
-        Values of parameters that are not among the full ones.
-    model : Model
-        Asked for its states, for messages, and for inputs of entities.
-    cases : Cases, optional
+    cases : Cases
         What readings say of parameters by row.
 
     Raises
@@ -228,7 +223,7 @@ def read_experiments(
     ModelError
         An entity without a row in inputs that belong to entities; a start at rest of a model whose start cannot be set.
     """
-    known = tuple(map(str, full.index))
+    model, known = cost.predictor, tuple(map(str, full.index))
     for name in conditions.cells:
         if name not in known:
             start = f"state={{{name!r}: {name + '0'!r}}}"
@@ -239,9 +234,6 @@ def read_experiments(
                 "that only describe out of it."
             )
     texts = column.texts
-    if cases is None:
-        every = np.arange(len(texts))
-        cases = Cases(every, np.empty(0, dtype=np.intp), {})
     rows = [(texts[e], k) for k, e in enumerate(cases.entity_of)]
     starts: list[int | None] = []
     resting: dict[tuple[Any, ...], int] = {}
@@ -261,7 +253,7 @@ def read_experiments(
     cells: dict[str, list[float | str]] = {n: [cell[text] for text, _ in rows] for n, cell in of_rows.items()}
     cells |= {name: [cell[k] for _, k in rows] for name, cell in cases.cells.items()}
     labels = [text for text, _ in rows]
-    parameters = entity_parameters(full, labels, local=local, conditions=cells, given=given)
+    parameters = entity_parameters(full, labels, local=cost.entity_parms, conditions=cells, given=given)
     if kinds := getattr(model, "transforms", {}):
         marked(parameters.parms, parameters.transforms(kinds))
     inputs = getattr(model, "entity_inputs", None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,9 @@ from fmepy.costs.entities import Experiments
 from fmepy.costs.noise import SaidNoise, said_noise_of
 from fmepy.costs.observable_parameters import uses_of
 from fmepy.costs.observations import Comparison
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, ParameterError
 from fmepy.models.entity import EntityModel
 from fmepy.models.preequilibration import opened
-from fmepy.parameters.entities import entity_parameters
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
 
@@ -31,28 +31,60 @@ class ModelsOfCost:
     model: Any
     predictor: Any
     entity: str | None
-    cases: Experiments | None
+    parms: pd.Series
+    _given: dict[str, float]
+    cases: Experiments
 
     @property
     def experiments(self) -> Experiments | None:
         """Which parameters every entity has; None without entities."""
         return None if self.entity is None else self.cases
 
-    @property
+    @cached_property
     def plain_run(self) -> bool:
         """Whether one run of the model, with its parameters as they are, serves all readings."""
-        return self.cases is None or (self.entity is None and self.cases.is_plain)
+        return self.entity is None and self.cases.is_plain
+
+    @property
+    def noise_scales(self) -> Sequence[str]:
+        """Parameters of a run that scale noise, and do nothing else."""
+        raise NotImplementedError
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Parameters of the cost that scale noise, and do nothing else."""
+        return self.cases.parameters.taken_by(self.noise_scales)
+
+    @property
+    def lower(self) -> pd.Series:
+        """Lower bounds: zero for the sds of the noise."""
+        scales = self.scales
+        return pd.Series([0.0 if k in scales else -np.inf for k in self.parms.index], self.parms.index, dtype=float)
+
+    @property
+    def upper(self) -> pd.Series:
+        """Upper bounds: none."""
+        return pd.Series(np.inf, index=self.parms.index)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make the cost, by name."""
+        own: Any = self  # a dataclass
+        return {f.name: getattr(self, f.name) for f in fields(own) if f.init} | {"parms": self._given}
+
+    def _check_scales(self) -> None:
+        for name in self.scales:
+            if (value := self.parms[name]) < 0:
+                raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and is not below zero.")
 
     @property
     def transforms(self) -> dict[str, str]:
         """How parameters are transformed, by name, where the model's are (`transformed`)."""
-        kinds: dict[str, str] = getattr(self.model, "transforms", {})
-        return kinds if self.cases is None else self.cases.parameters.transforms(kinds)
+        return self.cases.parameters.transforms(getattr(self.model, "transforms", {}))
 
     @cached_property
     def models(self) -> tuple[EntityModel, ...]:
         """The model as every run has it; entities and readings that differ in nothing share one."""
-        assert self.cases is not None, "asked of costs of several runs"
         return tuple(self._model_of(k) for k in self.cases.apart[0])
 
     @cached_property
@@ -60,7 +92,6 @@ class ModelsOfCost:
         return opened(self.predictor)
 
     def _model_of(self, k: int) -> EntityModel:
-        assert self.cases is not None, "asked of costs of several runs"
         own, before = self.cases.parameters, self.cases.starts[k]
         if before is None:
             return EntityModel(self.predictor, own, k)
@@ -84,7 +115,7 @@ class ModelsOfCost:
         ParameterError
             No such entity, with the nearest.
         """
-        if self.cases is None or (self.experiments is None and entity is not None):
+        if self.experiments is None and (entity is not None or not self.cases.by_row):
             raise ArgumentError("This cost is of one experiment (entity=None): its model is `cost.model`.")
         place = 0 if self.experiments is None else self.experiments.position(entity)
         return self._model_of(self.cases.run_of(place, dict(noise_parms or {})))
@@ -107,26 +138,20 @@ class RunsOfCost(ModelsOfCost):
         """What is said of the noise, in words that results keep; None of a sum of squares, and of errors not normal."""
         if self.noise is None or self.likelihood is not None:
             return None
-        c, by, kinds = self.comparison, self.cases, self.comparison.scale.kinds
-        variables = list(c.group_names)
+        c, by, kinds, variables = self.comparison, self.cases, self.comparison.scale.kinds, self.comparison.group_names
         rows = {v: np.flatnonzero(c.groups == k) for k, v in enumerate(variables)}
         errors = {v: float(1 / c.weights[r[0]]) if np.ptp(c.weights[r]) == 0 else None for v, r in rows.items()}
-        if by is None:
-            parameters, cases = entity_parameters(self._own, [""]), [(0, None, set(variables))]
-        else:
-            texts = [None] if self.entity is None else by.column.texts
-            parameters = by.parameters
-            cases = [
-                (k, texts[e], {v for v in variables if (by.case_of[rows[v]] == k).any()})
-                for k, e in enumerate(by.entity_of.tolist())
-            ]
+        texts = [None] if self.entity is None else by.column.texts
+        cases = [
+            (k, texts[e], {v for v in variables if (by.case_of[rows[v]] == k).any()})
+            for k, e in enumerate(by.entity_of.tolist())
+        ]
         scales = {v: kinds.get(int(r[0])) for v, r in rows.items()}
-        found = said_noise_of(self.noise.sds, scales, errors, parameters, cases)
+        found = said_noise_of(self.noise.sds, scales, errors, by.parameters, cases)
         return found.mapped(self.transforms, found.values)
 
     def runs_of(self, entity: Any = None, variable: str | None = None) -> dict[str, EntityModel]:
         """Return the models of one entity, by what readings (of a variable) name by row: several where that differs."""
-        assert self.cases is not None, "asked of costs of several runs"
         place = 0 if self.experiments is None else self.experiments.position(entity)
         cases, moving = self.cases.runs_of(place), list(self.cases.by_row)
         if variable is not None:
@@ -141,7 +166,6 @@ class RunsOfCost(ModelsOfCost):
 
     def _read_of(self, kind: int) -> set[str]:
         """Return the variables that are read off a run."""
-        assert self.cases is not None, "asked of costs of several runs"
         mine = self.cases.apart[1][self.cases.case_of] == kind
         return {name for name, m in zip(self.comparison.names, mine, strict=True) if m}
 
@@ -158,7 +182,7 @@ class RunsOfCost(ModelsOfCost):
             Default: the model's own.
         """
         values = merge_parameters(self._own, parms)
-        if self.cases is None:
+        if self.plain_run:
             table: pd.DataFrame = self.predictor(values[self.predictor.parms.index], times)
             return table
         labels: tuple[Any, ...] = (None,) if self.experiments is None else self.experiments.column.labels
@@ -175,7 +199,6 @@ class RunsOfCost(ModelsOfCost):
 
     def _read_only(self, curves: pd.DataFrame) -> list[pd.DataFrame]:
         """Return the runs one by one, without the variables that are not read off them."""
-        assert self.cases is not None, "asked of costs of several runs"
         kinds = self.cases.apart[1]
         order = [kinds[k] for e in range(len(self.cases.column.labels)) for k in self.cases.runs_of(e)]
         out, size = [], len(curves) // len(order)
@@ -218,14 +241,13 @@ class RunsOfCost(ModelsOfCost):
             from fmepy.plotting.models import plot_model
 
             obs = seen.rename(columns={"x": x_name})
-            runs = [curves] if self.cases is None else self._read_only(curves)
+            runs = [curves] if self.plain_run else self._read_only(curves)
             if len(runs) > 1:
                 kwargs.setdefault("labels", [one["by_row"].iloc[0] for one in runs])
                 runs = [one.drop(columns="by_row") for one in runs]
             return plot_model(*runs, obs=obs, which=list(c.group_names), axes=axes, **kwargs)
         from fmepy.plotting.models import plot_entities
 
-        assert self.cases is not None, "there are entities"
         if self.cases.by_row:  # a gap between the runs of an entity
             curves = pd.concat(
                 [pd.concat([one, one.tail(1).assign(**{x_name: np.nan})]) for one in self._read_only(curves)]

@@ -170,3 +170,9 @@ def brackets(times: Vector, x: Vector) -> tuple[IntVector, IntVector, Vector]:
     weight = after / (times[high] - times[low])
     on_row = np.minimum(np.abs(after), np.abs(before)) <= resolution(times)
     return np.where(on_row, nearest, low), np.where(on_row, nearest, high), np.where(on_row, 0.0, weight)
+
+
+def rows_by_group(of: IntVector, n: int) -> list[IntVector]:
+    """Return the positions that belong to each of n groups, in order."""
+    order = np.argsort(of, kind="stable")
+    return np.split(order, np.searchsorted(of[order], np.arange(1, n)))

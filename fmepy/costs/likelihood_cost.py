@@ -427,10 +427,7 @@ def _noise_of(part: Any) -> MeasurementNoise | None:
 
 def _parameters_of(part: Any, wanted: Sequence[str], names: Sequence[str]) -> NoiseParameters:
     """Return where the parameters of a cost's noise come from; by reading, where they differ."""
-    if part.cases is None:
-        own = part.parms
-        take = np.array([list(own.index).index(k) for k in wanted], dtype=np.intp)
-        return NoiseParameters(own.to_numpy(dtype=float), list(own.index), take, names)
-    parameters = part.cases.parameters
+    parameters, case_of = part.cases.parameters, part.cases.case_of
     of_case = parameters.take[:, [parameters.full_names.index(k) for k in wanted]]
-    return NoiseParameters(parameters.values, list(parameters.parms.index), of_case[part.cases.case_of], names)
+    take = of_case[case_of] if case_of.any() else of_case[0]
+    return NoiseParameters(parameters.values, list(parameters.parms.index), take, names)

@@ -103,7 +103,10 @@ class ModCost(Shown):
     @cached_property
     def dropped(self) -> pd.DataFrame:
         """One row per variable: how many observations were not used."""
-        return self._named(_appended([_table_of_dropped(c) for c, _ in self.pieces]))
+        columns = [
+            {"name": list(c.group_names), "missing": c.n_missing, "outside": c.n_outside} for c, _ in self.pieces
+        ]
+        return self._named(_appended([pd.DataFrame(own) for own in columns]))
 
     def _named(self, table: pd.DataFrame) -> pd.DataFrame:
         return table if self.row_names is None else table.assign(name=list(self.row_names))
@@ -262,10 +265,6 @@ def _table_of_residuals(c: Comparison, mod: Vector, with_marks: bool) -> pd.Data
     if c.entities is not None:
         table["entity"] = list(c.entities)
     return table
-
-
-def _table_of_dropped(c: Comparison) -> pd.DataFrame:
-    return pd.DataFrame({"name": list(c.group_names), "missing": c.n_missing, "outside": c.n_outside})
 
 
 def _appended(tables: list[pd.DataFrame]) -> pd.DataFrame:

@@ -45,35 +45,6 @@ ERR = "err"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Covariance:
-    """A covariance whose entries are numbers or expressions of parameters.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Its rows and columns.
-    entries : tuple of Node
-        Lower triangle, row by row.
-    """
-
-    names: tuple[str, ...]
-    entries: tuple[Any, ...]
-
-    def function(self, parameters: Sequence[str]) -> Callable[[list[float]], Matrix]:
-        """Return the matrix as a function of the parameters' values."""
-        n = len(self.names)
-        values = numbers(self.entries, parameters)
-        rows, columns = np.tril_indices(n)
-
-        def matrix(p: list[float]) -> Matrix:
-            out = np.zeros((n, n))
-            out[rows, columns] = out[columns, rows] = values(p)
-            return out
-
-        return matrix
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Noise:
     """Noise of some keys.
 
@@ -82,20 +53,39 @@ class Noise:
     keys : tuple of str
     sds : tuple of Node
         One for each key; of a covariance the roots of its diagonal.
-    covariance : Covariance or None
-        None: the noises are independent.
+    covariance : tuple of Node, or None
+        Lower triangle of a covariance, row by row; None: the noises are independent.
     made : tuple of (str, str)
         (parameter, key) of the sds that are to be estimated.
     """
 
     keys: tuple[str, ...]
     sds: tuple[Any, ...]
-    covariance: Covariance | None
+    covariance: tuple[Any, ...] | None
     made: tuple[tuple[str, str], ...]
+
+    @property
+    def entries(self) -> tuple[Any, ...]:
+        """What says how large it is: the covariance's entries, or the sds."""
+        return self.sds if self.covariance is None else self.covariance
 
     def names(self) -> set[str]:
         """Return every name that occurs."""
-        return names_in([*self.sds, *(self.covariance.entries if self.covariance is not None else ())])
+        return names_in(self.entries)
+
+    def matrix(self, parameters: Sequence[str]) -> Callable[[list[float]], Matrix]:
+        """Return the covariance, in the order of the keys, as a function of the parameters' values."""
+        n, values = len(self.keys), numbers(self.entries, parameters)
+        if self.covariance is None:
+            return lambda p: np.diag(values(p) ** 2)
+        rows, columns = np.tril_indices(n)
+
+        def matrix(p: list[float]) -> Matrix:
+            out = np.zeros((n, n))
+            out[rows, columns] = out[columns, rows] = values(p)
+            return out
+
+        return matrix
 
 
 def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefix: str) -> Noise:
@@ -191,12 +181,8 @@ def with_noise_parameters(
     return out
 
 
-def check_names_of_noise(noise: Noise, argument: str, known: Sequence[str]) -> None:
-    """Raise an ArgumentError for a name in the noise that has no value."""
-    _check_names(noise.names(), argument, known)
-
-
-def _check_names(names: set[str], argument: str, known: Sequence[str]) -> None:
+def check_names_of_noise(names: set[str], argument: str, known: Sequence[str]) -> None:
+    """Raise an ArgumentError for a name in a noise that has no value."""
     for name in sorted(names):
         if name not in known:
             raise ArgumentError(
@@ -207,7 +193,7 @@ def _check_names(names: set[str], argument: str, known: Sequence[str]) -> None:
 def check_error_sd(name: str, sd: Any, known: Sequence[str], has_errors: bool) -> bool:
     """Tell whether the sd of an observed variable uses the data's own errors; refuse names that have no value."""
     where, used = f"measurement_noise[{name!r}]", names_in([sd])
-    _check_names(used - {ERR}, where, known)
+    check_names_of_noise(used - {ERR}, where, known)
     if ERR in used and not has_errors:
         raise ArgumentError(f"`{where}` uses 'err': name the column of errors, err=.")
     return ERR in used
@@ -268,7 +254,7 @@ def _of_table(table: pd.DataFrame, argument: str, known: Sequence[str], what: st
     if not any(c.free_symbols for row in cells for c in row):
         check_covariance(np.array(cells, dtype=float), argument, names)
     entries = tuple(cells[i][j] for i in range(len(names)) for j in range(i + 1))
-    return Noise(names, tuple(power(cells[i][i], HALF) for i in range(len(names))), Covariance(names, entries), ())
+    return Noise(names, tuple(power(cells[i][i], HALF) for i in range(len(names))), entries, ())
 
 
 def _entry(value: Any, where: str) -> Any:

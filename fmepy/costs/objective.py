@@ -105,6 +105,7 @@ class Objective(AroundBound):
     def _of(self, bound: Any) -> Objective:
         out = copy(self)
         out._look_up(bound)
+        out.evaluations = out.jacobians = out.failures = 0
         return out
 
     def keep_evaluations(self, known: Evaluations) -> None:
@@ -229,7 +230,6 @@ class Objective(AroundBound):
             return None
         out = self._of(bound)
         out._differences = None
-        out.evaluations = out.jacobians = out.failures = 0
         return out
 
     # --- differences
@@ -267,7 +267,6 @@ class Objective(AroundBound):
         out = self._of(self._fresh(hold))
         if np.array_equal(start, self.theta0):
             out._memory, out._best, out._last = dict(self._memory), self._best, self._last
-        out.evaluations = out.jacobians = out.failures = 0
         out.first_failure = out.last_failure = ""
         out.begin(start, lower, upper)
         return out

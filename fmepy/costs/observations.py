@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -52,8 +52,8 @@ class ObservedVariable:
         The table's label of every observation, for messages.
     places : ndarray of int, shape (n_obs,)
         The position of every observation's row in the table.
-    n_missing : int
-        Number of missing values that were dropped.
+    missing : ndarray of int
+        The positions of the rows whose values are missing, and were dropped.
     marks : ndarray of int, shape (n_obs,), or None
         -1 where the value is a limit below which the reading lies, 1 above, 0 of a plain one; None: all are plain.
     """
@@ -64,16 +64,17 @@ class ObservedVariable:
     errors: Vector | None
     rows: tuple[Any, ...]
     places: IntVector
-    n_missing: int
+    missing: IntVector
     marks: IntVector | None = None
 
-    def only(self, keep: BoolVector) -> ObservedVariable:
+    @property
+    def n_missing(self) -> int:
+        """Number of missing values that were dropped."""
+        return len(self.missing)
+
+    def only(self, keep: BoolVector | IntVector) -> ObservedVariable:
         """Return the variable with some of its observations."""
-        rows = tuple(r for r, k in zip(self.rows, keep, strict=True) if k)
-        errors = None if self.errors is None else self.errors[keep]
-        marks = None if self.marks is None else self.marks[keep]
-        x, values, places = self.x[keep], self.values[keep], self.places[keep]
-        return replace(self, x=x, values=values, errors=errors, rows=rows, places=places, marks=marks)
+        return _with_some(self, ("x", "values", "errors", "rows", "places", "marks"), np.arange(len(self.rows))[keep])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,17 +134,17 @@ class Comparison(CostData):
     entities: tuple[Any, ...] | None = None
     marks: IntVector | None = None
 
+    @property
+    def all_marks(self) -> IntVector:
+        """The marks, zeros where there are none."""
+        return np.zeros(len(self), dtype=np.intp) if self.marks is None else self.marks
+
     def repeats(self, other: Comparison) -> bool:
         """Tell whether the same data are compared in the same way."""
-        return (
-            self.names == other.names
-            and np.array_equal(self.obs, other.obs)
-            and np.array_equal(self.x, other.x)
-            and np.array_equal(self.weights, other.weights)
-            and (self.marks is None) == (other.marks is None)
-            and (self.marks is None or other.marks is None or np.array_equal(self.marks, other.marks))
-            and self.entities == other.entities
-        )
+        if self.names != other.names or self.entities != other.entities:
+            return False
+        arrays = ("obs", "x", "weights", "all_marks")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
 
     def only(self, rows: IntVector) -> Comparison:
         """Return the comparison with some of its observations, in this order; its groups stay, and how many are lost.
@@ -151,33 +152,33 @@ class Comparison(CostData):
         It is for what is evaluated in parts and put together again.
         """
         kinds = self.scale.kinds
-        return replace(
-            self,
-            names=tuple(self.names[i] for i in rows),
-            x=self.x[rows],
-            obs=self.obs[rows],
-            weights=self.weights[rows],
-            groups=self.groups[rows],
-            scale=observation_scale([kinds.get(i) for i in rows.tolist()]),
-            with_error=None if self.with_error is None else self.with_error[rows],
-            places=None if self.places is None else self.places[rows],
-            entities=None if self.entities is None else tuple(self.entities[i] for i in rows),
-            marks=None if self.marks is None else self.marks[rows],
-        )
+        by_reading = ("names", "x", "obs", "weights", "groups", "with_error", "places", "entities", "marks")
+        some = _with_some(self, by_reading, rows)
+        return replace(some, scale=observation_scale([kinds.get(i) for i in rows.tolist()]))
 
     @property
     def observed(self) -> ObservedData:
         """The observations in their own units, by which likelihoods are told to be of the same data."""
         raw, kinds = self.scale.back(self.obs), self.scale.kinds
-        errors = (
-            np.full(len(self), np.nan)
-            if self.with_error is None
-            else np.where(self.with_error, 1 / self.weights, np.nan)
-        )
+        with_error = False if self.with_error is None else self.with_error
+        errors = np.where(with_error, 1 / self.weights, np.nan)
         of = tuple(kinds.get(i) for i in range(len(self))) if kinds else (None,) * len(self)
         plain = None if self.marks is None else self.marks == 0  # a probability has no unit: no Jacobian of a limit
         log_jacobian = self.scale.log_jacobian(raw, plain)
         return ObservedData(self.names, self.x, raw, errors, of, log_jacobian, self.marks)
+
+
+_Data = TypeVar("_Data", ObservedVariable, Comparison)
+
+
+def _with_some(data: _Data, names: Sequence[str], rows: IntVector) -> _Data:
+    """Return data with some entries, in this order, of the fields that have one for each observation."""
+    some: dict[str, Any] = {}
+    for name in names:
+        values = getattr(data, name)
+        if values is not None:
+            some[name] = tuple(values[i] for i in rows.tolist()) if isinstance(values, tuple) else values[rows]
+    return replace(data, **some)
 
 
 # ---------------------------------------------------------------------------------------------------- reading tables
@@ -231,21 +232,40 @@ def read_observations(
     """
     table = Columns(obs)
     if len(set(table.names)) < len(table.names):
-        refuse_copies(table.frame)
-    return read_table(table, x=x, y=y, err=err, censored=censored, noisy=noisy, experiments=experiments)
+        _refuse_copies(table.frame)
+    x_position = None if x is None else table.position(x, "x")
+    err_position = None if err is None else table.position(err, "err")
+    if err is not None and err == x:
+        raise DataError(f"`err={err!r}` is the column of `x`.")
+    x_values = np.zeros(len(table)) if x_position is None else table.numbers(x_position)
+    errors = None if err_position is None else table.numbers(err_position)
+    rows = table.rows
+    columns_of_marks = mark_columns(table, censored, y)
+    if y is None:
+        taken = {x_position, err_position, *columns_of_marks.values()}
+        cells = _wide_cells(table, [j for j in range(len(table.names)) if j not in taken])
+    else:
+        cells = _long_cells(table, x, y, err)
+    marks = marks_by_variable(table, columns_of_marks, cells)
+    variables = []
+    for name, (values, take) in cells.items():
+        own = None if errors is None or (name in noisy and np.isnan(errors[take]).all()) else errors[take]
+        v = _observed(name, x_values[take], values, own, [rows[i] for i in take], take, "x" if x is None else x)
+        variables.append(replace(v, marks=marks[name][v.places]) if name in marks else v)
+        if x is not None:
+            _warn_of_repeated_rows(variables[-1], x, experiments)
+    return Observations(tuple(variables), x)
 
 
 _ENOUGH_TO_TELL = 5
 """Rows in which columns of one name must agree to be copies, if a reading is missing in one of them alone."""
 
 
-def refuse_copies(table: pd.DataFrame) -> None:
+def _refuse_copies(table: pd.DataFrame) -> None:
     """Raise a DataError for two columns of one name and equal values: every reading would count twice.
 
     Columns of one name that differ are replicates.
     """
-    if table.columns.is_unique:
-        return
     seen: dict[str, list[pd.Series]] = {}
     for j, name in enumerate(table.columns):
         column = table.iloc[:, j]
@@ -269,41 +289,6 @@ def _equal_numbers(a: pd.Series, b: pd.Series) -> bool:
     elif both.sum() < _ENOUGH_TO_TELL:
         return False
     return np.allclose(one[both], two[both], rtol=1e-13, atol=0.0, equal_nan=True)
-
-
-def read_table(
-    table: Columns,
-    *,
-    x: str | None,
-    y: str | None,
-    err: str | None,
-    censored: Any = None,
-    noisy: Collection[str] = (),
-    experiments: IntVector | None = None,
-) -> Observations:
-    """Return what `read_observations` does, of the columns of a table."""
-    x_position = None if x is None else table.position(x, "x")
-    err_position = None if err is None else table.position(err, "err")
-    if err is not None and err == x:
-        raise DataError(f"`err={err!r}` is the column of `x`.")
-    x_values = np.zeros(len(table)) if x_position is None else table.numbers(x_position)
-    errors = None if err_position is None else table.numbers(err_position)
-    rows = table.rows
-    columns_of_marks = mark_columns(table, censored, y)
-    if y is None:
-        taken = {x_position, err_position, *columns_of_marks.values()}
-        cells = _wide_cells(table, [j for j in range(len(table.names)) if j not in taken])
-    else:
-        cells = _long_cells(table, x, y, err)
-    marks = marks_by_variable(table, columns_of_marks, cells)
-    variables = []
-    for name, (values, take) in cells.items():
-        own = None if errors is None or (name in noisy and np.isnan(errors[take]).all()) else errors[take]
-        v = _observed(name, x_values[take], values, own, [rows[i] for i in take], take, "x" if x is None else x)
-        variables.append(replace(v, marks=marks[name][v.places]) if name in marks else v)
-        if x is not None:
-            _warn_of_repeated_rows(variables[-1], x, experiments)
-    return Observations(tuple(variables), x)
 
 
 def _wide_cells(table: Columns, positions: Sequence[int]) -> dict[str, tuple[Vector, IntVector]]:
@@ -359,9 +344,8 @@ def _observed(
         raise DataError(
             f"No observations of {name!r} are left: all {len(values)} are missing. Leave the variable out of `obs`."
         )
-    n_missing = len(there) - int(np.count_nonzero(there))
-    v = ObservedVariable(name, x, values, errors, tuple(rows), places, n_missing)
-    if n_missing:
+    v = ObservedVariable(name, x, values, errors, tuple(rows), places, places[~there])
+    if v.n_missing:
         v = v.only(there)
     rows, x, values, errors = list(v.rows), v.x, v.values, v.errors
     _refuse(
@@ -456,43 +440,34 @@ def prepare(
     check_choice(weight, WEIGHTS, "weight")
     check_choice(outside, OUTSIDE, "outside")
     transforms = transforms or {}
-    parts, dropped, marks = [], [], []
+    pieces = []
     for variable in observations.variables:
-        kept, n_outside = variable, 0
+        kept, n_outside, kind = variable, 0, transforms.get(variable.name)
         if ranges is not None:
             kept, n_outside = _inside(variable, ranges[variable.name], observations.x_name, outside)
-        x, values, places = kept.x, _transformed(kept, transforms.get(variable.name)), kept.places
+        x, values, places = kept.x, transformed_values(kept, kind), kept.places
         errors = _errors(kept, values, weight)
         if ranges is None:
-            kind = transforms.get(variable.name)
             x, values, errors, places = _means(kept, values, errors, kind, experiments)
-        parts.append((variable, x, values, errors, places))
-        marks.append(np.zeros(len(values), dtype=np.intp) if kept.marks is None else kept.marks)
-        dropped.append((variable.n_missing, n_outside))
-    sizes = [len(values) for _, _, values, *_ in parts]
-    names = tuple(chain.from_iterable([v.name] * n for (v, *_), n in zip(parts, sizes, strict=True)))
-    return Comparison(
-        names=names,
-        x=np.concatenate([x for _, x, *_ in parts]),
-        obs=np.concatenate([values for _, _, values, *_ in parts]),
-        weights=np.concatenate([1.0 / errors for *_, errors, _ in parts]),
-        groups=np.repeat(np.arange(len(parts)), sizes),
-        group_names=observations.names,
-        scales=1.0 / np.array(sizes, dtype=float) if scaleVar else np.ones(len(parts)),
-        scale=observation_scale([transforms.get(n) for n in names]),
-        n_missing=np.array([m for m, _ in dropped], dtype=np.intp),
-        n_outside=np.array([o for _, o in dropped], dtype=np.intp),
-        x_name=observations.x_name,
-        with_error=np.repeat([v.errors is not None for v, *_ in parts], sizes),
-        places=np.concatenate([places for *_, places in parts]),
-        marks=_joined_marks(marks),
-    )
-
-
-def _joined_marks(marks: Sequence[IntVector]) -> IntVector | None:
-    """Return marks one after the other, None if there are none."""
-    together = np.concatenate(marks)
-    return together if together.any() else None
+        n = len(values)
+        piece = Comparison(
+            names=(variable.name,) * n,
+            x=x,
+            obs=values,
+            weights=1.0 / errors,
+            groups=np.zeros(n, dtype=np.intp),
+            group_names=(variable.name,),
+            scales=np.array([1.0 / n if scaleVar else 1.0]),
+            scale=observation_scale([kind] * n),
+            n_missing=np.array([variable.n_missing], dtype=np.intp),
+            n_outside=np.array([n_outside], dtype=np.intp),
+            x_name=observations.x_name,
+            with_error=np.full(n, variable.errors is not None),
+            places=places,
+            marks=kept.marks if ranges is not None and kept.marks is not None and kept.marks.any() else None,
+        )
+        pieces.append(piece)
+    return replace(concatenate(pieces), places=np.concatenate([c.places for c in pieces if c.places is not None]))
 
 
 def _inside(
@@ -520,7 +495,8 @@ def _inside(
     return v.only(keep), n_outside
 
 
-def _transformed(v: ObservedVariable, kind: str | None) -> Vector:
+def transformed_values(v: ObservedVariable, kind: str | None) -> Vector:
+    """Return the values on the scale of comparison; DataError for one that has no logarithm or root."""
     if kind is None:
         return v.values
     scale = observation_scale([kind] * len(v.values))
@@ -586,7 +562,7 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         return comparisons[0]
     if not comparisons:
         raise ArgumentError("There is nothing to concatenate.")
-    n_obs = np.cumsum([0, *map(len, comparisons)])
+    n_obs, marks = np.cumsum([0, *map(len, comparisons)]), np.concatenate([c.all_marks for c in comparisons])
     return Comparison(
         **joined_data(comparisons),
         obs=np.concatenate([c.obs for c in comparisons]),
@@ -603,5 +579,5 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         entities=None
         if all(c.entities is None for c in comparisons)
         else tuple(chain.from_iterable(c.entities or (None,) * len(c) for c in comparisons)),
-        marks=_joined_marks([np.zeros(len(c), dtype=np.intp) if c.marks is None else c.marks for c in comparisons]),
+        marks=marks if marks.any() else None,
     )

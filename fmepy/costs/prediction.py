@@ -27,10 +27,16 @@ import numpy as np
 
 from fmepy.checks import whole_number
 from fmepy.costs.entities import EntityColumn
-from fmepy.costs.interpolation import merge_times, nearest_rows
-from fmepy.costs.kalman_gain import Stationary, stationary
+from fmepy.costs.interpolation import merge_times, nearest_rows, rows_by_group
 from fmepy.costs.observations import Observations
-from fmepy.costs.observer_gain import STATIONARY, names_taken, parameters_of_gain, read_gain
+from fmepy.costs.observer_gain import (
+    STATIONARY,
+    Stationary,
+    names_taken,
+    parameters_of_gain,
+    read_gain,
+    stationary,
+)
 from fmepy.costs.predictor_stability import Guard
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, DataError, check_choice
@@ -155,7 +161,7 @@ class PredictionErrorCost(SimulationCost):
                     f"`{argument}` is what gain='stationary' follows from; a gain of your own needs none."
                 )
         super().__post_init__()
-        if self.cases is not None and any(start is not None for start in self.cases.starts):
+        if any(start is not None for start in self.cases.starts):
             raise ArgumentError(
                 "`conditions`: a start from another row's steady state is for a SimulationCost; readings would have to "
                 "correct a row without data."
@@ -193,22 +199,21 @@ class PredictionErrorCost(SimulationCost):
         records = _records(observations, None if column is None else column.of_row, self.model.times)
         labels = [None] if column is None else list(column.texts)
         samples = [_samples(observations, r, label) for r, label in zip(records, labels, strict=True)]
-        words: dict[str, Any] = {"form": self.form, "steps": self.steps}
-        object.__setattr__(self, "_samples", tuple(samples))
-        stationary = self._stationary(samples, observations.names, words) if self._is_stationary else None
-        object.__setattr__(self, "stationary", stationary)
+        stationary = self._stationary(samples, observations.names) if self._is_stationary else None
         gain = read_gain(self.gain, self.model.states, observations.names) if stationary is None else stationary.gain
-        object.__setattr__(self, "_entries", gain)
+        vars(self).update(_samples=tuple(samples), stationary=stationary, _entries=gain)
         if self.form == "observer":
             _refuse_names(gain)
         parms = parameters_of_gain(gain, self.model.parms, self._given, set_by, names_taken(self.model))
-        return corrected_model(self.model, samples, gain, column=self.entity, parms=parms, **words)
+        return corrected_model(
+            self.model, samples, gain, column=self.entity, parms=parms, form=self.form, steps=self.steps
+        )
 
     @property
     def _is_stationary(self) -> bool:
         return isinstance(self.gain, str) and self.gain == STATIONARY
 
-    def _stationary(self, samples: Sequence[Samples], variables: Sequence[str], words: dict[str, Any]) -> Stationary:
+    def _stationary(self, samples: Sequence[Samples], variables: Sequence[str]) -> Stationary:
         """Return the gain that follows from the noise."""
         for argument in ("err", "transform"):
             if getattr(self, argument) is not None:
@@ -217,9 +222,7 @@ class PredictionErrorCost(SimulationCost):
                     f"`{argument}` out."
                 )
         check_modelled(self.model, self.form)
-        said = {"process_noise": self.process_noise, "measurement_noise": self.measurement_noise}
-        point = self.operating_point
-        return stationary(self.model, samples, variables, **words, **said, operating_point=point, parms=self._given)
+        return stationary(self, samples, variables, self._given)
 
     @property
     def _noise_said(self) -> Any:
@@ -267,9 +270,9 @@ class PredictionErrorCost(SimulationCost):
         found = bound.predictions
         largest = float(np.abs(self.comparison.scale.back(self.comparison.obs)).max())
         parts = getattr(found, "parts", (found,))
-        models = [self.predictor] if self.cases is None else list(self.models)
+        models = [self.predictor] if self.plain_run else self.models
         for part, model in zip(parts, models, strict=True):
-            samples = self._samples[0 if self.cases is None else self.cases.entity_of[model.k]]
+            samples = self._samples[0 if self.plain_run else self.cases.entity_of[model.k]]
             part.guard = Guard(self.model, model, samples, self._entries, self.form, largest or 1.0)
         return bound
 
@@ -295,18 +298,15 @@ class _Record:
 
 def _records(observations: Observations, experiments: IntVector | None, grid: Vector) -> list[_Record]:
     """Return the samples of every run, those on the model's own times taken from there."""
-    n = 1 if experiments is None else int(experiments.max()) + 1
-    out = []
-    for k in range(n):
-        rows = [
-            np.arange(len(v.x)) if experiments is None else np.flatnonzero(experiments[v.places] == k)
-            for v in observations.variables
-        ]
+    n, out = 1 if experiments is None else int(experiments.max()) + 1, []
+    of = [np.zeros(len(v.x), dtype=np.intp) if experiments is None else experiments[v.places]
+          for v in observations.variables]  # fmt: skip
+    for rows in zip(*(rows_by_group(own, n) for own in of), strict=True):
         x = [v.x[own] for v, own in zip(observations.variables, rows, strict=True)]
         times = merge_times(grid, *x)
         at = [nearest_rows(times, own) for own in x]
-        used, of = np.unique(np.concatenate(at), return_inverse=True)
-        numbers = np.split(of, np.cumsum([len(own) for own in x])[:-1])
+        used, place = np.unique(np.concatenate(at), return_inverse=True)
+        numbers = np.split(place, np.cumsum([len(own) for own in x])[:-1])
         out.append(_Record(times[used], list(zip(rows, numbers, strict=True))))
     return out
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,10 +37,8 @@ from fmepy.costs.entities import (
 )
 from fmepy.costs.experiment_runs import RunsOfCost
 from fmepy.costs.interpolation import Places
-from fmepy.costs.least_squares_cost import BoundSimulation
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.observable_parameters import (
-    Cases,
     RowParameters,
     known_names,
     names_by_row,
@@ -49,6 +47,7 @@ from fmepy.costs.observable_parameters import (
 )
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
+from fmepy.costs.predictions import BoundSimulation
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import local_name
@@ -140,8 +139,10 @@ class SimulationCost(RunsOfCost, AddableCost):
         Whose runs are compared with the data: the model.
     comparison : Comparison
         What is fixed: the observations in use, their weights and groups.
-    cases, experiments : Experiments or None
-        Which parameters every reading, and every entity, has; None where the model's are those of all.
+    cases : Experiments
+        Which parameters every reading has.
+    experiments : Experiments or None
+        The same where there are entities.
     noise : MeasurementNoise or None
         What `measurement_noise` and `censored` say.
 
@@ -250,7 +251,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     likelihood: Any = None
     predictor: Any = field(init=False)
     comparison: Comparison = field(init=False)
-    cases: Experiments | None = field(init=False)
+    cases: Experiments = field(init=False)
     noise: MeasurementNoise | None = field(init=False)
     _given: dict[str, float] = field(init=False)
     _own: pd.Series = field(init=False)
@@ -281,16 +282,12 @@ class SimulationCost(RunsOfCost, AddableCost):
             transforms=transforms_by_variable(self.transform, observations.names),
             experiments=of_row,
         )
-        object.__setattr__(self, "obs", table.copy())
-        object.__setattr__(self, "_given", given_values(self.parms))
-        object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
+        comparison = comparison if column is None else column.of(comparison)
+        vars(self).update(obs=table.copy(), _given=given_values(self.parms), comparison=comparison)
         parms = self._read_cases(observations, column, by_row, len(table))
         check_given(self._given, self.model.parms, [*parms.index, *map(normal_name, self.entity_parms)])
-        object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
-        object.__setattr__(self, "_own", parms)
-        for name in self.scales:
-            if parms[name] < 0:
-                raise ParameterError(f"`parms`: {name!r} is {parms[name]:g}; it scales a noise: not below zero.")
+        vars(self).update(parms=parms.copy(), _own=parms)  # whoever writes to `parms` changes no value of the cost
+        self._check_scales()
 
     def _compared(self, observations: Observations, experiments: IntVector | None) -> Observations:
         """Return the observations that are compared: all."""
@@ -319,25 +316,21 @@ class SimulationCost(RunsOfCost, AddableCost):
         set_by = (*conditions.cells, *placeholders, *starts)
         object.__setattr__(self, "predictor", self._predictor(observations, column, set_by))
         full = self._read_noise(set_by)
-        if column is None and by_row is None:
-            object.__setattr__(self, "cases", None)
-            return full
         of = EntityColumn((ONLY,), np.zeros(n_row, dtype=np.intp)) if column is None else column
-        c, local = self.comparison, self.entity_parms
+        c = self.comparison
         assert c.places is not None, "prepared from a table"
         if by_row is None:
-            cases = Cases(np.arange(len(of.labels)), of.of_row[c.places], {})
+            cases = of.cases(c.places)
         else:
             if self.x is None:
                 raise ArgumentError("`noise_parms` is of single readings; with x=None their means are compared.")
             gone = ({*conditions.cells} - by_row.named()) | ({*placeholders} - by_row.own_names())
             cases = by_row.cases(
                 c, of.of_row, of_model=self.model.parms.index, full=full,
-                known=known_names(full, gone, local, self._given),
+                known=known_names(full, gone, self.entity_parms, self._given),
                 uses=uses_of(self.model, {} if self.noise is None else self.noise.sds, of.labels),
             )  # fmt: skip
-        words: dict[str, Any] = {"local": local, "given": self._given, "model": self.predictor, "cases": cases}
-        found = read_experiments(of, conditions, full, **words)
+        found = read_experiments(self, self._given, of, conditions, full, cases)
         object.__setattr__(self, "cases", found)
         return found.parameters.parms
 
@@ -380,28 +373,15 @@ class SimulationCost(RunsOfCost, AddableCost):
         return self.measurement_noise
 
     @property
-    def scales(self) -> tuple[str, ...]:
-        """Parameters of the cost that scale noise, and do nothing else."""
-        mine = () if self.noise is None else self.noise.scales
-        return mine if self.cases is None else self.cases.parameters.taken_by(mine)
+    def noise_scales(self) -> tuple[str, ...]:
+        """Parameters of a run that scale noise, and do nothing else."""
+        return () if self.noise is None else self.noise.scales
 
     @property
     def guesses(self) -> tuple[str, ...]:
         """Parameters of the noise whose value nobody gave."""
         mine = () if self.noise is None else self.noise.guesses
-        known = mine if self.cases is None else self.cases.parameters.taken_by(mine)
-        return tuple(name for name in known if name not in self._given)
-
-    @property
-    def lower(self) -> pd.Series:
-        """Lower bounds: zero for the sds of the noise."""
-        scales = self.scales
-        return pd.Series([0.0 if k in scales else -np.inf for k in self.parms.index], self.parms.index, dtype=float)
-
-    @property
-    def upper(self) -> pd.Series:
-        """Upper bounds: none."""
-        return pd.Series(np.inf, index=self.parms.index)
+        return tuple(name for name in self.cases.parameters.taken_by(mine) if name not in self._given)
 
     def __call__(self, parms: UserParameters = None) -> ModCost:
         """Return the `ModCost`.
@@ -445,8 +425,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
         Parameters of the noise that the new one has no use for are dropped.
         """
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init} | {"parms": self._given}
-        new = changed_arguments(given, arguments, _MERGED, type(self).__name__)
+        new = changed_arguments(self.arguments, arguments, _MERGED, type(self).__name__)
         changed = {"measurement_noise", "noise_parms"} & set(arguments)
         if changed and new["parms"] is not None:
             from fmepy.costs.noise import names_of_noise
@@ -476,18 +455,15 @@ class SimulationCost(RunsOfCost, AddableCost):
         own[list(values)] = list(values.values())
         for made in ("_bound", "models"):
             out.__dict__.pop(made, None)
-        object.__setattr__(out, "parms", own.copy())
-        object.__setattr__(out, "_own", own)
-        if self.cases is not None:
-            parameters = replace(self.cases.parameters, parms=own)
-            object.__setattr__(out, "cases", replace(self.cases, parameters=parameters))
+        parameters = replace(self.cases.parameters, parms=own)
+        vars(out).update(parms=own.copy(), _own=own, cases=replace(self.cases, parameters=parameters))
         return out
 
     @property
     def places(self) -> Places:
         """What is looked up in a run."""
         c = self.comparison
-        runs = None if self.cases is None else self.cases.apart[1][self.cases.case_of]
+        runs = None if self.plain_run else self.cases.apart[1][self.cases.case_of]
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
 
 

@@ -8,7 +8,7 @@ only satisfy the contract of `fmepy.costs.base`; if one of them gives -2 log L a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
@@ -31,6 +31,7 @@ from fmepy.costs.base import (
     joined_data,
     minus2loglik_many,
     modcost_at,
+    nobs_of,
     residuals_many,
 )
 from fmepy.costs.data_fingerprint import joined
@@ -172,12 +173,7 @@ class BoundSum(OfSeveral, OfData):
     @property
     def nobs(self) -> float:
         """Scalar data that count, of all parts; NaN if a part does not say."""
-        return float(
-            sum(
-                getattr(b.bound, "nobs", np.nan) if b.bound.is_scalar else sum(len(p) for p in b.pieces)
-                for b in self._blocks
-            )
-        )
+        return sum(nobs_of(part) for part in self.parts)
 
     def _of(self, bounds: Sequence[Any]) -> Any:
         """Return the same with other bound costs, where there are any; None if there is none."""
@@ -303,14 +299,9 @@ class SumCost(AddableCost):
             if a is b or (isinstance(a, AddableCost) and a.repeats(b)):
                 warn_of_copy(repr(a))
         parts = _with_one_guess(parts)
-        values, lower, upper, differing = _common_parameters(parts)
-        object.__setattr__(self, "parts", parts)
-        own = pd.Series(values, dtype=float)
-        own.attrs[DIFFERING] = differing
-        marked(own, _transforms(parts))
-        object.__setattr__(self, "parms", own)
-        object.__setattr__(self, "lower", pd.Series(lower, dtype=float))
-        object.__setattr__(self, "upper", pd.Series(upper, dtype=float))
+        values, lower, upper = _common_parameters(parts)
+        marked(values, _transforms(parts))
+        vars(self).update(parts=parts, parms=values, lower=lower, upper=upper)
 
     @property
     def said_noise(self) -> SaidNoise | None:
@@ -448,31 +439,20 @@ def _with_one_guess(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-_Values = dict[str, float]
+def _common_parameters(parts: Sequence[Any]) -> tuple[pd.Series, pd.Series, pd.Series]:
+    """Return values and bounds, the narrower ones, of the parameters of all parts, in order of first appearance.
 
-
-def _common_parameters(parts: Sequence[Any]) -> tuple[_Values, _Values, _Values, dict[str, tuple[float, ...]]]:
-    """Return values and bounds of the parameters of all parts, and the values of those that differ between parts.
-
-    The latter are not among the former.
+    Those whose values differ between parts are not among them: these values stand in the attributes of the values.
     """
-    values: dict[str, float] = {}
-    lower: dict[str, float] = {}
-    upper: dict[str, float] = {}
-    differing = set()
-    for part in parts:
-        for name, value in part.parms.items():
-            if values.setdefault(name, value) != value:
-                differing.add(name)
-        for ends, of, tighter in ((part.lower, lower, max), (part.upper, upper, min)):
-            for name, end in ends.items():
-                of[name] = tighter(of.get(name, end), end)
-    own = {n: tuple(float(p.parms[n]) for p in parts if n in p.parms.index) for n in values if n in differing}
-    return _without(values, differing), _without(lower, differing), _without(upper, differing), own
-
-
-def _without(items: Mapping[str, float], names: set[str]) -> dict[str, float]:
-    return {k: float(v) for k, v in items.items() if k not in names}
+    values, lower, upper = (
+        pd.concat([getattr(part, what).astype(float) for part in parts]).groupby(level=0, sort=False)
+        for what in ("parms", "lower", "upper")
+    )
+    differs = values.nunique() > 1
+    names = differs.index[~differs]
+    own = values.first()[names]
+    own.attrs[DIFFERING] = {n: tuple(values.get_group(n).tolist()) for n in differs.index[differs]}
+    return own, lower.max()[names], upper.min()[names]
 
 
 def _transforms(parts: Sequence[Any]) -> dict[str, str]:

@@ -206,23 +206,18 @@ class BoundFunction(OfData):
     def residuals(self, theta: Vector) -> Vector:
         """Return the residuals, shape (n_obs,)."""
         kind, value = classify(self._function(theta))
-        if kind != self.kind or value.size != self._size:
+        if kind != self.kind or np.size(value) != self._size:
+            same = "" if self.is_scalar else " The residuals must be of the same data at every parameter set."
             raise ArgumentError(
                 f"`f` returned {_told(kind, value)} at {self._function.named(theta)}, but "
-                f"{_told(self.kind, self.first)} at the start. The residuals must be of the same data at every "
-                "parameter set."
+                f"{_told(self.kind, self.first)} at the start.{same}"
             )
         out: Vector = value
         return out
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L."""
-        kind, value = classify(self._function(theta))
-        if kind != "number":
-            raise ArgumentError(
-                f"`f` returned {_told(kind, value)} at {self._function.named(theta)}, but one number before."
-            )
-        return float(value)
+        return float(self.residuals(theta))
 
     def modcost(self, theta: Vector) -> Any:
         """Return the ModCost, None if there is none."""

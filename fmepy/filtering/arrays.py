@@ -33,6 +33,13 @@ def identity(T):
             T[i, j] = 1.0 if i == j else 0.0
 
 
+def cleared(T):
+    """Set T to zero."""
+    for i in range(T.shape[0]):
+        for j in range(T.shape[1]):
+            T[i, j] = 0.0
+
+
 def error_factor(count, first, errors, correlation, variables, R, C):
     """Set C to the lower factor of the covariance of the errors of one sample."""
     for i in range(count):
@@ -98,19 +105,17 @@ def covariance_of(L, P):
 
 def left_multiplied(F, X, work):
     """Set X to F X."""
-    products(F, X, F.shape[0], work, 0, 0)
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            X[i, j] = work[i, j]
+    products(F, X, F.shape[0], work, 0)
+    copied(work, X)
 
 
-def fill_array(count, first, variables, C, rows, L, W):
+def fill_array(count, C, rows, L, W):
     """Write [C, H L; 0, L]."""
     n = L.shape[0]
     for i in range(count):
         for j in range(count):
             W[i, j] = C[i, j]
-    products(rows, L, count, W, 0, count)
+    products(rows, L, count, W, count)
     for i in range(n):
         for j in range(count):
             W[count + i, j] = 0.0
@@ -122,7 +127,7 @@ def write_excess(W, count, width, rows, L, first, excess):
     """Keep B B' - H P H' of one sample."""
     n = L.shape[0]
     HL = new(count, n)
-    products(rows, L, count, HL, 0, 0)
+    products(rows, L, count, HL, 0)
     for i in range(count):
         for j in range(count):
             total = 0.0
@@ -202,16 +207,16 @@ def semidefinite_lower(P, L, n):
     return True
 
 
-def products(A, L, rows, W, row, column):
-    """Write A L (its first `rows`) into W from (row, column) on."""
+def products(A, L, rows, W, column):
+    """Write A L (its first `rows`) into W, from a column on."""
     for i in range(rows):
         for j in range(L.shape[1]):
-            W[row + i, column + j] = 0.0
+            W[i, column + j] = 0.0
         for k in range(L.shape[0]):
             a = A[i, k]
             if a != 0.0:
                 for j in range(L.shape[1]):
-                    W[row + i, column + j] += a * L[k, j]
+                    W[i, column + j] += a * L[k, j]
 
 
 def right_solved(D, L, rows, F):

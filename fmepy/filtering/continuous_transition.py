@@ -28,9 +28,8 @@ import numpy as np
 
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import SimulationError
-from fmepy.filtering.functions import PythonFunction
 from fmepy.filtering.run import FilterFunctions
-from fmepy.filtering.statespace import StateSpace
+from fmepy.filtering.statespace import PythonFunction, StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, StepTolerances
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import Equations, symbol
@@ -150,14 +149,6 @@ def covariance_factor(Q: Matrix) -> Matrix:
 # --- by a solver
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Augmented:
-    """The augmented system, compiled; None where it cannot be."""
-
-    system: System | None
-    stepper: Any
-
-
 class _BySolver:
     """State, tangent and noise integral (or covariance) over a step by an adaptive solver.
 
@@ -208,7 +199,7 @@ class _BySolver:
 
     def _run(self, start: float, end: float, z: Vector, p: Vector) -> Vector:
         timeline, segments = self._cut(start, end)
-        system, stepper = self._compiled.system, self._compiled.stepper
+        system, stepper = self._compiled
         if stepper is not None and system is not None:
             inputs = np.zeros(system.layout.size + (len(system.watched) if stepper.watches_switches else 0))
             inputs[: len(p)] = p
@@ -224,14 +215,15 @@ class _BySolver:
         return _last(run_segments(self._lsoda, None, self._layout, timeline, segments, z, inputs, None))
 
     @cached_property
-    def _compiled(self) -> _Augmented:
+    def _compiled(self) -> tuple[System | None, CompiledStepper | None]:
+        """The augmented system, and what runs it; None where it cannot be compiled."""
         if not self._space.is_traced:
-            return _Augmented(None, None)
+            return None, None
         system = _augmented(self._space, self._curved)
         try:
-            return _Augmented(system, CompiledStepper(system, self._accuracy.rtol, self._atol, self._accuracy.max_step))
+            return system, CompiledStepper(system, self._accuracy.rtol, self._atol, self._accuracy.max_step)
         except NotWritableError:  # LSODA goes through the same system, its stops known
-            return _Augmented(system, None)
+            return system, None
 
     def _cut(self, start: float, end: float) -> tuple[Timeline, tuple[Segment, ...]]:
         if (found := self._timelines.get((start, end))) is None:

@@ -24,7 +24,8 @@ from __future__ import annotations
 import numpy as np
 
 from fmepy.compiled.kernels import new
-from fmepy.filtering.arrays import identity
+from fmepy.filtering.arrays import copied_vector, identity, products
+from fmepy.filtering.tangents import update_slopes
 
 ILL_CONDITIONED = 7.2e10
 """exp(25): a reading that shrinks a variance by more than this asks for `filtering.square_root_loop`."""
@@ -33,14 +34,7 @@ ILL_CONDITIONED = 7.2e10
 def covariance_to_next(P, F, S, M, T):
     """Set P to F P F' + S, and T to P F' of the P before; M is work space. Zeros of F are skipped."""
     n = P.shape[0]
-    for i in range(n):
-        for j in range(n):
-            M[i, j] = 0.0
-        for k in range(n):
-            f = F[i, k]
-            if f != 0.0:
-                for j in range(n):
-                    M[i, j] += f * P[k, j]
+    products(F, P, n, M, 0)
     for i in range(n):
         for j in range(n):
             T[i, j] = M[j, i]
@@ -55,54 +49,6 @@ def covariance_to_next(P, F, S, M, T):
     for i in range(n):
         for j in range(i):
             P[j, i] = P[i, j]
-
-
-def _covariance_rate(F, A, S, K):
-    """Set K to F S + S F' + A A'."""
-    n = S.shape[0]
-    for i in range(n):
-        for j in range(n):
-            K[i, j] = 0.0
-        for k in range(n):
-            f = F[i, k]
-            if f != 0.0:
-                for j in range(n):
-                    K[i, j] += f * S[k, j]
-    for i in range(n):
-        for j in range(i + 1):
-            total = K[i, j] + K[j, i]
-            for k in range(A.shape[1]):
-                total += A[i, k] * A[j, k]
-            K[i, j] = total
-            K[j, i] = total
-
-
-def covariance_by_stages(h, F1, F2, F3, F4, A1, A2, A3, A4, P, S, K, total):
-    """Carry P by Runge and Kutta's step for P' = F P + P F' + A A', with F and A at the stages of the state's own step.
-
-    From P = 0 it is the integral of the noise. S, K, total are work space of P's shape.
-    """
-    n = P.shape[0]
-    for stage in range(4):
-        width = h if stage == 3 else 0.5 * h
-        for i in range(n):
-            for j in range(n):
-                S[i, j] = P[i, j] + (width * K[i, j] if stage > 0 else 0.0)
-        if stage == 0:
-            _covariance_rate(F1, A1, S, K)
-        elif stage == 1:
-            _covariance_rate(F2, A2, S, K)
-        elif stage == 2:
-            _covariance_rate(F3, A3, S, K)
-        else:
-            _covariance_rate(F4, A4, S, K)
-        weight = h / 6 if stage == 0 or stage == 3 else h / 3
-        for i in range(n):
-            for j in range(n):
-                total[i, j] = weight * K[i, j] + (total[i, j] if stage > 0 else 0.0)
-    for i in range(n):
-        for j in range(n):
-            P[i, j] += total[i, j]
 
 
 def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):
@@ -133,16 +79,16 @@ def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):
                     H[i, k] -= w * H[j, k]
 
 
-def sequential_update(m, first, x, P, X, delta, H, which, r, x0, c, k, nu, s, v):
+def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, t):
     """Update by m rows, one after the other; return the number of the row whose variance is not positive, or -1.
 
     Row i is H[which[first + i]], or H[i] where `which` is empty. x, P, X are changed in place; x0, c, k are work space
-    (n,). Results are nu, s and v = dnu/dx0, from row `first` on.
+    (n,). Results are nu, s and v = dnu/dx0 of the job, from row `first` on. With `t`, the `tangents`, their derivatives
+    are updated too; `sd` are the sds of all variables.
     """
-    n, d = X.shape
+    n, d, nu, s, v = x.shape[0], X.shape[1], job.nu, job.s, job.v
     direct = which.shape[0] > 0
-    for i in range(n):
-        x0[i] = x[i]
+    copied_vector(x, x0)
     for row in range(m):
         at = which[first + row] if direct else row
         for i in range(n):
@@ -166,6 +112,9 @@ def sequential_update(m, first, x, P, X, delta, H, which, r, x0, c, k, nu, s, v)
         inverse = 1.0 / variance
         for i in range(n):
             k[i] = c[i] * inverse
+        if t is not None:
+            update_slopes(job, t, first + row, sd, H[at], x, x0, P, c, k, e, variance)
+        for i in range(n):
             x[i] += k[i] * e
         for i in range(n):
             a = c[i]

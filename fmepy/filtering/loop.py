@@ -4,18 +4,19 @@
 A *node* is a time at which something happens: a sample, an event, a row of the result. The loop receives a model as
 small functions (see `filtering.statespace`) by their addresses and a schedule of nodes, steps and rows (see
 `filtering.schedule`). `follow` is that loop, whatever is carried along: here the covariance itself, with the arithmetic
-of `filtering.kernels`; in `filtering.square_root_loop` a factor of it; in `filtering.score_loop` derivatives too.
+of `filtering.kernels`, and if asked its derivatives (`filtering.tangents`); in `filtering.square_root_loop` a factor.
 What is here is translated, see `compiled.kernels`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, keep_row, left_multiplied
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
+from fmepy.filtering.tangents import Directions, carry, change_slopes, read_slopes, tangents
 from fmepy.filtering.transition import TransitionSpace, carries_covariance, space, transition
 from fmepy.types import Matrix, Vector
 
@@ -107,8 +108,9 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
 
 
 class _State(NamedTuple):
-    """The covariance and where the loop works."""
+    """The covariance and where the loop works; `tangents`, or None."""
 
+    tangents: Any
     w: TransitionSpace
     P: Matrix
     Phi: Matrix
@@ -138,11 +140,13 @@ def _predict(job, a, step, x):
         m, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step],
         x, job.p, a.y, a.Phi, a.S, a.w,
     )  # fmt: skip
-    copied_vector(a.y, x)
     if carried:
         copied(a.S, a.P)
     else:
         covariance_to_next(a.P, a.Phi, a.S, a.M, a.T)
+    if a.tangents is not None:
+        carry(job, a.tangents, step, x, a.y, a.Phi, a.S, a.T)
+    copied_vector(a.y, x)
     return 0
 
 
@@ -177,9 +181,11 @@ def _correct(job, a, node, first, count, x, X):
     for i in range(count):
         r[i] = a.errors[i] * a.errors[i]
     correlated = job.correlation.shape[0] > 0
-    if not correlated and job.update == SEQUENTIAL:
+    if a.tangents is not None:
+        read_slopes(job, a.tangents, node, x)
+    if a.tangents is not None or (not correlated and job.update == SEQUENTIAL):
         return sequential_update(
-            count, first, x, a.P, X, a.delta, a.H, variables, r, a.x0, a.c, a.k, job.nu, job.s, job.v
+            job, count, first, x, a.P, X, a.delta, a.H, variables, r, a.x0, a.c, a.k, a.sd, a.tangents
         )
     for i in range(count):
         keep_row(a.H[variables[first + i]], a.rows, i)
@@ -188,11 +194,13 @@ def _correct(job, a, node, first, count, x, X):
     if job.update == JOINT:
         return joint_update(count, first, x, a.P, X, a.delta, a.rows, r, job.nu, job.s, job.v)
     none = variables[:0]  # the rows are in order
-    return sequential_update(count, first, x, a.P, X, a.delta, a.rows, none, r, a.x0, a.c, a.k, job.nu, job.s, job.v)
+    return sequential_update(job, count, first, x, a.P, X, a.delta, a.rows, none, r, a.x0, a.c, a.k, a.sd, None)
 
 
 def _change(job, a, event, x):
     """Change a state, with its row and column of P."""
+    if a.tangents is not None:
+        change_slopes(job, a.tangents, event, x, a.P)
     i, n = job.schedule.event_states[event], x.shape[0]
     factor = change_state(job.schedule.event_kinds[event], i, job.event_values[event], x)
     if factor != 1.0:
@@ -203,12 +211,38 @@ def _change(job, a, event, x):
     return factor
 
 
+class TangentArguments(NamedTuple):
+    """A pass with derivatives.
+
+    Attributes
+    ----------
+    job : LoopArguments
+    at : Directions
+    nu, s : ndarray, shape (n_obs, n_par)
+        The derivatives of the innovations and of their variances, to be written.
+    """
+
+    job: LoopArguments
+    at: Directions
+    nu: Matrix
+    s: Matrix
+
+
+def run_with_tangents(whole: TangentArguments) -> None:
+    """Run a filter that keeps the covariance and carries derivatives along; its updates are sequential."""
+    _run(whole.job, tangents(whole.job, whole.at, whole.nu, whole.s))
+
+
 def run(job: LoopArguments) -> None:
     """Run a filter that keeps the covariance."""
+    _run(job, None)
+
+
+def _run(job, slopes):
     m = job.model
     n, variables, most = job.x.shape[0], m.n_variables, most_rows(job.schedule)
     a = _State(
-        space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
+        slopes, space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
         new(n, n), new(n, n), new(n, n), new(n, n), new(n, n), new(n),
         new(variables), new(variables, n), new(variables), new(most), new(most), new(most),
         new(most, n), new(most, most), new(n), new(n), new(n),

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError
-from fmepy.filtering.functions import PythonFunction
-from fmepy.filtering.statespace import INFLATION
+from fmepy.filtering.statespace import INFLATION, PythonFunction
 from fmepy.language.equations import Equations, names_in, symbol
 from fmepy.models.definition.definition import Definition
 from fmepy.types import Matrix, Vector
@@ -51,8 +50,8 @@ class UntracedSpace:
     Attributes
     ----------
     definition : Definition
-    parameters : tuple of str
-        The order of p: the model's, those of the noise, the factor's entries of a correlated noise, the inflation.
+    names : tuple of str
+        Parameters: the model's, those of the noise.
     noise_keys : tuple of str
     noise_sds : tuple of Node, or None
         None: correlated.
@@ -60,7 +59,7 @@ class UntracedSpace:
     """
 
     definition: Definition
-    parameters: tuple[str, ...]
+    names: tuple[str, ...]
     noise_keys: tuple[str, ...]
     noise_sds: tuple[Any, ...] | None
     readings: tuple[Any, ...]
@@ -68,23 +67,11 @@ class UntracedSpace:
     is_traced: Literal[False] = field(default=False, init=False)
     is_linear: Literal[False] = field(default=False, init=False)
 
-    @classmethod
-    def build(
-        cls,
-        definition: Definition,
-        parameters: Sequence[str],
-        noise_keys: Sequence[str],
-        noise_sds: Sequence[Any] | None,
-        readings: Sequence[Any],
-        sds: Sequence[Any],
-    ) -> UntracedSpace:
-        """Return the space; see `build_state_space`."""
-        q = len(noise_keys)
-        factor = [f"factor {a} {b}" for a in range(q) for b in range(a + 1)] if noise_sds is None else []
-        sds_of_noise = None if noise_sds is None else tuple(noise_sds)
-        return cls(
-            definition, (*parameters, *factor, INFLATION), tuple(noise_keys), sds_of_noise, tuple(readings), tuple(sds)
-        )
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The order of p: the names, the factor's entries of a correlated noise, the inflation."""
+        q = len(self.noise_keys) if self.noise_sds is None else 0
+        return (*self.names, *(f"factor {a} {b}" for a in range(q) for b in range(a + 1)), INFLATION)
 
     @property
     def kind(self) -> str:
@@ -132,74 +119,46 @@ class UntracedSpace:
             PythonFunction(own.observe, 1, inputs, [(m,), (m, n), (m,)]),
         )
 
-    @cached_property
-    def expressions(self) -> tuple[Callable[..., list[float]], bool]:
-        """All expressions as one function of (time, states, parameters, forcings, extras); whether extras are used."""
-        extra = self.definition.extra_names
-        own = self.noise_sds or ()
-        groups = [[self.time], self.states, self.parameters, self.forcings, extra]
-        listed = [e for e in (*self.readings, *self.sds, *own)]
-        function = scalar_function([[symbol(k) for k in g] for g in groups], listed)
-        return function, bool(names_in(listed) & set(extra))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "expressions"}
-
 
 class _ByDifferences:
     """The two functions."""
 
     def __init__(self, space: UntracedSpace) -> None:
-        assert space.definition.function is not None, "a model without equations is a function"
-        self._function = space.definition.function
-        self._expressions, self._needs_extras = space.expressions
-        self._m, self._k = len(space.readings), len(space.definition.parms)
-        self._correlated = space.noise_sds is None
-        q = space.n_noise
-        self._factor_at = len(space.parameters) - 1 - (q * (q + 1) // 2 if self._correlated else 0)
-        states, own = space.states, space.definition.parameters
-        self._keys = [
-            ("state", states.index(k)) if k in states else ("parameter", own.index(k)) for k in space.noise_keys
-        ]
-        self._n_extras = len(space.definition.extra_names)
+        d, own = space.definition, space.noise_sds or ()
+        assert d.function is not None, "a model without equations is a function"
+        self._function, self._m, self._k = d.function, len(space.readings), len(d.parms)
+        self._values = ValuesOfExpressions(d, space.parameters, (*space.readings, *space.sds, *own))
+        self._correlated, self._factor_at = space.noise_sds is None, len(space.names)
+        states = space.states
+        self._keys = [("state", states.index(k)) if k in states else ("parameter", d.parameters.index(k))
+                      for k in space.noise_keys]  # fmt: skip
 
     def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
         """Set f, F and A."""
         f[:] = self._rates(t, x, p, u)
-        for j, d in enumerate(_widths(x)):
-            up, down = x.copy(), x.copy()
-            up[j] += d
-            down[j] -= d
-            F[:, j] = (self._rates(t, up, p, u) - self._rates(t, down, p, u)) / (up[j] - down[j])
-        if not self._keys:
+        F[:] = differences(lambda y: self._rates(t, y, p, u), x)
+        q = len(self._keys)
+        if not q:
             return
-        G = np.zeros((len(x), len(self._keys)))
+        G = np.zeros((len(x), q))
         for column, (what, i) in enumerate(self._keys):
             if what == "state":
                 G[i, column] = 1.0
-                continue
-            d = float(_widths(p[i : i + 1])[0])
-            up, down = p.copy(), p.copy()
-            up[i] += d
-            down[i] -= d
-            G[:, column] = (self._rates(t, x, up, u) - self._rates(t, x, down, u)) / (up[i] - down[i])
+            else:
+                moved = partial(self._rates_at, i, t, x, p, u)
+                G[:, column] = differences(moved, p[i : i + 1])[:, 0]
         if self._correlated:
-            C = np.zeros((len(self._keys),) * 2)
-            C[np.tril_indices(len(C))] = p[self._factor_at : -1]
-            A[:, : len(C)] = p[-1] * (G @ C)
+            C = np.zeros((q, q))
+            C[np.tril_indices(q)] = p[self._factor_at : -1]
+            A[:, :q] = p[-1] * (G @ C)
         else:
-            A[:, : len(self._keys)] = p[-1] * G * self._values(t, x, p, u)[2 * self._m :]
+            A[:, :q] = p[-1] * G * self._values(t, x, p, u)[2 * self._m :]
 
     def observe(self, t: float, x: Vector, p: Vector, u: Vector, z: Vector, H: Matrix, sd: Vector) -> None:
         """Set z, H and sd."""
         values = self._values(t, x, p, u)
         z[:], sd[:] = values[: self._m], values[self._m : 2 * self._m]
-        for j, d in enumerate(_widths(x)):
-            up, down = x.copy(), x.copy()
-            up[j] += d
-            down[j] -= d
-            difference = self._values(t, up, p, u)[: self._m] - self._values(t, down, p, u)[: self._m]
-            H[:, j] = difference / (up[j] - down[j])
+        H[:] = self._values.slopes(t, x, p, u)[: self._m]
 
     def _rates(self, t: float, x: Vector, p: Vector, u: Vector) -> Vector:
         try:
@@ -209,16 +168,58 @@ class _ByDifferences:
         except _NO_VALUE:
             return np.full(len(x), np.nan)
 
-    def _values(self, t: float, x: Vector, p: Vector, u: Vector) -> Vector:
+    def _rates_at(self, i: int, t: float, x: Vector, p: Vector, u: Vector, value: Vector) -> Vector:
+        """Return the rates with another value of parameter i."""
+        moved = p.copy()
+        moved[i] = value[0]
+        return self._rates(t, x, moved, u)
+
+
+class ValuesOfExpressions:
+    """Expressions at a time, a state, parameters and forcings of a model without equations; NaN where there are none.
+
+    Parameters
+    ----------
+    definition : Definition
+    parameters : sequence of str
+        The order of p, which begins with the model's own.
+    expressions : sequence of Node
+        Of the names of the model, its extra outputs among them.
+    """
+
+    def __init__(self, definition: Definition, parameters: Sequence[str], expressions: Sequence[Any]) -> None:
+        d, extra = definition, definition.extra_names
+        groups = [[d.time], d.states, parameters, [f.name for f in d.forcings], extra]
+        self._at = scalar_function([[symbol(k) for k in g] for g in groups], list(expressions))
+        self._user = d.function if names_in(expressions) & set(extra) else None
+        self._n, self._k, self._no_extras = len(expressions), len(d.parms), [0.0] * len(extra)
+
+    def __call__(self, t: float, x: Vector, p: Vector, u: Vector) -> Vector:
+        """Return the values."""
         try:
-            extras = [0.0] * self._n_extras
-            if self._needs_extras:
-                extras = list(self._function.extras(t, x, p[: self._k], u).values())
-            return np.array(self._expressions((t,), x.tolist(), p.tolist(), u.tolist(), extras), dtype=float)
+            extras = self._no_extras
+            if self._user is not None:
+                extras = list(self._user.extras(t, x, p[: self._k], u).values())
+            return np.array(self._at((t,), x.tolist(), p.tolist(), u.tolist(), extras), dtype=float)
         except ModelError:
             raise
         except _NO_VALUE:
-            return np.full(2 * self._m + (0 if self._correlated else len(self._keys)), np.nan)
+            return np.full(self._n, np.nan)
+
+    def slopes(self, t: float, x: Vector, p: Vector, u: Vector) -> Matrix:
+        """Return their derivatives to the state."""
+        return differences(lambda y: self(t, y, p, u), x)
+
+
+def differences(function: Callable[[Vector], Vector], x: Vector) -> Matrix:
+    """Return central differences of a function of a vector, a column for each of its entries."""
+    columns = []
+    for j, d in enumerate(_widths(x)):
+        up, down = x.copy(), x.copy()
+        up[j] += d
+        down[j] -= d
+        columns.append((function(up) - function(down)) / (up[j] - down[j]))
+    return np.array(columns).T
 
 
 def _widths(x: Vector) -> Vector:

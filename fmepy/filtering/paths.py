@@ -9,16 +9,16 @@ without noise between the two.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import new, packed
-from fmepy.filtering.arrays import copied_vector, semidefinite_lower
+from fmepy.filtering.arrays import cleared, copied_vector, semidefinite_lower
 from fmepy.filtering.loop import change_state
 from fmepy.filtering.loop_arguments import LoopModel
-from fmepy.filtering.run import Scheme, Start
+from fmepy.filtering.run import LoopInputs, Scheme, Start
 from fmepy.filtering.schedule import Schedule, ScheduleArrays
 from fmepy.filtering.transition import factor_of_noise, space, transition
 from fmepy.numerics.covariance import semidefinite_factor
@@ -74,9 +74,7 @@ def run(job: Paths) -> None:
         for node in range(schedule.times.shape[0]):
             for step in range(schedule.step_at[node], schedule.step_at[node + 1]):
                 t, h, u = schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step]
-                for i in range(n):
-                    for j in range(n):
-                        S[i, j] = 0.0
+                cleared(S)
                 transition(m, t, h, u, x, job.p, y, Phi, S, w)
                 copied_vector(y, x)
                 _add_noise(m, h, w, S, C, job.xi[path, step], x)
@@ -86,7 +84,7 @@ def run(job: Paths) -> None:
 
 
 def draw_paths(
-    scheme: Scheme, schedule: Schedule, start: Start, p: Vector, event_values: Vector, n: int, rng: Any
+    scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, n: int, rng: np.random.Generator
 ) -> Cube:
     """Return the states at the nodes along n paths, shape (n, n_node, n_state); not finite after a breakdown.
 
@@ -102,7 +100,7 @@ def draw_paths(
     x = start.x + rng.standard_normal((n, k)) @ semidefinite_factor(start.P).T
     xi = rng.standard_normal((n, len(schedule.step_times), max(k, f.n_noise)))
     out = np.empty((n, len(schedule.times), k))
-    job = Paths(scheme.model, schedule.arrays, x, p, event_values[schedule.event_places], xi, out)
+    job = Paths(scheme.model, schedule.arrays, x, inputs.p, inputs.event_values[schedule.event_places], xi, out)
     words = packed(job)
     c_loop(run, "the loop of noisy paths")(address(words))
     f.raise_errors()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
-from fmepy.filtering import loop, score_loop, square_root_loop
+from fmepy.filtering import loop, square_root_loop
 from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE, LoopArguments, LoopModel, PassRecord
 from fmepy.filtering.schedule import Schedule
-from fmepy.filtering.score_loop import Directions, ScoreJob
+from fmepy.filtering.tangents import Directions
 from fmepy.filtering.transition import CARRYING, StepTolerances
 from fmepy.journal.encoding import Stored
 from fmepy.parallel.threads import on_threads
@@ -22,7 +22,7 @@ from fmepy.types import Matrix, Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterFunctions:
-    """A model's functions, ready for a loop; each is one of `filtering.functions`.
+    """A model's functions, ready for a loop; each is a `CompiledFunction` or a `PythonFunction`.
 
     Attributes
     ----------
@@ -110,6 +110,24 @@ class Start:
     free: Any
 
 
+class LoopInputs(NamedTuple):
+    """What a loop needs beside model, schedule and start.
+
+    Attributes
+    ----------
+    p : ndarray
+        The parameters that the model's functions see.
+    event_values : ndarray
+        Values of the model's events; a last entry 0 stands for the resets.
+    correlation : ndarray, shape (n_var, n_var) or (0, 0)
+        Of the measurement errors; empty: independent.
+    """
+
+    p: Vector
+    event_values: Vector
+    correlation: Matrix
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass(Stored):
     """What a pass gives.
@@ -150,42 +168,23 @@ def _empty_record(nodes: int, rows: int, n: int, together: int) -> PassRecord:
 _NO_RECORD = _empty_record(0, 0, 0, 0)
 
 
-def run_filter(
-    scheme: Scheme,
-    schedule: Schedule,
-    start: Start,
-    p: Vector,
-    event_values: Vector,
-    correlation: Matrix,
-    record: bool = False,
-) -> Pass:
+def run_filter(scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, record: bool = False) -> Pass:
     """Run a filter once; where it loses its digits, once more with factors of covariances.
 
-    Parameters
-    ----------
-    p : ndarray
-        The parameters that the two functions see.
-    event_values : ndarray
-        Values of the model's events; a last entry 0 stands for the resets.
-    correlation : ndarray, shape (n_var, n_var) or (0, 0)
-        Of the measurement errors; empty: independent.
-    record : bool
-        Keep the states, covariances and transitions.
+    With `record` states, covariances and transitions are kept.
     """
-    run = _one_pass(scheme, schedule, start, p, event_values, correlation, record)
+    run = _one_pass(scheme, schedule, start, inputs, record)
     if run.node >= 0 and run.reason == VARIANCE_NOT_POSITIVE and scheme.safe is not None:
-        return _one_pass(scheme.safe(), schedule, start, p, event_values, correlation, record)
+        return _one_pass(scheme.safe(), schedule, start, inputs, record)
     return run
 
 
-def _one_pass(
-    scheme: Scheme, schedule: Schedule, start: Start, p: Vector, event_values: Vector, correlation: Matrix, record: bool
-) -> Pass:
+def _one_pass(scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, record: bool) -> Pass:
     kept = None
     if record:
         together = int(np.max(np.diff(schedule.row_at), initial=0)) if scheme.is_safe else 0
         kept = _empty_record(len(schedule.times), len(schedule.readings), len(start.x), together)
-    job = _job(scheme, schedule, start, p, event_values, correlation, kept)
+    job = _job(scheme, schedule, start, inputs, kept)
     words = packed(job)
     if scheme.is_safe:
         c_loop(square_root_loop.run, "the filter that keeps factors of covariances")(address(words))
@@ -197,15 +196,10 @@ def _one_pass(
 
 
 def _job(
-    scheme: Scheme,
-    schedule: Schedule,
-    start: Start,
-    p: Vector,
-    event_values: Vector,
-    correlation: Matrix,
-    record: PassRecord | None,
+    scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, record: PassRecord | None
 ) -> LoopArguments:
     """Return a pass as the loop gets it; of nu, s and v the arrays to be written."""
+    p, event_values, correlation = inputs
     d, n_obs = len(start.free), len(schedule.readings)
     X = np.zeros((len(start.x), d))
     X[start.free, np.arange(d)] = 1.0
@@ -234,27 +228,24 @@ def has_tangents(scheme: Scheme) -> bool:
 
 
 def innovation_slopes(
-    scheme: Scheme, schedule: Schedule, start: Start, p: Vector, event_values: Vector, at: Directions
+    scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, at: Directions
 ) -> tuple[Matrix, Matrix] | None:
     """Return the derivatives of the innovations and of their variances, shape (n_obs, n_par); None if it breaks down.
 
     The start is known, the errors are independent; the rest as in `run_filter`.
     """
     n_obs, n_par = len(schedule.readings), len(at.ahead)
-    job = _job(scheme, schedule, start, p, event_values, np.empty((0, 0)), None)
-    run = c_loop(score_loop.run, "the filter with derivatives")
     # the same parts whatever the number of threads; each takes the pass itself once more
     parts = [
-        ScoreJob(
-            job._replace(told=np.empty(3, dtype=np.int64)),
+        loop.TangentArguments(
+            _job(scheme, schedule, start, inputs, None),
             Directions(*(a[first : first + TOGETHER] for a in at)),
             *np.empty((2, n_obs, len(at.ahead[first : first + TOGETHER]))),
         )
         for first in range(0, n_par, TOGETHER)
     ]
     words = [packed(part) for part in parts]
-    addresses = [address(w) for w in words]
-    on_threads(run, addresses)
+    on_threads(c_loop(loop.run_with_tangents, "the filter with derivatives"), [address(w) for w in words])
     if any(part.job.told[0] >= 0 for part in parts):
         return None
     return np.concatenate([part.nu for part in parts], axis=1), np.concatenate([part.s for part in parts], axis=1)

@@ -113,120 +113,122 @@ def history_of(
         False leaves x_smoothed, P_smoothed, auxm and auxs NaN.
     """
     assert run.record is not None, "a recorded pass"
-    n = run.record.x_predicted.shape[1]
-    out = History.empty(len(schedule.times), len(schedule.readings), n, n_variables)
-    X = np.zeros((n, len(free)))
-    X[free, np.arange(len(free))] = 1.0
-    last = len(schedule.times) if run.node < 0 else run.node
-    known = StartInformation.none(len(free))
-    samples: list[_Sample | None] = []
-    slopes: list[Matrix] = []
+    n, nodes = run.record.x_predicted.shape[1], len(schedule.times)
+    out = History.empty(nodes, len(schedule.readings), n, n_variables)
+    way = _WayForward(out, schedule, run.record, correlation, free)
     with np.errstate(all="ignore"):  # what overflows is infinite, and shows in the tables
-        for node in range(last):
-            if node > 0:
-                X = run.record.transitions[node] @ X
-            sample, X, known = _forward(out, schedule, run.record, correlation, node, X, known)
-            samples.append(sample)
-            slopes.append(X)
-        if run.node >= 0 and run.reason == 2 and known.is_complete:  # it broke down at the data, the prediction stands
-            _set(out.x_predicted, out.P_predicted, run.node, run.record.x_predicted, run.record.P_predicted,
-                 run.record.transitions[run.node] @ X if run.node else X, known)  # fmt: skip
-        elif smooth and run.node < 0 and known.is_complete:
-            _backward(out, run.record, samples, slopes, known)
+        for node in range(nodes if run.node < 0 else run.node):
+            way.go(node)
+        if not way.known.is_complete:
+            return out
+        if run.node >= 0 and run.reason == 2:  # it broke down at the data, the prediction stands
+            way.predict(run.node)
+        elif smooth and run.node < 0:
+            _backward(out, run.record, way.samples, way.slopes, way.known)
     return out
 
 
-def _set(states: Matrix, covariances: Cube, node: int, x: Matrix, P: Cube, X: Matrix, known: StartInformation) -> None:
-    """Write state and covariance with what is known of the start; NaN for components that are not determined."""
-    if not X.shape[1]:
-        states[node], covariances[node] = x[node], P[node]
-        return
-    states[node] = x[node] + X @ known.shift
-    covariances[node] = P[node] + X @ known.covariance @ X.T
-    open_ = ~known.determines(X)
-    states[node, open_] = covariances[node, open_, :] = covariances[node, :, open_] = np.nan
+class _WayForward:
+    """What the data until a node say, node by node.
 
+    Attributes
+    ----------
+    X : ndarray, shape (n, d)
+        dx/dx0.
+    known : StartInformation
+    samples : list of (_Sample or None)
+        Of every node.
+    slopes : list of ndarray
+        X behind every node.
+    """
 
-def _forward(
-    out: History,
-    schedule: Schedule,
-    record: PassRecord,
-    correlation: Matrix,
-    node: int,
-    X: Matrix,
-    known: StartInformation,
-) -> tuple[_Sample | None, Matrix, StartInformation]:
-    """Write what the data until this node say; return its sample, dx/dx0 behind it, and what is known of the start."""
-    _set(out.x_predicted, out.P_predicted, node, record.x_predicted, record.P_predicted, X, known)
-    rows = slice(int(schedule.row_at[node]), int(schedule.row_at[node + 1]))
-    sample = None
-    if rows.stop > rows.start:
-        variables, P, H = schedule.readings.variables[rows], record.P_predicted[node], record.gradients[rows]
-        delta, V = schedule.readings.values[rows] - record.predictions[rows], -H @ X
-        R = error_covariance(record.sds[rows], correlation, variables) + _excess(record, rows)
+    def __init__(
+        self, out: History, schedule: Schedule, record: PassRecord, correlation: Matrix, free: IntVector
+    ) -> None:
+        self.out, self.schedule, self.record, self.correlation = out, schedule, record, correlation
+        self.X: Matrix = np.zeros((record.x_predicted.shape[1], len(free)))
+        self.X[free, np.arange(len(free))] = 1.0
+        self.known = StartInformation.none(len(free))
+        self.samples: list[_Sample | None] = []
+        self.slopes: list[Matrix] = []
+
+    def predict(self, node: int) -> None:
+        """Go to a node, and write its prediction."""
+        if node > 0:
+            self.X = self.record.transitions[node] @ self.X
+        self._write("predicted", node)
+
+    def go(self, node: int) -> None:
+        """Go to a node, and take up its data."""
+        self.predict(node)
+        rows = slice(int(self.schedule.row_at[node]), int(self.schedule.row_at[node + 1]))
+        self.samples.append(self._sample(node, rows) if rows.stop > rows.start else None)
+        self._write("filtered", node)
+        self.slopes.append(self.X)
+
+    def _write(self, kind: str, node: int) -> None:
+        """Write state and covariance with what is known of the start; NaN for components that are not determined."""
+        states, covariances = getattr(self.out, f"x_{kind}"), getattr(self.out, f"P_{kind}")
+        states[node], covariances[node] = (getattr(self.record, f"{what}_{kind}")[node] for what in "xP")
+        if self.X.shape[1]:
+            states[node] += self.X @ self.known.shift
+            covariances[node] += self.X @ self.known.covariance @ self.X.T
+            open_ = ~self.known.determines(self.X)
+            states[node, open_] = covariances[node, open_, :] = covariances[node, :, open_] = np.nan
+
+    def _sample(self, node: int, rows: slice) -> _Sample:
+        """Write what the data of a node say, and return what the way back needs of them."""
+        out, record, readings = self.out, self.record, self.schedule.readings
+        variables, P, H = readings.variables[rows], record.P_predicted[node], record.gradients[rows]
+        delta, V = readings.values[rows] - record.predictions[rows], -H @ self.X
+        R = error_covariance(record.sds[rows], self.correlation, variables) + _excess(record, rows)
         S = H @ P @ H.T + R
         whiten = _inverse_factor(S)
         W, VW = whiten @ delta, whiten @ V
         inverse = whiten.T @ whiten
         K = P @ H.T @ inverse
         sample = _Sample(rows, H, inverse, whiten.T @ W, whiten.T @ VW, K)
-        _innovations(out, rows, record.predictions[rows], delta, S, V, W, VW, known)
-        known = known.with_data(VW, W) if X.shape[1] else known
+        self._innovations(rows, delta, S, V, W, VW)
+        self.known = known = self.known.with_data(VW, W) if self.X.shape[1] else self.known
         u = sample.u + sample.U @ known.shift
         M = inverse - sample.U @ known.covariance @ sample.U.T
         out.numr[rows] = _standardised(u, M, inverse)
         out.nusr[node] = _standardised(H.T @ u, H.T @ M @ H, H.T @ inverse @ H)
         if np.isfinite(out.whitened[rows]).all():
             out.chi2[node] = np.sum(out.whitened[rows] ** 2)
-        _gains(out, node, rows, variables, K, H, R, X.shape[1] > 0)
-        X = X + K @ V
-    _set(out.x_filtered, out.P_filtered, node, record.x_filtered, record.P_filtered, X, known)
-    return sample, X, known
+            self._gains(node, variables, K, H, R)
+        self.X = self.X + K @ V
+        return sample
 
+    def _innovations(self, rows: slice, delta: Vector, S: Matrix, V: Matrix, W: Vector, VW: Matrix) -> None:
+        """Write predictions, innovations, their sds and the whitened innovations of a sample."""
+        out, predictions, known = self.out, self.record.predictions[rows], self.known
+        if not V.shape[1]:
+            out.predictions[rows], out.innovations[rows] = predictions, delta
+            out.sds[rows], out.whitened[rows] = np.sqrt(np.diag(S)), W
+            return
+        seen = known.determines(V)
+        out.innovations[rows] = np.where(seen, delta + V @ known.shift, np.nan)
+        out.predictions[rows] = np.where(seen, predictions - V @ known.shift, np.nan)
+        out.sds[rows] = np.where(seen, np.sqrt(np.diag(S + V @ known.covariance @ V.T)), np.nan)
+        for i in range(len(W)):  # what one datum says of the start, the next one knows
+            v = VW[i : i + 1]
+            if known.determines(v)[0]:
+                variance = 1 + (v @ known.covariance @ v.T)[0, 0]
+                out.whitened[rows.start + i] = (W[i] + v[0] @ known.shift) / np.sqrt(variance)
+            known = known.with_data(v, W[i : i + 1])
 
-def _innovations(
-    out: History,
-    rows: slice,
-    predictions: Vector,
-    delta: Vector,
-    S: Matrix,
-    V: Matrix,
-    W: Vector,
-    VW: Matrix,
-    known: StartInformation,
-) -> None:
-    """Write predictions, innovations, their sds and the whitened innovations of a sample."""
-    if not V.shape[1]:
-        out.predictions[rows], out.innovations[rows] = predictions, delta
-        out.sds[rows], out.whitened[rows] = np.sqrt(np.diag(S)), W
-        return
-    seen = known.determines(V)
-    out.innovations[rows] = np.where(seen, delta + V @ known.shift, np.nan)
-    out.predictions[rows] = np.where(seen, predictions - V @ known.shift, np.nan)
-    out.sds[rows] = np.where(seen, np.sqrt(np.diag(S + V @ known.covariance @ V.T)), np.nan)
-    for i in range(len(W)):  # what one datum says of the start, the next one knows
-        v = VW[i : i + 1]
-        if known.determines(v)[0]:
-            variance = 1 + (v @ known.covariance @ v.T)[0, 0]
-            out.whitened[rows.start + i] = (W[i] + v[0] @ known.shift) / np.sqrt(variance)
-        known = known.with_data(v, W[i : i + 1])
-
-
-def _gains(
-    out: History, node: int, rows: slice, variables: IntVector, K: Matrix, H: Matrix, R: Matrix, with_start: bool
-) -> None:
-    """Write the gains; while the start is open, those of the uncertainty that is left, or NaN."""
-    if not np.isfinite(out.whitened[rows]).all():
-        return
-    P = out.P_predicted[node]
-    if not np.isfinite(P).all():
-        return
-    if with_start:
-        whiten = _inverse_factor(H @ P @ H.T + R)
-        K = P @ H.T @ whiten.T @ whiten
-    out.gains[node, :, variables] = 0.0
-    for i, v in enumerate(variables):
-        out.gains[node, :, v] += K[:, i]
+    def _gains(self, node: int, variables: IntVector, K: Matrix, H: Matrix, R: Matrix) -> None:
+        """Write the gains; while the start is open, those of the uncertainty that is left, or NaN."""
+        P = self.out.P_predicted[node]
+        if not np.isfinite(P).all():
+            return
+        if self.X.shape[1]:
+            whiten = _inverse_factor(H @ P @ H.T + R)
+            K = P @ H.T @ whiten.T @ whiten
+        self.out.gains[node, :, variables] = 0.0
+        for i, v in enumerate(variables):
+            self.out.gains[node, :, v] += K[:, i]
 
 
 def _backward(

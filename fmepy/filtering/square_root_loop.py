@@ -62,8 +62,8 @@ from fmepy.filtering.transition import (
 )
 from fmepy.types import Cube, Matrix, Vector
 
+UPDATES = ("ekf", "iterated", "second_order", "unscented")
 EKF, ITERATED, SECOND_ORDER, UNSCENTED = range(4)
-"""Updates."""
 MOST_PASSES = 3
 
 
@@ -147,11 +147,11 @@ def _predict(job, a, step, x):
         a.bias[i] = 0.0
         a.mean[i] = a.Y[0, i]
     if pointed:
-        moments(a.Y, centre, side, a.mean, a.W, 0, 0, a.D)
+        moments(a.Y, centre, side, a.mean, a.W, a.D)
         right_solved(a.D, a.L, n, a.Phi)
         width = a.points.shape[0]
     else:
-        products(a.Phi, a.L, n, a.W, 0, 0)
+        products(a.Phi, a.L, n, a.W, 0)
         if _curved(job):
             width += _curvature(job, a, t, h, u)
     for i in range(n):
@@ -197,7 +197,7 @@ def _spread(job, a, node, x):
         width = a.points.shape[0]
         for point in range(width):
             call(m.observe, t, a.points[point], job.p, u, a.Z[point], a.H_point, a.sd_point)
-        moments(a.Z, centre, side, a.z_mean, a.ZW, 0, 0, a.D)
+        moments(a.Z, centre, side, a.z_mean, a.ZW, a.D)
         right_solved(a.D, a.L, a.z.shape[0], a.H)
     return width, centre, side
 
@@ -226,7 +226,7 @@ def _correct(job, a, node, first, count, x, X):
             var = variables[first + i]
             a.delta[i] = schedule.row_values[first + i] - a.z_mean[var] - a.h_bias[var]
             keep_row(a.H[var], a.rows, i)
-        fill_array(count, first, variables, a.CR, a.rows, a.L, W)
+        fill_array(count, a.CR, a.rows, a.L, W)
         if update == UNSCENTED:
             fill_array_of_points(count, first, variables, x, a.points, centre, side, a.ZW, W)
         elif update == SECOND_ORDER:
@@ -305,7 +305,7 @@ def sigma_points(x, L, points):
     return kappa / (n + kappa), 0.5 / (n + kappa)
 
 
-def moments(Y, centre, side, mean, W, row, column, D):
+def moments(Y, centre, side, mean, W, D):
     """Set the mean of Y, shape (2 n + 1, r), write its weighted spread into W and D = sum of weighted differences."""
     n, r = (Y.shape[0] - 1) // 2, Y.shape[1]
     for i in range(r):
@@ -314,9 +314,9 @@ def moments(Y, centre, side, mean, W, row, column, D):
             mean[i] += side * (Y[k, i] - Y[0, i])
     root, c = np.sqrt(side), np.sqrt(0.5 / side)
     for i in range(r):
-        W[row + i, column] = np.sqrt(centre) * (Y[0, i] - mean[i])
+        W[i, 0] = np.sqrt(centre) * (Y[0, i] - mean[i])
         for k in range(1, 2 * n + 1):
-            W[row + i, column + k] = root * (Y[k, i] - mean[i])
+            W[i, k] = root * (Y[k, i] - mean[i])
         for k in range(n):
             D[i, k] = side * c * (Y[1 + k, i] - Y[1 + n + k, i])
 

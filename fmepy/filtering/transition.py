@@ -30,8 +30,7 @@ import numpy as np
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import copied, products
-from fmepy.filtering.kernels import covariance_by_stages
+from fmepy.filtering.arrays import cleared, copied, copied_vector, identity, left_multiplied, products
 from fmepy.types import Cube, Matrix, Vector
 
 DIFFERENCE, EULER, RK4, RK4_MOMENTS, ADAPTIVE, MOMENTS, EXACT, BY_FUNCTION, MOMENTS_BY_FUNCTION = range(9)
@@ -120,9 +119,7 @@ def factor_of_noise(kind, per_step, h):
 def _squared(A, factor, S):
     """Set S to factor^2 A A'. Zeros of A are skipped."""
     n = S.shape[0]
-    for i in range(n):
-        for j in range(n):
-            S[i, j] = 0.0
+    cleared(S)
     for k in range(A.shape[1]):
         for i in range(n):
             a = factor * factor * A[i, k]
@@ -134,14 +131,47 @@ def _squared(A, factor, S):
 def _tangent(F, T, h, K):
     """Set K to F (I + h T)."""
     n = F.shape[0]
+    copied(F, K)
     for i in range(n):
-        for j in range(n):
-            K[i, j] = F[i, j]
         for k in range(n):
             f = h * F[i, k]
             if f != 0.0:
                 for j in range(n):
                     K[i, j] += f * T[k, j]
+
+
+def _covariance_rate(F, A, S, K):
+    """Set K to F S + S F' + A A'."""
+    n = S.shape[0]
+    products(F, S, n, K, 0)
+    for i in range(n):
+        for j in range(i + 1):
+            total = K[i, j] + K[j, i]
+            for k in range(A.shape[1]):
+                total += A[i, k] * A[j, k]
+            K[i, j] = total
+            K[j, i] = total
+
+
+def _covariance_by_stages(h, F, A, P, S, K, total):
+    """Carry P by Runge and Kutta's step for P' = F P + P F' + A A', with F and A at the stages of the state's own step.
+
+    From P = 0 it is the integral of the noise. S, K, total are work space of P's shape.
+    """
+    n = P.shape[0]
+    for stage in range(4):
+        width = h if stage == 3 else 0.5 * h
+        for i in range(n):
+            for j in range(n):
+                S[i, j] = P[i, j] + (width * K[i, j] if stage > 0 else 0.0)
+        _covariance_rate(F[stage], A[stage], S, K)
+        weight = h / 6 if stage == 0 or stage == 3 else h / 3
+        for i in range(n):
+            for j in range(n):
+                total[i, j] = weight * K[i, j] + (total[i, j] if stage > 0 else 0.0)
+    for i in range(n):
+        for j in range(n):
+            P[i, j] += total[i, j]
 
 
 def _runge_kutta(advance, kind, per_step, t, h, u, x, p, y, Phi, S, w):
@@ -163,31 +193,21 @@ def _runge_kutta(advance, kind, per_step, t, h, u, x, p, y, Phi, S, w):
         _squared(w.A[0], h, S)
         return
     if kind == RK4:
-        for i in range(n):
-            for j in range(n):
-                S[i, j] = 0.0
-    A, B = w.A, w.B
-    covariance_by_stages(h, F[0], F[1], F[2], F[3], A[0], A[1], A[2], A[3], S, B[0], B[1], B[2])
+        cleared(S)
+    _covariance_by_stages(h, F, w.A, S, w.B[0], w.B[1], w.B[2])
 
 
 def _rates(t, z, model, out):
     """Set out to z', z = [x, Phi by rows, S by rows]."""
     advance, p, u, start, h, w = model
-    F, A, K, inputs = w.F[0], w.A[0], w.F[1], w.last[3:]
+    F, A, inputs = w.F[0], w.A[0], w.last[3:]
     n = F.shape[0]
+    at = n + n * n
     for i in range(inputs.shape[0]):  # a step reaches over no kink of a forcing: a straight line
         inputs[i] = u[0, i] + (u[2, i] - u[0, i]) * ((t - start) / h)
     call(advance, t, 0.0, z[:n], p, inputs, out[:n], F, A)
-    products(F, z[n : n + n * n].reshape((n, n)), n, out[n : n + n * n].reshape((n, n)), 0, 0)
-    products(F, z[n + n * n :].reshape((n, n)), n, K, 0, 0)
-    at = n + n * n
-    for i in range(n):
-        for j in range(i + 1):
-            total = K[i, j] + K[j, i]
-            for q in range(A.shape[1]):
-                total += A[i, q] * A[j, q]
-            out[at + i * n + j] = total
-            out[at + j * n + i] = total
+    products(F, z[n:at].reshape((n, n)), n, out[n:at].reshape((n, n)), 0)
+    _covariance_rate(F, A, z[at:].reshape((n, n)), out[at:].reshape((n, n)))
 
 
 def _fastest(F, B):
@@ -235,11 +255,11 @@ def _explicit(m, t, h, u, x, p, y, Phi, S, w):
         return False
     if not (size > 0.0 and size < np.inf):
         size = 1.0
-    for i in range(n):
-        z[i] = x[i]
-        for j in range(n):
-            z[n + i * n + j] = 1.0 if i == j else 0.0
-            z[at + i * n + j] = S[i, j] if m.kind == MOMENTS else 0.0
+    if m.kind != MOMENTS:
+        cleared(S)
+    copied_vector(x, z)
+    identity(z[n:at].reshape((n, n)))
+    copied(S, z[at:].reshape((n, n)))
     for i in range(z.shape[0]):
         atol[i] = m.atol[i] * (size if i >= at else 1.0)
     most = MOST_STEPS + int(min(h / m.max_step, 1e6))
@@ -251,11 +271,10 @@ def _explicit(m, t, h, u, x, p, y, Phi, S, w):
     if told != DONE:
         w.last[0] = 0.0
         return False
-    for i in range(n):
-        y[i] = done[0, i]
-        for j in range(n):
-            Phi[i, j] = done[0, n + i * n + j]
-            S[i, j] = done[0, at + i * n + j]
+    end = done[0]
+    copied_vector(end[:n], y)
+    copied(end[n:at].reshape((n, n)), Phi)
+    copied(end[at:].reshape((n, n)), S)
     return True
 
 
@@ -285,29 +304,26 @@ def exact_parts(M, b, A, h, E, B, C):
     doublings = max(0, int(np.ceil(np.log2(4.0 * norm)))) if norm > 0.0 else 0
     short = h / 2.0**doublings
     _squared(A, np.sqrt(short), C)
+    identity(Phi)
+    copied(C, S)
     for i in range(n):
         shift[i] = short * b[i]
-        for j in range(n):
-            Phi[i, j] = 1.0 if i == j else 0.0
-            S[i, j] = C[i, j]
     for k in range(1, TERMS + 1):  # the terms of S
-        products(M, C, n, B, 0, 0)
+        products(M, C, n, B, 0)
         for i in range(n):
             for j in range(n):
                 C[i, j] = (B[i, j] + B[j, i]) * (short / (k + 1))
                 S[i, j] += C[i, j]
-    for i in range(n):
-        for j in range(n):
-            C[i, j] = Phi[i, j]
-    for k in range(1, TERMS + 1):
-        products(M, C, n, B, 0, 0)
+    identity(C)
+    for k in range(1, TERMS + 1):  # those of Phi
+        products(M, C, n, B, 0)
         for i in range(n):
             for j in range(n):
                 C[i, j] = B[i, j] * (short / k)
                 Phi[i, j] += C[i, j]
                 shift[i] += C[i, j] * b[j] * (short / (k + 1))
     for _ in range(doublings):
-        products(Phi, S, n, B, 0, 0)
+        products(Phi, S, n, B, 0)
         for i in range(n):
             C[i, 0] = 0.0
             for j in range(n):
@@ -321,10 +337,7 @@ def exact_parts(M, b, A, h, E, B, C):
                     total += B[i, k] * Phi[j, k]
                 S[i, j] = total
                 S[j, i] = total
-        products(Phi, Phi, n, B, 0, 0)
-        for i in range(n):
-            for j in range(n):
-                Phi[i, j] = B[i, j]
+        left_multiplied(Phi, Phi, B)
 
 
 def _exact(advance, t, h, u, x, p, y, Phi, S, w):
@@ -343,12 +356,12 @@ def _exact(advance, t, h, u, x, p, y, Phi, S, w):
         call(advance, t, 0.0, y, p, u[0], w.f[0], w.F[0], w.A[0])  # at x = 0: f = b, F = M
         exact_parts(w.F[0], w.f[0], w.A[0], h, E, w.F[1], w.F[2])
     E = w.exact[slot]
+    copied(E[:n], Phi)
+    copied(E[n : 2 * n], S)
     for i in range(n):
         y[i] = E[2 * n, i]
         for j in range(n):
-            y[i] += E[i, j] * x[j]
-            Phi[i, j] = E[i, j]
-            S[i, j] = E[n + i, j]
+            y[i] += Phi[i, j] * x[j]
 
 
 def _by_solver(m, t, h, u, x, p, y, Phi, S, w):
@@ -357,8 +370,7 @@ def _by_solver(m, t, h, u, x, p, y, Phi, S, w):
     if m.kind == MOMENTS:
         copied(S, A)
     call(m.solver, t, h, x, p, u[0], w.f[0], Phi2, A)
-    for i in range(x.shape[0]):
-        y[i] = w.f[0, i]
+    copied_vector(w.f[0], y)
     copied(Phi2, Phi)
     if m.kind == MOMENTS:
         copied(A, S)

@@ -180,11 +180,9 @@ def _cleaned(
             if w is not None:
                 row, magnitude = w
                 r = run.schedule.readings
-                name = flt.variables[r.variables[row]]
-                value = _set_missing(table, cost, r.labels[row], name, float(r.values[row]))
-                found.append({"entity": run.label, "time": float(r.times[row]), "name": name, "kind": "datum",
-                              "row": r.labels[row], "value": value, "magnitude": magnitude, "round": number,
-                              "action": "set missing"})  # fmt: skip
+                name, label = flt.variables[r.variables[row]], r.labels[row]
+                value = _set_missing(table, cost, label, name, float(r.values[row]))
+                found.append(_found(run, r.times[row], name, magnitude, number) | {"row": label, "value": value})
     raise AssertionError("every round takes a datum away")
 
 
@@ -205,11 +203,16 @@ def _jumps(flt: FilterResult, threshold: float, number: int) -> list[dict[str, A
     for run, h in zip(flt.runs, flt.histories, strict=True):
         states = h.auxs if np.isfinite(h.auxs).any() else h.nusr
         for node, j in zip(*np.nonzero(flags_of(run, h, threshold)[1]), strict=True):
-            out.append({"entity": run.label, "time": float(run.schedule.times[node]),
-                        "name": flt.bound.spec.space.states[j], "kind": "state", "row": None,
-                        "value": np.nan, "magnitude": float(states[node, j]), "round": number,
-                        "action": "reported"})  # fmt: skip
+            name = flt.facts.states[j]
+            jump = _found(run, run.schedule.times[node], name, float(states[node, j]), number)
+            out.append(jump | {"kind": "state", "action": "reported"})
     return out
+
+
+def _found(run: EntityRun, time: float, name: str, magnitude: float, number: int) -> dict[str, Any]:
+    """Return a row of the log, of a datum that is set missing, as far as it is known."""
+    where = {"entity": run.label, "time": float(time), "name": name, "kind": "datum", "row": None, "value": np.nan}
+    return where | {"magnitude": magnitude, "round": number, "action": "set missing"}
 
 
 def _set_missing(table: pd.DataFrame, cost: FimlofCost, row: Any, name: str, compared: float) -> float:

@@ -12,16 +12,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fmepy.compiled.python_code import scalar_function
-from fmepy.costs.noise import Noise, numbers
 from fmepy.errors import ModelError, SimulationError
+from fmepy.filtering import loop
 from fmepy.filtering.likelihood import Likelihood, unknown_part
 from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE
-from fmepy.filtering.run import FilterFunctions, Pass, Scheme, Start, has_tangents, innovation_slopes
+from fmepy.filtering.paths import draw_paths
+from fmepy.filtering.run import FilterFunctions, LoopInputs, Pass, Scheme, Start, has_tangents, innovation_slopes
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
-from fmepy.filtering.score_loop import Directions
+from fmepy.filtering.square_root_loop import UPDATES
+from fmepy.filtering.tangents import Directions
+from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
-from fmepy.language.equations import names_in, symbol
+from fmepy.language.equations import names_in
 from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import BoolVector, Cube, Matrix, Vector
@@ -67,6 +69,11 @@ def _resets(accumulator: Accumulator, readings: FilterReadings, start: float) ->
     return [StateChange(float(t), accumulator.state, EVENT_KINDS["replace"]) for t in np.unique(at)]
 
 
+Side: TypeAlias = tuple[float, Vector, Vector | None]
+"""A point of a difference: its distance from the parameter's value, and there the parameters of the filter, and the
+initial values where they are not those that the model gives."""
+
+
 class BoundFilter:
     """A specification made to run.
 
@@ -94,11 +101,19 @@ class BoundFilter:
         return ValueTable([e.value for e in self.spec.events], self.spec.parameters)
 
     @cached_property
-    def _start_sds(self) -> Callable[[list[float]], Vector]:
-        return numbers(self.spec.start.sds, self.spec.parameters)
+    def _of_noise(self) -> Callable[[list[float]], Matrix]:
+        return self.spec.noise.matrix(self.spec.parameters)
 
     @cached_property
-    def _first(self) -> dict[int, tuple[FilterReadings, tuple[_FirstData, ...]]]:
+    def _of_errors(self) -> Callable[[list[float]], Matrix]:
+        return self.spec.errors.matrix(self.spec.parameters)
+
+    @cached_property
+    def _of_states(self) -> Callable[[list[float]], Matrix]:
+        return self.spec.start.matrix(self.spec.parameters)
+
+    @cached_property
+    def _first(self) -> dict[FilterReadings, tuple[_FirstData, ...]]:
         return {}
 
     @cached_property
@@ -112,43 +127,25 @@ class BoundFilter:
     @cached_property
     def linear_scheme(self) -> Scheme:
         """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
-        return self._plain(self._functions)
-
-    def _plain(self, f: FilterFunctions) -> Scheme:
-        from fmepy.filtering import loop
-
-        update = loop.JOINT if self.spec.algorithm == "joint" else loop.SEQUENTIAL
-        n_variables, per_step = len(self.spec.variables), self.spec.per_step
-        return Scheme(f, (None, None), update, per_step, n_variables, False, lambda: self._safe(f))
-
-    def observe_at(self, t: float, x: Vector, inputs: Vector, u: Vector) -> tuple[Vector, Matrix]:
-        """Return the readings of a state and their derivatives to it."""
-        m = len(self.spec.variables)
-        z, H, sd = np.empty(m), np.zeros((m, self._total)), np.empty(m)
-        self._observe(t, x, inputs, u, z, H, sd)
-        return z, H
-
-    @cached_property
-    def _observe(self) -> Any:
-        return self.spec.space.functions()[1]
+        spec, update = self.spec, loop.JOINT if self.spec.algorithm == "joint" else loop.SEQUENTIAL
+        options = update, spec.per_step, len(spec.variables)
+        return Scheme(self._functions, (None, None), *options, False, lambda: self.safe_scheme)
 
     @cached_property
     def safe_scheme(self) -> Scheme:
         """The loop that keeps factors of covariances."""
-        return self._safe(self._functions)
-
-    def _safe(self, f: FilterFunctions) -> Scheme:
-        from fmepy.filtering import square_root_loop
-
         spec = self.spec
-        updates = {
-            "ekf": square_root_loop.EKF,
-            "iterated": square_root_loop.ITERATED,
-            "second_order": square_root_loop.SECOND_ORDER,
-            "unscented": square_root_loop.UNSCENTED,
-        }
         bends = spec.space.curvatures() if spec.update == "second_order" else (None, None)
-        return Scheme(f, bends, updates[spec.update], spec.per_step, len(spec.variables), True)
+        return Scheme(self._functions, bends, UPDATES.index(spec.update), spec.per_step, len(spec.variables), True)
+
+    def observe_at(self, t: float, x: Vector, p: Vector, u: Vector) -> tuple[Vector, Matrix, Vector]:
+        """Return the readings of a state, their derivatives to it, and the sds of their errors."""
+        m = len(self.spec.variables)
+        z, H, sd = np.empty(m), np.zeros((m, self._total)), np.empty(m)
+        inputs = np.zeros(len(self.spec.space.parameters))  # the noise of the process has no part in it
+        inputs[: len(p)] = p
+        self._functions.observe(t, x, inputs, u, z, H, sd)
+        return z, H, sd
 
     @cached_property
     def _functions(self) -> FilterFunctions:
@@ -156,41 +153,33 @@ class BoundFilter:
         if spec.definition.is_closed:
             raise ModelError(f"This follows the rates of a model from a state on, and {spec.definition.note}.")
         if spec.propagation in ("ode", "moment"):
-            from fmepy.filtering.continuous_transition import Accuracy, adaptive_functions
+            from fmepy.filtering.continuous_transition import Accuracy, adaptive_functions  # brings in the solvers
 
             accuracy = Accuracy.of(spec.model.scaled_options(), self._total, spec.tightness)
             curved = spec.update == "second_order"
             return adaptive_functions(spec.space, spec.definition.forcings, spec.takes_moments, curved, accuracy)
-        from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
-
         kinds = {"difference": DIFFERENCE, "euler": EULER, "rk4": RK4, "rk4_moment": RK4_MOMENTS}
         advance, observe = spec.space.functions()
         return FilterFunctions(advance, observe, kinds[spec.propagation], spec.space.n_noise)
 
     def paths(self, schedule: Schedule, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
         """Return n noisy paths at the nodes of a schedule, see `fmepy.filtering.paths`."""
-        from fmepy.filtering.paths import draw_paths
+        return draw_paths(self.linear_scheme, schedule, start, self.inputs(p), n, rng)
 
-        inputs, events, _ = settings_of(self, p)
-        return draw_paths(self.linear_scheme, schedule, start, inputs, events, n, rng)
-
-    def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
-        """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""
-        if self.spec.noise.covariance is None:
-            return np.append(p, inflation)
-        C = semidefinite_factor(self._covariance(self.spec.noise)(p.tolist()))
-        return np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
-
-    def event_values(self, p: Vector) -> Vector:
-        """Return the values of the events, and the zero of resets."""
-        return np.append(self._events.value(p.tolist()), 0.0)
+    def inputs(self, p: Vector, inflation: float = 1.0) -> LoopInputs:
+        """Return what the loop needs beside schedule and start; all process noise is times `inflation`."""
+        seen = np.append(p, inflation)
+        if self.spec.noise.covariance is not None:
+            C = semidefinite_factor(self._of_noise(p.tolist()))
+            seen = np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
+        return LoopInputs(seen, np.append(self._events.value(p.tolist()), 0.0), self.correlation(p))
 
     def correlation(self, p: Vector) -> Matrix:
         """Return the correlation of the measurement errors by observed variable; empty if they are independent."""
         errors = self.spec.errors
         if errors.covariance is None:
             return np.empty((0, 0))
-        matrix = self._covariance(errors)(p.tolist())
+        matrix = self._of_errors(p.tolist())
         sd = np.sqrt(np.diag(matrix))
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.where(np.outer(sd, sd) > 0, matrix / np.outer(sd, sd), 0.0)
@@ -224,10 +213,7 @@ class BoundFilter:
         x, P = np.zeros(self._total), np.zeros((self._total, self._total))
         x[: self._n] = self._initial.value(plain) if states is None else states
         at = self._start_places
-        if self.spec.start.covariance is None:
-            P[at, at] = self._start_sds(plain) ** 2
-        else:
-            P[np.ix_(at, at)] = self._covariance(self.spec.start)(plain)
+        P[np.ix_(at, at)] = self._of_states(plain)
         if used is not None:
             self._from_data(x, P, p, used, schedule.inputs[0], float(schedule.times[0]))
         if shift is not None:
@@ -246,24 +232,13 @@ class BoundFilter:
             names |= names_in(spec.space.sds) | spec.errors.names()
         return np.array([k in names for k in spec.parameters], dtype=bool)
 
-    def _covariance(self, noise: Noise) -> Callable[[list[float]], Matrix]:
-        """Return a covariance as a function of the parameters' values, made once."""
-        if noise.covariance not in self._covariances:
-            assert noise.covariance is not None, "asked only where there is one"
-            self._covariances[noise.covariance] = noise.covariance.function(self.spec.parameters)
-        return self._covariances[noise.covariance]
-
-    @cached_property
-    def _covariances(self) -> dict[Any, Callable[[list[float]], Matrix]]:
-        return {}
-
     def _from_data(self, x: Vector, P: Matrix, p: Vector, used: FilterReadings, u: Vector, t: float) -> None:
         """Set directly measured states to their first data, with the covariance of the errors."""
         found = self._data_of_start(used)
         values = x.tolist()
         for one in found:
             values[one.state] = one.guess
-        sds = self._sds((t,), values, p.tolist(), u.tolist())
+        _, _, sds = self.observe_at(t, np.array(values), p, u)
         spread = []
         for one in found:
             z, sd = one.combined(abs(float(sds[one.variable])))
@@ -280,36 +255,55 @@ class BoundFilter:
 
     def _data_of_start(self, used: FilterReadings) -> tuple[_FirstData, ...]:
         """Return the first data by directly measured state, sorted out once for each entity."""
-        kept = self._first.get(id(used))
-        if kept is None or kept[0] is not used:
+        if used not in self._first:
             direct, rows = dict(self.spec.direct), dict[int, list[int]]()
             for i, variable in enumerate(used.variables.tolist()):
                 if variable in direct:
                     rows.setdefault(variable, []).append(i)
-            data = tuple(
+            self._first[used] = tuple(
                 _FirstData(direct[v], v, self.spec.transforms[v], used.values[r].tolist(), used.errors[r].tolist())
                 for v, r in rows.items()
             )
-            kept = self._first[id(used)] = (used, data)
-        return kept[1]
+        return self._first[used]
 
-    @cached_property
-    def _sds(self) -> Any:
-        space = self.spec.space
-        if not space.is_traced:
-            return self._sds_of_function
-        parameters = space.parameters[: len(self.spec.parameters)]
-        groups = [[symbol(space.time)], *([symbol(k) for k in g] for g in (space.states, parameters, space.forcings))]
-        return scalar_function(groups, space.sds)
+    def slopes(
+        self,
+        schedule: Schedule,
+        used: FilterReadings | None,
+        p: Vector,
+        states: Vector | None,
+        inflation: float,
+        sides: Sequence[tuple[Side, Side, BoolVector]],
+    ) -> tuple[Matrix, Matrix] | None:
+        """Return the derivatives of innovations and variances, shape (n_obs, n_par); None where no pass carries them.
 
-    def _sds_of_function(self, t: tuple[float], x: list[float], p: list[float], u: list[float]) -> Vector:
-        """Return the sds of the errors of a model without equations."""
-        m, space = len(self.spec.variables), self.spec.space
-        z, H, sd = np.empty(m), np.empty((m, self._total)), np.empty(m)
-        padded = np.zeros(len(space.parameters))
-        padded[: len(p)] = p
-        space.functions()[1](t[0], np.array(x), padded, np.array(u), z, H, sd)
-        return sd
+        Parameters
+        ----------
+        used : Readings, optional
+            Data that the start uses up.
+        p, states : ndarray
+            The parameters, and the initial values where they are not those that the model gives.
+        sides : sequence of (Side, Side, ndarray)
+            By parameter the points ahead and behind, and which of p move with it.
+        """
+        inputs = self.inputs(p, inflation)
+        if not (sides and has_tangents(self.scheme)) or len(inputs.correlation):
+            return None
+        n, rows = len(self.spec.space.states), []
+        for (ahead, q_up, y_up), (behind, q_down, y_down), moved in sides:
+            width, x, P = ahead - behind, np.zeros(n), np.zeros((n, n))
+            p_up, events_up, _ = self.inputs(q_up, inflation)
+            p_down, events_down, _ = self.inputs(q_down, inflation)
+            if states is not None or self.moves_start(moved):
+                up = self.start(q_up, used, schedule, states=y_up)
+                down = self.start(q_down, used, schedule, states=y_down)
+                x, P = (up.x - down.x) / width, (up.P - down.P) / width
+            of_events = ((events_up - events_down) / width)[schedule.event_places]
+            rows.append((ahead, behind, p_up, p_down, of_events, x, P))
+        at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
+        start = self.start(p, used, schedule, states=states)
+        found = innovation_slopes(self.scheme, schedule, start, inputs, at)
+        return found if found is not None and all(np.isfinite(part).all() for part in found) else None
 
     def __getstate__(self) -> dict[str, Any]:
         made = {k for k, v in vars(type(self)).items() if isinstance(v, cached_property)}
@@ -349,11 +343,6 @@ def _back(z: float, how: str | None) -> tuple[float, float]:
     if how == "sqrt":
         return z * z, 2 * z
     return z, 1.0
-
-
-def settings_of(bound_filter: BoundFilter, p: Vector, inflation: float = 1.0) -> tuple[Vector, Vector, Matrix]:
-    """Return what the loop needs beside schedule and start: inputs, event values, correlation of errors."""
-    return bound_filter.inputs(p, inflation), bound_filter.event_values(p), bound_filter.correlation(p)
 
 
 _WHY = {
@@ -402,9 +391,6 @@ def broken(spec: Specification, label: Any, run: Pass, schedule: Schedule, p: Ve
 
 STEP, ROUGH_STEP = 6e-6, 1e-7
 """Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
-Side: TypeAlias = tuple[float, Vector, Vector | None]
-"""A point of a difference: its distance from the parameter's value, and there the parameters of the filter, and the
-initial values where they are not those that the model gives."""
 
 
 def points_of_differences(
@@ -423,43 +409,3 @@ def points_of_differences(
         if typical[j] != 0.0 and value + ahead != value + behind:
             out[j] = ahead, behind
     return out
-
-
-def tangents(
-    bound_filter: BoundFilter,
-    schedule: Schedule,
-    used: FilterReadings | None,
-    p: Vector,
-    states: Vector | None,
-    inflation: float,
-    sides: Sequence[tuple[Side, Side, BoolVector]],
-) -> tuple[Matrix, Matrix] | None:
-    """Return the derivatives of innovations and variances, shape (n_obs, n_par); None where a pass does not carry them.
-
-    Parameters
-    ----------
-    used : Readings, optional
-        Data that the start uses up.
-    p, states : ndarray
-        The parameters, and the initial values where they are not those that the model gives.
-    sides : sequence of (Side, Side, ndarray)
-        By parameter the points ahead and behind, and which of p move with it.
-    """
-    inputs, events, correlation = settings_of(bound_filter, p, inflation)
-    if not (sides and has_tangents(bound_filter.scheme)) or len(correlation):
-        return None
-    n, rows = len(bound_filter.spec.space.states), []
-    for (ahead, q_up, y_up), (behind, q_down, y_down), moved in sides:
-        width, x, P = ahead - behind, np.zeros(n), np.zeros((n, n))
-        p_up, events_up, _ = settings_of(bound_filter, q_up, inflation)
-        p_down, events_down, _ = settings_of(bound_filter, q_down, inflation)
-        if states is not None or bound_filter.moves_start(moved):
-            up = bound_filter.start(q_up, used, schedule, states=y_up)
-            down = bound_filter.start(q_down, used, schedule, states=y_down)
-            x, P = (up.x - down.x) / width, (up.P - down.P) / width
-        of_events = ((events_up - events_down) / width)[schedule.event_places]
-        rows.append((ahead, behind, p_up, p_down, of_events, x, P))
-    at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
-    start = bound_filter.start(p, used, schedule, states=states)
-    found = innovation_slopes(bound_filter.scheme, schedule, start, inputs, events, at)
-    return found if found is not None and all(np.isfinite(part).all() for part in found) else None

@@ -1,7 +1,7 @@
 """A `FimlofCost` as a function of a plain vector: -2 log L, score, expected information.
 
 Derivatives of innovations and their variances go along with a pass of the filter where that is the plain one
-(`filtering.score_loop`); else they are central differences of whole passes: generic for every kind of propagation and
+(`filtering.tangents`); else they are central differences of whole passes: generic for every kind of propagation and
 update. Both do without second derivatives of the model, and are accurate to about 1e-8. Far from the
 maximum, where a search only needs a direction, forward differences do (about 1e-5, half the passes). An sd may be moved
 below zero for that: a filter sees its square.
@@ -20,7 +20,6 @@ import pandas as pd
 
 from fmepy.costs.base import KnownData, OfData
 from fmepy.costs.data_fingerprint import ObservedData, joined
-from fmepy.costs.entities import Experiments
 from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of
 from fmepy.filtering.run import Pass, run_filter
@@ -32,18 +31,15 @@ from fmepy.fimlof.bound_filter import (
     broken,
     points_of_differences,
     schedule_of,
-    settings_of,
-    tangents,
     undetermined,
 )
-from fmepy.fimlof.data import EntityData, EntityRun, effective_readings
+from fmepy.fimlof.data import EntityRun, effective_readings
 from fmepy.fimlof.filter_model import Specification, is_one_run, uses_errors, with_inputs
 from fmepy.fimlof.side_steps import rows_of_path, rows_until, with_side_paths
-from fmepy.models.entity import EntityModel
-from fmepy.parameters.entities import EntityParameters
-from fmepy.types import BoolVector, Matrix, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
+    from fmepy.fimlof.cost import FimlofCost
     from fmepy.fimlof.without_noise import SimulatedLikelihoods
 
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
@@ -70,31 +66,19 @@ class BoundFimlof(OfData):
         Scalar data that count.
     """
 
-    def __init__(
-        self,
-        spec: Specification,
-        entities: Sequence[EntityData],
-        experiments: Experiments,
-        models: Sequence[EntityModel],
-        names: tuple[str, ...],
-        bounds: tuple[pd.Series, pd.Series],
-        **words: Any,
-    ) -> None:
-        self.spec, self.entities = spec, tuple(entities)
-        self.parameter_names = names
+    def __init__(self, cost: FimlofCost, names: tuple[str, ...], **words: Any) -> None:
+        spec, experiments, models = cost.specification, cost.cases, cost.models
+        self.spec, self.entities, self.parameter_names = spec, cost.entities, names
         parameters, (_, self._kind) = experiments.parameters, experiments.apart
         self._values = parameters.values
-        index = {k: i for i, k in enumerate(map(str, parameters.parms.index))}
-        self._at = np.array([index[k] for k in names], dtype=np.intp)
+        self._at: IntVector = parameters.parms.index.get_indexer(pd.Index(names))
         self.theta0: Vector = self._values[self._at]
-        order = list(names)
-        self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
-        self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
+        self.lower, self.upper = (ends.to_numpy(dtype=float)[self._at] for ends in (cost.lower, cost.upper))
         self.is_scalar, self.has_jacobian = True, False
         self._take = list(parameters.take[: len(self.entities)])  # behind them, rows that others start from
         start_from = [k if start is None else start for k, start in enumerate(experiments.starts)]
         self._concern = [{*own, *parameters.take[k]} for own, k in zip(self._take, start_from, strict=True)]
-        scales = parameters.taken_by(spec.scales)
+        scales = cost.scales
         self.scale_parameters: BoolVector = np.array([name in scales for name in names], dtype=bool)
         one, each = BoundFilter(spec), experiments.distinct
         self._filters = [BoundFilter(with_inputs(spec, m.beneath)) if each else one for m in models]
@@ -110,7 +94,7 @@ class BoundFimlof(OfData):
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
-        self._runs = self._as_runs(models, parameters, words)
+        self._runs = self._as_runs(cost, words)
         self.keep_within(self.lower, self.upper)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
@@ -120,9 +104,7 @@ class BoundFimlof(OfData):
             if part is not None:
                 part.keep_within(lower, upper)
 
-    def _as_runs(
-        self, models: Sequence[EntityModel], parameters: EntityParameters, words: dict[str, Any]
-    ) -> SimulatedLikelihoods | None:
+    def _as_runs(self, cost: FimlofCost, words: dict[str, Any]) -> SimulatedLikelihoods | None:
         """Return what makes the likelihood from runs of the model, None where only a filter can."""
         moves = {i for i in self._at.tolist()}
         of_entities = [[t[j] for t in self._take] for j in range(len(self.spec.parameters))]
@@ -135,8 +117,7 @@ class BoundFimlof(OfData):
             return None
         from fmepy.fimlof.without_noise import SimulatedLikelihoods
 
-        schedules = [(e.label, schedule) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)]
-        return SimulatedLikelihoods(self.spec, models, self._kind, schedules, parameters, self.parameter_names, **words)
+        return SimulatedLikelihoods(cost, [schedule for schedule, _ in self.schedules], self.parameter_names, **words)
 
     @property
     def retries(self) -> int:
@@ -330,7 +311,7 @@ class BoundFimlof(OfData):
         counted = replace(entity.counted(len(schedule.readings)), readings=schedule.readings)
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
         try:
-            correlation = settings_of(bound_filter, p)[2]
+            correlation = bound_filter.correlation(p)
             with np.errstate(over="ignore", invalid="ignore"):
                 run, likelihood = self._pass(k, values, record=True, scheduled=(schedule, used))
             if likelihood is None:
@@ -374,11 +355,11 @@ class BoundFimlof(OfData):
             return run, likelihood_of(run)
         bound_filter = self.filter_of(k)
         states = self.start_at_rest(k, values[self._at]) if states is None else states
-        inputs, events, correlation = settings_of(bound_filter, p, self._inflation)
+        inputs = bound_filter.inputs(p, self._inflation)
         shift = np.zeros(len(self.spec.free_states))
         for _ in range(_MOST_SHIFTS):
             start = bound_filter.start(p, used, schedule, states=states, shift=shift)
-            run = run_filter(bound_filter.scheme, schedule, start, inputs, events, correlation, record)
+            run = run_filter(bound_filter.scheme, schedule, start, inputs, record)
             if run.node >= 0:
                 return run, None
             likelihood = likelihood_of(run)
@@ -437,7 +418,8 @@ class BoundFimlof(OfData):
                 both.append((float(at[j] - theta[j]), self._full(at)[take], self._start_near(k, theta, at)))
             sides.append((both[0], both[1], take == self._at[j]))
         states = self.start_at_rest(k, theta)
-        found = tangents(self.filter_of(k), *self.schedules[k], self._full(theta)[take], states, self._inflation, sides)
+        own = self.filter_of(k)
+        found = own.slopes(*self.schedules[k], self._full(theta)[take], states, self._inflation, sides)
         if found is None:
             return set()
         slopes[0][:, moved], slopes[1][:, moved] = found

@@ -14,8 +14,8 @@ least squares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -27,8 +27,8 @@ from fmepy.costs.base import AddableCost
 from fmepy.costs.conditions import read_conditions
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_experiments
 from fmepy.costs.experiment_runs import ModelsOfCost
-from fmepy.costs.noise import SaidNoise, guessed_sd, names_of_estimates, names_of_noise, said_noise_of
-from fmepy.errors import ArgumentError, DataError, ParameterError, SimulationError, check_choice
+from fmepy.costs.noise import SaidNoise, names_of_estimates, names_of_noise, said_noise_of
+from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice
 from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.filter_model import Specification, with_equations
@@ -39,7 +39,7 @@ from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.tables.columns import as_table
-from fmepy.types import Seed, UserParameters, Vector
+from fmepy.types import Seed, UserParameters
 from fmepy.vocabulary import with_own_words
 
 _MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
@@ -188,48 +188,25 @@ class FimlofCost(ModelsOfCost, AddableCost):
         positive_number(self.threshold, "threshold", " of standard deviations")
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         followed = with_equations(self.model)
-        column, entities = read_entities(self.obs, followed, x=self.x, y=self.y, err=self.err, entity=self.entity,
-                                         transform=self.transform)  # fmt: skip
+        column, entities = read_entities(self, self.obs, followed)
         given = given_values(self.parms)
         conditions = read_conditions(self.conditions, self.entity or "", column.texts)
         noises = self.process_noise, self.measurement_noise
         elsewhere = conditions.names() - names_of_noise(*noises, self.initial_sd) - names_of_estimates(*noises)
-        specification = read_specification(
-            followed,
-            entities[0].variables,
-            process_noise=self.process_noise,
-            measurement_noise=self.measurement_noise,
-            has_errors=self.err is not None,
-            transforms=entities[0].transforms,
-            parms={k: v for k, v in given.items() if split_local(k)[1] is None and k not in elsewhere},
-            initial=self.initial,
-            initial_sd=self.initial_sd,
-            noise_kind=self.noise_kind,
-            accumulate=self.accumulate,
-            propagation=self.propagation,
-            dt=self.dt,
-            update=self.update,
-            algorithm=self.algorithm,
-            guesses=lambda variable: guessed_sd(_series(entities, variable)),
-        )
+        of_noise = {k: v for k, v in given.items() if split_local(k)[1] is None and k not in elsewhere}
+        specification = read_specification(self, followed, entities, of_noise)
         for e in entities:
             _check_sums(specification, e)
             _check_first(specification, e)
             _check_repeated(specification, e)
-        object.__setattr__(self, "_given", given)
-        object.__setattr__(self, "specification", specification)
-        object.__setattr__(self, "entities", entities)
         by_entity = getattr(self.model, "entity_inputs", None) is not None  # which equations alone do not know
-        object.__setattr__(self, "predictor", self.model if by_entity else followed)
-        experiments = read_experiments(
-            column, conditions, specification.parms, local=self.entity_parms, given=given, model=self.predictor
-        )
-        values = experiments.parameters.parms.to_dict()
-        for name, value in values.items():
-            if value < 0 and split_local(str(name))[0] in specification.scales:
-                raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and cannot be below zero.")
+        predictor = self.model if by_entity else followed
+        vars(self).update(_given=given, specification=specification, entities=entities, predictor=predictor)
+        cases = column.cases(np.empty(0, dtype=np.intp))
+        experiments = read_experiments(self, given, column, conditions, specification.parms, cases)
         object.__setattr__(self, "cases", experiments)
-        object.__setattr__(self, "parms", marked(pd.Series(values, dtype=float), self.transforms or None))
+        object.__setattr__(self, "parms", marked(experiments.parameters.parms.copy(), self.transforms or None))
+        self._check_scales()
 
     @property
     def said_noise(self) -> SaidNoise:
@@ -243,19 +220,9 @@ class FimlofCost(ModelsOfCost, AddableCost):
         return found.mapped(self.transforms, found.values)
 
     @property
-    def lower(self) -> pd.Series:
-        """Lower bounds: zero for the sds of the noise."""
-        return self._bounds()[0]
-
-    @property
-    def upper(self) -> pd.Series:
-        """Upper bounds: none."""
-        return self._bounds()[1]
-
-    def _bounds(self) -> tuple[pd.Series, pd.Series]:
-        scales = self.specification.scales
-        lower = {k: 0.0 if k in scales else -np.inf for k in self.specification.parameters}
-        return self.cases.parameters.bounds(lower, dict.fromkeys(lower, np.inf))
+    def noise_scales(self) -> tuple[str, ...]:
+        """Parameters of a run that scale noise, and do nothing else."""
+        return self.specification.scales
 
     @property
     def nobs(self) -> int:
@@ -286,19 +253,15 @@ class FimlofCost(ModelsOfCost, AddableCost):
         """Return the cost as a function of the parameters `names` (None: all)."""
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
-        return BoundFimlof(
-            self.specification, self.entities, self.cases, self.models, wanted, self._bounds(), hold_engine=hold_engine
-        )
+        return BoundFimlof(self, wanted, hold_engine=hold_engine)
 
     def replace(self, **arguments: Any) -> FimlofCost:
         """Return a copy with some arguments of the constructor changed; dicts are merged.
 
         Parameters of the noise that the new one has no use for are dropped.
         """
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init} | {"parms": self._given}
-        new = changed_arguments(given, arguments, _MERGED, "FimlofCost")
-        explicit = set(arguments.get("parms") or ())
-        new["parms"] = _still_used(new, explicit)
+        new = changed_arguments(self.arguments, arguments, _MERGED, "FimlofCost")
+        new["parms"] = _still_used(new, set(arguments.get("parms") or ()))
         return FimlofCost(new.pop("model"), new.pop("obs"), **new)
 
     def filter(self, parms: UserParameters = None, *, smooth: bool = True) -> Any:
@@ -440,29 +403,21 @@ def _check_first(specification: Specification, entity: EntityData) -> None:
 
 def _check_repeated(specification: Specification, entity: EntityData) -> None:
     """Refuse several readings at one time where errors are correlated with another variable's: pairs are unknown."""
-    covariance = specification.errors.covariance
-    if covariance is None:
+    errors, r = specification.errors, entity.readings
+    if errors.covariance is None:
         return
-    r, names = entity.readings, covariance.names
     read, several = {}, {}
-    for name in names:
+    for name in errors.keys:
         times, counts = np.unique(r.times[r.variables == specification.variables.index(name)], return_counts=True)
         read[name], several[name] = times, times[counts > 1]
-    for i, j, entry in zip(*np.tril_indices(len(names)), covariance.entries, strict=True):
-        a, b = names[i], names[j]
+    for i, j, entry in zip(*np.tril_indices(len(errors.keys)), errors.covariance, strict=True):
+        a, b = errors.keys[i], errors.keys[j]
         both = np.union1d(np.intersect1d(several[a], read[b]), np.intersect1d(read[a], several[b]))
         if i != j and len(both) and entry is not ZERO:
             raise DataError(
                 f"There are several readings of {b!r} or of {a!r} at {both[0]:g}, and their errors are correlated: "
                 "which belong together is not known. Give their means, or the errors as independent."
             )
-
-
-def _series(entities: Sequence[EntityData], variable: str) -> Iterator[Vector]:
-    """Yield the readings of a variable, entity by entity, in order of time."""
-    for e in entities:
-        if variable in e.variables:
-            yield e.readings.values[e.readings.variables == e.variables.index(variable)]
 
 
 def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:

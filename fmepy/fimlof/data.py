@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.entities import EntityColumn, read_entity_column
+from fmepy.costs.interpolation import rows_by_group
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
-from fmepy.costs.observations import Observations, check_observed, read_table, refuse_copies
+from fmepy.costs.observations import ObservedVariable, check_observed, read_observations, transformed_values
 from fmepy.errors import DataError
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
@@ -53,18 +54,10 @@ class EntityData:
     n_missing: IntVector
     asked: Vector
 
-    def with_values(self, raw: Vector) -> EntityData:
-        """Return the entity with other data in the same places."""
-        return replace(self, raw=raw, readings=replace(self.readings, values=self._compared(raw)))
-
     def counted(self, n: int) -> EntityData:
         """Return the entity with its last `n` readings: those that an unknown start has not used up."""
         k = len(self.raw) - n
         return replace(self, readings=self.readings.only(np.arange(len(self.raw)) >= k), raw=self.raw[k:])
-
-    def _compared(self, raw: Vector) -> Vector:
-        kinds = [self.transforms[v] for v in self.readings.variables]
-        return observation_scale(kinds).forward(raw)
 
     @property
     def log_jacobian(self) -> float:
@@ -73,103 +66,80 @@ class EntityData:
         return observation_scale(kinds).log_jacobian(self.raw)
 
 
-def read_entities(
-    obs: Any, model: Any, *, x: str, y: str | None, err: str | None, entity: str | None, transform: Any
-) -> tuple[EntityColumn, tuple[EntityData, ...]]:
+def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[EntityData, ...]]:
     """Return which entity every row is of, and the data by entity, in order of first appearance.
+
+    Parameters
+    ----------
+    cost : FimlofCost
+        Its words of a table: x, y, err, entity, transform.
+    obs
+        The table.
+    model : Model
 
     Raises
     ------
     DataError
         What `read_observations` refuses; times before the model's start, or, for difference equations, between its
-        steps; data that cannot be transformed.
+        steps; data that cannot be transformed; an entity without any.
     """
-    table = as_table(obs)
-    refuse_copies(table)
+    table, x = as_table(obs), cost.x
     if not isinstance(x, str):
         raise DataError(f"`x={x!r}` must name the column of times: a filter goes from one time to the next.")
-    groups: list[tuple[Any, pd.DataFrame]] = [(None, table)]
-    column = EntityColumn((None,), np.zeros(len(table), dtype=np.intp))
-    if entity is not None:
-        column = read_entity_column(table, entity)
-        rest = table.drop(columns=normal_name(entity))
-        groups = [(label, rest[column.of_row == k]) for k, label in enumerate(column.labels)]
-        if y is None:  # a variable may be missing in one entity
-            groups = [(label, part.loc[:, _is_kept(part, x, err)]) for label, part in groups]
-            for label, part in groups:
-                if set(part.columns) <= {x, err}:
-                    raise DataError(f"No observations of entity {label!r} are left: all are missing. Drop its rows.")
-    read = [(label, read_table(Columns(part), x=x, y=y, err=err), part) for label, part in groups]
-    variables = tuple(dict.fromkeys(name for _, o, _ in read for name in o.names))
-    check_observed(variables, model.var_names)
-    kinds = transforms_by_variable(transform, variables)
-    transforms = tuple(kinds[v] for v in variables)
-    return column, tuple(_entity(label, o, part, variables, transforms, model, x) for label, o, part in read)
-
-
-def _is_kept(part: pd.DataFrame, x: str, err: str | None) -> list[bool]:
-    missing = part.isna().all().to_numpy()  # by position: columns of one name are replicates
-    return [c in (x, err) or not gone for c, gone in zip(part.columns, missing, strict=True)]
+    column, experiments = EntityColumn((None,), np.zeros(len(table), dtype=np.intp)), None
+    if cost.entity is not None:
+        column = read_entity_column(table, cost.entity)
+        table, experiments = table.drop(columns=normal_name(cost.entity)), column.of_row
+    observations = read_observations(table, x=x, y=cost.y, err=cost.err, experiments=experiments)
+    check_observed(observations.names, model.var_names)
+    kinds = transforms_by_variable(cost.transform, observations.names)
+    columns, n = Columns(table), len(column.labels)
+    times = pd.Series(columns.numbers(columns.position(x, "x")), index=table.index)
+    variables = [(v, rows_by_group(column.of_row[v.places], n)) for v in observations.variables]
+    missing = [np.bincount(column.of_row[v.missing], minlength=n) for v in observations.variables]
+    entities = []
+    for k, rows in enumerate(rows_by_group(column.of_row, n)):
+        own = [v.only(of[k]) for v, of in variables]
+        if not any(len(v.x) for v in own):
+            raise DataError(f"No observations of entity {column.labels[k]!r} are left: all are missing. Drop its rows.")
+        lost = np.array([m[k] if len(v.x) else 0 for v, m in zip(own, missing, strict=True)], dtype=np.intp)
+        entities.append(_entity(column.labels[k], own, lost, times.iloc[rows], kinds, model, x))
+    return column, tuple(entities)
 
 
 def _entity(
     label: Any,
-    observations: Observations,
-    table: pd.DataFrame,
-    variables: tuple[str, ...],
-    transforms: tuple[str | None, ...],
+    variables: Sequence[ObservedVariable],
+    n_missing: IntVector,
+    times: pd.Series,
+    transforms: Mapping[str, str | None],
     model: Any,
     x: str,
 ) -> EntityData:
     of = "" if label is None else f" of entity {label!r}"
-    times, values, errors = [], [], []
-    which: list[int] = []
-    labels: list[Any] = []
-    n_missing = np.zeros(len(variables), dtype=np.intp)
-    for v in observations.variables:
-        place = variables.index(v.name)
-        n_missing[place] = v.n_missing
+    for v in variables:
         _check_times(f"The observation of {v.name!r}{of}", v.x, v.rows, model, x)
-        bad = observation_scale([transforms[place]] * len(v.values)).first_undefined(v.values)
-        if bad is not None:
-            raise DataError(
-                f"The observation of {v.name!r}{of} in row {v.rows[bad]} is {v.values[bad]:g}, which has no "
-                f"{transforms[place]}. Drop it, or choose another transform."
-            )
-        times.append(v.x)
-        values.append(v.values)
-        errors.append(np.ones(len(v.values)) if v.errors is None else v.errors)
-        which += [place] * len(v.values)
-        labels += list(v.rows)
-    n = len(which)
-    all_times = np.concatenate([*times, _rows_without(table, x, np.concatenate(times), model, of)])
+    raw = np.concatenate([v.values for v in variables])
+    which = np.repeat(np.arange(len(variables)), [len(v.x) for v in variables])
+    read = np.concatenate([v.x for v in variables])
+    without = times[np.isfinite(times) & ~np.isin(times, read)]  # rows that ask for states alone
+    _check_times(f"The row without readings{of}", without.to_numpy(), list(without.index), model, x)
+    both = np.concatenate([read, without])
     if definition_of(model).kind == "difference":  # rounding of times that are steps must not make two nodes of one
         start = float(model.times[0])
-        all_times = start + np.rint(all_times - start)
+        both = start + np.rint(both - start)
     else:
-        all_times = merged(all_times)
-    all_times, asked = all_times[:n], np.setdiff1d(all_times[n:], all_times[:n])
-    order = np.lexsort((np.arange(len(which)), np.array(which), all_times))
-    raw = np.concatenate(values)[order]
+        both = merged(both)
+    read, asked = both[: len(raw)], np.setdiff1d(both[len(raw) :], both[: len(raw)])
+    order = np.lexsort((np.arange(len(which)), which, read))
+    compared = np.concatenate([transformed_values(v, transforms[v.name]) for v in variables])
+    errors = np.concatenate([np.ones(len(v.x)) if v.errors is None else v.errors for v in variables])
+    labels = [row for v in variables for row in v.rows]
     readings = FilterReadings(
-        all_times[order],
-        np.array(which, dtype=np.int64)[order],
-        raw,
-        np.concatenate(errors)[order],
-        tuple(labels[i] for i in order),
+        read[order], which[order], compared[order], errors[order], tuple(labels[i] for i in order)
     )
-    entity = EntityData(label, variables, transforms, readings, raw, n_missing, asked)
-    return entity.with_values(raw)
-
-
-def _rows_without(table: pd.DataFrame, x: str, read: Vector, model: Any, of: str) -> Vector:
-    """Return the times of the rows that ask for states alone: nothing was read at them."""
-    columns = Columns(table)
-    at = columns.numbers(columns.position(x, "x"))
-    asks = np.isfinite(at) & ~np.isin(at, read)
-    rows = [r for r, a in zip(table.index, asks, strict=True) if a]
-    _check_times(f"The row without readings{of}", at[asks], rows, model, x)
-    return at[asks]
+    names = tuple(v.name for v in variables)
+    return EntityData(label, names, tuple(transforms[n] for n in names), readings, raw[order], n_missing, asked)
 
 
 def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: str) -> None:

@@ -366,5 +366,5 @@ def scale_is_estimated(spec: Any, estimated: Sequence[str]) -> bool:
     scaled = {s: 2.0 * s for s in free}
     variances = [sd**2 for sd in spec.space.sds]
     for noise in (spec.noise, spec.start):
-        variances += list(noise.covariance.entries if noise.covariance is not None else [sd**2 for sd in noise.sds])
+        variances += noise.covariance or [sd**2 for sd in noise.sds]
     return all(are_equal(v.subs(scaled), 4.0 * v) for v in map(as_node, variances))

@@ -184,9 +184,7 @@ def is_one_run(spec: Specification, fixed: Mapping[str, float]) -> bool:
     if spec.propagation != "difference" and getattr(spec.model, "method", None) in FIXED:
         return False  # the filter's solver is better than the model's own steps
     values = {symbol(k): v for k, v in fixed.items()}
-    entries = [e for noise in (spec.noise, spec.start)
-               for e in (noise.covariance.entries if noise.covariance is not None else noise.sds)]  # fmt: skip
-    return all(e.subs(values) is ZERO for e in entries)
+    return all(e.subs(values) is ZERO for e in (*spec.noise.entries, *spec.start.entries))
 
 
 def with_equations(model: Any) -> Any:

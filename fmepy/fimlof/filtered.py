@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import check_choice
-from fmepy.filtering.smoothing import History
+from fmepy.filtering.run import Pass
+from fmepy.filtering.smoothing import History, StartInformation
 from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityRun
 from fmepy.fimlof.filter_model import Specification
@@ -167,7 +168,23 @@ class Filtered(Saved):
         beyond the cost's `threshold`, and the largest of their sample, states included. All on the scale of comparison
         (of a transform). Data that the start uses up have no prediction.
         """
-        return residual_table(self.runs, self.histories, self.variables, self.entity_column, self.threshold)
+        parts, variables = [], np.array(self.variables, dtype=object)
+        for run, h in zip(self.runs, self.histories, strict=True):
+            r, used = run.schedule.readings, run.used
+            with np.errstate(invalid="ignore", divide="ignore"):
+                standardized = h.innovations / h.sds
+            flags, _ = flags_of(run, h, self.threshold)
+            columns = {
+                **{"name": variables[r.variables], "x": r.times, "obs": r.values, "mod": h.predictions},
+                **{"innovation": h.innovations, "sd": h.sds},
+                **{"standardized": standardized, "NUMR": h.numr, "AUXM": h.auxm, "flag": flags},
+            }
+            part = pd.DataFrame(columns)
+            if used is not None and len(used):
+                first: dict[Any, Any] = {"name": variables[used.variables], "x": used.times, "obs": used.values}
+                part = pd.DataFrame({c: [*first.get(c, _nothing(part[c], len(used))), *part[c]] for c in part})
+            parts.append(part)
+        return self._joined(parts)
 
     @cached_property
     def shocks(self) -> pd.DataFrame:
@@ -175,13 +192,26 @@ class Filtered(Saved):
 
         In their sds: with the data until then, and with all. A first row that stands out says that the start is wrong.
         """
-        names = self._state_names
-        return shock_table(self.runs, self.histories, names, self.entity_column, self.threshold)
+        parts, states = [], np.array(self.facts.states, dtype=object)
+        for run, h in zip(self.runs, self.histories, strict=True):
+            k, n = len(run.schedule.times), len(states)
+            _, jumped = flags_of(run, h, self.threshold)
+            part = pd.DataFrame({"time": np.repeat(run.schedule.times, n), "state": np.tile(states, k)})
+            parts.append(part.assign(NUSR=h.nusr.ravel(), AUXS=h.auxs.ravel(), flag=jumped.ravel()))
+        return self._joined(parts)
 
     @cached_property
     def samples(self) -> pd.DataFrame:
         """One row a sample: [entity,] time, n, chi2, p: delta' S^-1 delta is chi-squared with n degrees of freedom."""
-        return sample_table(self.runs, self.histories, self.entity_column)
+        from scipy.special import chdtrc
+
+        parts = []
+        for run, h in zip(self.runs, self.histories, strict=True):
+            counts = np.diff(run.schedule.row_at)
+            some = counts > 0
+            n, chi2 = counts[some], h.chi2[some]
+            parts.append(pd.DataFrame({"time": run.schedule.times[some], "n": n, "chi2": chi2, "p": chdtrc(n, chi2)}))
+        return self._joined(parts)
 
     @cached_property
     def contributions(self) -> pd.DataFrame:
@@ -190,7 +220,26 @@ class Filtered(Saved):
         A variable is given those before it in the same sample. With an unknown start the data it uses up are not
         counted, and the row "start" is what the determinant of their information adds.
         """
-        return contribution_table(self.runs, self.histories, self.variables, self.loglik)
+        m = len(self.variables)
+        n, total, squares = np.zeros((3, m))
+        for run, h in zip(self.runs, self.histories, strict=True):
+            if run.run is None or run.failure is not None:
+                total += np.nan
+                squares += np.nan
+                continue
+            seen = np.isfinite(h.whitened)
+            which, w = run.schedule.readings.variables[seen], h.whitened[seen]
+            n += np.bincount(which, minlength=m)
+            squares += np.bincount(which, weights=w**2, minlength=m)
+            log_s = np.log(_conditional_variances(run.run)[seen])
+            total += np.bincount(which, weights=-0.5 * (np.log(2 * np.pi) + log_s + w**2), minlength=m)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            columns = {"n": n.astype(int), "loglik": total, "sumsq": squares, "mean_square": squares / n}
+        table = pd.DataFrame(columns, index=list(self.variables))
+        if any(run.run is not None and run.run.v.shape[1] for run in self.runs):
+            table.loc["start"] = [0, self.loglik - float(np.sum(total)), np.nan, np.nan]
+            table["n"] = table["n"].astype(int)
+        return table
 
     # --- tables of states
 
@@ -252,11 +301,22 @@ class Filtered(Saved):
         )
 
     def _table(self, values: Sequence[Matrix]) -> pd.DataFrame:
-        return state_table(self.runs, values, (*self._state_names, *self.facts.outputs), self.entity_column)
+        parts = []
+        for run, own in zip(self.runs, values, strict=True):
+            parts.append(pd.DataFrame(own, columns=[*self.facts.states, *self.facts.outputs]))
+            parts[-1].insert(0, "time", run.schedule.times)
+        return self._joined(parts)
 
-    @property
-    def _state_names(self) -> tuple[str, ...]:
-        return self.facts.states
+    def _joined(self, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        """Return the entities' tables as one, with their column of labels in front if there are entities."""
+        entity = self.entity_column
+        if entity is None:
+            return pd.concat(parts, ignore_index=True)
+        for part, run in zip(parts, self.runs, strict=True):
+            part.insert(0, entity, pd.Series([run.label] * len(part), index=part.index, dtype=object))
+        table = pd.concat(parts, ignore_index=True)
+        table[entity] = table[entity].infer_objects()
+        return table
 
     @cached_property
     def _own_outputs(self) -> tuple[dict[str, OutputValues], ...]:
@@ -285,48 +345,10 @@ def _roots(variances: Matrix) -> Matrix:
 _TIE = 1e-9
 """Components that differ by less share the blame: with H = I a typo and a jump look the same until the next sample."""
 
-Parts = Sequence[EntityRun]
-Histories = Sequence[History]
 
-
-def _joined(parts: Sequence[pd.DataFrame], runs: Parts, entity: str | None) -> pd.DataFrame:
-    """Return the entities' tables as one, with their column of labels in front if there are entities."""
-    if entity is not None:
-        for part, run in zip(parts, runs, strict=True):
-            part.insert(0, entity, pd.Series([run.label] * len(part), index=part.index, dtype=object))
-    table = pd.concat(parts, ignore_index=True)
-    if entity is not None:
-        table[entity] = table[entity].infer_objects()
-    return table
-
-
-def residual_table(
-    runs: Parts, histories: Histories, variables: Sequence[str], entity: str | None, threshold: float
-) -> pd.DataFrame:
-    """Return one row a datum."""
-    parts = []
-    for run, h in zip(runs, histories, strict=True):
-        r, used = run.schedule.readings, run.used
-        with np.errstate(invalid="ignore", divide="ignore"):
-            standardized = h.innovations / h.sds
-        flags, _ = flags_of(run, h, threshold)
-        columns = {
-            "name": np.array(variables, dtype=object)[r.variables],
-            **{"x": r.times, "obs": r.values, "mod": h.predictions, "innovation": h.innovations, "sd": h.sds},
-            **{"standardized": standardized, "NUMR": h.numr, "AUXM": h.auxm, "flag": flags},
-        }
-        part = pd.DataFrame(columns)
-        if used is not None and len(used):
-            names = np.array(variables, dtype=object)[used.variables]
-            first = pd.DataFrame({"name": names, "x": used.times, "obs": used.values})
-            part = pd.DataFrame({c: [*first[c], *part[c]] if c in first else _late(part[c], len(first)) for c in part})
-        parts.append(part)
-    return _joined(parts, runs, entity)
-
-
-def _late(column: pd.Series, n: int) -> list[Any]:
-    """Return a column with n rows without a value before it."""
-    return [*([False] * n if column.dtype == bool else [np.nan] * n), *column]
+def _nothing(column: pd.Series, n: int) -> list[Any]:
+    """Return n entries of a column that say nothing."""
+    return [False] * n if column.dtype == bool else [np.nan] * n
 
 
 def flags_of(run: EntityRun, h: History, threshold: float) -> tuple[BoolVector, BoolVector]:
@@ -382,79 +404,15 @@ def _around(values: Vector) -> Vector:
     return np.asarray(np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:]))
 
 
-def shock_table(
-    runs: Parts, histories: Histories, states: Sequence[str], entity: str | None, threshold: float
-) -> pd.DataFrame:
-    """Return one row a time and state."""
-    parts = []
-    for run, h in zip(runs, histories, strict=True):
-        k, n = len(run.schedule.times), len(states)
-        _, jumped = flags_of(run, h, threshold)
-        columns = {"time": np.repeat(run.schedule.times, n), "state": np.tile(np.array(states, dtype=object), k)}
-        parts.append(pd.DataFrame({**columns, "NUSR": h.nusr.ravel(), "AUXS": h.auxs.ravel(), "flag": jumped.ravel()}))
-    return _joined(parts, runs, entity)
-
-
-def sample_table(runs: Parts, histories: Histories, entity: str | None) -> pd.DataFrame:
-    """Return one row a time with data."""
-    from scipy.special import chdtrc
-
-    parts = []
-    for run, h in zip(runs, histories, strict=True):
-        counts = np.diff(run.schedule.row_at)
-        some = counts > 0
-        n, chi2 = counts[some], h.chi2[some]
-        parts.append(pd.DataFrame({"time": run.schedule.times[some], "n": n, "chi2": chi2, "p": chdtrc(n, chi2)}))
-    return _joined(parts, runs, entity)
-
-
-def contribution_table(runs: Parts, histories: Histories, variables: Sequence[str], loglik: float) -> pd.DataFrame:
-    """Return one row a variable."""
-    n, total, squares = (np.zeros(len(variables)) for _ in range(3))
-    for run, h in zip(runs, histories, strict=True):
-        if run.failure is not None:
-            total += np.nan
-            squares += np.nan
-            continue
-        assert run.run is not None, "it did not fail"
-        seen = np.isfinite(h.whitened)
-        which, w = run.schedule.readings.variables[seen], h.whitened[seen]
-        n += np.bincount(which, minlength=len(variables))
-        squares += np.bincount(which, weights=w**2, minlength=len(variables))
-        log_s = np.log(_conditional_variances(run, h)[seen])
-        total += np.bincount(which, weights=-0.5 * (np.log(2 * np.pi) + log_s + w**2), minlength=len(variables))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        table = pd.DataFrame(
-            {"n": n.astype(int), "loglik": total, "sumsq": squares, "mean_square": squares / n}, index=list(variables)
-        )
-    if any(run.run is not None and run.run.v.shape[1] for run in runs):
-        table.loc["start"] = [0, loglik - float(np.sum(total)), np.nan, np.nan]
-        table["n"] = table["n"].astype(int)
-    return table
-
-
-def _conditional_variances(run: EntityRun, h: History) -> Vector:
+def _conditional_variances(run: Pass) -> Vector:
     """Return the variance of every datum given those before it, the unknown start's part included."""
-    assert run.run is not None, "it did not fail"
-    if not run.run.v.shape[1]:
-        return run.run.s
-    from fmepy.filtering.smoothing import StartInformation
-
-    out, known = np.empty(len(run.run.s)), StartInformation.none(run.run.v.shape[1])
-    for i, (nu, s, v) in enumerate(zip(run.run.nu, run.run.s, run.run.v, strict=True)):
+    if not run.v.shape[1]:
+        return run.s
+    out, known = np.empty(len(run.s)), StartInformation.none(run.v.shape[1])
+    for i, (nu, s, v) in enumerate(zip(run.nu, run.s, run.v, strict=True)):
         out[i] = s + v @ known.covariance @ v
         known = known.with_data(v[None, :] / np.sqrt(s), np.array([nu / np.sqrt(s)]))
     return out
-
-
-def state_table(runs: Parts, values: Sequence[Matrix], names: Sequence[str], entity: str | None) -> pd.DataFrame:
-    """Return one row a time: states, then outputs."""
-    parts = []
-    for run, table in zip(runs, values, strict=True):
-        part = pd.DataFrame(table, columns=list(names))
-        part.insert(0, "time", run.schedule.times)
-        parts.append(part)
-    return _joined(parts, runs, entity)
 
 
 def propagated(H: Cube, P: Cube) -> Matrix:

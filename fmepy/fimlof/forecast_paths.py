@@ -14,10 +14,10 @@ from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.smoothing import history_of
-from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
+from fmepy.fimlof.bound_filter import BoundFilter, schedule_of
 from fmepy.fimlof.data import EntityRun
 from fmepy.fimlof.filter_model import FIXED, Specification
-from fmepy.fimlof.outputs import StateFunctions, on_own_scale, output_functions
+from fmepy.fimlof.outputs import StateFunctions, on_own_scale, outputs_of
 from fmepy.fimlof.side_steps import NO_READINGS
 from fmepy.models.difference import whole_steps
 from fmepy.models.engines.fixed import continued
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:
-    """Mean, shape (n_time, k), and covariance, (n_time, k, k), of states, outputs and readings together."""
+    """Mean, shape (n_time, k), and covariance, (n_time, k, k), of states, outputs and readings together.
+
+    `error_sds`, shape (n_time, n_var), are those of the errors of readings.
+    """
 
     mean: Matrix
     covariance: Cube
+    error_sds: Matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,9 +50,8 @@ class Future:
     bound_filter: BoundFilter
     schedule: Schedule
     times: Vector
-    outputs: StateFunctions
-    readings: StateFunctions
-    sds: StateFunctions
+    outputs: tuple[str, ...]
+    values: StateFunctions  # outputs, readings, sds of readings
     errors: Vector  # typical multiplier of the sd of a reading
     complete: BoolVector  # (n_time, n_var): where a sum has run over its whole length; True of others
 
@@ -76,21 +79,14 @@ class Future:
     def _passed(self, schedule: Schedule, x: Vector, P: Matrix, p: Vector) -> Any:
         m = self.bound_filter
         start = Start(np.array(x), np.array(P), np.empty(0, dtype=np.intp))
-        return run_filter(m.scheme, schedule, start, *settings_of(m, p), True)
+        return run_filter(m.scheme, schedule, start, m.inputs(p), True)
 
     def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> Ahead:
-        u = self.schedule.inputs[at]
-        y, Hy = self.outputs.at(self.times, x, p, u)
-        z, Hz = self.readings.at(self.times, x, p, u)
-        n = x.shape[1]
-        H = np.concatenate([np.broadcast_to(np.eye(n), (len(x), n, n)), Hy, Hz], axis=1)
-        return Ahead(np.concatenate([x, y, z], axis=1), np.einsum("tai,tij,tbj->tab", H, P, H))
-
-    def error_sds(self, x: Matrix, p: Vector) -> Matrix:
-        """Return the sds of the errors of readings, shape (n_time, n_var)."""
-        at = np.searchsorted(self.schedule.times, self.times)
-        sds, _ = self.sds.at(self.times, x, p, self.schedule.inputs[at])
-        return np.asarray(np.abs(sds) * self.errors, dtype=float)
+        n, m = x.shape[1], len(self.spec.variables)
+        y, H = self.values.at(self.times, x, p, self.schedule.inputs[at])
+        H = np.concatenate([np.broadcast_to(np.eye(n), (len(x), n, n)), H[:, :-m]], axis=1)
+        sds = np.abs(y[:, -m:]) * self.errors
+        return Ahead(np.concatenate([x, y[:, :-m]], axis=1), np.einsum("tai,tij,tbj->tab", H, P, H), sds)
 
     def readings_of(self, x: Cube, p: Vector, rng: np.random.Generator) -> tuple[Cube, Cube]:
         """Return states, outputs and readings along paths, shape (n_draw, n_time, k), and the readings with errors."""
@@ -98,12 +94,12 @@ class Future:
         m = len(self.spec.variables)
         at = np.tile(np.searchsorted(self.schedule.times, self.times), n_draw)
         t, flat, u = np.tile(self.times, n_draw), x.reshape(-1, n), self.schedule.inputs[at]
-        y, z, sds = (f.at(t, flat, p, u)[0] for f in (self.outputs, self.readings, self.sds))
+        y, _ = self.values.at(t, flat, p, u)
+        whole, z, sds = np.concatenate([flat, y[:, :-m]], axis=1), y[:, -2 * m : -m], y[:, -m:]
         correlation = self.bound_filter.correlation(p)
         C = semidefinite_factor(correlation) if len(correlation) else np.eye(m)
         errors = np.abs(sds) * self.errors * (rng.standard_normal((len(z), m)) @ C.T)
-        whole = np.concatenate([flat, y, z], axis=1).reshape(n_draw, n_time, -1)
-        return whole, (z + errors).reshape(n_draw, n_time, m)
+        return whole.reshape(n_draw, n_time, -1), (z + errors).reshape(n_draw, n_time, m)
 
 
 def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
@@ -140,6 +136,7 @@ def future_of(spec: Specification, run: EntityRun, steps: int | None, times: Any
     )
     schedule, _ = schedule_of(later, NO_READINGS, np.concatenate([[end], ahead]))
     errors = np.array([_typical(run, v) for v in range(len(spec.variables))])
+    outputs = dict(outputs_of(later))
     complete = np.ones((len(ahead), len(spec.variables)), dtype=bool)
     for a, own in zip(spec.accumulators, ends, strict=True):
         complete[:, a.variable] = np.isclose(ahead[:, None], own[None, :]).any(axis=1)
@@ -147,9 +144,8 @@ def future_of(spec: Specification, run: EntityRun, steps: int | None, times: Any
         BoundFilter(later),
         schedule,
         ahead,
-        output_functions(later),
-        StateFunctions(later, spec.variables, spec.space.readings),
-        StateFunctions(later, spec.variables, spec.space.sds),
+        tuple(outputs),
+        StateFunctions(later, [*outputs.values(), *spec.space.readings, *spec.space.sds]),
         errors,
         complete,
     )
@@ -227,8 +223,8 @@ class Drawn:
         """Return all draws as one table, readings on the data's own scale."""
         spec = future.spec
         n_draw, n_time, _ = self.paths.shape
-        k = len(spec.space.states) + len(future.outputs.names)
-        columns = [*spec.space.states, *future.outputs.names, *(f"{v} (reading)" for v in spec.variables)]
+        k = len(spec.space.states) + len(future.outputs)
+        columns = [*spec.space.states, *future.outputs, *(f"{v} (reading)" for v in spec.variables)]
         values = np.concatenate([self.paths[:, :, :k], on_own_scale(self.readings, spec)], axis=2)
         table = pd.DataFrame(values.reshape(n_draw * n_time, -1), columns=columns)
         table.insert(0, "time", np.tile(future.times, n_draw))

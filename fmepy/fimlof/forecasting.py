@@ -99,7 +99,49 @@ def forecast(
     draws: int = 0,
     seed: Seed = None,
 ) -> Forecast:
-    """Return forecasts from the end of the data; see ``FilterResult.forecast``."""
+    """Return forecasts from the end of the data, by prediction alone.
+
+    Parameters
+    ----------
+    steps : int, optional
+        So many further steps of a difference equation, or median spacings of the samples.
+    times : sequence, optional
+        Times beyond the data instead.
+    level : float
+        Coverage of the bands.
+    parm_cov : DataFrame, optional
+        Covariance of parameters that were estimated, such as ``fit.cov_scaled``: their uncertainty is added.
+    forcings : mapping, optional
+        Inputs of a scenario, as the model takes them, also by entity; they replace the model's beyond the data.
+    draws : int
+        So many simulated paths (of parameters, of the end of the data, of all noise); the bands are their
+        quantiles. Needed where the forecast leaves the range in which the model is nearly linear.
+    seed : int, Generator or None
+
+    Returns
+    -------
+    Forecast
+        With the band of the state or output itself, and that of a reading of it.
+
+    Raises
+    ------
+    ArgumentError
+        Arguments that cannot be.
+    SimulationError
+        The filter broke down, or the forecast does.
+
+    Examples
+    --------
+    >>> from fmepy.fimlof.cost import FimlofCost
+    >>> from fmepy.models.difference import DifferenceModel
+    >>> model = DifferenceModel("next(x) = x", state={"x": 0.0}, times=[0, 1, 2])
+    >>> cost = FimlofCost(model, {"time": [1, 2], "x": [1.0, 3.0]}, process_noise={"x": 1.0},
+    ...                   measurement_noise={"x": 1.0}, initial_sd={"x": 1.0})
+    >>> cost.filter().forecast(2)[["time", "mean", "sd", "reading_sd"]].round(4)
+       time   mean      sd  reading_sd
+    0   3.0  2.125  1.2748      1.6202
+    1   4.0  2.125  1.6202      1.9039
+    """
     level = between_0_and_1(level, "level")
     if (steps is None) == (times is None):
         raise ArgumentError(
@@ -209,16 +251,16 @@ def rows_of_entity(
     from scipy.special import ndtri
 
     spec = future.spec
-    shown = _shown(spec, future.outputs.names)
+    shown = _shown(spec, future.outputs)
     at, of = [column for _, column, _ in shown], [variable for _, _, variable in shown]
-    n, m = len(spec.space.states), len(spec.variables)
+    m = len(spec.variables)
     q = float(ndtri((1 + level) / 2))
     mean, sd = ahead.mean, np.sqrt(np.maximum(np.einsum("tii->ti", P), 0.0))
-    errors = future.error_sds(mean[:, :n], run.p)
+    errors = ahead.error_sds
     lower, upper, z_sd = mean - q * sd, mean + q * sd, np.sqrt(sd[:, -m:] ** 2 + errors**2)
     z_lower, z_upper = mean[:, -m:] - q * z_sd, mean[:, -m:] + q * z_sd
     positive = positive_names(spec)
-    for j, name in enumerate((*spec.space.states, *future.outputs.names)):
+    for j, name in enumerate((*spec.space.states, *future.outputs)):
         if name in positive:
             lower[:, j], upper[:, j] = band(mean[:, j], sd[:, j], q, True)
             for v in (v for v, read in enumerate(spec.variables) if read == name and spec.transforms[v] is None):

@@ -45,9 +45,7 @@ def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataF
     table = as_table(cost.obs).copy()
     labels = table.index
     table.index = pd.RangeIndex(len(table))
-    _, entities = read_entities(
-        table, cost.model, x=cost.x, y=cost.y, err=cost.err, entity=cost.entity, transform=cost.transform
-    )
+    _, entities = read_entities(cost, table, cost.model)
     starts = _diffuse_starts(cost, theta) if cost.specification.free_states else [None] * len(entities)
     bound = cost.bind()
     values = table.copy()
@@ -80,10 +78,8 @@ def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None,
             f"A path became NaN or infinite at time {schedule.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
             parameters=dict(zip(spec.parameters, p.tolist(), strict=True)),
         )
-    z, sds = (
-        StateFunctions(spec, spec.variables, e).at(schedule.times, states, p, schedule.inputs)[0]
-        for e in (spec.space.readings, spec.space.sds)
-    )
+    read = StateFunctions(spec, [*spec.space.readings, *spec.space.sds])
+    z, sds = np.split(read.at(schedule.times, states, p, schedule.inputs)[0], 2, axis=1)
     correlation = bound_filter.correlation(p)
     parts = [(used, np.zeros(len(used), dtype=np.intp))] if used is not None else []
     out = []

@@ -20,7 +20,7 @@ from fmepy.errors import SimulationError
 from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import Schedule
-from fmepy.fimlof.bound_filter import BoundFilter, settings_of
+from fmepy.fimlof.bound_filter import BoundFilter
 from fmepy.types import Vector
 
 
@@ -108,16 +108,14 @@ def _between(schedule: Schedule, node: int) -> Schedule:
 
 def _moved(bound_filter: BoundFilter, piece: Schedule, p: Vector, x: Vector) -> tuple[Vector, Any]:
     """Return the next state from x, and the tangent; the covariance has no part in it."""
-    inputs, events, correlation = settings_of(bound_filter, p)
     start = Start(x, np.zeros((len(x), len(x))), np.empty(0, dtype=np.intp))
-    run = run_filter(bound_filter.linear_scheme, piece, start, inputs, events, correlation, record=True)
+    run = run_filter(bound_filter.linear_scheme, piece, start, bound_filter.inputs(p), record=True)
     assert run.record is not None, "it was asked for"
     return run.record.x_predicted[1], run.record.transitions[1]
 
 
 def _of_readings(bound_filter: BoundFilter, schedule: Schedule, record: PassRecord, p: Vector, j: int) -> list[float]:
     """Return the nonlinearity of the readings along state j, by node."""
-    inputs, _, _ = settings_of(bound_filter, p)
     observe = bound_filter.observe_at
     out = []
     for node, t in enumerate(schedule.times.tolist()):
@@ -127,14 +125,14 @@ def _of_readings(bound_filter: BoundFilter, schedule: Schedule, record: PassReco
         if rows.start == rows.stop or sd == 0.0:
             out.append(np.nan)
             continue
-        z, H = observe(t, x, inputs, u)
+        z, H, _ = observe(t, x, p, u)
         variables = schedule.readings.variables[rows]
         errors = record.sds[rows]
         largest = 0.0
         for sign in (1.0, -1.0):
             y = x.copy()
             y[j] += sign * sd
-            gap = np.abs(observe(t, y, inputs, u)[0] - z - sign * sd * H[:, j])[variables]
+            gap = np.abs(observe(t, y, p, u)[0] - z - sign * sd * H[:, j])[variables]
             spread = np.sqrt(np.einsum("vi,ij,vj->v", H, P, H)[variables] + errors**2)
             largest = max(largest, float(np.max(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0))))
         out.append(largest)

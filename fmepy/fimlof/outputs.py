@@ -16,16 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.python_code import array_function, scalar_function
+from fmepy.compiled.python_code import array_function
+from fmepy.filtering.numeric_statespace import ValuesOfExpressions
 from fmepy.filtering.statespace import StateSpace
 from fmepy.fimlof.filter_model import Specification
 from fmepy.language.derivatives import derivative
-from fmepy.language.equations import names_in, symbol
+from fmepy.language.equations import symbol
 from fmepy.language.nodes import ZERO, Symbol
 from fmepy.types import Cube, Matrix, Vector
-
-_STEP = 6e-6
-"""Relative step of differences: the cube root of the machine epsilon."""
 
 
 class StateFunctions:
@@ -34,30 +32,22 @@ class StateFunctions:
     Parameters
     ----------
     spec : Specification
-    names : sequence of str
     expressions : sequence of Node
         Of a model without equations they may hold what its function returns beside the rates; derivatives are then
         differences.
-
-    Attributes
-    ----------
-    names : tuple of str
     """
 
-    def __init__(self, spec: Specification, names: Sequence[str], expressions: Sequence[Any]) -> None:
-        self.names = tuple(names)
-        self._n = len(spec.space.states)
-        self._values = (
-            _by_equations(spec, expressions) if spec.definition.equations else _by_function(spec, expressions)
-        )
+    def __init__(self, spec: Specification, expressions: Sequence[Any]) -> None:
+        self._k, self._n = len(expressions), len(spec.space.states)
+        self._values = (_by_equations if spec.definition.equations else _by_function)(spec, expressions)
 
     def at(self, times: Vector, x: Matrix, p: Vector, inputs: Matrix) -> tuple[Matrix, Cube]:
         """Return values, shape (n_time, k), and derivatives, (n_time, k, n); NaN where x is.
 
         inputs : ndarray, shape (n_time, n_forcing)
         """
-        y, slopes = np.full((len(times), len(self.names)), np.nan), np.zeros((len(times), len(self.names), self._n))
-        if self.names:
+        y, slopes = np.full((len(times), self._k), np.nan), np.zeros((len(times), self._k, self._n))
+        if self._k:
             with np.errstate(all="ignore"):
                 self._values(times, x, p, inputs, y, slopes)
             y[np.isnan(x).all(axis=1)] = np.nan  # one that does not depend on the states has no value either
@@ -66,18 +56,16 @@ class StateFunctions:
 
 def _by_equations(spec: Specification, expressions: Sequence[Any]) -> Callable[..., None]:
     """Return the function that writes values and derivatives, for all times at once."""
-    space = spec.space
-    smooth = [e for e in expressions]
+    space, k = spec.space, len(expressions)
     entries = [
         (i, j, derivative(e, symbol(s)))
-        for i, e in enumerate(smooth)
+        for i, e in enumerate(expressions)
         for j, s in enumerate(space.states)
         if symbol(s) in e.free_symbols
     ]
     arguments = (space.states, spec.parameters, space.forcings)
     groups = [[symbol(space.time)], *([symbol(k) for k in own] for own in arguments)]
-    function = array_function(groups, [*smooth, *(e for _, _, e in entries)])
-    k = len(smooth)
+    function = array_function(groups, [*expressions, *(e for _, _, e in entries)])
 
     def write(times: Vector, x: Matrix, p: Vector, inputs: Matrix, y: Matrix, slopes: Cube) -> None:
         values = function((times,), list(x.T), p.tolist(), list(inputs.T))
@@ -91,32 +79,13 @@ def _by_equations(spec: Specification, expressions: Sequence[Any]) -> Callable[.
 
 def _by_function(spec: Specification, expressions: Sequence[Any]) -> Callable[..., None]:
     """Return the same for a model without equations, time by time; derivatives are central differences."""
-    d, space = spec.definition, spec.space
-    user, n_own = d.function, len(d.parms)
-    arguments = ((d.time,), space.states, spec.parameters, space.forcings, d.extra_names)
-    smooth = [e for e in expressions]
-    function = scalar_function([[symbol(k) for k in own] for own in arguments], smooth)
-    needs_extras = bool(names_in(smooth) & set(d.extra_names))
-
-    def value(t: float, x: Vector, p: Vector, u: Vector) -> Vector:
-        try:
-            extras = [0.0] * len(d.extra_names)
-            if needs_extras and user is not None:
-                extras = list(user.extras(t, x, p[:n_own], u).values())
-            return np.array(function((t,), x.tolist(), p.tolist(), u.tolist(), extras), dtype=float)
-        except (ArithmeticError, ValueError):
-            return np.full(len(smooth), np.nan)
+    values = ValuesOfExpressions(spec.definition, spec.parameters, expressions)
 
     def write(times: Vector, x: Matrix, p: Vector, inputs: Matrix, y: Matrix, slopes: Cube) -> None:
-        for i, t in enumerate(times.tolist()):
-            if not np.isfinite(x[i]).all():
-                continue
-            y[i] = value(t, x[i], p, inputs[i])
-            for j, size in enumerate(np.abs(x[i]).tolist()):
-                moved = np.zeros(x.shape[1])
-                moved[j] = _STEP * (max(size, 1e-3) if size > 0 else 1.0)
-                ends = [value(t, x[i] + sign * moved, p, inputs[i]) for sign in (1.0, -1.0)]
-                slopes[i, :, j] = (ends[0] - ends[1]) / (2 * moved[j])
+        for i in np.flatnonzero(np.isfinite(x).all(axis=1)):
+            t, u = float(times[i]), inputs[i]
+            y[i] = values(t, x[i], p, u)
+            slopes[i] = values.slopes(t, x[i], p, u)
 
     return write
 
@@ -131,8 +100,7 @@ def outputs_of(spec: Specification) -> list[tuple[str, Any]]:
 
 def output_functions(spec: Specification) -> StateFunctions:
     """Return the outputs of a model as functions of the states of its filter."""
-    outputs = outputs_of(spec)
-    return StateFunctions(spec, [name for name, _ in outputs], [e for _, e in outputs])
+    return StateFunctions(spec, [e for _, e in outputs_of(spec)])
 
 
 def names_of_sums(spec: Specification) -> dict[str, str]:

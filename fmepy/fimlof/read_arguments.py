@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from fmepy.costs.noise import (
     Noise,
     check_error_sd,
     check_names_of_noise,
+    guessed_sd,
     no_error_said,
     read_noise,
     scale_parameters,
@@ -21,6 +22,7 @@ from fmepy.costs.noise import (
 )
 from fmepy.errors import ArgumentError, ModelError, check_choice, did_you_mean, listed
 from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
+from fmepy.filtering.square_root_loop import UPDATES
 from fmepy.filtering.statespace import StateSpace, build_state_space
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification, definition_of
 from fmepy.language.derivatives import quotient
@@ -30,39 +32,37 @@ from fmepy.models.base import equations_hint
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 
+if TYPE_CHECKING:
+    from fmepy.fimlof.cost import FimlofCost
+    from fmepy.fimlof.data import EntityData
+
 PROPAGATIONS = (*FIXED, "ode", "moment")
-UPDATES = ("ekf", "iterated", "second_order", "unscented")
 ALGORITHMS = ("sequential", "joint", "sqrt")
 
 
 def read_specification(
-    model: Any,
-    variables: Sequence[str],
-    *,
-    process_noise: Any,
-    measurement_noise: Any,
-    has_errors: bool,
-    transforms: Sequence[str | None],
-    parms: Mapping[str, float],
-    initial: str,
-    initial_sd: Any,
-    noise_kind: str | None,
-    accumulate: Any,
-    propagation: str | None,
-    dt: float | None,
-    update: str,
-    algorithm: str,
-    guesses: Callable[[str], float],
+    cost: FimlofCost, model: Any, entities: Sequence[EntityData], parms: Mapping[str, float]
 ) -> Specification:
-    """Return the specification of a filter; for the arguments see `fmepy.fimlof.cost.FimlofCost`."""
-    definition = definition_of(model)
+    """Return the specification of a filter.
+
+    Parameters
+    ----------
+    cost : FimlofCost
+        Its arguments.
+    model : Model
+        The cost's, with equations where it can have any.
+    entities : sequence of EntityData
+    parms : mapping of str to float
+        Values of parameters of the noise.
+    """
+    definition, variables, transforms = definition_of(model), entities[0].variables, entities[0].transforms
     definition.check_plain("FimlofCost")
     equations = definition.equations or nominal_equations(definition)
-    check_choice(update, UPDATES, "update")
-    check_choice(algorithm, ALGORITHMS, "algorithm")
-    asked = (propagation, dt, noise_kind)
+    update = check_choice(cost.update, UPDATES, "update")
+    check_choice(cost.algorithm, ALGORITHMS, "algorithm")
+    asked = (cost.propagation, cost.dt, cost.noise_kind)
     propagation, dt, per_step = _propagation(model, definition, *asked)
-    _check_untraced(definition, update, accumulate)
+    _check_untraced(definition, update, cost.accumulate)
     if update == "unscented" and propagation in ("moment", "rk4_moment"):
         raise ArgumentError(
             f"`update='unscented'` carries points along: pass propagation='ode', 'rk4' or 'euler', not {propagation!r}."
@@ -73,27 +73,39 @@ def read_specification(
             "the noise by the same stages, or 'moment', not 'rk4_moment'."
         )
     own = definition.parameters
-    _check_no_outputs(process_noise, equations, own)
-    noise = read_noise(process_noise, "process_noise", (*equations.states, *own), "state or parameter", PROCESS)
-    errors = read_noise(measurement_noise, "measurement_noise", variables, "observed variable", MEASUREMENT)
-    start = read_noise(initial_sd, "initial_sd", equations.states, "state", "sd_0_")
+    _check_no_outputs(cost.process_noise, equations, own)
+    noise = read_noise(cost.process_noise, "process_noise", (*equations.states, *own), "state or parameter", PROCESS)
+    errors = read_noise(cost.measurement_noise, "measurement_noise", variables, "observed variable", MEASUREMENT)
+    start = read_noise(cost.initial_sd, "initial_sd", equations.states, "state", "sd_0_")
     if start.made:
         raise ArgumentError("`initial_sd` cannot be estimated from one start; give a number, or a parameter's name.")
     made = {}
     for name, key in (*noise.made, *errors.made):
-        made[name] = guesses(key) if key in variables else max(0.1 * abs(float(definition.parms.get(key, 0.0))), 0.1)
+        made[name] = max(0.1 * abs(float(definition.parms.get(key, 0.0))), 0.1)
+        if key in variables:
+            readings_of = (e.readings.values[e.readings.variables == variables.index(key)] for e in entities)
+            made[name] = guessed_sd(readings_of)
     if definition.is_closed:
-        _check_closed(model, (noise, start), initial, asked)
+        _check_closed(model, (noise, start), cost.initial, asked)
     values = with_noise_parameters(dict(definition.parms), parms, made, noise, errors, start)
-    accumulated, accumulators = _accumulators(accumulate, equations, variables)
-    sds = _error_sds(equations, variables, errors, has_errors, tuple(values), accumulated)
-    check_names_of_noise(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
-    check_names_of_noise(start, "initial_sd", tuple(values))
+    accumulated, accumulators = _accumulators(cost.accumulate, equations, variables)
+    sds = _error_sds(equations, variables, errors, cost.err is not None, tuple(values), accumulated)
+    check_names_of_noise(
+        noise.names(), "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time)
+    )
+    check_names_of_noise(start.names(), "initial_sd", tuple(values))
     _check_enters(noise, definition, variables)
     readings, direct = _readings(equations, variables, transforms, accumulated)
-    space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
+    outputs = {symbol(k): e for k, e in equations.outputs}
+    of_noise = None if noise.covariance is not None else tuple(e.subs(outputs) for e in noise.sds)
+    space: StateSpace | UntracedSpace
+    if definition.equations is None:
+        space = UntracedSpace(definition, tuple(values), noise.keys, of_noise, tuple(readings), tuple(sds))
+    else:
+        summands = [(name, g) for name, g, _ in accumulated.values()]
+        space = build_state_space(equations, tuple(values), noise.keys, of_noise, readings, sds, summands)
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
-    elsewhere |= {e for c in (noise.covariance, errors.covariance, start.covariance) if c for e in names_in(c.entries)}
+    elsewhere |= names_in([e for one in (noise, errors, start) for e in one.covariance or ()])
     _check_some_noise(noise, errors, variables)
     events = _known_events(definition)
     elsewhere |= names_in([e.value for e in events])
@@ -105,9 +117,9 @@ def read_specification(
         space=space,
         noise=noise,
         errors=errors,
-        transforms=tuple(transforms),
-        variables=tuple(variables),
-        initial=initial,
+        transforms=transforms,
+        variables=variables,
+        initial=cost.initial,
         start=start,
         direct=direct,
         accumulators=accumulators,
@@ -115,7 +127,7 @@ def read_specification(
         dt=dt,
         per_step=per_step,
         update=update,
-        algorithm=algorithm,
+        algorithm=cost.algorithm,
         scales=tuple(scale_parameters([*noise.sds, *sds, *start.sds], elsewhere)),
         model=model,
     )
@@ -145,27 +157,9 @@ def _check_no_outputs(process_noise: Any, equations: Equations, parameters: Sequ
             )
 
 
-def _space(
-    definition: Definition,
-    equations: Equations,
-    parameters: tuple[str, ...],
-    noise: Noise,
-    readings: list[Any],
-    sds: list[Any],
-    accumulated: Mapping[str, tuple[str, Any, Any]],
-) -> StateSpace | UntracedSpace:
-    """Return the model with its noise; sds of the noise may name outputs."""
-    outputs = {symbol(k): e for k, e in equations.outputs}
-    own = None if noise.covariance is not None else [e.subs(outputs) for e in noise.sds]
-    if definition.equations is None:
-        return UntracedSpace.build(definition, parameters, noise.keys, own, readings, sds)
-    summands = [(name, g) for name, g, _ in accumulated.values()]
-    return build_state_space(equations, parameters, noise.keys, own, readings, sds, summands)
-
-
 def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequence[Any]) -> None:
     """Refuse what a model cannot give that offers nothing but its runs."""
-    entries = [e for n in noises for e in (n.covariance.entries if n.covariance is not None else n.sds)]
+    entries = [e for n in noises for e in n.entries]
     if initial != "known" or not all(e is ZERO for e in entries) or any(word is not None for word in asked):
         raise ModelError(
             f"A filter follows the rates of a model, and a {type(model).__name__} offers none: it has no attribute "

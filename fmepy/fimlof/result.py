@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -26,15 +26,13 @@ from fmepy.fimlof.diagnostics import (
     whitened,
 )
 from fmepy.fimlof.filtered import Filtered
-from fmepy.fimlof.forecasting import Forecast, forecast
+from fmepy.fimlof.forecasting import forecast as forecast_of
 from fmepy.fimlof.outputs import band
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import as_html
-from fmepy.types import AxesArray, Seed, Vector
-
-KINDS = ("predicted", "filtered", "smoothed")
+from fmepy.types import AxesArray, Vector
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -249,7 +247,7 @@ class FilterResult(Filtered):
     @property
     def measured_states(self) -> dict[str, str]:
         """States that are observed directly under another name, and that name."""
-        pairs = ((s, self.facts.measured.get(s)) for s in self._state_names if s not in self.variables)
+        pairs = ((s, self.facts.measured.get(s)) for s in self.facts.states if s not in self.variables)
         return {s: name for s, name in pairs if name in self.variables}
 
     @property
@@ -271,62 +269,7 @@ class FilterResult(Filtered):
 
     # --- forecasts
 
-    def forecast(
-        self,
-        steps: int | None = None,
-        *,
-        times: Any = None,
-        level: float = 0.95,
-        parm_cov: pd.DataFrame | None = None,
-        forcings: Mapping[str, Any] | None = None,
-        draws: int = 0,
-        seed: Seed = None,
-    ) -> Forecast:
-        """Return forecasts from the end of the data, by prediction alone.
-
-        Parameters
-        ----------
-        steps : int, optional
-            So many further steps of a difference equation, or median spacings of the samples.
-        times : sequence, optional
-            Times beyond the data instead.
-        level : float
-            Coverage of the bands.
-        parm_cov : DataFrame, optional
-            Covariance of parameters that were estimated, such as ``fit.cov_scaled``: their uncertainty is added.
-        forcings : mapping, optional
-            Inputs of a scenario, as the model takes them, also by entity; they replace the model's beyond the data.
-        draws : int
-            So many simulated paths (of parameters, of the end of the data, of all noise); the bands are their
-            quantiles. Needed where the forecast leaves the range in which the model is nearly linear.
-        seed : int, Generator or None
-
-        Returns
-        -------
-        Forecast
-            With the band of the state or output itself, and that of a reading of it.
-
-        Raises
-        ------
-        ArgumentError
-            Arguments that cannot be.
-        SimulationError
-            The filter broke down, or the forecast does.
-
-        Examples
-        --------
-        >>> from fmepy.fimlof.cost import FimlofCost
-        >>> from fmepy.models.difference import DifferenceModel
-        >>> model = DifferenceModel("next(x) = x", state={"x": 0.0}, times=[0, 1, 2])
-        >>> cost = FimlofCost(model, {"time": [1, 2], "x": [1.0, 3.0]}, process_noise={"x": 1.0},
-        ...                   measurement_noise={"x": 1.0}, initial_sd={"x": 1.0})
-        >>> cost.filter().forecast(2)[["time", "mean", "sd", "reading_sd"]].round(4)
-           time   mean      sd  reading_sd
-        0   3.0  2.125  1.2748      1.6202
-        1   4.0  2.125  1.6202      1.9039
-        """
-        return forecast(self, steps, times=times, level=level, parm_cov=parm_cov, forcings=forcings, draws=draws,
-                        seed=seed)  # fmt: skip
+    forecast = forecast_of
 
     # --- parts
 
@@ -370,9 +313,6 @@ class FilterResult(Filtered):
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: self.__dict__[f.name] for f in fields(self)}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update(state)
 
     def _repr_html_(self) -> str:
         return as_html(self.summary().shown())

@@ -246,28 +246,18 @@ def _cost(cost: FimlofCost, entities: Sequence[EntityData], model: Any, variable
             conditions[FROM] = [said.starts.get(t) for t in left]
         named = {c for c in conditions.to_numpy().ravel() if isinstance(c, str)} - of_model
         values |= {c: cost.parms[c] for c in named if c in cost.parms}
-    return FimlofCost(
-        model,
-        pd.concat([_readings(cost, e, variables) for e in entities], ignore_index=True),
-        y="value",
-        err=None if cost.err is None else "err",
-        process_noise=process or {},
-        measurement_noise=measurement,
-        transform={v: k for v, k in zip(spec.variables, spec.transforms, strict=True) if k and v in variables} or None,
-        parms={k: float(v) for k, v in values.items()},
-        initial=cost.initial,
-        initial_sd=start,
-        entity=cost.entity,
-        entity_parms=local,
-        conditions=conditions,
-        accumulate={k: v for k, v in dict(cost.accumulate or {}).items() if k in variables} or None,
-        noise_kind=cost.noise_kind,
-        propagation=cost.propagation,
-        dt=cost.dt,
-        update=cost.update,
-        algorithm=cost.algorithm,
-        threshold=cost.threshold,
-    )
+    kinds = dict(zip(spec.variables, spec.transforms, strict=True))
+    own = {
+        "model": model,
+        "obs": pd.concat([_readings(cost, e, variables) for e in entities], ignore_index=True),
+        **{"x": "time", "y": "value", "err": None if cost.err is None else "err"},
+        **{"process_noise": process or {}, "measurement_noise": measurement, "initial_sd": start},
+        "transform": {v: k for v, k in kinds.items() if k and v in variables} or None,
+        "parms": {k: float(v) for k, v in values.items()},
+        **{"entity_parms": local, "conditions": conditions},
+        "accumulate": {k: v for k, v in dict(cost.accumulate or {}).items() if k in variables} or None,
+    }
+    return FimlofCost(**cost.arguments | own)
 
 
 def _readings(cost: FimlofCost, entity: EntityData, variables: tuple[str, ...]) -> pd.DataFrame:

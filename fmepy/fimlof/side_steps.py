@@ -16,7 +16,7 @@ import numpy as np
 from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import FilterReadings, Schedule, StateChange, build_schedule
-from fmepy.fimlof.bound_filter import BoundFilter, settings_of
+from fmepy.fimlof.bound_filter import BoundFilter
 from fmepy.fimlof.filter_model import FIXED, Specification
 from fmepy.types import Vector
 
@@ -59,7 +59,7 @@ def with_side_paths(
     """
     record = run.record
     assert record is not None, "a recorded pass"
-    spec, settings = bound_filter.spec, settings_of(bound_filter, p)
+    spec, inputs_of_loop = bound_filter.spec, bound_filter.inputs(p)
     nodes = np.searchsorted(schedule.times, times, side="right") - 1
     transitions = record.transitions.copy()
     x, P, maps, inputs = [], [], [], []
@@ -78,7 +78,7 @@ def with_side_paths(
             stages=schedule.step_inputs.shape[1],
         )
         start = Start(record.x_filtered[node], record.P_filtered[node], np.empty(0, dtype=np.intp))
-        found = run_filter(bound_filter.scheme, own, start, *settings, True).record
+        found = run_filter(bound_filter.scheme, own, start, inputs_of_loop, True).record
         assert found is not None, "a recorded pass"
         tangent = found.transitions[-1]
         again = k > 0 and nodes[k - 1] == node

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,20 +40,19 @@ from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.fimlof.filter_model import Specification
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
-from fmepy.models.entity import EntityModel
-from fmepy.parameters.entities import EntityParameters
 from fmepy.types import Cube, IntVector, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.fimlof.cost import FimlofCost
 
 
 class _Together:
     """Covariances between the errors of different variables, and their derivatives: expressions of parameters."""
 
     def __init__(self, spec: Specification) -> None:
-        covariance = spec.errors.covariance
-        assert covariance is not None, "asked only where errors are correlated"
         own = [symbol(k) for k in spec.parameters]
-        at = [spec.variables.index(k) for k in covariance.names]
-        pairs = zip(*np.tril_indices(len(at)), covariance.entries, strict=True)
+        at = [spec.variables.index(k) for k in spec.errors.keys]
+        pairs = zip(*np.tril_indices(len(at)), spec.errors.entries, strict=True)
         entries = [(at[i], at[j], e) for i, j, e in pairs if i != j]
         self._m, self._at = len(spec.variables), [(a, b) for a, b, _ in entries]
         moved = [(a, b, i, derivative(e, s)) for a, b, e in entries for i, s in enumerate(own) if s in e.free_symbols]
@@ -82,33 +81,22 @@ class SimulatedLikelihoods:
 
     Parameters
     ----------
-    spec : Specification
-    models : sequence of EntityModel
-        One of every kind of entities that differ in their run.
-    kind : ndarray of int, shape (n_entity,)
-    schedules : sequence of (label, Schedule)
-    parameters : EntityParameters
+    cost : FimlofCost
+    schedules : sequence of Schedule
+        By entity.
     names : tuple of str
         What theta holds.
     **words
         Of the models' ``bind``.
     """
 
-    def __init__(
-        self,
-        spec: Specification,
-        models: Sequence[EntityModel],
-        kind: IntVector,
-        schedules: Sequence[tuple[Any, Schedule]],
-        parameters: EntityParameters,
-        names: tuple[str, ...],
-        **words: Any,
-    ) -> None:
-        self._spec, self._models, self._kind, self._names = spec, models, kind, names
+    def __init__(self, cost: FimlofCost, schedules: Sequence[Schedule], names: tuple[str, ...], **words: Any) -> None:
+        spec, parameters, kind = cost.specification, cost.cases.parameters, cost.cases.apart[1]
+        self._spec, self._models, self._kind, self._names = spec, cost.models, kind, names
         known = list(map(str, parameters.parms.index))
         self._values, self._take = parameters.values, parameters.take[: len(schedules)]
         self._at = np.array([known.index(n) for n in names], dtype=np.intp)
-        self._labels, self._readings = [label for label, _ in schedules], [one.readings for _, one in schedules]
+        self._labels, self._readings = [e.label for e in cost.entities], [one.readings for one in schedules]
         ends = np.cumsum([0, *map(len, self._readings)])
         self._rows = [slice(a, b) for a, b in pairwise(ends.tolist())]
         entity = np.repeat(np.arange(len(schedules)), np.diff(ends))
@@ -117,7 +105,7 @@ class SimulatedLikelihoods:
         places = Places(c.names, c.x, runs=kind[entity])
         further, rows = noise.further(c)
         behind = [places.elsewhere(further, rows)] if further else []
-        self._predictions = predictions_by_entity(models, [places, *behind], c, names, **words)
+        self._predictions = predictions_by_entity(cost.models, [places, *behind], c, names, **words)
         of_rows = NoiseParameters(self._values, known, self._take[:, columns][entity], names)
         self._noise = NoiseModel(noise.of_rows(c, 0, len(c)), noise.names, of_rows)
         self._last: tuple[bytes, list[tuple[Likelihood, Matrix, Matrix]]] = b"", []
@@ -291,11 +279,9 @@ def _parameters_of_noise(spec: Specification) -> tuple[str, ...]:
     return tuple(k for k in spec.parameters if k in used)
 
 
-def _noise(spec: Specification, c: Comparison, schedules: Sequence[tuple[Any, Schedule]]) -> MeasurementNoise:
+def _noise(spec: Specification, c: Comparison, schedules: Sequence[Schedule]) -> MeasurementNoise:
     """Return the sds of the errors, of which each datum's own is a factor."""
-    inputs = np.concatenate(
-        [one.inputs[np.searchsorted(one.times, one.readings.times)] for _, one in schedules], axis=0
-    )
+    inputs = np.concatenate([one.inputs[one.nodes_of_rows] for one in schedules])
     sds = {v: sd * symbol(ERR) for v, sd in zip(spec.variables, spec.space.sds, strict=True)}
     columns = set(map(str, spec.model.var_names)) - set(spec.parameters)
     others = {v: tuple(sorted((names_in([sd]) & columns) - {v})) for v, sd in sds.items()}

@@ -66,7 +66,7 @@ def _of_runs(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
     on_log = len(cost.comparison.scale.log) == len(cost.comparison)
     labels = (None,) if cost.experiments is None else cost.experiments.column.labels
     for label in labels[:_MOST]:
-        models = [cost.predictor] if cost.cases is None else list(cost.runs_of(label).values())
+        models = [cost.predictor] if cost.plain_run else list(cost.runs_of(label).values())
         tables = [_curve(fit, model, names) for model in models]
         gap = pd.DataFrame({"var": names})  # between the runs of one entity
         curves = pd.concat([t for table in tables for t in (table, gap)][:-1], ignore_index=True)

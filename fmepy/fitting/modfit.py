@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng
-from fmepy.costs.base import CostData, KnownData, standardised, variances
-from fmepy.costs.least_squares_cost import minus2loglik_of_squares
+from fmepy.costs.base import CostData, KnownData, minus2loglik_of_squares, standardised, variances
 from fmepy.costs.noise import said_noise
 from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error

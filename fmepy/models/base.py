@@ -117,14 +117,14 @@ class OfRuns:
     bound: Any
 
     @property
-    def exact(self) -> bool:
-        """True if sensitivities solve their equations; asking may compile them."""
-        return bool(self.bound.exact)
+    def exact(self) -> Any:
+        """True if sensitivities solve their equations (asking may compile them); None where nobody says."""
+        return getattr(self.bound, "exact", None)
 
     @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
-        return int(self.bound.retries)
+        return int(getattr(self.bound, "retries", 0))
 
     @property
     def engine(self) -> str:

@@ -73,7 +73,7 @@ class Simulator:
 
         Asking a compiled model may compile its sensitivity equations.
         """
-        return self.source.exact
+        return bool(self.source.exact)
 
     @property
     def engine(self) -> str:

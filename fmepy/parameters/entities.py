@@ -141,15 +141,6 @@ class EntityParameters:
         take = self.take[np.ix_(which, [self.full_names.index(n) for n in full])]
         return self.values[take], self._to(names)[take]
 
-    def bounds(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> tuple[pd.Series, pd.Series]:
-        """Return the bounds of the parameters of the whole, from those of the full ones: the narrower."""
-        ends = np.full(len(self.values), -np.inf), np.full(len(self.values), np.inf)
-        for j, name in enumerate(self.full_names):
-            np.maximum.at(ends[0], self.take[:, j], lower[name])
-            np.minimum.at(ends[1], self.take[:, j], upper[name])
-        n = len(self.parms)
-        return pd.Series(ends[0][:n], self.parms.index), pd.Series(ends[1][:n], self.parms.index)
-
     def transforms(self, kinds: Mapping[str, str]) -> dict[str, str]:
         """Return how parameters of the whole are transformed, from how the full ones are."""
         places = {i: name for name, i in self._places.items()}

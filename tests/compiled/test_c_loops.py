@@ -15,7 +15,7 @@ from fmepy.compiled.explicit_runs import Course, Stretch
 from fmepy.compiled.kernel_code import kernel_text
 from fmepy.compiled.machine import optimised
 from fmepy.errors import SimulationError
-from fmepy.filtering import loop, paths, score_loop, square_root_loop
+from fmepy.filtering import loop, paths, square_root_loop
 from fmepy.models.engines import explicit
 from fmepy.models.running.system import build_system
 from tests.models.problems import hiv_model
@@ -25,7 +25,7 @@ from tests.models.problems import hiv_model
     "kernel",
     [
         *(difference_loop.run, explicit_loop.run_smooth, explicit_loop.run_watched),
-        *(loop.run, square_root_loop.run, score_loop.run, paths.run),
+        *(loop.run, loop.run_with_tangents, square_root_loop.run, paths.run),
     ],
     ids=lambda kernel: f"{kernel.__module__}.{kernel.__name__}",
 )

@@ -129,7 +129,7 @@ def test_a_fit_with_a_sparse_jacobian_is_that_with_a_dense_one(monkeypatch):
     assert fit.converged
     assert fit.rank == len(names)
     with monkeypatch.context() as m:
-        m.setattr("fmepy.costs.least_squares_cost.MANY", 1000)
+        m.setattr("fmepy.costs.predictions.MANY", 1000)
         m.setattr("fmepy.numerics.covariance.MANY", 1000)
         dense = modFit(cost, names)
         errors = dense.std_error

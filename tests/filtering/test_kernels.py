@@ -21,7 +21,7 @@ from tests.filtering.problems import (
     nile_cost,
     oscillator_cost,
 )
-from tests.filtering.test_score_loop import estimated, events
+from tests.filtering.test_tangents import estimated, events
 from tests.models.problems import every_model
 
 checked = cache(checked_loop)
@@ -121,7 +121,7 @@ def test_the_loop_of_factors(both, rates, options):
 def test_the_loop_of_scores(both, make):
     bound = make().bind()
     bound.score(bound.theta0)
-    assert set(both) == {"loop.run", "score_loop.run"}
+    assert set(both) == {"loop.run", "loop.run_with_tangents"}
 
 
 def test_noisy_paths(both):

@@ -417,7 +417,7 @@ def test_a_noise_without_value_is_a_failed_run(cost):
         ({"measurement_noise": {"x": "k * err"}, "parms": {"k": 1.0}}, ArgumentError, "uses 'err': name the column"),
         ({"measurement_noise": {"x": np.nan}}, ArgumentError, "finite and not below zero"),
         ({"parms": {"sd_ww": 1.0}}, ParameterError, "'sd_ww' is used nowhere in the noise. Did you mean 'sd_w'"),
-        ({"parms": {"sd_w": -1.0}}, ParameterError, "scales a noise, and cannot be below zero"),
+        ({"parms": {"sd_w": -1.0}}, ParameterError, "scales a noise, and is not below zero"),
         ({"parms": {"a": 1.0}}, ParameterError, "is a parameter of the model. Change it there"),
         ({"initial": "estimate"}, ArgumentError, "known.*data.*diffuse"),
         ({"initial_sd": {"q": 1.0}}, ArgumentError, "'q' is no state"),

@@ -1,0 +1,276 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
+# ruff: noqa: N815    # dP and dH, the derivatives of P and H
+"""The derivatives of innovations and their variances to parameters: what the plain loop carries along if it is asked.
+
+With a dot for the derivative to one parameter, and Phi, S of `filtering.transition`::
+
+    predict     P. <- Phi P. Phi' + Phi. P Phi' + (Phi. P Phi')' + S.
+    update      c. = P. h' + P h.',  s. = h. c + h c. + r.,  nu. = delta. - h. (x - x(n|n-1)) - h (x. - x.(n|n-1))
+                x. <- x. + (c. - k s.) nu / s + k nu.,   P. <- P. - w k' - k w'  with w = c. - k s. / 2
+
+The factors of the recursion are those of the pass itself, shared by all parameters, and the products of the P. run over
+all of them at once: a parameter costs half a pass or less, where central differences of passes cost two. Only what is
+the model's own (x, Phi, S of a step; readings, H and sds) is differenced, along (x., 1): by two points of a parameter,
+theta + ahead and theta + behind, one of which may be theta itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fmepy.compiled.kernels import call, new
+from fmepy.filtering.arrays import cleared, copied, copied_vector
+from fmepy.filtering.transition import EXACT, TransitionSpace, space, transition
+from fmepy.types import Cube, Matrix, Vector
+
+
+class Directions(NamedTuple):
+    """Parameters to which derivatives are taken, one a row.
+
+    Attributes
+    ----------
+    ahead, behind : ndarray, shape (n_par,)
+        The points of differences, as distances from theta; 0: theta itself.
+    p_ahead, p_behind : ndarray, shape (n_par, n_input)
+        What the model's functions see there.
+    events : ndarray, shape (n_par, n_event)
+        Derivatives of the values of events.
+    x : ndarray, shape (n_par, n)
+    P : ndarray, shape (n_par, n, n)
+        Derivatives of the start.
+    """
+
+    ahead: Vector
+    behind: Vector
+    p_ahead: Matrix
+    p_behind: Matrix
+    events: Matrix
+    x: Matrix
+    P: Cube
+
+
+def _predicted(Phi, dP, source, M):
+    """Set dP to Phi dP Phi' + source, of all parameters, lower triangles."""
+    n, n_par = Phi.shape[0], dP.shape[2]
+    for i in range(n):
+        for j in range(n):
+            for q in range(n_par):
+                M[i, j, q] = 0.0
+        for k in range(n):
+            f = Phi[i, k]
+            if f != 0.0:
+                for j in range(n):
+                    a, b = max(k, j), min(k, j)
+                    for q in range(n_par):
+                        M[i, j, q] += f * dP[a, b, q]
+    for i in range(n):
+        for j in range(i + 1):
+            for q in range(n_par):
+                dP[i, j, q] = source[i, j, q]
+            for k in range(n):
+                f = Phi[j, k]
+                if f != 0.0:
+                    for q in range(n_par):
+                        dP[i, j, q] += f * M[i, k, q]
+
+
+def _source(q, width, Phi, S, Phi2, S2, G, D, source):
+    """Set the source of parameter q, Phi. G + (Phi. G)' + S., G = P Phi'."""
+    n = Phi.shape[0]
+    for i in range(n):
+        for j in range(n):
+            D[i, j] = 0.0
+        for k in range(n):
+            f = (Phi[i, k] - Phi2[i, k]) / width
+            if f != 0.0:
+                for j in range(n):
+                    D[i, j] += f * G[k, j]
+    for i in range(n):
+        for j in range(i + 1):
+            source[i, j, q] = D[i, j] + D[j, i] + (S[i, j] - S2[i, j]) / width
+
+
+def _shifted(x, distance, dx, q, y):
+    for i in range(x.shape[0]):
+        y[i] = x[i] + distance * dx[i, q]
+
+
+def _recall(w, kept, at):
+    """Give an exact transition its last one at these parameters; `kept` is empty for other kinds."""
+    if kept.shape[0] > 0:
+        copied(kept[at], w.exact[0])
+        w.last[1] = 1.0
+
+
+def _remember(w, kept, at):
+    if kept.shape[0] > 0:
+        slot = int(w.last[1]) - 1
+        copied(w.exact[slot], kept[at])
+
+
+class _Moments(NamedTuple):
+    """A step from one point."""
+
+    w: TransitionSpace
+    y: Vector
+    Phi: Matrix
+    S: Matrix
+
+
+class Tangents(NamedTuple):
+    """The derivatives of a pass, and where they are worked out."""
+
+    at: Directions
+    nu: Matrix
+    s: Matrix
+    ahead: _Moments
+    behind: _Moments
+    kept: Cube
+    dP: Cube
+    source: Cube
+    M: Cube
+    D: Matrix
+    dx: Matrix
+    dy: Matrix
+    x2: Vector
+    z: Matrix
+    sd: Matrix
+    H: Cube
+    dz: Matrix
+    dsd: Matrix
+    dH: Cube
+    bends: Vector
+    dx0: Matrix
+    dc: Matrix
+    de: Vector
+    ds: Vector
+
+
+def _taken(job, t, step, x, y, Phi, S, distance, q, side, to):
+    """Take a step from theta + distance along parameter q, x along with it; y, Phi, S are that from theta itself."""
+    if distance == 0.0:
+        copied_vector(y, to.y)
+        copied(Phi, to.Phi)
+        copied(S, to.S)
+        return
+    schedule = job.schedule
+    _shifted(x, distance, t.dx, q, t.x2)
+    _recall(to.w, t.kept, 2 * q + side)
+    transition(
+        job.model, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step], t.x2,
+        t.at.p_ahead[q] if side == 0 else t.at.p_behind[q], to.y, to.Phi, to.S, to.w,
+    )  # fmt: skip
+    _remember(to.w, t.kept, 2 * q + side)
+
+
+def carry(job, t, step, x, y, Phi, S, G):
+    """Carry the derivatives over a step from x to y, with tangent Phi and noise S; G is P Phi', of the P before."""
+    n, ahead, behind = x.shape[0], t.ahead, t.behind
+    for q in range(t.at.ahead.shape[0]):
+        width = t.at.ahead[q] - t.at.behind[q]
+        _taken(job, t, step, x, y, Phi, S, t.at.ahead[q], q, 0, ahead)
+        _taken(job, t, step, x, y, Phi, S, t.at.behind[q], q, 1, behind)
+        for i in range(n):
+            t.dy[i, q] = (ahead.y[i] - behind.y[i]) / width
+        _source(q, width, ahead.Phi, ahead.S, behind.Phi, behind.S, G, t.D, t.source)
+    _predicted(Phi, t.dP, t.source, t.M)
+    copied(t.dy, t.dx)
+
+
+def read_slopes(job, t, node, x):
+    """Set the derivatives of readings, H and sds at a node."""
+    schedule, n, n_par, m = job.schedule, x.shape[0], t.at.ahead.shape[0], t.bends.shape[0]
+    time, u, z, H, sd = schedule.times[node], schedule.inputs[node], t.z, t.H, t.sd
+    copied(t.dx, t.dx0)
+    for i in range(m):
+        t.bends[i] = 0.0
+    for q in range(n_par):
+        width = t.at.ahead[q] - t.at.behind[q]
+        _shifted(x, t.at.ahead[q], t.dx, q, t.x2)
+        call(job.model.observe, time, t.x2, t.at.p_ahead[q], u, z[0], H[0], sd[0])
+        _shifted(x, t.at.behind[q], t.dx, q, t.x2)
+        call(job.model.observe, time, t.x2, t.at.p_behind[q], u, z[1], H[1], sd[1])
+        for i in range(m):
+            t.dz[i, q], t.dsd[i, q] = (z[0, i] - z[1, i]) / width, (sd[0, i] - sd[1, i]) / width
+            for j in range(n):
+                bend = H[0, i, j] - H[1, i, j]
+                t.dH[i, j, q] = bend / width
+                t.bends[i] += abs(bend)
+
+
+def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s):
+    """Write nu. and s. of a row, and update x. and P.; x and P are those before the update, x0 before all rows."""
+    var, n, n_par = job.schedule.row_vars[row], x.shape[0], t.de.shape[0]
+    scale, is_bent = job.schedule.row_errors[row] * job.schedule.row_errors[row], t.bends[var] != 0.0
+    dx, dP, dH, dc, de, ds = t.dx, t.dP, t.dH, t.dc, t.de, t.ds
+    for q in range(n_par):
+        de[q], ds[q] = -t.dz[var, q], 2.0 * sd[var] * t.dsd[var, q] * scale
+    cleared(dc)
+    for j in range(n):
+        f, moved = H[j], x[j] - x0[j]
+        if f != 0.0:
+            for q in range(n_par):
+                de[q] -= f * (dx[j, q] - t.dx0[j, q])
+            for i in range(n):
+                low, high = max(i, j), min(i, j)
+                for q in range(n_par):
+                    dc[i, q] += f * dP[low, high, q]
+        if is_bent:
+            for q in range(n_par):
+                de[q] -= dH[var, j, q] * moved
+                for i in range(n):
+                    dc[i, q] += dH[var, j, q] * P[j, i]
+    for j in range(n):
+        if H[j] != 0.0 or is_bent:
+            for q in range(n_par):
+                ds[q] += H[j] * dc[j, q] + dH[var, j, q] * c[j]
+    for q in range(n_par):
+        t.nu[row, q], t.s[row, q] = de[q], ds[q]
+    for i in range(n):
+        for q in range(n_par):
+            dx[i, q] += (dc[i, q] - k[i] * ds[q]) / s * e + k[i] * de[q]
+            dc[i, q] -= 0.5 * k[i] * ds[q]  # w
+        for j in range(i + 1):
+            for q in range(n_par):
+                dP[i, j, q] -= dc[i, q] * k[j] + k[i] * dc[j, q]
+
+
+def change_slopes(job, t, event, x, P):
+    """Change the derivatives by an event whose value has derivatives; x and P are those before it."""
+    kind, i, value = job.schedule.event_kinds[event], job.schedule.event_states[event], job.event_values[event]
+    dx, dP, factor = t.dx, t.dP, 0.0 if kind == 0 else value
+    for q in range(dx.shape[1]):
+        slope = t.at.events[q, event]
+        if kind == 1:
+            dx[i, q] += slope
+        else:  # P's row is multiplied by the value, or by zero
+            along = 0.0 if kind == 0 else slope
+            for j in range(dx.shape[0]):
+                low, high = max(i, j), min(i, j)
+                again = factor if i == j else 1.0
+                dP[low, high, q] = factor * again * dP[low, high, q] + along * P[i, j] * (
+                    2.0 * factor if i == j else 1.0
+                )
+            dx[i, q] = factor * dx[i, q] + (slope if kind == 0 else slope * x[i])
+
+
+def tangents(job, at, nu, s):
+    """Return the derivatives at the start of a pass; those of innovations and variances go to nu and s."""
+    m, n, n_par = job.model, job.x.shape[0], at.ahead.shape[0]
+    variables, beside = m.n_variables, space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2])
+    t = Tangents(
+        at, nu, s, _Moments(beside, new(n), new(n, n), new(n, n)), _Moments(beside, new(n), new(n, n), new(n, n)),
+        new(2 * n_par if m.kind == EXACT else 0, 2 * n + 2, n),
+        new(n, n, n_par), new(n, n, n_par), new(n, n, n_par), new(n, n), new(n, n_par), new(n, n_par), new(n),
+        new(2, variables), new(2, variables), new(2, variables, n),
+        new(variables, n_par), new(variables, n_par), new(variables, n, n_par), new(variables),
+        new(n, n_par), new(n, n_par), new(n_par), new(n_par),
+    )  # fmt: skip
+    for q in range(t.kept.shape[0]):
+        t.kept[q, 2 * n + 1, 0] = -1.0  # no step is so long
+    for q in range(n_par):
+        for i in range(n):
+            t.dx[i, q] = at.x[q, i]
+            for j in range(i + 1):
+                t.dP[i, j, q] = at.P[q, i, j]
+    return t
