@@ -13,20 +13,6 @@ from fmepy.fitting.result import ModFit
 from fmepy.fitting.summary import ModFitSummary
 
 __all__ = [
-    "FitComparison",
-    "Landscape",
-    "ModFit",
-    "ModFitSummary",
-    "Prediction",
-    "Profile",
-    "PseudoOptim",
-    "compare_fits",
-    "confidence",
-    "derived",
-    "landscape",
-    "modFit",
-    "predict",
-    "profile",
-    "pseudoOptim",
-    "sandwich",
-]
+    "FitComparison", "Landscape", "ModFit", "ModFitSummary", "Prediction", "Profile", "PseudoOptim", "compare_fits",
+    "confidence", "derived", "landscape", "modFit", "predict", "profile", "pseudoOptim", "sandwich",
+]  # fmt: skip
