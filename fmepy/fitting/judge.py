@@ -14,6 +14,7 @@ import numpy as np
 from fmepy.errors import SimulationError, listed, sentence
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent, sizes
+from fmepy.fitting.search_record import SearchRecord
 from fmepy.numerics.covariance import Spectra
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -22,29 +23,6 @@ _LOST = 1e6  # times its size at the start: a parameter so far off, and without 
 _NEAR = 1e-4  # of the parameters' sizes: a shorter step is none where data are exact
 _EXACT = 1e-8  # of what residuals change by with the parameters: rounding, and what a short step leaves
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
-    """What is said of where a search ended.
-
-    Attributes
-    ----------
-    hessian : ndarray, shape (n_par, n_par), or None
-        Second derivatives of the cost; None if they were not wanted, or could not be taken.
-    rank : int
-        Its numerical rank, parameters brought to one size; their number where there is no Hessian.
-    gradient : float
-        Length of the gradient of the free parameters, for relative changes of parameters and cost.
-    converged : bool
-    message : str
-    """
-
-    hessian: Matrix | None
-    rank: int
-    gradient: float
-    converged: bool
-    message: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,19 +44,32 @@ class _Curvature:
     doubts: tuple[str, ...] = ()
 
 
-def judge(problem: Problem, theta: Vector, outcome: Outcome, wanted: bool) -> Verdict:
-    """Return what is said of theta, where the search ended; `wanted`: with derivatives."""
+def judged(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> SearchRecord:
+    """Return what is said of where a search ended; `wanted`: with derivatives."""
+    objective, theta = problem.objective, problem.inside(outcome.par)
     found = _curvature(problem, theta, wanted)
     H = None if found.spectra is None else found.spectra.hessian
     lost = _lost(problem, theta, H)
-    away = _runs_away(problem.objective.value(theta), theta)
+    away = _runs_away(objective.value(theta), theta)
     far = bool(found.offset > _OFFSET)
-    return Verdict(
-        hessian=H,
+    return SearchRecord(
+        theta=theta,
+        at_bound=problem.at_bound(theta),
+        curvature=H,
         rank=theta.size if found.spectra is None else _rank(found.spectra, found.dead),
         gradient=found.gradient,
         converged=outcome.converged and not (far or found.doubts or away or lost),
         message=_away(problem, theta) if away else _message(problem, theta, outcome, found, lost, far),
+        value=problem.value(theta),
+        deviance=objective.value(theta),
+        iterations=outcome.iterations,
+        engine=outcome.engine,
+        trace=np.array(problem.trace),
+        evaluations=objective.evaluations,
+        retries=objective.retries,
+        failures=objective.failures,
+        interrupted=interrupted,
+        first_failure=objective.first_failure,
     )
 
 

@@ -18,7 +18,7 @@ from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
-from fmepy.fitting.judge import judge
+from fmepy.fitting.judge import judged
 from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.multistart import best_of, resumed
@@ -249,7 +249,7 @@ class OneFit:
                     problem = problem.taken_up(outcome.par)
                     outcome = METHODS[self.method].run(problem, self.control)
                 outcome = replace(outcome, par=problem.put_on_bounds(outcome.par))
-                found = _found(problem, outcome, self.hessian)
+                found = judged(problem, outcome, self.hessian)
                 if self.several:
                     self.objective.give_back(objective)
                 return found
@@ -257,8 +257,8 @@ class OneFit:
                 value, best = min(first.best, problem.best, key=lambda known: known[0])
                 if not outermost() or not np.isfinite(value):
                     raise
-            outcome = Outcome(best, False, _INTERRUPTED, len(problem.trace), METHODS[self.method].run.__name__)
-            raise Stopped(_found(problem, outcome, False, interrupted=True))
+            outcome = Outcome(best, False, _INTERRUPTED, len(problem.trace), self.method)
+            raise Stopped(judged(problem, outcome, False, interrupted=True))
 
     @property
     def has_errors(self) -> bool:
@@ -303,30 +303,6 @@ def _check_start(problem: Problem) -> None:
             f"The cost is {value} at the start {problem.named(problem.start)}: {why}. Give another one."
         )
     problem.cost(problem.start)
-
-
-def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> SearchRecord:
-    objective, theta = problem.objective, problem.inside(outcome.par)
-    verdict = judge(problem, theta, outcome, wanted)
-    return SearchRecord(
-        theta=theta,
-        value=problem.value(theta),
-        deviance=objective.value(theta),
-        at_bound=problem.at_bound(theta),
-        curvature=verdict.hessian,
-        rank=verdict.rank,
-        gradient=verdict.gradient,
-        converged=verdict.converged,
-        message=verdict.message,
-        iterations=outcome.iterations,
-        engine=outcome.engine,
-        trace=np.array(problem.trace),
-        evaluations=objective.evaluations,
-        retries=objective.retries,
-        failures=objective.failures,
-        interrupted=interrupted,
-        first_failure=objective.first_failure,
-    )
 
 
 def _result(one: OneFit, found: SearchRecord) -> ModFit:

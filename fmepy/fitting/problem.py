@@ -48,6 +48,10 @@ def limit_reached(name: str, value: float, what: str = "iterations") -> str:
     return f"The limit of {value:.0f} {what} is reached{_FOR_MORE}{{{name!r}: {higher}}}."
 
 
+class LimitReachedError(Exception):
+    """The number of iterations is used up."""
+
+
 def without_advice(message: str) -> str:
     """Return why a search ended without what to type: its caller is no function that takes `control`."""
     said, advice, _ = message.partition(_FOR_MORE)
@@ -229,7 +233,7 @@ class Problem:
         if self.is_least_squares:
             return np.asarray(2 * (self.jacobian(theta).T @ self.residuals(theta)))
         if self.objective.is_scalar and not (self.objective.has_score or self.objective.has_gradient):
-            return self.objective.differentiate(self._finite_value, theta)
+            return self.objective.differentiate(_finite(self.value, "The cost is not finite."), theta)
         if self.objective.has_score:
             slope = -2 * self.objective.score(theta)
         elif self.objective.has_gradient:
@@ -247,16 +251,10 @@ class Problem:
         assert self.prior is not None, "asked only where there is one"
         minus2log = self.prior.minus2log
         if self.prior.parts is None:
-
-            def finite(point: Vector) -> float:
-                if np.isfinite(value := minus2log(point)):
-                    return value
-                raise SimulationError("The prior excludes this place.")
-
-            return self.objective.differentiate(finite, theta)
+            return self.objective.differentiate(_finite(minus2log, "The prior excludes this place."), theta)
         slope = np.zeros(theta.size)
-        for one in _priors_of_one(self, theta):
-            slope[one.at] += central_differences(one.minus2log, one.place, 1e-5 * one.size, one.box)[0]
+        for j, of_one, size, box in _priors_of_one(self, theta):
+            slope[j] += central_differences(of_one, theta[j : j + 1], 1e-5 * size, box)[0]
         return slope
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
@@ -270,12 +268,6 @@ class Problem:
         H = second_differences_of(self, theta)
         values, vectors = np.linalg.eigh(np.where(np.isfinite(H), H, 0.0))
         return np.asarray(information + 0.5 * (vectors * np.maximum(values, 0.0)) @ vectors.T)
-
-    def _finite_value(self, theta: Vector) -> float:
-        value = self.value(theta)
-        if not np.isfinite(value):
-            raise SimulationError("The cost is not finite.")
-        return value
 
     def hessian(self, theta: Vector) -> Matrix:
         """Return the second derivatives of F: Gauss-Newton's 2 J'J for residuals, else second differences.
@@ -385,6 +377,17 @@ class Problem:
         return dict(zip(self.names, map(float, theta), strict=True))
 
 
+def _finite(function: Callable[[Vector], float], message: str) -> Callable[[Vector], float]:
+    """Return a function that raises SimulationError where it is not finite."""
+
+    def finite(theta: Vector) -> float:
+        if np.isfinite(value := function(theta)):
+            return value
+        raise SimulationError(message)
+
+    return finite
+
+
 def _offset(J: Any, r: Vector, free: BoolVector) -> float:
     n, p = J.shape
     squares, some = float(r.dot(r)), free.tolist()
@@ -418,45 +421,27 @@ def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
         lower, upper = problem.lower, problem.upper
         return second_differences(lambda p: minus2log(problem.inside(p)), theta, lower, upper, problem.scale, 1e-16)
     H = np.zeros((theta.size, theta.size))
-    for one in _priors_of_one(problem, theta):  # independent: nothing between two of them
-        H[one.at, one.at] += second_differences(one.minus2log, one.place, *one.box, one.size, 1e-16)[0, 0]
+    for j, of_one, size, box in _priors_of_one(problem, theta):  # independent: nothing between two of them
+        H[j, j] += second_differences(of_one, theta[j : j + 1], *box, size, 1e-16)[0, 0]
     return H
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PriorOfOne:
-    """The prior of one parameter as a function of a vector of one, inside its support.
+def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[tuple[int, Callable[[Vector], float], Vector, Any]]:
+    """Yield every independent prior as a function of a vector of one, inside its support: which, -2 log, size, box.
 
-    Attributes
-    ----------
-    size : ndarray, shape (1,)
-        A distance over which it is smooth: it does not reach an end of the support, where a density may vanish.
+    The size is a distance over which it is smooth: it does not reach an end of the support, where a density may vanish.
     """
-
-    density: Density
-    place: Vector
-    size: Vector
-
-    @property
-    def at(self) -> int:
-        return self.density.at
-
-    @property
-    def box(self) -> tuple[Vector, Vector]:
-        return np.array([self.density.lower]), np.array([self.density.upper])
-
-    def minus2log(self, p: Vector) -> float:
-        # rounding may take a probe an ulp past the end
-        return -2.0 * float(self.density.log(min(max(float(p[0]), self.density.lower), self.density.upper)))
-
-
-def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[_PriorOfOne]:
     assert problem.prior is not None, "asked only where there is one"
     for d in problem.prior.parts or ():
+
+        def minus2log(p: Vector, d: Density = d) -> float:
+            # rounding may take a probe an ulp past the end
+            return -2.0 * float(d.log(min(max(float(p[0]), d.lower), d.upper)))
+
         x = float(theta[d.at])
         size = min(max(abs(x), 1e-3 * problem.scale[d.at]), d.width)
         room = [end for end in (x - d.lower, d.upper - x) if end > _BESIDE * size]  # beside an end one side serves
-        yield _PriorOfOne(d, theta[d.at : d.at + 1], np.array([min([size, *room])]))
+        yield d.at, minus2log, np.array([min([size, *room])]), (np.array([d.lower]), np.array([d.upper]))
 
 
 def _with(theta: Vector, places: BoolVector, values: Vector) -> Vector:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.fitting.optimum import Optimum
-from fmepy.fitting.profile_walk import Side, WalkSettings, walked
+from fmepy.fitting.profile_walk import Side, Walk
 from fmepy.fitting.refits import Held, Refit, fitted
 from fmepy.parallel.interruption import Stopped, outermost
 from fmepy.parallel.resumable import resumable_tasks
@@ -38,21 +38,19 @@ class _Sides:
             try:
                 side.standard_error, tangent = held.standard_error(search, best.theta)
                 thresholds = [best.threshold(level) for level in self.levels]
-                walked(
+                Walk(
                     search,
                     held,
+                    side,
                     Refit(held.place(best.theta), best.theta, best.cost, 0.0, tangent),
                     sign,
-                    WalkSettings(
-                        thresholds,
-                        thresholds[-1] / max((self.num - 1) // 2 - 1, 1),
-                        side.standard_error,
-                        held.size(search, best.theta),
-                        held.limits(search)[int(sign > 0)],
-                        self.most or max(4 * self.num, 60),
-                    ),
-                    side,
-                )
+                    thresholds,
+                    rise=thresholds[-1] / max((self.num - 1) // 2 - 1, 1),
+                    standard_error=side.standard_error,
+                    size=held.size(search, best.theta),
+                    limit=held.limits(search)[int(sign > 0)],
+                    most=self.most or max(4 * self.num, 60),
+                ).run()
             except KeyboardInterrupt:
                 if not outermost():
                     raise

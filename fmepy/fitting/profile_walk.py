@@ -97,17 +97,16 @@ class Side(Stored):
         return np.array([p.theta for p in self.points], dtype=float).reshape(-1, self.n_par)
 
 
-def walked(search: Search, held: Held, origin: Refit, sign: float, settings: WalkSettings, side: Side) -> Side:
-    """Walk outwards from the optimum; `side` is filled on the way, and so holds what is done if Ctrl-C ends it."""
-    return _Walk(search, held, origin, sign, settings, side).run()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WalkSettings:
-    """How far, and in what steps.
+@dataclass(slots=True, eq=False)
+class Walk:
+    """A walk outwards from the optimum; `side` is filled on the way, and so holds what is done if Ctrl-C ends it.
 
     Attributes
     ----------
+    origin : Refit
+        The optimum.
+    sign : float
+        1 upwards, -1 downwards.
     thresholds : sequence of float
         Of tau, rising.
     rise : float
@@ -120,41 +119,45 @@ class WalkSettings:
         Re-fits on the way, at most.
     """
 
+    search: Search
+    held: Held
+    side: Side
+    origin: Refit
+    sign: float
     thresholds: Sequence[float]
     rise: float
     standard_error: float
     size: float
     limit: float
     most: int
+    points: list[_Point] = field(init=False)
+    farthest: float = field(init=False)
+    wall: float = field(init=False, default=np.inf)
+    tried: int = field(init=False, default=0)
+    has_failed: bool = field(init=False, default=False)
+    over: _Point | None = field(init=False, default=None)  # above a threshold, but too far from the last for the eye
 
+    def __post_init__(self) -> None:
+        se = self.standard_error
+        self.points = [_Point(0.0, 0.0, 1.0 / se if se > 0 else 0.0, self.origin)]
+        self.farthest = min(abs(self.limit - self.origin.place), _DECADES * self.size)
 
-class _Walk:
-    def __init__(
-        self, search: Search, held: Held, origin: Refit, sign: float, settings: WalkSettings, side: Side
-    ) -> None:
-        self.search, self.held, self.origin, self.sign, self.s, self.side = search, held, origin, sign, settings, side
-        se = settings.standard_error
-        self.points = [_Point(0.0, 0.0, 1.0 / se if se > 0 else 0.0, origin)]
-        self.farthest = min(abs(settings.limit - origin.place), _DECADES * settings.size)
-        self.wall, self.tried, self.has_failed = np.inf, 0, False
-        self.over: _Point | None = None  # above a threshold, but too far from the last place for the eye
-
-    def run(self) -> Side:
+    def run(self) -> None:
+        """Walk until the side ends."""
         self.side.ended = self._outwards()
-        return self.side
 
     def _outwards(self) -> str:
-        if self.s.standard_error == 0:  # a prediction that no parameter moves
-            self.side.ends = [self.origin.place] * len(self.s.thresholds)
+        if self.standard_error == 0:  # a prediction that no parameter moves
+            self.side.ends = [self.origin.place] * len(self.thresholds)
             return "crossed"
         if self.farthest == 0:
             return "bound"
-        for tau in self.s.thresholds:
+        for tau in self.thresholds:
             told = self._climbed(tau)
             if told != "crossed":
                 return told
-            low, high = self._around(tau)
-            told, end = self._root(tau, low, high)
+            k = next(k for k, p in enumerate(self.points) if p.tau >= tau)
+            told, end = self._root(tau, self.points[k - 1], self.points[k])
             if told != "crossed":
                 return told
             self.side.ends.append(end)
@@ -175,9 +178,9 @@ class _Walk:
                         return told
                     continue
                 u = here.u + 0.5 * (self.over.u - here.u)
-            if self.wall - here.u <= max(_SHORTEST * max(self.s.size, here.u), _NARROW * self.farthest):
+            if self.wall - here.u <= max(_SHORTEST * max(self.size, here.u), _NARROW * self.farthest):
                 return "failed" if self.wall < self.farthest else self._at_the_end()
-            if self.tried >= self.s.most:
+            if self.tried >= self.most:
                 return "most"
             self.tried += 1
             found = self._at(u, here)
@@ -205,21 +208,21 @@ class _Walk:
         return "" if self.side.better is None else "better"
 
     def _at_the_end(self) -> str:
-        return "bound" if self.farthest < _DECADES * self.s.size else "decades"
+        return "bound" if self.farthest < _DECADES * self.size else "decades"
 
     def _is_coarse(self, here: _Point, found: _Point) -> bool:
         """Tell whether a step went too far, and shorter ones may be less steep: not where the profile jumps."""
-        may_split = found.u - here.u > 1e-2 * max(here.u, min(self.s.size, self.farthest))
-        return may_split and found.tau - here.tau > _COARSE * self.s.rise
+        may_split = found.u - here.u > 1e-2 * max(here.u, min(self.size, self.farthest))
+        return may_split and found.tau - here.tau > _COARSE * self.rise
 
     def _next(self, here: _Point) -> float:
         """Return where to go next: T is followed as a parabola, whose noise is small where tau is all noise."""
         before = self.points[-2] if len(self.points) > 1 else None
-        gap = 0.1 * self.s.size if before is None else here.u - before.u
+        gap = 0.1 * self.size if before is None else here.u - before.u
         step = longest = max(_GROWTH * gap, 0.5 * here.u)
-        wanted, unit = (here.tau + self.s.rise) ** 2 - here.tau**2, self.search.unit
+        wanted, unit = (here.tau + self.rise) ** 2 - here.tau**2, self.search.unit
         slope = self.sign * here.refit.slope / unit
-        bend = 2 / self.s.standard_error**2
+        bend = 2 / self.standard_error**2
         if before is not None:
             bend = (slope - self.sign * before.refit.slope / unit) / gap
         inside = slope**2 + 2 * bend * wanted
@@ -236,16 +239,12 @@ class _Walk:
         """Take one step more, for the eye."""
         here = self.points[-1]
         if here.rise > 0 and np.isfinite(here.rise):
-            u = min(here.u + self.s.rise / here.rise, self.farthest)
+            u = min(here.u + self.rise / here.rise, self.farthest)
             found = self._at(u, here) if here.u < u < self.wall else None
             if found is not None and found.u > here.u:
                 self._keep(found)
 
     # --- the end
-
-    def _around(self, tau: float) -> tuple[_Point, _Point]:
-        k = next(k for k, p in enumerate(self.points) if p.tau >= tau)
-        return self.points[k - 1], self.points[k]
 
     def _root(self, tau: float, low: _Point, high: _Point) -> tuple[str, float]:
         """Return how the search for a crossing ended, and where it is."""
@@ -283,8 +282,8 @@ class _Walk:
     def _at(self, u: float, near: _Point) -> _Point | None:
         """Return the re-fit at a distance, None if it failed; begun along the path, else from where `near` stands."""
         at = self.origin.place + self.sign * u
-        if u >= self.farthest and np.isfinite(self.s.limit):
-            at = self.s.limit
+        if u >= self.farthest and np.isfinite(self.limit):
+            at = self.limit
         before = max((p for p in self.points if p.u < near.u), key=lambda p: p.u, default=None)
         last = None if before is None else before.refit
         plain = self.held.start(near.refit.theta, at)
@@ -292,7 +291,7 @@ class _Walk:
         if near.u > 0:
             slope = near.refit.slope * u / near.u
         else:
-            slope = self.sign * 2 * u * self.search.unit / self.s.standard_error**2
+            slope = self.sign * 2 * u * self.search.unit / self.standard_error**2
         for start in starts[:1] if np.array_equal(starts[0], plain) else starts:
             found = self.held.fit(self.search, start, at, slope)
             if not found.message and np.isfinite(found.cost):

@@ -18,9 +18,10 @@ Along t the cost rises as if it were quadratic, which gives the standard error o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -126,32 +127,61 @@ class Refit(Stored):
     message: str = ""
 
 
-class Held(Protocol):
+class Held(ABC):
     """What is held, see the module's text."""
 
+    @abstractmethod
     def place(self, theta: Vector) -> float:
         """Return the value of what is held."""
-        ...
 
     def start(self, theta: Vector, at: float) -> Vector:
         """Return a start for a re-fit at this place."""
-        ...
+        return theta.copy()
 
-    def fit(self, search: Search, start: Vector, at: float, slope: float) -> Refit:
-        """Return the re-fit at (or near) a place from a start; `slope`: what dF/dplace will be, about."""
-        ...
+    @abstractmethod
+    def problem(self, search: Search, start: Vector, at: float, slope: float) -> Problem:
+        """Return the problem of a re-fit at (or near) a place; `slope`: what dF/dplace will be, about."""
 
-    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
-        """Return the standard error at the optimum theta (infinite where nothing is known), and the direction t."""
-        ...
+    @abstractmethod
+    def slope(self, problem: Problem, theta: Vector, place: float) -> float:
+        """Return dF/dplace at a re-fit."""
+
+    @abstractmethod
+    def tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+        """Return the direction t, None where it is not known."""
+
+    @abstractmethod
+    def size(self, search: Search, theta: Vector) -> float:
+        """Return what counts as the size of it."""
 
     def limits(self, search: Search) -> tuple[float, float]:
         """Return the lowest and the highest place that may be."""
-        ...
+        return -np.inf, np.inf
 
-    def size(self, search: Search, theta: Vector) -> float:
-        """Return what counts as the size of it."""
-        ...
+    def fit(self, search: Search, start: Vector, at: float, slope: float) -> Refit:
+        """Return the re-fit at (or near) a place from a start; `slope`: what dF/dplace will be, about."""
+        problem = self.problem(search, start, at, slope)
+        try:
+            theta, outcome = search.taken(problem)
+            place, cost = self.place(theta), problem.value(theta)
+            if problem.further is not None:
+                pull = problem.further.residuals(theta)
+                cost -= float(pull @ pull)
+            if not outcome.converged:
+                return Refit(place, theta, cost, message=without_advice(outcome.message))
+            return Refit(place, theta, cost, self.slope(problem, theta, place), self.tangent(search, problem, theta))
+        except SimulationError as error:
+            return Refit(at, problem.start, np.inf, message=str(error))
+
+    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
+        """Return the standard error at the optimum theta (infinite where nothing is known), and the direction t."""
+        problem = search.problem(theta)
+        R, tangent = search.rows(problem, theta), self.tangent(search, problem, theta)
+        if R is None or tangent is None:
+            return np.inf, None
+        rise = float(np.linalg.norm(R @ tangent))
+        most = float(np.abs(R * tangent).sum())
+        return (float(np.sqrt(search.unit)) / rise if rise > SINGULAR * most else np.inf), tangent
 
 
 def fitted(search: Search, start: Vector) -> tuple[Vector, float]:
@@ -163,7 +193,7 @@ def fitted(search: Search, start: Vector) -> tuple[Vector, float]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldParameter:
+class HeldParameter(Held):
     """A parameter at a value: the lower and the upper bound of it."""
 
     j: int
@@ -178,25 +208,15 @@ class HeldParameter:
         out[self.j] = at
         return out
 
-    def fit(self, search: Search, start: Vector, at: float, slope: float = np.nan) -> Refit:
-        """Return the re-fit at a place."""
+    def problem(self, search: Search, start: Vector, at: float, slope: float) -> Problem:
+        """Return the problem with the parameter between two bounds that are one."""
         lower, upper = search.lower.copy(), search.upper.copy()
         lower[self.j] = upper[self.j] = at
-        problem = search.problem(start, lower=lower, upper=upper)
-        try:
-            theta, outcome = search.taken(problem)
-            cost = problem.value(theta)
-            if not outcome.converged:
-                return Refit(at, theta, cost, message=without_advice(outcome.message))
-            slope, tangent = float(problem.gradient(theta)[self.j]), self._tangent(search, problem, theta)
-        except SimulationError as error:
-            return Refit(at, problem.start, np.inf, message=str(error))
-        return Refit(at, theta, cost, slope, tangent)
+        return search.problem(start, lower=lower, upper=upper)
 
-    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
-        """Return the standard error at the optimum, and the direction t."""
-        problem = search.problem(theta)
-        return _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+    def slope(self, problem: Problem, theta: Vector, place: float) -> float:
+        """Return the derivative of the cost to the parameter."""
+        return float(problem.gradient(theta)[self.j])
 
     def limits(self, search: Search) -> tuple[float, float]:
         """Return the parameter's bounds."""
@@ -206,7 +226,8 @@ class HeldParameter:
         """Return the parameter's size."""
         return float(max(abs(theta[self.j]), 1e-3 * search.problem(theta).scale[self.j]))
 
-    def _tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+    def tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+        """Return how the others follow."""
         R = search.rows(problem, theta)
         if R is None:
             return None
@@ -220,7 +241,7 @@ class HeldParameter:
 
 
 @dataclass(slots=True, eq=False)
-class HeldPrediction:
+class HeldPrediction(Held):
     """A prediction near a value, by a residual of its own: ``w (g(theta) - z)``.
 
     Attributes
@@ -248,50 +269,35 @@ class HeldPrediction:
         """Return the prediction."""
         return self.value(theta)
 
-    def start(self, theta: Vector, at: float) -> Vector:
-        """Return theta."""
-        return theta.copy()
-
-    def fit(self, search: Search, start: Vector, at: float, slope: float) -> Refit:
-        """Return the re-fit near a place; the aim lies beyond it by as much as the cost will pull back."""
+    def problem(self, search: Search, start: Vector, at: float, slope: float) -> Problem:
+        """Return the problem with the aim beyond the place by as much as the cost will pull back."""
         lag = slope / (2 * self.weight**2)
         self.aim = at + (lag if np.isfinite(lag) else 0.0)
-        problem = search.problem(start, further=self)
-        try:
-            theta, outcome = search.taken(problem)
-            place, pull = self.value(theta), self.residuals(theta)
-            cost = problem.value(theta) - float(pull @ pull)
-            if not outcome.converged:
-                return Refit(place, theta, cost, message=without_advice(outcome.message))
-            return Refit(
-                place, theta, cost, 2 * self.weight**2 * (self.aim - place), self._tangent(search, problem, theta)
-            )
-        except SimulationError as error:
-            return Refit(at, problem.start, np.inf, message=str(error))
+        return search.problem(start, further=self)
+
+    def slope(self, problem: Problem, theta: Vector, place: float) -> float:
+        """Return how strongly the aim pulls."""
+        return 2 * self.weight**2 * (self.aim - place)
 
     def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
         """Return the standard error at the optimum, and the direction t; it sets the weight."""
-        problem = search.problem(theta)
-        g = self.gradient(theta)
-        reach = float(np.linalg.norm(g * np.maximum(np.abs(theta), 1e-3 * problem.scale)))
+        sizes = np.maximum(np.abs(theta), 1e-3 * search.problem(theta).scale)
+        reach = float(np.linalg.norm(self.gradient(theta) * sizes))
         if not reach > 0:
             return 0.0, None
         self.weight = _STIFF * np.sqrt(search.unit) / reach  # as if parameters were known as well as to their size
-        se, tangent = _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+        se, tangent = Held.standard_error(self, search, theta)
         if np.isfinite(se):
             self.weight = _STIFF * np.sqrt(search.unit) / se
-            se, tangent = _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+            se, tangent = Held.standard_error(self, search, theta)
         return se, tangent
-
-    def limits(self, search: Search) -> tuple[float, float]:
-        """Return that there are none."""
-        return -np.inf, np.inf
 
     def size(self, search: Search, theta: Vector) -> float:
         """Return the prediction's size; of one at zero what its weight says."""
         return max(abs(self.value(theta)), 1e-3 * _STIFF * float(np.sqrt(search.unit)) / self.weight)
 
-    def _tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+    def tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+        """Return how the others follow."""
         R = search.rows(problem, theta)
         if R is None:
             return None
@@ -323,17 +329,6 @@ def predicted_start(search: Search, held: Held, last: Refit, before: Refit | Non
 
 def _free(problem: Problem, theta: Vector) -> BoolVector:
     return np.asarray(problem.moving & ~problem.at_bound(theta))
-
-
-def _standard_error(
-    search: Search, problem: Problem, theta: Vector, tangent: Vector | None
-) -> tuple[float, Vector | None]:
-    R = search.rows(problem, theta)
-    if R is None or tangent is None:
-        return np.inf, None
-    rise = float(np.linalg.norm(R @ tangent))
-    most = float(np.abs(R * tangent).sum())
-    return (float(np.sqrt(search.unit)) / rise if rise > SINGULAR * most else np.inf), tangent
 
 
 def _gauss_newton(problem: Problem, theta: Vector) -> Vector | None:

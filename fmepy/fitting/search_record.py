@@ -19,6 +19,10 @@ class SearchRecord(Stored):
         What was minimised, a prior's part included.
     deviance : float
         That of the data alone: the sum of squares, or -2 log L.
+    curvature : ndarray, shape (n_par, n_par), or None
+        Second derivatives of the cost; None if they were not wanted, or could not be taken.
+    rank : int
+        Its numerical rank, parameters brought to one size; their number where there is no Hessian.
     """
 
     theta: Vector
