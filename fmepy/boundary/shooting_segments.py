@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from fmepy.boundary.condensed import ObservationRows, reduce
 from fmepy.boundary.problem import BoundaryProblem
-from fmepy.boundary.reduced import ObservationRows, reduce
 from fmepy.boundary.shooting_linear import Linear, Records
 from fmepy.boundary.unknowns import initial_values
 from fmepy.compiled.c_loops import address, c_loop

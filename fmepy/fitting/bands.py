@@ -16,7 +16,6 @@ q is the quantile of t with the fit's degrees of freedom, or of the normal distr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +33,6 @@ from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fmepy.fitting.profile_result import Profile
     from fmepy.fitting.result import ModFit
 
@@ -43,45 +40,43 @@ _MOST_DRAWS = 1000  # rows of a chain or table that are run, evenly spaced
 _HALVINGS = 60
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Band:
-    """Values of a model with a band, shape (n_x, n_var) each.
+_Place = tuple[str, Vector, list[str]]
+"""Name and values of x, and the variables."""
 
-    Attributes
-    ----------
-    x_name, x, variables
-        What stands where.
-    note : str
-        What is to be said of it.
-    """
 
-    x_name: str
-    x: Vector
-    variables: list[str]
-    fit: Matrix
-    se: Matrix
-    lower: Matrix
-    upper: Matrix
-    note: str = ""
+def _frame(place: _Place, fit: Matrix, se: Matrix, lower: Matrix, upper: Matrix) -> pd.DataFrame:
+    """Return values with a band, shape (n_x, n_var) each: a row per variable and x, variables one after the other."""
+    x_name, x, variables = place
+    columns = {
+        x_name: np.tile(x, len(variables)), "var": np.repeat(np.array(variables, dtype=object), len(x)),
+        "fit": fit.T.ravel(), "se": se.T.ravel(), "lower": lower.T.ravel(), "upper": upper.T.ravel(),
+    }  # fmt: skip
+    return pd.DataFrame(columns)
 
-    @property
-    def frame(self) -> pd.DataFrame:
-        """One row per variable and x, variables one after the other."""
-        columns = {
-            self.x_name: np.tile(self.x, len(self.variables)),
-            "var": np.repeat(np.array(self.variables, dtype=object), len(self.x)),
-        }
-        return pd.DataFrame({**columns, **{k: getattr(self, k).T.ravel() for k in ("fit", "se", "lower", "upper")}})
+
+def _own_of(model: Any, names: list[str], what: str, of: str) -> list[str]:
+    """Return those of the names that are parameters of the model, of which there must be one."""
+    have = [str(n) for n in model.parms.index]
+    check_not_local(names, have, what)
+    if used := [n for n in names if n in have]:
+        return used
+    raise ArgumentError(f"`model` has none of the {of}; it has {listed(have)}.")
+
+
+def _bound(model: Any, used: list[str], times: Any) -> tuple[Any, _Place]:
+    bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
+    x_name = str(getattr(model, "x_name", "time"))
+    return bound, (x_name, np.asarray(bound.times, dtype=float), list(bound.var_names))
 
 
 # -------------------------------------------------------------------------------------------------- of a fit
 
 
-def band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: bool) -> Band:
+def band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: bool) -> pd.DataFrame:
     """Return the band by the delta method."""
     from scipy.special import ndtri, stdtrit
 
-    x_name, x, variables, Y, S, used = _of_model(model, fit, times) if is_model(model) else _of_function(model, fit)
+    place, Y, S, used = _of_model(model, fit, times) if is_model(model) else _of_function(model, fit)
     C = fit.cov_scaled.loc[used, used].to_numpy()
     held = np.isin(used, list(fit.at_bound))  # no covariance: the band is of the others, with these fixed there
     C, S = np.where(held[:, None] | held, 0.0, C), np.where(held, 0.0, S)
@@ -90,10 +85,10 @@ def band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: bool
     normal = fit.is_scalar or fit.with_prior or np.isnan(df)
     q = float(ndtri((1 + level) / 2)) if normal else float(stdtrit(df, (1 + level) / 2)) if df > 0 else np.nan
     if not reading:
-        return Band(x_name, x, variables, Y, se, Y - q * se, Y + q * se)
+        return _frame(place, Y, se, Y - q * se, Y + q * se)
     lower, upper, wide = Y.copy(), Y.copy(), se.copy()
-    kinds, sds = transforms(fit), sds_of_fit(fit, model, x_name, x, variables, Y)
-    for j, name in enumerate(variables):
+    kinds, sds = transforms(fit), sds_of_fit(fit, model, *place, Y)
+    for j, name in enumerate(place[2]):
         forward, back, slope = SCALES[kinds.get(name)]
         with np.errstate(divide="ignore", invalid="ignore"):
             steep = slope(Y[:, j])
@@ -101,28 +96,19 @@ def band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: bool
             middle = forward(Y[:, j])
             lower[:, j], upper[:, j] = back(middle - q * on_scale), back(middle + q * on_scale)
             wide[:, j] = on_scale / steep
-    return Band(x_name, x, variables, Y, wide, lower, upper)
+    return _frame(place, Y, wide, lower, upper)
 
 
-_Parts = tuple[str, Vector, list[str], Matrix, "NDArray[np.float64]", list[str]]
-
-
-def _of_model(model: Any, fit: ModFit, times: Any) -> _Parts:
-    have = [str(n) for n in model.parms.index]
-    check_not_local(fit.names, have, "The fit")
-    used = [str(n) for n in fit.par.index if str(n) in have]
-    if not used:
-        raise ArgumentError(
-            f"`model` has none of the fitted parameters {listed(fit.par.index)}; it has {listed(have)}."
-        )
+def _of_model(model: Any, fit: ModFit, times: Any) -> tuple[_Place, Matrix, Cube, list[str]]:
+    names = [str(n) for n in fit.par.index]
+    used = _own_of(model, names, "The fit", f"fitted parameters {listed(names)}")
     _check_scale(model, fit, used)
     if fit.tied is not None:
-        model = _with_fixed(model, fit, have)
-    bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
+        model = _with_fixed(model, fit, [str(n) for n in model.parms.index])
+    bound, place = _bound(model, used, times)
     keep_within(bound, fit.lower[used].to_numpy(dtype=float), fit.upper[used].to_numpy(dtype=float))
     Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
-    x_name = str(getattr(model, "x_name", "time"))
-    return x_name, np.asarray(bound.times, dtype=float), list(bound.var_names), np.asarray(Y), np.asarray(S), used
+    return place, np.asarray(Y), np.asarray(S), used
 
 
 def _with_fixed(model: Any, fit: ModFit, have: list[str]) -> Any:
@@ -138,7 +124,7 @@ def _with_fixed(model: Any, fit: ModFit, have: list[str]) -> Any:
     return model.replace(parms={q.name: float(q.value) for q in others}) if others else model
 
 
-def _of_function(model: Any, fit: ModFit) -> _Parts:
+def _of_function(model: Any, fit: ModFit) -> tuple[_Place, Matrix, Cube, list[str]]:
     names = [str(n) for n in fit.par.index]
     positional = tuple(names) == generated_names(len(names))
     theta = fit.par.to_numpy(dtype=float)
@@ -152,8 +138,8 @@ def _of_function(model: Any, fit: ModFit) -> _Parts:
     box = fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float)
     values = base.iloc[:, 1:].to_numpy(dtype=float)
     slopes = central_differences(lambda q: table(q).iloc[:, 1:].to_numpy(dtype=float), theta, step, box, base=values)
-    variables = [str(c) for c in base.columns[1:]]
-    return str(base.columns[0]), base.iloc[:, 0].to_numpy(), variables, values, slopes, names
+    place = str(base.columns[0]), base.iloc[:, 0].to_numpy(), [str(c) for c in base.columns[1:]]
+    return place, values, slopes, names
 
 
 def _check_scale(model: Any, fit: ModFit, used: list[str]) -> None:
@@ -192,13 +178,13 @@ def draws_of(what: Any) -> tuple[pd.DataFrame, Any, SaidNoise | None] | None:
 
 def band_of_draws(
     model: Any, draws: pd.DataFrame, sig: Any, noise: SaidNoise | None, times: Any, level: float, reading: bool
-) -> Band:
-    """Return the band between quantiles over draws, at most a thousand of them, evenly spaced."""
+) -> tuple[pd.DataFrame, str]:
+    """Return the band between quantiles over draws, at most a thousand of them, evenly spaced; what is said of it."""
     if not len(draws) or not np.isfinite(draws.to_numpy(dtype=float)).all():
         raise ArgumentError("The table of draws is empty, or holds values that are not finite.")
     rows = np.unique(np.linspace(0, len(draws) - 1, min(len(draws), _MOST_DRAWS)).round().astype(int))
     some = draws.iloc[rows]
-    x_name, x, variables, Y, why = _runs_of(model, some, times)
+    place, Y, why = _runs_of(model, some, times)
     failed = np.flatnonzero(~np.isfinite(Y).all(axis=(1, 2)))
     if len(failed) == len(Y):
         raise SimulationError(f"None of {len(Y)} draws could be run. The first: {why[failed[0]] or 'not finite'}")
@@ -208,31 +194,26 @@ def band_of_draws(
     variance = Y.var(axis=0, ddof=1 if len(Y) > 1 else 0)
     if not reading:
         middle, lower, upper = np.quantile(Y, share, axis=0)
-        return Band(x_name, x, variables, middle, np.sqrt(variance), lower, upper, note)
+        return _frame(place, middle, np.sqrt(variance), lower, upper), note
     some = some.iloc[kept]
     sig = sig.iloc[rows[kept]] if isinstance(sig, pd.DataFrame) else None
-    sds = sds_of_draws(some, sig, noise, model, x_name, x, variables, Y)
+    sds = sds_of_draws(some, sig, noise, model, *place, Y)
     kinds = {} if noise is None else noise.scales
     middle, lower, upper = (np.empty_like(variance) for _ in range(3))
-    for j, name in enumerate(variables):
+    for j, name in enumerate(place[2]):
         forward, back, slope = SCALES[kinds.get(name)]
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = back(_mixture(forward(Y[:, :, j]), sds[:, :, j], share))
             variance[:, j] += ((sds[:, :, j] / slope(Y[:, :, j])) ** 2).mean(axis=0)
         middle[:, j], lower[:, j], upper[:, j] = ends
-    return Band(x_name, x, variables, middle, np.sqrt(variance), lower, upper, note)
+    return _frame(place, middle, np.sqrt(variance), lower, upper), note
 
 
-def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, list[str], Cube, Any]:
+def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[_Place, Cube, Any]:
     names = [str(c) for c in draws.columns]
     if is_model(model):
+        used = _own_of(model, names, "The table of draws", f"parameters {listed(names)} of the draws")
         have = [str(n) for n in model.parms.index]
-        check_not_local(names, have, "The table of draws")
-        used = [n for n in names if n in have]
-        if not used:
-            raise ArgumentError(
-                f"`model` has none of the parameters {listed(names)} of the draws; it has {listed(have)}."
-            )
         noise = [MEASUREMENT + v for v in model.var_names]
         for name in set(names) - {*have, *noise, *foreign_columns(draws, have)}:
             raise ParameterError(
@@ -240,16 +221,9 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, 
                 f"{listed(have)}. Leave the column out (draws of a chain know which are of its cost)."
             )
         check_scale(draws, scale_taken(model, names), "fit")
-        words = {} if times is None else {"times": np.asarray(times, dtype=float)}
-        bound = model.bind(used, **words)
+        bound, place = _bound(model, used, times)
         Y, why = simulate_many(bound, draws[used].to_numpy(dtype=float))
-        return (
-            str(getattr(model, "x_name", "time")),
-            np.asarray(bound.times, dtype=float),
-            list(bound.var_names),
-            np.asarray(Y),
-            why,
-        )
+        return place, np.asarray(Y), why
     positional = tuple(names) == generated_names(len(names))
     first = draws.iloc[0].to_numpy(dtype=float)
     simulator = as_simulator(model, first if positional else dict(zip(names, first.tolist(), strict=True)))
@@ -260,7 +234,7 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, 
             Y[i] = simulator.run(theta)
         except SimulationError as error:
             why[i] = str(error)
-    return simulator.x_name, simulator.x, list(simulator.var_names), Y, why
+    return (simulator.x_name, simulator.x, list(simulator.var_names)), Y, why
 
 
 def _mixture(Y: Matrix, sd: Matrix, share: Vector) -> Matrix:
@@ -282,7 +256,7 @@ def _mixture(Y: Matrix, sd: Matrix, share: Vector) -> Matrix:
 # -------------------------------------------------------------------------------------------------- of profiles
 
 
-def band_of_profile(model: Any, profile: Profile, reading: bool = False) -> Band:
+def band_of_profile(model: Any, profile: Profile, reading: bool) -> pd.DataFrame:
     """Return the ends of profiles of predictions, or of readings of them; variables at one and the same times."""
     asked = profile.predicted
     if asked is None:
@@ -305,7 +279,7 @@ def band_of_profile(model: Any, profile: Profile, reading: bool = False) -> Band
     places = np.searchsorted(x, asked["time"].to_numpy(dtype=float)), [variables.index(v) for v in label]
     for k, cell in cells.items():
         cell[places] = table[k].to_numpy(dtype=float)
-    return Band("time", x, variables, cells["estimate"], cells["se"], cells["lower"], cells["upper"])
+    return _frame(("time", x, variables), *cells.values())
 
 
 def _of_readings(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import numpy as np
 from fmepy.errors import SimulationError, listed, sentence
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent, sizes
-from fmepy.fitting.search_record import SearchRecord
+from fmepy.journal.encoding import Stored
 from fmepy.numerics.covariance import Spectra
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -23,6 +23,44 @@ _LOST = 1e6  # times its size at the start: a parameter so far off, and without 
 _NEAR = 1e-4  # of the parameters' sizes: a shorter step is none where data are exact
 _EXACT = 1e-8  # of what residuals change by with the parameters: rounding, and what a short step leaves
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchRecord(Stored):
+    """Where a search ended, and what is said of it: it travels from workers and is kept in checkpoints.
+
+    For the words see `fmepy.fitting.result.ModFit`.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (n_par,)
+    value : float
+        What was minimised, a prior's part included.
+    deviance : float
+        That of the data alone: the sum of squares, or -2 log L.
+    curvature : ndarray, shape (n_par, n_par), or None
+        Second derivatives of the cost; None if they were not wanted, or could not be taken.
+    rank : int
+        Its numerical rank, parameters brought to one size; their number where there is no Hessian.
+    """
+
+    theta: Vector
+    value: float
+    deviance: float
+    at_bound: BoolVector
+    curvature: Matrix | None
+    rank: int
+    gradient: float
+    converged: bool
+    message: str
+    iterations: int
+    engine: str
+    trace: Vector
+    evaluations: int
+    retries: int
+    failures: int
+    interrupted: bool
+    first_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,13 +18,13 @@ from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
-from fmepy.fitting.judge import judged
+from fmepy.fitting.judge import SearchRecord, judged
 from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.multistart import best_of, resumed
 from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.refits import Search
 from fmepy.fitting.result import ModFit
-from fmepy.fitting.search_record import SearchRecord
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
@@ -161,9 +161,8 @@ def modFit(
         low, high = known.narrowed(low, high, objective.parameter_names)
     method = method_for(method, objective, known)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
-    one = OneFit(
-        objective, low, high, known, method, settings, hessian, several=not (isinstance(starts, int) and starts == 1)
-    )
+    several = not (isinstance(starts, int) and starts == 1)
+    one = OneFit(objective, low, high, known, method, settings, hessian=hessian, several=several)
     if one.several:
         return best_of(one, starts, seed=seed, checkpoint=checkpoint, executor=executor, progress=progress)
     told = _teller(progress)
@@ -213,17 +212,11 @@ def method_for(method: str | None, objective: Objective, prior: Prior | None) ->
 
 
 @dataclass(slots=True, eq=False)
-class OneFit:
+class OneFit(Search):
     """A fit from one start; it travels to workers."""
 
-    objective: Objective
-    lower: Vector
-    upper: Vector
-    prior: Prior | None
-    method: str
-    control: Mapping[str, Any]
-    hessian: bool
-    several: bool
+    hessian: bool = True
+    several: bool = False
 
     def __call__(
         self, start: Vector, rng: np.random.Generator, told: Callable[[int, float], object] | None = None
@@ -307,7 +300,7 @@ def _check_start(problem: Problem) -> None:
 
 def _result(one: OneFit, found: SearchRecord) -> ModFit:
     objective, theta = one.objective, found.theta
-    nobs = objective.nobs
+    nobs, tied = objective.nobs, objective.parameters.lmfit
     ssr = np.nan if objective.is_scalar else found.deviance
     fields: dict[str, Any] = dict.fromkeys(("var_ms", "var_ms_unscaled", "var_ms_unweighted"), np.nan)
     cost = objective.modcost(theta)
@@ -348,7 +341,7 @@ def _result(one: OneFit, found: SearchRecord) -> ModFit:
         nobs=nobs,
         with_prior=one.prior is not None,
         bounds=(one.lower.copy(), one.upper.copy()),
-        tied=_tied(objective),
+        tied=None if tied is None else str(tied.dumps()),
         transforms=objective.transforms,
         solver_error=worth,
         interrupted=found.interrupted,
@@ -366,12 +359,6 @@ def _is_exact(objective: Objective, ssr: float) -> bool:
     if objective.is_scalar or data.observed is None or _has_errors(objective):
         return False
     return is_exact(ssr, data.observed.values, data.weights * data.scales[data.groups])
-
-
-def _tied(objective: Objective) -> str | None:
-    """Return lmfit's parameters as text, for `to_lmfit`."""
-    given = objective.parameters.lmfit
-    return None if given is None else str(given.dumps())
 
 
 def _residuals(objective: Objective, theta: Vector, cost: Any) -> tuple[Vector, CostData]:

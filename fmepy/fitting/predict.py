@@ -6,7 +6,7 @@ The formulas stand in `fmepy.fitting.bands`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -19,9 +19,6 @@ from fmepy.fitting.result import ModFit
 from fmepy.results.tables import Framed, Part, long_table, wrapped
 from fmepy.types import AxesArray
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -143,14 +140,14 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     if isinstance(fit, Profile):
         if times is not None or level != fit.level:
             raise ArgumentError("A profile has its own times and level: give them to profile().")
-        return Prediction(band_of_profile(model, fit, reading).frame, level, bool(reading), "profiles", fit.message)
+        return Prediction(band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
     if isinstance(fit, ModFit):
-        return Prediction(band_of_fit(model, fit, times, level, reading).frame, level, bool(reading), "fit")
+        return Prediction(band_of_fit(model, fit, times, level, reading), level, bool(reading), "fit")
     draws = draws_of(fit)
     if draws is None:
         raise ArgumentError(
             "`fit` must be a result of modFit, modMCMC or profile, or a table of draws (a column per parameter); got "
             f"{type(fit).__name__}."
         )
-    band = band_of_draws(model, *draws, times, level, reading)
-    return Prediction(band.frame, level, bool(reading), "draws", band.note)
+    frame, note = band_of_draws(model, *draws, times, level, reading)
+    return Prediction(frame, level, bool(reading), "draws", note)

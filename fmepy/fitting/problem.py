@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from fmepy.numerics.second_differences import second_differences, sparse_second_
 from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, stacked
 from fmepy.parameters.named import Density, Prior
 from fmepy.types import BoolVector, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.fitting.refits import HeldPrediction
 
 _HELD = 1e-10  # relative width of a box in which nothing can be searched
 _BESIDE = 1e-8  # relative distance to a bound that is no distance
@@ -82,18 +85,6 @@ class Outcome:
     engine: str
 
 
-class Rows(Protocol):
-    """Residuals that join those of the data, with their derivatives."""
-
-    def residuals(self, theta: Vector) -> Vector:
-        """Return them, shape (n_row,); raise SimulationError where they cannot be had."""
-        ...
-
-    def jacobian(self, theta: Vector) -> Matrix:
-        """Return their derivatives, shape (n_row, n_par)."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class Problem:
     """An objective with everything that a method needs, see the module's text.
@@ -110,7 +101,7 @@ class Problem:
         True if any bound is finite.
     noise_scales : ndarray of bool, shape (n_par,)
         Parameters that scale noise.
-    further : Rows or None
+    further : HeldPrediction or None
         Residuals beside those of the data: what holds a prediction near a value (`fmepy.fitting.refits`).
     told : callable or None
         Gets the number of iterations and the lowest cost so far, once an iteration.
@@ -124,7 +115,7 @@ class Problem:
     upper: Vector
     prior: Prior | None
     rng: np.random.Generator
-    further: Rows | None = None
+    further: HeldPrediction | None = None
     told: Callable[[int, float], object] | None = None
     scale: Vector = field(init=False)
     moving: BoolVector = field(init=False)
@@ -293,7 +284,7 @@ class Problem:
         standard errors serve for all directions, however badly the parameters are conditioned. Where the observed one
         is not positive definite, which is no maximum, twice the expected one stands for it, and `expects` says so.
         """
-        kept = ~(self.noise_scales & (theta == 0)) & self.moving
+        kept = self.counting(theta)
         H = np.full((theta.size, theta.size), np.nan)
         if kept.any():
             expected = self.information(theta)[np.ix_(kept, kept)]
@@ -347,8 +338,15 @@ class Problem:
 
     def projected(self, theta: Vector, gradient: Vector) -> Vector:
         """Return the gradient without the components that push against a bound."""
-        blocked = ((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0))
-        return np.where(blocked, 0.0, gradient)
+        return np.where(self.blocked(theta, gradient), 0.0, gradient)
+
+    def blocked(self, theta: Vector, gradient: Vector) -> BoolVector:
+        """Tell which parameters are on a bound against which the gradient pushes."""
+        return np.asarray(((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0)))
+
+    def counting(self, theta: Vector) -> BoolVector:
+        """Tell which parameters may move and are no sd of noise at zero, where the cost has no slope to it."""
+        return np.asarray(self.moving & ~(self.noise_scales & (theta == 0)))
 
     def put_on_bounds(self, theta: Vector) -> Vector:
         """Return theta with the parameters that are all but on a bound put on it, where that does not raise the cost.

@@ -340,7 +340,7 @@ def _gauss_newton(problem: Problem, theta: Vector) -> Vector | None:
     for _ in range(_STEPS):
         r, J = problem.residuals(theta), dense(problem.jacobian(theta))
         g, value = J.T @ r, float(r @ r)
-        free = problem.moving & ~(((theta <= problem.lower) & (g > 0)) | ((theta >= problem.upper) & (g < 0)))
+        free = problem.moving & ~problem.blocked(theta, g)
         step = np.zeros(theta.size)
         if free.any():
             step[free] = -_least(J[:, free], r, 1e-10)

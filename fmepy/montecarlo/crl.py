@@ -207,6 +207,6 @@ def modCRL(
     if clash:
         raise ArgumentError(f"`func` returns {listed(clash)}, the name of a varied parameter. Return another name.")
     values, ran = ensemble.run(executor, progress)
-    pars = ensemble.labelled_sets()
+    pars = ensemble.sets.labelled()
     outputs = pd.DataFrame(values[:, :, 0], columns=list(ensemble.var), index=pars.index)
     return ModCRL(pd.concat([pars, outputs], axis=1), pars, ensemble.var, ensemble.sets.pset, *ran)

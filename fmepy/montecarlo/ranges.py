@@ -461,7 +461,7 @@ def sensRange(
             parCovar=parCovar, map=map, num=num, args=args, kwargs=kwargs,
             seed=seed if checkpoint is None else tasks.rng,
         )  # fmt: skip
-        pars = ensemble.labelled_sets()
+        pars = ensemble.sets.labelled()
         x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
         summary: RangeSummary | None = None
         if keep == "summary":

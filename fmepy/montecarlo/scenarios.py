@@ -18,8 +18,9 @@ from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, draws_of, of_model, parameter_sets, run_together
+from fmepy.montecarlo.ranges import summarise
 from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
-from fmepy.montecarlo.summaries import STATISTICS, statistics
+from fmepy.montecarlo.summaries import statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import as_parameters
@@ -133,10 +134,7 @@ class Scenarios(Framed):
         for name, runs in zip(self.names, values, strict=True):
             ok = ~np.isnan(runs).any(axis=(1, 2))  # a failed run is NaN everywhere
             columns = runs[ok].transpose(2, 1, 0).reshape(len(self.var) * n_x, -1)
-            table = pd.DataFrame(statistics(np.ascontiguousarray(columns)), columns=list(STATISTICS))
-            table["N"] = table["N"].astype(int)
-            table.insert(0, "var", np.repeat(self.var, n_x))
-            table.insert(0, "x", np.tile(x, len(self.var)))
+            table = summarise(statistics(np.ascontiguousarray(columns)), self.var, x, self.x_name).frame
             table.insert(0, "scenario", [name] * len(table))
             parts.append(table)
         return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
@@ -375,17 +373,7 @@ def _gathered(
         own = how.failures.rename(columns={"run": "set"})
         own.insert(0, "scenario", pd.Series([name] * len(own), dtype=object))
         failures.append(own)
-    pars = sets.table if sets.table.index.nlevels > 1 else sets.table.reset_index(drop=True)
-    told = pd.concat(failures, ignore_index=True)
-    interrupted = any(how.interrupted for _, how in ran)
     return Scenarios(
-        frame,
-        pars,
-        names,
-        var,
-        first.simulator.x_name,
-        told,
-        interrupted=interrupted,
-        engine=ran[0][1].engine,
-        order=names,
-    )
+        frame, sets.labelled(), names, var, first.simulator.x_name, pd.concat(failures, ignore_index=True),
+        interrupted=any(how.interrupted for _, how in ran), engine=ran[0][1].engine, order=names,
+    )  # fmt: skip

@@ -195,10 +195,11 @@ def global_indices(
     ranges = _ranges(parRange)
     names = list(ranges.names)
     _check_num(num, method)
-    _need_salib()
-    start = parms
-    if parms is None and not is_ours(func):
-        start = ranges.middle.to_dict()
+    try:
+        import SALib.analyze  # noqa: F401
+    except ImportError as error:
+        raise FmepyError("global_indices needs the package SALib: pip install fmepy[global]") from error
+    start = ranges.middle.to_dict() if parms is None and not is_ours(func) else parms
     rng = as_rng(seed)
     kind = _METHODS[method](ranges, int(num), rng)
     simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs)
@@ -342,13 +343,6 @@ class _Fast(_Method):
 
 
 _METHODS: dict[str, type[_Method]] = {"sobol": _Sobol, "morris": _Morris, "fast": _Fast}
-
-
-def _need_salib() -> None:
-    try:
-        import SALib.analyze  # noqa: F401
-    except ImportError as error:
-        raise FmepyError("global_indices needs the package SALib: pip install fmepy[global]") from error
 
 
 def _ranges(parRange: Any) -> Ranges:

@@ -14,11 +14,10 @@ from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_ours
 from fmepy.errors import ArgumentError
 from fmepy.models.bound_simulator import Simulator
-from fmepy.parallel.resumable import ResumableTasks
-from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
+from fmepy.parameters.named import as_parameters
 from fmepy.parameters.selection import chosen
-from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences, of_its_own
-from fmepy.types import Matrix, UserBounds, Vector
+from fmepy.sensitivity.differences import Derivatives, DifferenceRuns, of_its_own
+from fmepy.types import Matrix, Vector
 
 _OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by the model)"
 _TIGHTENED = 1e-3  # what a model takes its own differences with, of its relative tolerance
@@ -44,47 +43,6 @@ class Outputs:
     def var(self) -> tuple[str, ...]:
         """The variables, in order of first appearance."""
         return tuple(dict.fromkeys(self.labels))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DifferenceRuns:
-    """How the runs for differences are made: where they go, inside which bounds, with which step, kept or not."""
-
-    executor: Any
-    progress: Any
-    lower: UserBounds
-    upper: UserBounds
-    tiny: float | None
-    tasks: ResumableTasks
-
-    def box(self, names: Sequence[str], theta: Vector, declared: Parameters) -> tuple[Vector, Vector]:
-        """Return the bounds of the parameters `names`: those given, else those declared by a cost or lmfit."""
-        low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
-        if declared.lower is not None and declared.upper is not None:
-            known = {n: k for k, n in enumerate(declared.names)}
-            for j, name in enumerate(names):
-                if name in known:
-                    low[j], high[j] = declared.lower[known[name]], declared.upper[known[name]]
-        box = as_bounds(self.lower, self.upper, names, declared=(low, high))
-        check_inside(theta, *box, names, argument="parms")
-        return box
-
-    def differences(
-        self, run: Callable[[Vector], Vector], theta: Vector, names: Sequence[str], values: Vector, size: Vector,
-        box: tuple[Vector, Vector], beside: Vector | float = 0.0,
-    ) -> Derivatives:  # fmt: skip
-        """Return derivatives by differences; `size` is what counts as one unit of each value.
-
-        `values` come from `run`, as what is compared with them does; `beside`: numbers that take part in them, and so
-        in how they are rounded.
-        """
-        level = np.abs(values) + np.abs(beside)
-        question = {"parameters": names, "values of the parameters": theta, "sum of the outputs": values.sum()}
-        with self.tasks.evaluations({**question, "number of outputs": values.size}) as known:
-            where = {"executor": self.executor, "progress": self.progress, "known": known}
-            if self.tiny is not None:
-                return forward_differences(run, theta, values, self.tiny, level, names, box, **where)
-            return by_fitting_differences(run, theta, values, size, level, names, box, **where)
 
 
 # --- models
