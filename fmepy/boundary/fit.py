@@ -21,6 +21,7 @@ from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, did_you_mean, listed
+from fmepy.fitting.judge import on_a_bound
 from fmepy.fitting.result import ModFit
 from fmepy.models.base import Model
 from fmepy.numerics.covariance import Spectrum
@@ -340,14 +341,10 @@ def _result(problem: BoundaryProblem, outcome: Solution, why: str) -> BoundaryFi
             told.append(f"The path cannot be run to the end of the model's times: {error}")
     return BoundaryFit(
         fit=_as_modfit(problem, outcome, modcost, told),
-        iterations=outcome.iterations,
-        multipliers=outcome.multipliers,
         trajectory=trajectory,
-        defect=outcome.defect,
         segments=problem.segments,
         entity=problem.cost.entity,
-        misfit=outcome.misfit,
-        linearised=outcome.linearised,
+        **outcome.of("iterations", "multipliers", "defect", "misfit", "linearised"),
     )
 
 
@@ -360,6 +357,11 @@ def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, to
     observed = modcost.data
     with_errors = np.isfinite(observed.errors).any()
     worth = _solver_error(problem, outcome, ssr)
+    no_freedom = (
+        f"{n} observations for {n} unknowns leave no degrees of freedom: no residual variance, no standard errors."
+        if n == theta.size
+        else ""
+    )
     kinds, per_datum = getattr(problem.cost.model, "transforms", {}), dict[str, Any](variances(c, modcost.res))
     return ModFit(
         names=problem.names,
@@ -369,29 +371,24 @@ def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, to
         minimised=ssr,
         ms=ssr / n,
         **per_datum,
+        **outcome.of("curvature", "evaluations", "engine", "retries", "failures", "interrupted"),
         weighted=modcost.res,
         groups=c.groups,
         group_names=c.group_names,
-        curvature=outcome.curvature,
         rank=theta.size if outcome.curvature is None else Spectrum.of(outcome.curvature).rank,
         cost=modcost,
         method=problem.method,
         converged=outcome.converged and not is_too_large(worth),
-        message=" ".join(filter(None, [*told, *_of_estimate(problem, at_bound), told_error(worth)])),
+        message=" ".join(filter(None, [*told, *on_a_bound(at_bound), no_freedom, told_error(worth)])),
         iterations=len(outcome.iterations),
-        evaluations=outcome.evaluations,
         rsstrace=outcome.iterations["residual"].to_numpy(dtype=float) ** 2,
-        engine=outcome.engine,
         gradient=np.nan,
         at_bound=at_bound,
-        retries=outcome.retries,
-        failures=outcome.failures,
         nobs=float(n),
         with_prior=False,
         bounds=(problem.lower.copy(), problem.upper.copy()),
         transforms={n: kind for n in problem.names if (kind := kinds.get(split_local(n)[0]))},
         solver_error=worth,
-        interrupted=outcome.interrupted,
         error_estimated=not with_errors,
         data=observed,
     )
@@ -408,18 +405,3 @@ def _solver_error(problem: BoundaryProblem, outcome: Solution, ssr: float) -> fl
     ):
         return None
     return solver_error(problem.objective, lambda f: f.value(outcome.theta) * len(c) / ssr)
-
-
-def _of_estimate(problem: BoundaryProblem, at_bound: Sequence[str]) -> list[str]:
-    """Return what is said of unknowns on a bound, and of the covariance."""
-    told, n, m = [], len(problem.cost.comparison), len(problem.names)
-    if at_bound:
-        told.append(
-            f"On a bound: {', '.join(at_bound)}, without standard error; those of the others hold for "
-            f"{'it' if len(at_bound) == 1 else 'them'} fixed there."
-        )
-    if n == m:
-        told.append(
-            f"{n} observations for {m} unknowns leave no degrees of freedom: no residual variance, no standard errors."
-        )
-    return told

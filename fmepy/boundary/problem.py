@@ -124,3 +124,7 @@ class Solution:
     failures: int = 0
     interrupted: bool = False
     engine: str = ""
+
+    def of(self, *names: str) -> dict[str, Any]:
+        """Return some attributes by name, for results that have them too."""
+        return {name: getattr(self, name) for name in names}

@@ -17,6 +17,7 @@ import pandas as pd
 from fmepy.boundary.shooting_segments import Experiment, Iterate, Segments
 from fmepy.errors import DataError, ModelError, SimulationError
 from fmepy.models.difference import DifferenceModel
+from fmepy.tables.columns import as_table
 from fmepy.types import Matrix, Vector
 
 
@@ -149,11 +150,7 @@ def given_path(segments: Segments, path: Any) -> Matrix:
     DataError
         What a table of times and states cannot be.
     """
-    try:
-        table = pd.DataFrame(path)
-    except (TypeError, ValueError):
-        raise DataError(f"`path` must be a table of times and states; got {type(path).__name__}.") from None
-    problem = segments.problem
+    table, problem = as_table(path, "path"), segments.problem
     missing = [s for s in ("time", *segments.states) if s not in table.columns]
     if missing:
         raise DataError(f"`path` needs the columns time and {', '.join(segments.states)}; {missing[0]!r} is not there.")

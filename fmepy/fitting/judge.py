@@ -7,7 +7,9 @@ rises to all sides. A method that stands still on a plateau has not converged, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +63,15 @@ class SearchRecord(Stored):
     failures: int
     interrupted: bool
     first_failure: str = ""
+
+    @property
+    def of_fit(self) -> dict[str, Any]:
+        """What a `ModFit` has under the same names."""
+        return {name: getattr(self, name) for name in _OF_FIT}
+
+
+_OF_FIT = ("curvature", "rank", "gradient", "iterations", "engine", "evaluations", "retries", "failures",
+           "first_failure", "interrupted")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,13 +279,17 @@ def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
         told.append(
             f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are of the others."
         )
-    held = [n for n, b in zip(problem.names, problem.at_bound(theta) & ~zero, strict=True) if b]
-    if held:
-        told.append(
-            f"On a bound: {', '.join(held)}, without standard error, t and p; the standard errors of the others hold "
-            f"for {'it' if len(held) == 1 else 'them'} fixed there."
-        )
-    return told
+    return told + on_a_bound([n for n, b in zip(problem.names, problem.at_bound(theta) & ~zero, strict=True) if b])
+
+
+def on_a_bound(held: Sequence[str]) -> list[str]:
+    """Return what is said of parameters that are on a bound, none where there are none."""
+    if not held:
+        return []
+    return [
+        f"On a bound: {', '.join(held)}, without standard error, t and p; the standard errors of the others hold for "
+        f"{'it' if len(held) == 1 else 'them'} fixed there."
+    ]
 
 
 def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[str]:

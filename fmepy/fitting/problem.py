@@ -21,7 +21,7 @@ The minimised function, in the letters of the code, with ``r`` the scaled residu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,7 @@ import numpy as np
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import covariance_of
-from fmepy.numerics.differences import central_differences, magnitudes
+from fmepy.numerics.differences import central_differences, magnitudes, replaced
 from fmepy.numerics.second_differences import second_differences, sparse_second_differences, whitened_second_differences
 from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, stacked
 from fmepy.parameters.named import Density, Prior
@@ -151,9 +151,7 @@ class Problem:
 
     def taken_up(self, theta: Vector) -> Problem:
         """Return the same problem from another start, its trace going on."""
-        again = Problem(
-            self.objective, self.inside(theta), self.lower, self.upper, self.prior, self.rng, self.further, self.told
-        )
+        again = replace(self, start=self.inside(theta))
         again.trace.extend(self.trace)
         return again
 
@@ -291,13 +289,13 @@ class Problem:
             box = self.lower[kept], self.upper[kept]
 
             def gradient(some: Vector) -> Vector:
-                return np.asarray(self.gradient(_with(theta, kept, some))[kept])
+                return np.asarray(self.gradient(replaced(theta, kept, some))[kept])
 
             if self.objective.exact and np.count_nonzero(kept) >= MANY:
                 observed = sparse_second_differences(gradient, theta[kept], expected, *box)
             else:
                 observed = whitened_second_differences(
-                    lambda some: self.value(_with(theta, kept, some)), theta[kept], expected, *box,
+                    lambda some: self.value(replaced(theta, kept, some)), theta[kept], expected, *box,
                     gradient if self.objective.exact else None,
                 )  # fmt: skip
             self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
@@ -359,8 +357,7 @@ class Problem:
         near = _BESIDE * np.maximum(np.abs(theta), self.scale)
         for bound in (self.lower, self.upper):
             for j in np.flatnonzero((np.abs(theta - bound) <= near) & (theta != bound) & self.moving):
-                trial = theta.copy()
-                trial[j] = bound[j]
+                trial = replaced(theta, j, bound[j])
                 rise, size = self.cost(trial) - (now := self.cost(theta)), abs(now)
                 if rise <= 1e-13 * size or rise <= self.noise * size:  # what the noise is may take a while to find out
                     theta = trial
@@ -440,13 +437,6 @@ def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[tuple[int, Calla
         size = min(max(abs(x), 1e-3 * problem.scale[d.at]), d.width)
         room = [end for end in (x - d.lower, d.upper - x) if end > _BESIDE * size]  # beside an end one side serves
         yield d.at, minus2log, np.array([min([size, *room])]), (np.array([d.lower]), np.array([d.upper]))
-
-
-def _with(theta: Vector, places: BoolVector, values: Vector) -> Vector:
-    """Return theta with some entries replaced."""
-    out = theta.copy()
-    out[places] = values
-    return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)

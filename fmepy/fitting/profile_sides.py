@@ -85,16 +85,9 @@ class Sides:
 
 
 def walk_all(
-    best: Optimum,
-    things: Mapping[str, Held],
-    levels: Sequence[float],
-    num: int,
-    *,
-    most: int | None = None,
-    executor: Any = None,
-    progress: Any = False,
-    checkpoint: Any = None,
-) -> Sides:
+    best: Optimum, things: Mapping[str, Held], levels: Sequence[float], num: int, *, most: int | None = None,
+    executor: Any = None, progress: Any = False, checkpoint: Any = None,
+) -> Sides:  # fmt: skip
     """Return both sides of every thing; where one finds a better optimum, all are begun anew from it.
 
     Parameters

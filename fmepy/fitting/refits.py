@@ -31,7 +31,8 @@ from fmepy.fitting.leaving_zero import let_go
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.problem import Outcome, Problem, without_advice
 from fmepy.journal.encoding import Stored
-from fmepy.numerics.covariance import SINGULAR
+from fmepy.numerics.covariance import SINGULAR, root_of
+from fmepy.numerics.differences import replaced
 from fmepy.numerics.sparse import dense
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
@@ -71,18 +72,12 @@ class Search:
         problem.start = problem.inside(start)
         return problem
 
-    def rows(self, problem: Problem, theta: Vector) -> Matrix | None:
+    def rows(self, theta: Vector) -> Matrix | None:
         """Return R, the derivatives of residuals or a root of the information, without what holds; None if unknown."""
+        problem = self.problem(theta)
         if problem.is_least_squares:
-            n_held = 0 if problem.further is None else len(problem.further.residuals(theta))
-            J = dense(problem.jacobian(theta))
-            return J[: len(J) - n_held]
-        if not self.objective.has_score:
-            return self.curvature
-        # of one that is held, too: between the bounds of the search
-        information = self.problem(theta).information(theta)
-        values, vectors = np.linalg.eigh(information)
-        return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+            return dense(problem.jacobian(theta))
+        return root_of(problem.information(theta)) if self.objective.has_score else self.curvature
 
     def taken(self, problem: Problem) -> tuple[Vector, Outcome]:
         """Return where the method comes to, and what it says; raise SimulationError where the cost fails at once."""
@@ -176,7 +171,7 @@ class Held(ABC):
     def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
         """Return the standard error at the optimum theta (infinite where nothing is known), and the direction t."""
         problem = search.problem(theta)
-        R, tangent = search.rows(problem, theta), self.tangent(search, problem, theta)
+        R, tangent = search.rows(theta), self.tangent(search, problem, theta)
         if R is None or tangent is None:
             return np.inf, None
         rise = float(np.linalg.norm(R @ tangent))
@@ -204,14 +199,11 @@ class HeldParameter(Held):
 
     def start(self, theta: Vector, at: float) -> Vector:
         """Return theta with the parameter at the place."""
-        out = theta.copy()
-        out[self.j] = at
-        return out
+        return replaced(theta, self.j, at)
 
     def problem(self, search: Search, start: Vector, at: float, slope: float) -> Problem:
         """Return the problem with the parameter between two bounds that are one."""
-        lower, upper = search.lower.copy(), search.upper.copy()
-        lower[self.j] = upper[self.j] = at
+        lower, upper = (replaced(end, self.j, at) for end in (search.lower, search.upper))
         return search.problem(start, lower=lower, upper=upper)
 
     def slope(self, problem: Problem, theta: Vector, place: float) -> float:
@@ -228,7 +220,7 @@ class HeldParameter(Held):
 
     def tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
         """Return how the others follow."""
-        R = search.rows(problem, theta)
+        R = search.rows(theta)
         if R is None:
             return None
         free = _free(problem, theta)
@@ -298,7 +290,7 @@ class HeldPrediction(Held):
 
     def tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
         """Return how the others follow."""
-        R = search.rows(problem, theta)
+        R = search.rows(theta)
         if R is None:
             return None
         free, g = _free(problem, theta), self.gradient(theta)

@@ -14,7 +14,7 @@ J. Stat. Softw. 33(3). FME: sensRange.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +31,7 @@ from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import AxesArray, Cube, IntVector, Matrix, Seed, UserParameters, Vector
+from fmepy.types import AxesArray, Cube, IntVector, Matrix, Seed, UserParameters, Vector, Which
 
 PARAMETERS, PREDICTION = "parameter uncertainty", "prediction"
 _CHUNK_BYTES = 4_000_000  # of output per chunk when runs are not kept
@@ -72,7 +72,7 @@ class RangeSummary(Framed):
     def plot(
         self,
         xyswap: bool = False,
-        which: str | int | Sequence[str | int] | None = None,
+        which: Which = None,
         legpos: str | None = "above",
         quant: bool = False,
         obs: Any = None,
@@ -283,14 +283,7 @@ class SensRange(Framed):
             )
         return self.pset
 
-    def plot(
-        self,
-        which: str | int | Sequence[str | int] | None = None,
-        xyswap: bool = False,
-        *,
-        axes: Any = None,
-        **kwargs: Any,
-    ) -> AxesArray:
+    def plot(self, which: Which = None, xyswap: bool = False, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw all runs as lines, one panel per variable (boxes for a single x); return the Axes.
 
         Parameters
@@ -353,7 +346,7 @@ def sensRange(
     func: Any,
     parms: UserParameters = None,
     *,
-    sensvar: str | int | Sequence[str | int] | None = None,
+    sensvar: Which = None,
     dist: str = "unif",
     parInput: Any = None,
     parRange: Any = None,

@@ -26,9 +26,7 @@ from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import AxesArray, Cube, Seed, UserParameters
-
-Which = str | int | Sequence[str | int] | None
+from fmepy.types import AxesArray, Cube, Seed, UserParameters, Which
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -202,7 +200,7 @@ def scenarios(
     parms: UserParameters = None,
     parInput: Any = None,
     num: int = 100,
-    sensvar: str | int | Sequence[str | int] | None = None,
+    sensvar: Which = None,
     args: Any = (),
     kwargs: Any = None,
     seed: Seed = None,
@@ -318,14 +316,9 @@ def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
 
 
 def _ensembles(
-    model: Any,
-    parms: UserParameters,
-    rows: Sequence[Scenario],
-    sets: ParameterSets,
-    varied: list[str],
-    sensvar: Any,
+    model: Any, parms: UserParameters, rows: Sequence[Scenario], sets: ParameterSets, varied: list[str], sensvar: Any,
     **further: Any,
-) -> list[Ensemble]:
+) -> list[Ensemble]:  # fmt: skip
     """Return one ensemble a scenario; those that leave states, forcings and events alike share the model."""
     models: dict[Any, tuple[Any, Any]] = {}
     out = []

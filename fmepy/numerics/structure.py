@@ -237,15 +237,9 @@ _FORWARD, _CENTRAL = np.finfo(float).eps ** 0.5, np.finfo(float).eps ** (1 / 3)
 
 
 def difference_jacobian(
-    function: Callable[[Vector], Vector],
-    y: Vector,
-    base: Vector,
-    structure: Structure,
-    sizes: Vector,
-    *,
-    central: bool = False,
-    positive: bool = False,
-) -> Vector:
+    function: Callable[[Vector], Vector], y: Vector, base: Vector, structure: Structure, sizes: Vector, *,
+    central: bool = False, positive: bool = False,
+) -> Vector:  # fmt: skip
     """Return the entries of a Jacobian by differences, columns of one colour at once.
 
     Parameters

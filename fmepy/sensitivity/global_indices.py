@@ -206,7 +206,7 @@ def global_indices(
     variables = chosen(sensvar, simulator.var_names, "sensvar", "variable", is_set=True)
     columns = np.array([simulator.var_names.index(v) for v in variables])
     runs = spread(ChosenOutputs(simulator, columns), list(kind.design), executor=executor, progress=progress)
-    usable = kind.usable(runs.ok)
+    usable = np.asarray(runs.ok.reshape(-1, kind.n_rows).all(axis=1))  # blocks without a failed run
     dropped = int((~usable).sum())
     if dropped and ((method != "fast" and usable.sum() < 2) or not usable.any()):
         if runs.interrupted:
@@ -223,6 +223,7 @@ def global_indices(
         raise KeyboardInterrupt
     if len(analysed.failures):
         raise FmepyError(f"SALib's analysis failed: {analysed.failures['message'].iloc[0]}")
+    of_runs = [dict(zip(names, map(float, theta), strict=True)) for theta in runs.failures["parameters"]]
     result = GlobalIndices(
         frame=_frame(analysed.results, variables, simulator, names),
         method=method,
@@ -232,7 +233,7 @@ def global_indices(
         blocks=int(usable.sum()),
         dropped=dropped,
         runs=len(runs),
-        failures=_named(runs.failures, names),
+        failures=runs.failures.assign(parameters=pd.Series(of_runs, index=runs.failures.index, dtype=object)),
         interrupted=runs.interrupted,
         engine=simulator.engine,
     )
@@ -282,14 +283,6 @@ class _Method:
         """Return the indices of one output, one value per parameter; `usable` says which blocks count."""
         raise NotImplementedError
 
-    def usable(self, ok: BoolVector) -> BoolVector:
-        """Return which blocks have no failed run."""
-        return np.asarray(ok.reshape(-1, self.n_rows).all(axis=1))
-
-    def rows(self, usable: BoolVector) -> BoolVector:
-        """Return the rows of these blocks."""
-        return np.repeat(usable, self.n_rows)
-
 
 class _Sobol(_Method):
     columns = ("S1", "S1_conf", "ST", "ST_conf")
@@ -302,7 +295,7 @@ class _Sobol(_Method):
     def analyse(self, y: Vector, usable: BoolVector, seed: int) -> dict[str, Vector]:
         from SALib.analyze import sobol
 
-        found = sobol.analyze(self.problem, y[self.rows(usable)], calc_second_order=False, seed=seed)
+        found = sobol.analyze(self.problem, y[np.repeat(usable, self.n_rows)], calc_second_order=False, seed=seed)
         return {c: np.asarray(found[c], dtype=float) for c in self.columns}
 
 
@@ -317,7 +310,7 @@ class _Morris(_Method):
     def analyse(self, y: Vector, usable: BoolVector, seed: int) -> dict[str, Vector]:
         from SALib.analyze import morris
 
-        rows = self.rows(usable)
+        rows = np.repeat(usable, self.n_rows)
         found = morris.analyze(self.problem, self.design[rows], y[rows], num_levels=_LEVELS, seed=seed)
         return {c: np.ma.filled(np.ma.asarray(found[c], dtype=float), np.nan) for c in self.columns}
 
@@ -372,9 +365,3 @@ def _frame(
         head["x"] = np.tile(np.repeat(simulator.x, n_par), len(variables))
     head["parameter"] = np.tile(list(names), n_x * len(variables))
     return pd.DataFrame(head | {c: np.concatenate([one[c] for one in found]) for c in found[0]})
-
-
-def _named(failures: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return the failures with parameters by name."""
-    named = [dict(zip(names, map(float, theta), strict=True)) for theta in failures["parameters"]]
-    return failures.assign(parameters=pd.Series(named, index=failures.index, dtype=object))

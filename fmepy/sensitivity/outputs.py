@@ -14,6 +14,8 @@ from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_ours
 from fmepy.errors import ArgumentError
 from fmepy.models.bound_simulator import Simulator
+from fmepy.numerics.covariance import root_of
+from fmepy.numerics.differences import replaced
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.selection import chosen
 from fmepy.sensitivity.differences import Derivatives, DifferenceRuns, of_its_own
@@ -172,9 +174,8 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: DifferenceRuns
     if runs.tiny is None and objective.has_jacobian:
 
         def own(some: Vector) -> Matrix:
-            full = theta.copy()
-            full[positions] = some
-            return np.asarray(objective.jacobian(full)[order][:, positions] / weights[:, None])
+            J = objective.jacobian(replaced(theta, positions, some))
+            return np.asarray(J[order][:, positions] / weights[:, None])
 
         level = np.abs(values) + np.abs(obs)
         tolerance = None if objective.exact else _TIGHTENED * 1e-6  # of the default tolerance
@@ -201,8 +202,7 @@ class _Modelled:
     def __call__(self, some: Vector) -> Vector:
         if self.objective is None:
             self.objective = as_objective(self.func, self.parms, **self.user)
-        full = self.objective.theta0.copy()
-        full[self.positions] = some
+        full = replaced(self.objective.theta0, self.positions, some)
         mod: Vector = self.objective.residuals(full)[self.order] * self.errors + self.obs
         return mod
 
@@ -228,8 +228,7 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
         order = _by_variable(list(labels))
         labels, x, rows = tuple(labels[i] for i in order), np.asarray(x, float)[order], np.asarray(rows)[order]
     elif objective.has_score:
-        values, vectors = np.linalg.eigh(objective.information(objective.theta0))
-        rows = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        rows = root_of(objective.information(objective.theta0))
         labels, x = ("information",) * len(rows), np.arange(1.0, len(rows) + 1)
     else:
         raise ArgumentError(

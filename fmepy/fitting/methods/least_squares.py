@@ -27,6 +27,7 @@ import numpy as np
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import LimitReachedError, Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import silent
+from fmepy.numerics.differences import replaced
 from fmepy.numerics.sparse import normal_matrix
 from fmepy.types import BoolVector, Vector
 
@@ -52,11 +53,7 @@ class _Walk:
         self.n_res = problem.residuals(theta).size
 
     def at(self, q: Vector) -> Vector:
-        if self.all_move:
-            return self.problem.inside(q)
-        theta = self.whole.copy()
-        theta[self.moving] = q
-        return self.problem.inside(theta)
+        return self.problem.inside(q if self.all_move else replaced(self.whole, self.moving, q))
 
     def residuals(self, q: Vector) -> Vector:
         theta = self.at(q)

@@ -58,17 +58,9 @@ class Search:
 
 
 def price_search(
-    cost: Callable[[Vector], float],
-    population: Matrix,
-    costs: Vector,
-    lower: Vector,
-    upper: Vector,
-    *,
-    numiter: int,
-    centroid: int,
-    varleft: float,
-    rng: np.random.Generator,
-) -> Search:
+    cost: Callable[[Vector], float], population: Matrix, costs: Vector, lower: Vector, upper: Vector, *, numiter: int,
+    centroid: int, varleft: float, rng: np.random.Generator,
+) -> Search:  # fmt: skip
     """Return the population after Price's search.
 
     Parameters

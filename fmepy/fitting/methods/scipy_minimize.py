@@ -31,7 +31,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import OPTIM, LimitReachedError, Method, Outcome, Problem, limit_reached
-from fmepy.numerics.differences import magnitudes
+from fmepy.numerics.differences import magnitudes, replaced
 from fmepy.types import Matrix, Vector
 
 _FRESH_STARTS = 100  # each lowers the cost by more than `reltol`
@@ -54,9 +54,7 @@ class ScaledCost:
 
     def theta(self, z: Vector) -> Vector:
         """Return the parameters themselves."""
-        whole = self.whole.copy()
-        whole[self.moving] = np.asarray(z, dtype=float) * self.size
-        return self.problem.inside(whole)
+        return self.problem.inside(replaced(self.whole, self.moving, np.asarray(z, dtype=float) * self.size))
 
     def value(self, z: Vector) -> float:
         """Return f(z), a wall where the cost fails."""
