@@ -128,7 +128,7 @@ def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
     try:
         full = problem.gradient(theta)
         H = problem.hessian(theta)
-        g = problem.projected(theta, full)
+        g = np.where(problem.blocked(theta, full), 0.0, full)
         size = sizes(problem, theta)
         value = problem.value(theta)
         gradient = float(np.linalg.norm(g * size) / max(abs(value), 1e-300)) if np.any(g) else 0.0

@@ -15,8 +15,7 @@ from fmepy.fitting.control import filled
 from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import method_for
-from fmepy.fitting.profile_walk import BETTER
-from fmepy.fitting.refits import Search, fitted
+from fmepy.fitting.refits import BETTER, Search, fitted
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.covariance import root_of
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside

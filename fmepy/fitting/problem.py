@@ -334,10 +334,6 @@ class Problem:
         """Tell which parameters are on a bound: exactly (see `put_on_bounds`), or between two that are all but one."""
         return np.asarray((theta == self.lower) | (theta == self.upper) | ~self.moving)
 
-    def projected(self, theta: Vector, gradient: Vector) -> Vector:
-        """Return the gradient without the components that push against a bound."""
-        return np.where(self.blocked(theta, gradient), 0.0, gradient)
-
     def blocked(self, theta: Vector, gradient: Vector) -> BoolVector:
         """Tell which parameters are on a bound against which the gradient pushes."""
         return np.asarray(((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0)))
@@ -421,7 +417,10 @@ def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
     return H
 
 
-def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[tuple[int, Callable[[Vector], float], Vector, Any]]:
+_PriorOfOne = tuple[int, Callable[[Vector], float], Vector, tuple[Vector, Vector]]
+
+
+def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[_PriorOfOne]:
     """Yield every independent prior as a function of a vector of one, inside its support: which, -2 log, size, box.
 
     The size is a distance over which it is smooth: it does not reach an end of the support, where a density may vanish.

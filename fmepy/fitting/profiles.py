@@ -23,7 +23,7 @@ from fmepy.errors import ArgumentError, ParameterError, listed
 from fmepy.fitting.optimum import Optimum, optimum_of
 from fmepy.fitting.predicted import Predicted, predictions_asked, table_of
 from fmepy.fitting.profile_result import Profile, profile_of
-from fmepy.fitting.profile_sides import walk_all
+from fmepy.fitting.profile_walk import walk_all
 from fmepy.fitting.refits import Held, HeldParameter
 from fmepy.fitting.result import ModFit
 from fmepy.parallel.interruption import interruptible

@@ -37,6 +37,8 @@ from fmepy.numerics.sparse import dense
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
+BETTER = 0.01
+"""A likelihood ratio so far below zero is another optimum: a tenth of a standard error, squared, is none."""
 _ARRIVED = 1e-4  # standard errors: nothing further off is looked for; the likelihood ratio is then right to 1e-8
 _NOISE = 1e-3  # standard errors: so near, a step that lowers nothing is the noise of a solver
 _STEPS = 12
