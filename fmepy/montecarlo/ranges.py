@@ -24,7 +24,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng
 from fmepy.costs.noise import places_of_variances
-from fmepy.errors import ArgumentError, check_choice, listed, repeated
+from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
@@ -236,11 +236,8 @@ class SensRange(Framed):
         if isinstance(var, pd.DataFrame):
             return self._sampled_variances(var, rng)
         if isinstance(var, (Mapping, pd.Series)):
-            names = [str(k) for k in var.keys()]  # noqa: SIM118    # a Series iterates over its values
-            if twice := repeated(names):
-                raise ArgumentError(f"`var` names {listed(twice)} more than once; give one variance per variable.")
-            found = check_names(names, self.var, argument="var", what="variable")
-            given = dict(zip(found, (var[k] for k in var.keys()), strict=True))  # noqa: SIM118
+            found = check_names(list(var.keys()), self.var, argument="var", what="variable")
+            given = dict(zip(found, (value for _, value in var.items()), strict=True))
         else:
             given = dict.fromkeys(self.var, var)
         out = {k: np.full(n, _number(v, k)) for k, v in given.items()}
