@@ -56,7 +56,7 @@ def whole_number(value: Any, argument: str, least: int = 0, most: int | None = N
     >>> whole_number(1e3, "niter", 1)
     1000
     """
-    number = _number(value)
+    number = as_number(value)
     if number.is_integer() and least <= number and (most is None or number <= most):
         return int(value)
     limits = f"at least {least}" if most is None else f"from {least} to {most}"
@@ -73,7 +73,7 @@ def positive_number(
     ArgumentError
         It is something else; `hint` ends the sentence.
     """
-    number = _number(value)
+    number = as_number(value)
     if number > 0 and (np.isfinite(number) or not finite):
         return number
     raise error(f"`{argument}={value!r}` must be a positive{' and finite' if number == np.inf else ''} number{hint}.")
@@ -87,13 +87,13 @@ def between_0_and_1(value: Any, argument: str, hint: str = ", such as 0.95") -> 
     ArgumentError
         It is something else; `hint` ends the sentence.
     """
-    number = _number(value)
+    number = as_number(value)
     if 0 < number < 1:
         return number
     raise ArgumentError(f"`{argument}={value!r}` must lie between 0 and 1{hint}.")
 
 
-def _number(value: Any) -> float:
+def as_number(value: Any) -> float:
     """Return a float, NaN for what is no number (a truth value is none)."""
     if isinstance(value, (bool, np.bool_, str)) or np.ndim(value) != 0:
         return np.nan
@@ -117,6 +117,6 @@ def seed_sequence(seed: Seed) -> Any:
         return seed.bit_generator.seed_seq
     if seed is None:
         return np.random.SeedSequence()
-    if _number(seed).is_integer() and isinstance(seed, (int, np.integer)) and seed >= 0:
+    if as_number(seed).is_integer() and isinstance(seed, (int, np.integer)) and seed >= 0:
         return np.random.SeedSequence(int(seed))
     raise ArgumentError(f"`seed={seed!r}` must be a whole number >= 0, a numpy Generator, or None.")

@@ -30,7 +30,10 @@ from typing import Any
 
 
 class FmepyError(Exception):
-    """Base of all errors that fmepy raises on purpose."""
+    """Base of all errors that fmepy raises on purpose; they reach other processes with their evidence."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class ArgumentError(FmepyError, ValueError):
@@ -71,9 +74,6 @@ class ModelTextError(ModelError):
         self.line = line
         self.column = column
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
 
 class TracingError(ModelError):
     """A Python function cannot be turned into equations; the message says where and what would help."""
@@ -104,9 +104,6 @@ class SimulationError(FmepyError, RuntimeError):
         self.parameters = dict(parameters or {})
         self.time = time
         self.exploded = exploded
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class NoSteadyStateError(SimulationError):

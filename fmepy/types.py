@@ -37,124 +37,25 @@ Which: TypeAlias = str | int | Sequence[str | int] | None
 """Names or positions from 0; None is all."""
 
 if TYPE_CHECKING:
+    # each name would stand on a line of its own
+    # isort: off
     from fmepy import (
-        BadData as BadData,
+        BadData, BoundaryFit, BoundCost, BoundLikelihood, BoundModel, Collin, Cost, FilterResult, FilterSummary,
+        FitComparison, Forecast, GlobalIndices, Identifiability, IdentifiableFit, Landscape, ModCost, ModCRL, Model,
+        ModFit, ModFitSummary, ModMCMC, Prediction, Profile, PseudoOptim, RangeSummary, Runs, Scenarios,
+        ScenarioSummary, Sector, SensFun, SensFunSummary, SensRange, SteadyState, SumCost, Transport,
     )  # fmt: skip
-    from fmepy import (
-        BoundaryFit as BoundaryFit,
-    )
-    from fmepy import (
-        BoundCost as BoundCost,
-    )
-    from fmepy import (
-        BoundLikelihood as BoundLikelihood,
-    )
-    from fmepy import (
-        BoundModel as BoundModel,
-    )
-    from fmepy import (
-        Collin as Collin,
-    )
-    from fmepy import (
-        Cost as Cost,
-    )
-    from fmepy import (
-        FilterResult as FilterResult,
-    )
-    from fmepy import (
-        FilterSummary as FilterSummary,
-    )
-    from fmepy import (
-        FitComparison as FitComparison,
-    )
-    from fmepy import (
-        Forecast as Forecast,
-    )
-    from fmepy import (
-        GlobalIndices as GlobalIndices,
-    )
-    from fmepy import (
-        Identifiability as Identifiability,
-    )
-    from fmepy import (
-        IdentifiableFit as IdentifiableFit,
-    )
-    from fmepy import (
-        Landscape as Landscape,
-    )
-    from fmepy import (
-        ModCost as ModCost,
-    )
-    from fmepy import (
-        ModCRL as ModCRL,
-    )
-    from fmepy import (
-        Model as Model,
-    )
-    from fmepy import (
-        ModFit as ModFit,
-    )
-    from fmepy import (
-        ModFitSummary as ModFitSummary,
-    )
-    from fmepy import (
-        ModMCMC as ModMCMC,
-    )
-    from fmepy import (
-        Prediction as Prediction,
-    )
-    from fmepy import (
-        Profile as Profile,
-    )
-    from fmepy import (
-        PseudoOptim as PseudoOptim,
-    )
-    from fmepy import (
-        RangeSummary as RangeSummary,
-    )
-    from fmepy import (
-        Runs as Runs,
-    )
-    from fmepy import (
-        Scenarios as Scenarios,
-    )
-    from fmepy import (
-        ScenarioSummary as ScenarioSummary,
-    )
-    from fmepy import (
-        Sector as Sector,
-    )
-    from fmepy import (
-        SensFun as SensFun,
-    )
-    from fmepy import (
-        SensFunSummary as SensFunSummary,
-    )
-    from fmepy import (
-        SensRange as SensRange,
-    )
-    from fmepy import (
-        SteadyState as SteadyState,
-    )
-    from fmepy import (
-        SumCost as SumCost,
-    )
-    from fmepy import (
-        Transport as Transport,
-    )
+    # isort: on
 
-RESULTS_AND_CONTRACTS = (
-    "BadData", "BoundCost", "BoundLikelihood", "BoundModel", "BoundaryFit", "Collin", "Cost", "FilterResult",
-    "FilterSummary",
-    "FitComparison", "Forecast", "GlobalIndices", "Identifiability", "IdentifiableFit", "Landscape", "ModCRL",
-    "ModCost", "ModFit", "ModFitSummary", "ModMCMC", "Model", "Prediction", "Profile", "PseudoOptim",
-    "RangeSummary", "Runs", "ScenarioSummary", "Scenarios", "Sector", "SensFun", "SensFunSummary", "SensRange",
-    "SteadyState", "SumCost", "Transport",
-)  # fmt: skip
 __all__ = [
-    "ArrayLike", "AxesArray", "BoolVector", "Cube", "IntVector", "Matrix", "Seed", "UserBounds", "UserParameters",
-    "Vector", "Which",
+    "ArrayLike", "AxesArray", "BadData", "BoolVector", "BoundCost", "BoundLikelihood", "BoundModel", "BoundaryFit",
+    "Collin", "Cost", "Cube", "FilterResult", "FilterSummary", "FitComparison", "Forecast", "GlobalIndices",
+    "Identifiability", "IdentifiableFit", "IntVector", "Landscape", "Matrix", "ModCRL", "ModCost", "ModFit",
+    "ModFitSummary", "ModMCMC", "Model", "Prediction", "Profile", "PseudoOptim", "RangeSummary", "Runs",
+    "ScenarioSummary", "Scenarios", "Sector", "Seed", "SensFun", "SensFunSummary", "SensRange", "SteadyState",
+    "SumCost", "Transport", "UserBounds", "UserParameters", "Vector", "Which",
 ]  # fmt: skip
+RESULTS_AND_CONTRACTS = tuple(name for name in __all__ if name not in globals())
 
 
 def __getattr__(name: str) -> Any:
@@ -165,4 +66,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *RESULTS_AND_CONTRACTS})
+    return __all__

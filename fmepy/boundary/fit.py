@@ -8,17 +8,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fmepy.boundary.gains import check_noise_of_gain, corrected_cost, further_names, gains_among
 from fmepy.boundary.problem import BoundaryProblem, Solution
 from fmepy.boundary.result import BoundaryFit
-from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, names_in_order, starts_of
+from fmepy.boundary.unknowns import Asked, asked_of_entities, check_unknowns, gains_among, names_in_order, starts_of
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.costs.base import minus2loglik_of_squares, variances
 from fmepy.costs.entities import read_entity_column
 from fmepy.costs.modcost import ModCost, tabulate
+from fmepy.costs.observer_gain import STATIONARY, names_of_gain, names_taken
+from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
-from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
+from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, did_you_mean, listed
+from fmepy.fitting.judge import on_a_bound
 from fmepy.fitting.result import ModFit
 from fmepy.models.base import Model
 from fmepy.numerics.covariance import Spectrum
@@ -192,7 +194,7 @@ def fit_boundary(
     """
     check_choice(strategy, STRATEGIES, "strategy")
     _check_model(model)
-    check_kind(p)
+    check_unknowns(p, model)
     count = 1 if segments == "auto" else whole_number(segments, "segments", 1, hint=', or "auto"')
     max_iter = whole_number(max_iter, "max_iter", 1)
     tol = between_0_and_1(tol, "tol", ", such as 1e-8")
@@ -203,17 +205,16 @@ def fit_boundary(
         )
     if x is None:
         raise ArgumentError("`x=None`: an observation is a boundary condition at its time; name the column of times.")
-    check_no_state(p, model)
     noise = {
         "process_noise": process_noise, "measurement_noise": measurement_noise, "operating_point": operating_point
     }  # fmt: skip
-    check_noise_of_gain(gain, noise)
+    _check_noise_of_gain(gain, noise)
     words: dict[str, Any] = {"x": x, "y": y, "err": err, "weight": weight}
     if entity is None:
         cost = _cost(model, obs, gain, names_in_order(p, map(str, model.parms.index)), noise, **words)
         parameters = as_parameters(p, cost.parms)
     else:
-        asked = asked_of_entities(p, model, further_names(model, gain))
+        asked = asked_of_entities(p, model, _further_names(model, gain))
         texts = read_entity_column(as_table(obs), entity).texts
         each: dict[str, Any] = {local_name(n, t): None for n in asked.local if n in asked.further for t in texts}
         given = each | asked.spread(asked.given, texts)
@@ -250,13 +251,46 @@ def fit_boundary(
     return _result(problem, solve(problem), why)
 
 
+def _check_noise_of_gain(gain: Any, noise: Mapping[str, Any]) -> None:
+    """Refuse words of noise without the gain that follows from it."""
+    said = [argument for argument, value in noise.items() if value is not None]
+    if said and not (isinstance(gain, str) and gain == STATIONARY):
+        own = f"gain={gain!r} is your own.{did_you_mean(gain, [STATIONARY])}" if isinstance(gain, str) else ""
+        raise ArgumentError(
+            f"`{said[0]}` is what gain='stationary' follows from; "
+            f"{own or ('there is no gain here.' if gain is None else 'a gain of your own needs none.')} Errors of the "
+            "observations are given by `err` or `weight`; modFit of a SimulationCost or FimlofCost estimates noise."
+        )
+
+
+def _further_names(model: Any, gain: Any) -> tuple[str, ...]:
+    """Return the names in a gain that the model does not have as parameters: unknowns of their own."""
+    own = set(map(str, model.parms.index))
+    return tuple(name for name in names_of_gain(gain) if name not in own)
+
+
 def _cost(
     model: Any, obs: Any, gain: Any, given: Mapping[str, Any], noise: Mapping[str, Any], **words: Any
 ) -> SimulationCost:
-    """Return model and observations as a cost; with a gain, that of the model which they correct."""
+    """Return model and observations as a cost; with a gain, that of the model which they correct.
+
+    `given` holds the unknowns and their first guesses, of several experiments by the names of all of them.
+    """
     if gain is None:
         return SimulationCost(model, obs, **words)
-    return corrected_cost(model, obs, gain, given, noise, **words)
+    further = _further_names(model, gain)
+    of_model = list(map(str, model.parms.index))
+    check_names(dict.fromkeys(split_local(k)[0] for k in given), [*of_model, *further], argument="p")
+    own = {k: v for k, v in given.items() if split_local(k)[0] in further}
+    as_parameters({k: v for k, v in own.items() if v is not None} or {"none": 0.0}, argument="p")
+    for name in set(further) - set(names_taken(model)):
+        told = {k: v for k, v in own.items() if split_local(k)[0] == name} or {name: None}
+        if missing := [k for k, v in told.items() if v is None]:
+            raise ArgumentError(
+                f"`gain` uses {name!r}, which the model does not have, so that it is unknown and needs a first guess: "
+                f"add {{{missing[0]!r}: 0.0}} to `p`, with the guesses of the other unknowns, or write a number."
+            )
+    return PredictionErrorCost(model, obs, gain=gain, parms=own, **noise, **words).as_squares()
 
 
 def _check_model(model: Any) -> None:
@@ -306,14 +340,10 @@ def _result(problem: BoundaryProblem, outcome: Solution, why: str) -> BoundaryFi
             told.append(f"The path cannot be run to the end of the model's times: {error}")
     return BoundaryFit(
         fit=_as_modfit(problem, outcome, modcost, told),
-        iterations=outcome.iterations,
-        multipliers=outcome.multipliers,
         trajectory=trajectory,
-        defect=outcome.defect,
         segments=problem.segments,
         entity=problem.cost.entity,
-        misfit=outcome.misfit,
-        linearised=outcome.linearised,
+        **outcome.of("iterations", "multipliers", "defect", "misfit", "linearised"),
     )
 
 
@@ -326,6 +356,11 @@ def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, to
     observed = modcost.data
     with_errors = np.isfinite(observed.errors).any()
     worth = _solver_error(problem, outcome, ssr)
+    no_freedom = (
+        f"{n} observations for {n} unknowns leave no degrees of freedom: no residual variance, no standard errors."
+        if n == theta.size
+        else ""
+    )
     kinds, per_datum = getattr(problem.cost.model, "transforms", {}), dict[str, Any](variances(c, modcost.res))
     return ModFit(
         names=problem.names,
@@ -335,29 +370,24 @@ def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, to
         minimised=ssr,
         ms=ssr / n,
         **per_datum,
+        **outcome.of("curvature", "evaluations", "engine", "retries", "failures", "interrupted"),
         weighted=modcost.res,
         groups=c.groups,
         group_names=c.group_names,
-        curvature=outcome.curvature,
         rank=theta.size if outcome.curvature is None else Spectrum.of(outcome.curvature).rank,
         cost=modcost,
         method=problem.method,
         converged=outcome.converged and not is_too_large(worth),
-        message=" ".join(filter(None, [*told, *_of_estimate(problem, at_bound), told_error(worth)])),
+        message=" ".join(filter(None, [*told, *on_a_bound(at_bound), no_freedom, told_error(worth)])),
         iterations=len(outcome.iterations),
-        evaluations=outcome.evaluations,
         rsstrace=outcome.iterations["residual"].to_numpy(dtype=float) ** 2,
-        engine=outcome.engine,
         gradient=np.nan,
         at_bound=at_bound,
-        retries=outcome.retries,
-        failures=outcome.failures,
         nobs=float(n),
         with_prior=False,
         bounds=(problem.lower.copy(), problem.upper.copy()),
         transforms={n: kind for n in problem.names if (kind := kinds.get(split_local(n)[0]))},
         solver_error=worth,
-        interrupted=outcome.interrupted,
         error_estimated=not with_errors,
         data=observed,
     )
@@ -374,18 +404,3 @@ def _solver_error(problem: BoundaryProblem, outcome: Solution, ssr: float) -> fl
     ):
         return None
     return solver_error(problem.objective, lambda f: f.value(outcome.theta) * len(c) / ssr)
-
-
-def _of_estimate(problem: BoundaryProblem, at_bound: Sequence[str]) -> list[str]:
-    """Return what is said of unknowns on a bound, and of the covariance."""
-    told, n, m = [], len(problem.cost.comparison), len(problem.names)
-    if at_bound:
-        told.append(
-            f"On a bound: {', '.join(at_bound)}, without standard error; those of the others hold for "
-            f"{'it' if len(at_bound) == 1 else 'them'} fixed there."
-        )
-    if n == m:
-        told.append(
-            f"{n} observations for {m} unknowns leave no degrees of freedom: no residual variance, no standard errors."
-        )
-    return told

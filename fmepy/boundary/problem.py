@@ -65,6 +65,12 @@ class BoundaryProblem:
         return objective
 
     @property
+    def x(self) -> Vector:
+        """Times of the observations, shape (n_obs,)."""
+        assert self.cost.places.x is not None, "fit_boundary asks for times"
+        return self.cost.places.x
+
+    @property
     def method(self) -> str:
         """How it is solved: the strategy, or by multiple shooting."""
         return self.strategy if self.segments == 1 and self.gain is None else "multiple shooting"
@@ -124,3 +130,7 @@ class Solution:
     failures: int = 0
     interrupted: bool = False
     engine: str = ""
+
+    def of(self, *names: str) -> dict[str, Any]:
+        """Return some attributes by name, for results that have them too."""
+        return {name: getattr(self, name) for name in names}

@@ -38,12 +38,11 @@ import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Solution
 from fmepy.boundary.shooting_covariance import curvature, undetermined
-from fmepy.boundary.shooting_folds import following, other_paths, squares_of
 from fmepy.boundary.shooting_gains import check_gain, free_gains
 from fmepy.boundary.shooting_linear import Linear, ShootingStep
 from fmepy.boundary.shooting_misfit import LAST, misfit_of, settled
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
-from fmepy.boundary.shooting_starts import composed, first_starts, starts_at
+from fmepy.boundary.shooting_starts import composed, first_starts, following, other_paths, squares_of, starts_at
 from fmepy.boundary.superposition import SOLVER_ERROR, is_negligible, no_longer_shrinks
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.parallel.interruption import check_stop, outermost

@@ -57,15 +57,13 @@ def _most(problem: BoundaryProblem) -> int:
     out = 1
     for record in records_of(replace(problem, segments=1)):
         out = max(out, len(record.rows) // (_DATA * len(record.closed.states)))
-        assert problem.cost.places.x is not None, "fit_boundary asks for times"
-        out = min(out, len(np.unique(problem.cost.places.x[record.rows])))
+        out = min(out, len(np.unique(problem.x[record.rows])))
     return out
 
 
 def _series(problem: BoundaryProblem, rows: IntVector) -> Iterator[Vector]:
     """Yield what was observed of each variable, in order of time, means of what was observed twice."""
-    c, x = problem.cost.comparison, problem.cost.places.x
-    assert x is not None, "fit_boundary asks for times"
+    c, x = problem.cost.comparison, problem.x
     names = np.array(c.names)[rows]
     for name in np.unique(names):
         mine = rows[names == name]

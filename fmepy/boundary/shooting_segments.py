@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from fmepy.boundary.condensed import ObservationRows, reduce
 from fmepy.boundary.problem import BoundaryProblem
-from fmepy.boundary.reduced import ObservationRows, reduce
 from fmepy.boundary.shooting_linear import Linear, Records
 from fmepy.boundary.unknowns import initial_values
 from fmepy.compiled.c_loops import address, c_loop
@@ -150,15 +150,14 @@ def records_of(problem: BoundaryProblem) -> list[Experiment]:
     DataError
         More segments than times with observations.
     """
-    cost, places = problem.cost, problem.cost.places
-    assert places.x is not None, "fit_boundary asks for times"
+    cost, x, runs = problem.cost, problem.x, problem.cost.places.runs
     whole = [cost.predictor] if cost.plain_run else cost.models
     out = []
     for k, model in enumerate(whole):
-        rows = np.arange(len(places.x)) if places.runs is None else np.flatnonzero(places.runs == k)
-        times = merge_times(places.x[rows])
-        label = "" if places.runs is None else model.label
-        if places.runs is None and problem.segments > len(times):
+        rows = np.arange(len(x)) if runs is None else np.flatnonzero(runs == k)
+        times = merge_times(x[rows])
+        label = "" if runs is None else model.label
+        if runs is None and problem.segments > len(times):
             raise DataError(
                 f"segments={problem.segments}, and there are observations at {len(times)} times: "
                 f"{problem.segments - len(times)} of them would be without data. At most segments={len(times)}."
@@ -273,8 +272,7 @@ class Segments:
 
     def _place(self, problem: BoundaryProblem) -> None:
         """Bind the segments, and find where the observations stand in their rows."""
-        x, c = problem.cost.places.x, problem.cost.comparison
-        assert x is not None, "fit_boundary asks for times"
+        x, c = problem.x, problem.cost.comparison
         self.obs, self.weights = c.obs, c.weights
         self.size_of_obs = float(np.linalg.norm(c.obs * c.weights))
         bounds, n_obs = [], len(x)

@@ -17,8 +17,8 @@ there are more of them than unknowns, and take the next z_N from there::
     particular       sum_k a_k start_k            sum_k a_k y(start_k)     = b       sum_k a_k = 1
                      start_0 = u, start_k = u with unknown k times 1.2 (or an additive step where it is 0)
 
-As a_0 = 1 - a_1 - ..., both are ``|y(origin) + S (size q) - b| -> min`` over multipliers q, with origin u_1 and size 1,
-or origin u and size the perturbations: Gauss-Newton steps of single shooting, written in two ways.
+As a_0 = 1 - a_1 - ..., both are ``|y_N(u) + S d - b| -> min`` over steps d from u: Gauss-Newton's of single shooting,
+written in two ways. The multipliers follow: ``c = u + d - u_1``, and a_k is d_k in units of the perturbation of u_k.
 
 Bounds hold in the linear problem: where its solution lies outside them, it is solved inside, so that unknowns on a
 bound are held and the others found again.
@@ -148,43 +148,33 @@ class _Search:
     def residuals(self, at: _Iterate) -> Vector:
         return np.asarray((at.mod - self.obs) * self.weights)
 
-    def origin(self, at: _Iterate) -> tuple[Vector, Vector]:
-        """Return the start that multipliers are counted from, and the sizes of what they multiply."""
-        if self.is_complementary:
-            return self.problem.start, np.ones(at.theta.size)
-        return at.theta, perturbations(at.theta, self.problem.scale)
-
     def step(self, at: _Iterate, damping: float = 0.0) -> _LinearStep:
         """Solve the linear problem."""
         p = self.problem
-        origin, size = self.origin(at)
-        A = at.S * self.weights[:, None]
-        right = (self.obs - at.mod - at.S @ (origin - at.theta)) * self.weights
+        A, right = at.S * self.weights[:, None], -self.residuals(at)
         length = np.linalg.norm(A, axis=0)
         unit = A / length
         if damping > 0:
-            held = np.sqrt(damping)
-            unit = np.vstack([unit, held * np.eye(len(length))])
-            right = np.concatenate([right, held * length * (at.theta - origin)])
-        x = np.linalg.lstsq(unit, right, rcond=None)[0] / length
-        new = origin + x
+            unit = np.vstack([unit, np.sqrt(damping) * np.eye(len(length))])
+            right = np.concatenate([right, np.zeros(len(length))])
+        new = at.theta + np.linalg.lstsq(unit, right, rcond=None)[0] / length
         if (new < p.lower).any() or (new > p.upper).any():
-            new = self._inside(unit, right, origin, length)
-            x = new - origin
+            new = self._inside(unit, right, at.theta, length)
         d = new - at.theta
+        multipliers = new - p.start if self.is_complementary else d / perturbations(at.theta, p.scale)
         floor = 1e-4 * self.size_of_obs / length  # an unknown that ends at zero has no size of its own
         share = np.abs(d) / np.maximum(np.maximum(np.abs(new), np.abs(at.theta)), np.maximum(floor, 1e-300))
-        return _LinearStep(new, x / size, float(share.max()), float(np.linalg.norm(A @ d)))
+        return _LinearStep(new, multipliers, float(share.max()), float(np.linalg.norm(A @ d)))
 
-    def _inside(self, A: Matrix, right: Vector, origin: Vector, length: Vector) -> Vector:
+    def _inside(self, A: Matrix, right: Vector, start: Vector, length: Vector) -> Vector:
         """Return the start inside the bounds at which the linearised solutions come nearest to the observations."""
         from scipy.optimize import lsq_linear
 
         p = self.problem
-        low, high = (p.lower - origin) * length, (p.upper - origin) * length
-        x = lsq_linear(A, right, (low, high), method="bvls", tol=1e-14, max_iter=100 * len(origin)).x
+        low, high = (p.lower - start) * length, (p.upper - start) * length
+        x = lsq_linear(A, right, (low, high), method="bvls", tol=1e-14, max_iter=100 * len(start)).x
         beside = 1e-12 * np.maximum(np.abs(x), 1.0)
-        new = np.clip(origin + x / length, p.lower, p.upper)
+        new = np.clip(start + x / length, p.lower, p.upper)
         return np.where(x <= low + beside, p.lower, np.where(x >= high - beside, p.upper, new))
 
     def note(self, at: _Iterate, step: _LinearStep, damping: float) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from fmepy.costs.observer_gain import names_of_gain
 from fmepy.errors import ParameterError
 from fmepy.language.equations import names_in
 from fmepy.parameters.entities import local_name, split_local
@@ -26,25 +27,30 @@ def definition_of(model: Any) -> Any:
     return getattr(model, "definition", None)
 
 
+def _used_by_equations(definition: Any) -> set[str]:
+    """Return the names in outputs, events and equations; not those that a function of the user's may use."""
+    d = definition
+    used = names_in([*(e for _, e in d.outputs), *(event.value for event in d.events)])
+    return used if d.equations is None else used | d.equations.free_names()
+
+
 def initial_values(model: Any) -> tuple[str, ...]:
     """Return the parameters of a model that make initial values and, as far as can be seen, nothing else."""
     d = definition_of(model)
     if d is None:
         return ()
-    elsewhere = names_in([*(e for _, e in d.outputs), *(event.value for event in d.events)])
-    if d.equations is not None:
-        elsewhere |= d.equations.free_names()
-    elif d.function is not None:
+    elsewhere = _used_by_equations(d)
+    if d.equations is None and d.function is not None:
         elsewhere |= {*d.function.positional, *d.function.keywords}
     mine = names_in(d.initial) - elsewhere
     return tuple(name for name in d.parameters if name in mine)
 
 
-def used_elsewhere(definition: Any) -> set[str]:
-    """Return the names that a definition uses in expressions; not those that a function of the user's may."""
-    d = definition
-    used = names_in([*d.initial, *(e for _, e in d.outputs), *(event.value for event in d.events)])
-    return used if d.equations is None else used | d.equations.free_names()
+def gains_among(names: Sequence[str], model: Any, gain: Any) -> tuple[int, ...]:
+    """Return which unknowns are in the gain, and in nothing else of the model."""
+    d = definition_of(model)
+    found = set(names_of_gain(gain)) - names_in(d.initial) - _used_by_equations(d)
+    return tuple(i for i, name in enumerate(names) if split_local(name)[0] in found)
 
 
 def starts_of(model: Any, names: Iterable[str]) -> dict[str, str]:
@@ -57,20 +63,26 @@ def starts_of(model: Any, names: Iterable[str]) -> dict[str, str]:
     return {s: name for s, name in starts.items() if name in unknown}
 
 
-def check_kind(p: Any) -> None:
-    """Refuse what is neither a list of names, a dict or Series of first guesses, nor None."""
-    if p is None or isinstance(p, str | pd.Series) or (isinstance(p, Mapping) and type(p).__name__ != "Parameters"):
-        return
-    if isinstance(p, Sequence | pd.Index) or hasattr(p, "tolist"):
-        if all(isinstance(name, str) for name in p):
-            return
-        kind = "values without names"
-    else:
-        kind = type(p).__name__
-    raise ParameterError(
-        f"`p` must be the names of the unknowns, or a dict of them and their first guesses, such as {{'k': 0.5}}; got "
-        f"{kind}."
-    )
+def check_unknowns(p: Any, model: Any) -> None:
+    """Refuse what is neither a list of names, a dict or Series of first guesses, nor None; and the name of a state.
+
+    What is unknown of a state is its initial value.
+    """
+    is_mapping = isinstance(p, pd.Series) or (isinstance(p, Mapping) and type(p).__name__ != "Parameters")
+    if not (p is None or isinstance(p, str) or is_mapping):
+        is_list = isinstance(p, Sequence | pd.Index) or hasattr(p, "tolist")
+        if not (is_list and all(isinstance(name, str) for name in p)):
+            raise ParameterError(
+                "`p` must be the names of the unknowns, or a dict of them and their first guesses, such as "
+                f"{{'k': 0.5}}; got {'values without names' if is_list else type(p).__name__}."
+            )
+    known = tuple(map(str, model.parms.index))
+    for name in names_in_order(p, known):
+        if name in model.states and name not in known:
+            raise ParameterError(
+                f"`p`: {name!r} is a state. Make its initial value a parameter of the model, "
+                f"state={{{name!r}: {name + '0'!r}}} with parms={{{name + '0'!r}: ...}}, and name that: {name + '0'!r}."
+            )
 
 
 def names_in_order(p: Any, own: Iterable[str]) -> dict[str, Any]:
@@ -80,17 +92,6 @@ def names_in_order(p: Any, own: Iterable[str]) -> dict[str, Any]:
     if isinstance(p, Mapping | pd.Series):
         return {normal_name(k): v for k, v in dict(p).items()}
     return dict.fromkeys(map(normal_name, [p] if isinstance(p, str) else p))
-
-
-def check_no_state(p: Any, model: Any) -> None:
-    """Refuse a state among the unknowns: what is unknown of it is its initial value."""
-    known = tuple(map(str, model.parms.index))
-    for name in names_in_order(p, known):
-        if name in model.states and name not in known:
-            raise ParameterError(
-                f"`p`: {name!r} is a state. Make its initial value a parameter of the model, "
-                f"state={{{name!r}: {name + '0'!r}}} with parms={{{name + '0'!r}: ...}}, and name that: {name + '0'!r}."
-            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

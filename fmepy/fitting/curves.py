@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import FmepyError
-from fmepy.fitting.lmfit_result import lmfit_at
+from fmepy.fitting.lmfit_result import values_at
 from fmepy.fitting.predict import predict
 from fmepy.journal.encoding import Gone
 
@@ -90,10 +90,7 @@ def _curve(fit: ModFit, model: Any, names: list[str]) -> pd.DataFrame:
 
 def _values(fit: ModFit, thing: Any) -> dict[str, float]:
     """Return the fitted values of the parameters of a model or cost, with those that lmfit fixes or ties."""
-    values: dict[Any, float] = (
-        fit.par.to_dict() if fit.tied is None else {k: float(q.value) for k, q in lmfit_at(fit).items()}
-    )
-    return {k: v for k, v in values.items() if k in thing.parms.index}
+    return {k: v for k, v in values_at(fit).items() if k in thing.parms.index}
 
 
 def _of_filter(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:

@@ -7,13 +7,16 @@ rises to all sides. A method that stands still on a plateau has not converged, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fmepy.errors import SimulationError, listed, sentence
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent, sizes
+from fmepy.journal.encoding import Stored
 from fmepy.numerics.covariance import Spectra
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -25,26 +28,50 @@ _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result mea
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
-    """What is said of where a search ended.
+class SearchRecord(Stored):
+    """Where a search ended, and what is said of it: it travels from workers and is kept in checkpoints.
+
+    For the words see `fmepy.fitting.result.ModFit`.
 
     Attributes
     ----------
-    hessian : ndarray, shape (n_par, n_par), or None
+    theta : ndarray, shape (n_par,)
+    value : float
+        What was minimised, a prior's part included.
+    deviance : float
+        That of the data alone: the sum of squares, or -2 log L.
+    curvature : ndarray, shape (n_par, n_par), or None
         Second derivatives of the cost; None if they were not wanted, or could not be taken.
     rank : int
         Its numerical rank, parameters brought to one size; their number where there is no Hessian.
-    gradient : float
-        Length of the gradient of the free parameters, for relative changes of parameters and cost.
-    converged : bool
-    message : str
     """
 
-    hessian: Matrix | None
+    theta: Vector
+    value: float
+    deviance: float
+    at_bound: BoolVector
+    curvature: Matrix | None
     rank: int
     gradient: float
     converged: bool
     message: str
+    iterations: int
+    engine: str
+    trace: Vector
+    evaluations: int
+    retries: int
+    failures: int
+    interrupted: bool
+    first_failure: str = ""
+
+    @property
+    def of_fit(self) -> dict[str, Any]:
+        """What a `ModFit` has under the same names."""
+        return {name: getattr(self, name) for name in _OF_FIT}
+
+
+_OF_FIT = ("curvature", "rank", "gradient", "iterations", "engine", "evaluations", "retries", "failures",
+           "first_failure", "interrupted")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,19 +93,32 @@ class _Curvature:
     doubts: tuple[str, ...] = ()
 
 
-def judge(problem: Problem, theta: Vector, outcome: Outcome, wanted: bool) -> Verdict:
-    """Return what is said of theta, where the search ended; `wanted`: with derivatives."""
+def judged(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> SearchRecord:
+    """Return what is said of where a search ended; `wanted`: with derivatives."""
+    objective, theta = problem.objective, problem.inside(outcome.par)
     found = _curvature(problem, theta, wanted)
     H = None if found.spectra is None else found.spectra.hessian
     lost = _lost(problem, theta, H)
-    away = _runs_away(problem.objective.value(theta), theta)
+    away = _runs_away(objective.value(theta), theta)
     far = bool(found.offset > _OFFSET)
-    return Verdict(
-        hessian=H,
+    return SearchRecord(
+        theta=theta,
+        at_bound=problem.at_bound(theta),
+        curvature=H,
         rank=theta.size if found.spectra is None else _rank(found.spectra, found.dead),
         gradient=found.gradient,
         converged=outcome.converged and not (far or found.doubts or away or lost),
         message=_away(problem, theta) if away else _message(problem, theta, outcome, found, lost, far),
+        value=problem.value(theta),
+        deviance=objective.value(theta),
+        iterations=outcome.iterations,
+        engine=outcome.engine,
+        trace=np.array(problem.trace),
+        evaluations=objective.evaluations,
+        retries=objective.retries,
+        failures=objective.failures,
+        interrupted=interrupted,
+        first_failure=objective.first_failure,
     )
 
 
@@ -88,7 +128,7 @@ def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
     try:
         full = problem.gradient(theta)
         H = problem.hessian(theta)
-        g = problem.projected(theta, full)
+        g = np.where(problem.blocked(theta, full), 0.0, full)
         size = sizes(problem, theta)
         value = problem.value(theta)
         gradient = float(np.linalg.norm(g * size) / max(abs(value), 1e-300)) if np.any(g) else 0.0
@@ -239,13 +279,17 @@ def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
         told.append(
             f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are of the others."
         )
-    held = [n for n, b in zip(problem.names, problem.at_bound(theta) & ~zero, strict=True) if b]
-    if held:
-        told.append(
-            f"On a bound: {', '.join(held)}, without standard error, t and p; the standard errors of the others hold "
-            f"for {'it' if len(held) == 1 else 'them'} fixed there."
-        )
-    return told
+    return told + on_a_bound([n for n, b in zip(problem.names, problem.at_bound(theta) & ~zero, strict=True) if b])
+
+
+def on_a_bound(held: Sequence[str]) -> list[str]:
+    """Return what is said of parameters that are on a bound, none where there are none."""
+    if not held:
+        return []
+    return [
+        f"On a bound: {', '.join(held)}, without standard error, t and p; the standard errors of the others hold for "
+        f"{'it' if len(held) == 1 else 'them'} fixed there."
+    ]
 
 
 def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[str]:

@@ -22,6 +22,7 @@ from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.optimum import check_belongs, how_to_refit, start_of
 from fmepy.fitting.refits import Search
 from fmepy.fitting.result import ModFit
+from fmepy.numerics.differences import replaced
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import as_bounds, check_names
@@ -218,9 +219,7 @@ def _start(
                 f"{objective.upper[j]:g}]."
             )
     theta = objective.theta0.copy() if fit is None else fit.par.to_numpy(dtype=float, copy=True)
-    lower, upper = lower.copy(), upper.copy()
-    for j, (low, high) in zip(places, box, strict=True):
-        lower[j], upper[j] = low, high
+    lower, upper = (replaced(end, places, given) for end, given in zip((lower, upper), np.transpose(box), strict=True))
     objective.begin(np.clip(theta, lower, upper), lower, upper)
     near, far = (how_to_refit(objective, lower, upper, None, None, warm=warm) for warm in (True, False))
     return (near, far), theta, places
@@ -280,9 +279,8 @@ class _Places:
     def _refit(self, search: Search, start: Vector, low: Vector, high: Vector) -> tuple[Vector, float, bool] | None:
         """Return where the search comes to with the parameters inside a box, None if it fails."""
         lower, upper = (search.lower, search.upper) if self.optimise else (self.theta, self.theta)
-        lower, upper = lower.copy(), upper.copy()
-        lower[self.places], upper[self.places] = low, high
-        problem = search.problem(start, lower=lower, upper=upper)
+        box = {"lower": replaced(lower, self.places, low), "upper": replaced(upper, self.places, high)}
+        problem = search.problem(start, **box)
         try:
             theta, outcome = search.taken(problem)
             return theta, problem.value(theta), outcome.converged
@@ -310,8 +308,7 @@ class _Places:
         A place that is lower than all around it may lie in a valley that runs across the grid: where the lowest of the
         cells around it is on their side, the way leads on from there.
         """
-        start = self.theta.copy()
-        start[self.places] = here
+        start = replaced(self.theta, self.places, here)
         for low, up in ((np.maximum(here - cell, rim[0]), np.minimum(here + cell, rim[1])), rim):
             with np.errstate(over="ignore", invalid="ignore"):
                 better = self._refit(self.searches[0], start, low, up)

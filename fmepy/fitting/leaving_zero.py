@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.fitting.problem import Problem
+from fmepy.numerics.differences import replaced
 from fmepy.types import Vector
 
 _SEEN = 1e-4
@@ -44,7 +45,7 @@ def let_go(problem: Problem, theta: Vector) -> Vector:
 def settled(problem: Problem, theta: Vector) -> Vector:
     """Return theta with those sds at zero that are too small to be seen, where the cost does not rise visibly."""
     for j in _near_zero(problem, theta):
-        at_zero = _with(theta, j, 0.0)
+        at_zero = replaced(theta, j, 0.0)
         if theta[j] > 0 and problem.lower[j] <= 0 and problem.cost(at_zero) <= problem.cost(theta) + 0.01 * _SEEN:
             theta = at_zero
     return theta
@@ -56,7 +57,7 @@ def _near_zero(problem: Problem, theta: Vector) -> list[int]:
     if not problem.noise_scales.any():
         return found
     for j in np.flatnonzero(problem.noise_scales & (theta >= 0) & (theta < problem.upper)).tolist():
-        twice = _with(theta, j, min(2 * theta[j], problem.upper[j]))
+        twice = replaced(theta, j, min(2 * theta[j], problem.upper[j]))
         if theta[j] == 0 or abs(problem.cost(twice) - problem.cost(theta)) < _SEEN:
             found.append(j)
     return found
@@ -65,8 +66,7 @@ def _near_zero(problem: Problem, theta: Vector) -> list[int]:
 def _first_value(problem: Problem, theta: Vector, zeros: Any) -> Vector:
     """Return theta with its zeros where there is a likelihood: exact readings of an exact process have none."""
     for power in range(-3, 13, 3):
-        trial = theta.copy()
-        trial[zeros] = np.minimum(10.0**power * problem.scale[zeros], problem.upper[zeros])
+        trial = replaced(theta, zeros, np.minimum(10.0**power * problem.scale[zeros], problem.upper[zeros]))
         if np.isfinite(problem.cost(trial)):
             return trial
     return theta
@@ -79,7 +79,7 @@ def _moved(problem: Problem, theta: Vector, j: int) -> Vector:
         return theta
     sd, change = min(max(theta[j], 1e-3 * problem.scale[j]), upper), 0.0
     for _ in range(_MOST_TRIALS):
-        change = problem.cost(_with(theta, j, sd)) - base
+        change = problem.cost(replaced(theta, j, sd)) - base
         if _SEEN <= abs(change) <= 100 * _SEEN:
             break
         factor = float(np.sqrt(10 * _SEEN / max(abs(change), 1e-300)))
@@ -92,14 +92,8 @@ def _moved(problem: Problem, theta: Vector, j: int) -> Vector:
     best, value = sd, base + change
     for _ in range(_MOST_DOUBLINGS):
         further = min(2 * best, upper)
-        lower = problem.cost(_with(theta, j, further))
+        lower = problem.cost(replaced(theta, j, further))
         if not lower < value:
             break
         best, value = further, lower
-    return _with(theta, j, best)
-
-
-def _with(theta: Vector, j: int, value: float) -> Vector:
-    out = theta.copy()
-    out[j] = value
-    return out
+    return replaced(theta, j, best)

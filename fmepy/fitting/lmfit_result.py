@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmepy.errors import ArgumentError
-from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import central_differences
 from fmepy.types import Vector
+
+if TYPE_CHECKING:
+    from fmepy.fitting.result import ModFit
 
 
 def lmfit_at(fit: ModFit) -> Any:
@@ -22,6 +24,13 @@ def lmfit_at(fit: ModFit) -> Any:
     for name, value in fit.par.items():
         whole[str(name)].set(value=float(value))
     return whole
+
+
+def values_at(fit: ModFit) -> dict[str, float]:
+    """Return the estimates by name, and the values of what lmfit fixes and ties."""
+    if fit.tied is None:
+        return {str(name): float(value) for name, value in fit.par.items()}
+    return {q.name: float(q.value) for q in lmfit_at(fit).values()}
 
 
 def as_lmfit_result(fit: ModFit) -> Any:

@@ -17,13 +17,13 @@ from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
-from fmepy.fitting.judge import judge
+from fmepy.fitting.judge import SearchRecord, judged
 from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.multistart import best_of, resumed
 from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.refits import Search
 from fmepy.fitting.result import ModFit
-from fmepy.fitting.search_record import SearchRecord
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
@@ -160,9 +160,8 @@ def modFit(
         low, high = known.narrowed(low, high, objective.parameter_names)
     method = method_for(method, objective, known)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
-    one = OneFit(
-        objective, low, high, known, method, settings, hessian, several=not (isinstance(starts, int) and starts == 1)
-    )
+    several = not (isinstance(starts, int) and starts == 1)
+    one = OneFit(objective, low, high, known, method, settings, hessian=hessian, several=several)
     if one.several:
         return best_of(one, starts, seed=seed, checkpoint=checkpoint, executor=executor, progress=progress)
     told = _teller(progress)
@@ -212,17 +211,11 @@ def method_for(method: str | None, objective: Objective, prior: Prior | None) ->
 
 
 @dataclass(slots=True, eq=False)
-class OneFit:
+class OneFit(Search):
     """A fit from one start; it travels to workers."""
 
-    objective: Objective
-    lower: Vector
-    upper: Vector
-    prior: Prior | None
-    method: str
-    control: Mapping[str, Any]
-    hessian: bool
-    several: bool
+    hessian: bool = True
+    several: bool = False
 
     def __call__(
         self, start: Vector, rng: np.random.Generator, told: Callable[[int, float], object] | None = None
@@ -248,7 +241,7 @@ class OneFit:
                     problem = problem.taken_up(outcome.par)
                     outcome = METHODS[self.method].run(problem, self.control)
                 outcome = replace(outcome, par=problem.put_on_bounds(outcome.par))
-                found = _found(problem, outcome, self.hessian)
+                found = judged(problem, outcome, self.hessian)
                 if self.several:
                     self.objective.give_back(objective)
                 return found
@@ -256,8 +249,8 @@ class OneFit:
                 value, best = min(first.best, problem.best, key=lambda known: known[0])
                 if not outermost() or not np.isfinite(value):
                     raise
-            outcome = Outcome(best, False, _INTERRUPTED, len(problem.trace), METHODS[self.method].run.__name__)
-            raise Stopped(_found(problem, outcome, False, interrupted=True))
+            outcome = Outcome(best, False, _INTERRUPTED, len(problem.trace), self.method)
+            raise Stopped(judged(problem, outcome, False, interrupted=True))
 
     @property
     def has_errors(self) -> bool:
@@ -304,33 +297,9 @@ def _check_start(problem: Problem) -> None:
     problem.cost(problem.start)
 
 
-def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> SearchRecord:
-    objective, theta = problem.objective, problem.inside(outcome.par)
-    verdict = judge(problem, theta, outcome, wanted)
-    return SearchRecord(
-        theta=theta,
-        value=problem.value(theta),
-        deviance=objective.value(theta),
-        at_bound=problem.at_bound(theta),
-        curvature=verdict.hessian,
-        rank=verdict.rank,
-        gradient=verdict.gradient,
-        converged=verdict.converged,
-        message=verdict.message,
-        iterations=outcome.iterations,
-        engine=outcome.engine,
-        trace=np.array(problem.trace),
-        evaluations=objective.evaluations,
-        retries=objective.retries,
-        failures=objective.failures,
-        interrupted=interrupted,
-        first_failure=objective.first_failure,
-    )
-
-
 def _result(one: OneFit, found: SearchRecord) -> ModFit:
     objective, theta = one.objective, found.theta
-    nobs = objective.nobs
+    nobs, tied = objective.nobs, objective.parameters.lmfit
     ssr = np.nan if objective.is_scalar else found.deviance
     fields: dict[str, Any] = dict.fromkeys(("var_ms", "var_ms_unscaled", "var_ms_unweighted"), np.nan)
     cost = objective.modcost(theta)
@@ -350,31 +319,22 @@ def _result(one: OneFit, found: SearchRecord) -> ModFit:
         minimised=found.value,
         ms=ssr / nobs if not objective.is_scalar else np.nan,
         **fields,
+        **found.of_fit,
         weighted=r.copy(),
         groups=data.groups,
         group_names=data.group_names,
-        curvature=found.curvature,
-        rank=found.rank,
         cost=cost,
         method=one.method,
         converged=found.converged and (exact or not large),
         message=" ".join(filter(None, (found.message, told_error(None if exact else worth)))),
-        iterations=found.iterations,
-        evaluations=found.evaluations,
         rsstrace=found.trace,
-        engine=found.engine,
-        gradient=found.gradient,
         at_bound=tuple(n for n, b in zip(objective.parameter_names, found.at_bound, strict=True) if b),
-        retries=found.retries,
-        failures=found.failures,
-        first_failure=found.first_failure,
         nobs=nobs,
         with_prior=one.prior is not None,
         bounds=(one.lower.copy(), one.upper.copy()),
-        tied=_tied(objective),
+        tied=None if tied is None else str(tied.dumps()),
         transforms=objective.transforms,
         solver_error=worth,
-        interrupted=found.interrupted,
         data=objective.data.observed,
         noise=said_noise(objective.f),
         source=objective.f if objective.kind == "cost" else None,
@@ -389,12 +349,6 @@ def _is_exact(objective: Objective, ssr: float) -> bool:
     if objective.is_scalar or data.observed is None or _has_errors(objective):
         return False
     return is_exact(ssr, data.observed.values, data.weights * data.scales[data.groups])
-
-
-def _tied(objective: Objective) -> str | None:
-    """Return lmfit's parameters as text, for `to_lmfit`."""
-    given = objective.parameters.lmfit
-    return None if given is None else str(given.dumps())
 
 
 def _residuals(objective: Objective, theta: Vector, cost: Any) -> tuple[Vector, CostData]:

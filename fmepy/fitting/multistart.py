@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ConvergenceError
+from fmepy.fitting.judge import SearchRecord
 from fmepy.fitting.optima import SAME, MultiStart, missed_share, optimum_numbers
 from fmepy.fitting.problem import Problem
 from fmepy.fitting.result import ModFit
-from fmepy.fitting.search_record import SearchRecord
 from fmepy.fitting.starting_points import Design, Scales, starting_points
 from fmepy.parallel.interruption import Stopped
 from fmepy.parallel.resumable import resumable_tasks

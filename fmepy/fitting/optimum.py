@@ -15,9 +15,9 @@ from fmepy.fitting.control import filled
 from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import method_for
-from fmepy.fitting.profile_walk import BETTER
-from fmepy.fitting.refits import Search, fitted
+from fmepy.fitting.refits import BETTER, Search, fitted
 from fmepy.fitting.result import ModFit
+from fmepy.numerics.covariance import root_of
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
 from fmepy.types import Vector
 
@@ -70,8 +70,7 @@ class Optimum:
         problem = search.problem(theta)
         if search.objective.is_scalar and not search.objective.has_score:
             H = problem.hessian(theta)
-            values, vectors = np.linalg.eigh(0.5 * np.where(np.isfinite(H), H, 0.0))
-            search.curvature = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+            search.curvature = root_of(0.5 * np.where(np.isfinite(H), H, 0.0))
         return replace(self, search=search, theta=theta, cost=cost)
 
     def threshold(self, level: float) -> float:
@@ -82,17 +81,9 @@ class Optimum:
 
 
 def optimum_of(
-    f: Any,
-    fit: Any,
-    *,
-    lower: Any = -np.inf,
-    upper: Any = np.inf,
-    method: str | None = None,
-    jac: Any = None,
-    prior: Any = None,
-    args: Any = (),
-    kwargs: Any = None,
-) -> Optimum:
+    f: Any, fit: Any, *, lower: Any = -np.inf, upper: Any = np.inf, method: str | None = None, jac: Any = None,
+    prior: Any = None, args: Any = (), kwargs: Any = None,
+) -> Optimum:  # fmt: skip
     """Return the optimum of a fit, looked for once more from its end; refuse what is not the cost that was fitted."""
     if not isinstance(fit, ModFit):
         raise ArgumentError(f"`fit` must be a result of modFit; got {type(fit).__name__}. Pass modFit(f, p).")

@@ -1,27 +1,46 @@
 """predict: the curve of a model with a band, from whatever is known of its parameters: a fit, draws, profiles.
 
-The formulas stand in `fmepy.fitting.bands`.
+With S_i the derivatives of a value y_i to the parameters, C = ``fit.cov_scaled``, T the transform by which a variable
+is compared with its readings (identity where none was asked for), and sigma the sd of a reading on that scale::
+
+    a fit       se_i^2 = S_i C S_i'                             y_i -/+ q se_i
+      reading   T^-1( T(y_i) -/+ q sqrt( (T'(y_i) se_i)^2 + sigma^2 ) )
+    draws       quantiles of y_i over the draws
+      reading   T^-1 of quantiles of the mixture of normals N(T(y_ik), sigma_k^2) over the draws k
+    profiles    the ends of the profile of y_i
+      reading   the ends of the profile of a reading, see `fmepy.fitting.reading`
+
+q is the quantile of t with the fit's degrees of freedom, or of the normal distribution for -2 log L and with a prior.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fmepy.checks import between_0_and_1
-from fmepy.costs.user_function import is_cost, is_model
-from fmepy.errors import ArgumentError
-from fmepy.fitting.bands import band_of_draws, band_of_fit, band_of_profile, draws_of
+from fmepy.costs.noise import MEASUREMENT, SaidNoise
+from fmepy.costs.user_function import as_simulator, is_cost, is_model
+from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
+from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.profile_result import Profile
+from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms
 from fmepy.fitting.result import ModFit
+from fmepy.models.base import keep_within, simulate_many
+from fmepy.numerics.differences import central_differences
+from fmepy.parameters.entities import check_not_local
+from fmepy.parameters.named import generated_names
+from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.results.tables import Framed, Part, long_table, wrapped
-from fmepy.types import AxesArray
+from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import own_words
 
-if TYPE_CHECKING:
-    pass
+_MOST_DRAWS = 1000  # rows of a chain or table that are run, evenly spaced
+_HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -143,14 +162,278 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     if isinstance(fit, Profile):
         if times is not None or level != fit.level:
             raise ArgumentError("A profile has its own times and level: give them to profile().")
-        return Prediction(band_of_profile(model, fit, reading).frame, level, bool(reading), "profiles", fit.message)
+        return Prediction(_band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
     if isinstance(fit, ModFit):
-        return Prediction(band_of_fit(model, fit, times, level, reading).frame, level, bool(reading), "fit")
-    draws = draws_of(fit)
+        return Prediction(_band_of_fit(model, fit, times, level, reading), level, bool(reading), "fit")
+    draws = _draws_of(fit)
     if draws is None:
         raise ArgumentError(
             "`fit` must be a result of modFit, modMCMC or profile, or a table of draws (a column per parameter); got "
             f"{type(fit).__name__}."
         )
-    band = band_of_draws(model, *draws, times, level, reading)
-    return Prediction(band.frame, level, bool(reading), "draws", band.note)
+    frame, note = _band_of_draws(model, *draws, times, level, reading)
+    return Prediction(frame, level, bool(reading), "draws", note)
+
+
+_Place = tuple[str, Vector, list[str]]
+"""Name and values of x, and the variables."""
+
+
+def _frame(place: _Place, fit: Matrix, se: Matrix, lower: Matrix, upper: Matrix) -> pd.DataFrame:
+    """Return values with a band, shape (n_x, n_var) each: a row per variable and x, variables one after the other."""
+    x_name, x, variables = place
+    columns = {
+        x_name: np.tile(x, len(variables)), "var": np.repeat(np.array(variables, dtype=object), len(x)),
+        "fit": fit.T.ravel(), "se": se.T.ravel(), "lower": lower.T.ravel(), "upper": upper.T.ravel(),
+    }  # fmt: skip
+    return pd.DataFrame(columns)
+
+
+def _own_of(model: Any, names: list[str], what: str, of: str) -> list[str]:
+    """Return those of the names that are parameters of the model, of which there must be one."""
+    have = [str(n) for n in model.parms.index]
+    check_not_local(names, have, what)
+    if used := [n for n in names if n in have]:
+        return used
+    raise ArgumentError(f"`model` has none of the {of}; it has {listed(have)}.")
+
+
+def _bound(model: Any, used: list[str], times: Any) -> tuple[Any, _Place]:
+    bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
+    x_name = str(getattr(model, "x_name", "time"))
+    return bound, (x_name, np.asarray(bound.times, dtype=float), list(bound.var_names))
+
+
+# -------------------------------------------------------------------------------------------------- of a fit
+
+
+def _band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: bool) -> pd.DataFrame:
+    """Return the band by the delta method."""
+    from scipy.special import ndtri, stdtrit
+
+    place, Y, S, used = _of_model(model, fit, times) if is_model(model) else _of_function(model, fit)
+    C = fit.cov_scaled.loc[used, used].to_numpy()
+    held = np.isin(used, list(fit.at_bound))  # no covariance: the band is of the others, with these fixed there
+    C, S = np.where(held[:, None] | held, 0.0, C), np.where(held, 0.0, S)
+    se = np.sqrt(np.maximum(np.einsum("tvi,ij,tvj->tv", S, C, S), 0.0))
+    df = fit.df_residual
+    normal = fit.is_scalar or fit.with_prior or np.isnan(df)
+    q = float(ndtri((1 + level) / 2)) if normal else float(stdtrit(df, (1 + level) / 2)) if df > 0 else np.nan
+    if not reading:
+        return _frame(place, Y, se, Y - q * se, Y + q * se)
+    lower, upper, wide = Y.copy(), Y.copy(), se.copy()
+    kinds, sds = transforms(fit), sds_of_fit(fit, model, *place, Y)
+    for j, name in enumerate(place[2]):
+        forward, back, slope = SCALES[kinds.get(name)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steep = slope(Y[:, j])
+            on_scale = np.sqrt((steep * se[:, j]) ** 2 + sds[:, j] ** 2)
+            middle = forward(Y[:, j])
+            lower[:, j], upper[:, j] = back(middle - q * on_scale), back(middle + q * on_scale)
+            wide[:, j] = on_scale / steep
+    return _frame(place, Y, wide, lower, upper)
+
+
+def _of_model(model: Any, fit: ModFit, times: Any) -> tuple[_Place, Matrix, Cube, list[str]]:
+    names = [str(n) for n in fit.par.index]
+    used = _own_of(model, names, "The fit", f"fitted parameters {listed(names)}")
+    _check_scale(model, fit, used)
+    if fit.tied is not None:
+        model = _with_fixed(model, fit, [str(n) for n in model.parms.index])
+    bound, place = _bound(model, used, times)
+    keep_within(bound, fit.lower[used].to_numpy(dtype=float), fit.upper[used].to_numpy(dtype=float))
+    Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
+    return place, np.asarray(Y), np.asarray(S), used
+
+
+def _with_fixed(model: Any, fit: ModFit, have: list[str]) -> Any:
+    """Return the model with the parameters that lmfit fixes; tied ones have no place in it."""
+    others = [q for q in lmfit_at(fit).values() if q.name not in fit.par.index and q.name in have]
+    tied = [q.name for q in others if q.expr is not None]
+    if tied:
+        raise ArgumentError(
+            f"predict() does not follow lmfit's expressions (of {listed(tied)}); tie them in the model."
+        )
+    return model.replace(parms={q.name: float(q.value) for q in others}) if others else model
+
+
+def _of_function(model: Any, fit: ModFit) -> tuple[_Place, Matrix, Cube, list[str]]:
+    names = [str(n) for n in fit.par.index]
+    positional = tuple(names) == generated_names(len(names))
+    theta = fit.par.to_numpy(dtype=float)
+
+    def table(q: Vector) -> pd.DataFrame:
+        return pd.DataFrame(model(q.copy() if positional else dict(zip(names, map(float, q), strict=True))))
+
+    base = table(theta)
+    se = np.sqrt(np.maximum(np.diag(fit.cov_scaled.to_numpy()), 0.0))
+    step = np.where(np.isfinite(se) & (se > 0), 0.01 * se, 1e-5 * np.maximum(np.abs(theta), 1e-8))
+    box = fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float)
+    values = base.iloc[:, 1:].to_numpy(dtype=float)
+    slopes = central_differences(lambda q: table(q).iloc[:, 1:].to_numpy(dtype=float), theta, step, box, base=values)
+    place = str(base.columns[0]), base.iloc[:, 0].to_numpy(), [str(c) for c in base.columns[1:]]
+    return place, values, slopes, names
+
+
+def _check_scale(model: Any, fit: ModFit, used: list[str]) -> None:
+    """Refuse a model whose parameters are not on the scale of the fit's."""
+    if fit.transforms is None:  # a function was fitted; what it does with its parameters is its own affair
+        return
+    taken = getattr(model, "transforms", {})
+    for name in used:
+        fitted, has = fit.transforms.get(name), taken.get(name)
+        if fitted != has:
+            here = f"{fitted}({name})" if fitted else name
+            advice = f"predict(transformed(model, {fitted!r}), fit)" if fitted else "predict(model, fit)"
+            raise ArgumentError(
+                f"The fit is of {here}, and the model takes {f'{has}({name})' if has else name}. Pass the model on the "
+                f"scale of the fit: {advice}."
+            )
+
+
+# -------------------------------------------------------------------------------------------------- of draws
+
+
+def _draws_of(what: Any) -> tuple[pd.DataFrame, Any, SaidNoise | None] | None:
+    """Return draws, of a chain with its sampled variances and what was said of the noise; None of what is none."""
+    if isinstance(getattr(what, "pars", None), pd.DataFrame):
+        return what.pars, getattr(what, "sig", None), getattr(what, "noise", None)
+    if isinstance(what, (pd.DataFrame, Mapping)):
+        try:
+            table = what if isinstance(what, pd.DataFrame) else pd.DataFrame(what)  # a table keeps its scale
+            return table.astype(float), None, None
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                "A table of draws holds numbers only: one column per parameter, one row per draw."
+            ) from None
+    return None
+
+
+def _band_of_draws(
+    model: Any, draws: pd.DataFrame, sig: Any, noise: SaidNoise | None, times: Any, level: float, reading: bool
+) -> tuple[pd.DataFrame, str]:
+    """Return the band between quantiles over draws, at most a thousand of them, evenly spaced; what is said of it."""
+    if not len(draws) or not np.isfinite(draws.to_numpy(dtype=float)).all():
+        raise ArgumentError("The table of draws is empty, or holds values that are not finite.")
+    rows = np.unique(np.linspace(0, len(draws) - 1, min(len(draws), _MOST_DRAWS)).round().astype(int))
+    some = draws.iloc[rows]
+    place, Y, why = _runs_of(model, some, times)
+    failed = np.flatnonzero(~np.isfinite(Y).all(axis=(1, 2)))
+    if len(failed) == len(Y):
+        raise SimulationError(f"None of {len(Y)} draws could be run. The first: {why[failed[0]] or 'not finite'}")
+    kept = np.setdiff1d(np.arange(len(Y)), failed)
+    note = f"{len(failed)} of {len(Y)} draws failed and are left out." if len(failed) else ""
+    Y, share = Y[kept], np.array([0.5, (1 - level) / 2, (1 + level) / 2])
+    variance = Y.var(axis=0, ddof=1 if len(Y) > 1 else 0)
+    if not reading:
+        middle, lower, upper = np.quantile(Y, share, axis=0)
+        return _frame(place, middle, np.sqrt(variance), lower, upper), note
+    some = some.iloc[kept]
+    sig = sig.iloc[rows[kept]] if isinstance(sig, pd.DataFrame) else None
+    sds = sds_of_draws(some, sig, noise, model, *place, Y)
+    kinds = {} if noise is None else noise.scales
+    middle, lower, upper = (np.empty_like(variance) for _ in range(3))
+    for j, name in enumerate(place[2]):
+        forward, back, slope = SCALES[kinds.get(name)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = back(_mixture(forward(Y[:, :, j]), sds[:, :, j], share))
+            variance[:, j] += ((sds[:, :, j] / slope(Y[:, :, j])) ** 2).mean(axis=0)
+        middle[:, j], lower[:, j], upper[:, j] = ends
+    return _frame(place, middle, np.sqrt(variance), lower, upper), note
+
+
+def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[_Place, Cube, Any]:
+    names = [str(c) for c in draws.columns]
+    if is_model(model):
+        used = _own_of(model, names, "The table of draws", f"parameters {listed(names)} of the draws")
+        have = [str(n) for n in model.parms.index]
+        noise = [MEASUREMENT + v for v in model.var_names]
+        for name in set(names) - {*have, *noise, *foreign_columns(draws, have)}:
+            raise ParameterError(
+                f"The draws have a column {name!r}, and the model no such parameter.{did_you_mean(name, have)} It has "
+                f"{listed(have)}. Leave the column out (draws of a chain know which are of its cost)."
+            )
+        check_scale(draws, scale_taken(model, names), "fit")
+        bound, place = _bound(model, used, times)
+        Y, why = simulate_many(bound, draws[used].to_numpy(dtype=float))
+        return place, np.asarray(Y), why
+    positional = tuple(names) == generated_names(len(names))
+    first = draws.iloc[0].to_numpy(dtype=float)
+    simulator = as_simulator(model, first if positional else dict(zip(names, first.tolist(), strict=True)))
+    Y = np.full((len(draws), len(simulator.x), len(simulator.var_names)), np.nan)
+    why = np.full(len(draws), "", dtype=object)
+    for i, theta in enumerate(draws.to_numpy(dtype=float)):
+        try:
+            Y[i] = simulator.run(theta)
+        except SimulationError as error:
+            why[i] = str(error)
+    return (simulator.x_name, simulator.x, list(simulator.var_names)), Y, why
+
+
+def _mixture(Y: Matrix, sd: Matrix, share: Vector) -> Matrix:
+    """Return quantiles of mixtures of normals over the rows, shape (n_share, n_x), by halving."""
+    from scipy.special import ndtr
+
+    low, high = (Y - 10 * sd).min(axis=0), (Y + 10 * sd).max(axis=0)
+    found = []
+    for p in share:
+        a, b = low.copy(), high.copy()
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (a + b)
+            below = ndtr((middle - Y) / sd).mean(axis=0) < p
+            a, b = np.where(below, middle, a), np.where(below, b, middle)
+        found.append(0.5 * (a + b))
+    return np.array(found)
+
+
+# -------------------------------------------------------------------------------------------------- of profiles
+
+
+def _band_of_profile(model: Any, profile: Profile, reading: bool) -> pd.DataFrame:
+    """Return the ends of profiles of predictions, or of readings of them; variables at one and the same times."""
+    asked = profile.predicted
+    if asked is None:
+        raise ArgumentError(
+            "The profile is of parameters; a band needs profiles of what is predicted: profile(cost, fit, "
+            "prediction=('y', times))."
+        )
+    unknown = [v for v in asked["variable"] if v not in getattr(model, "var_names", ())]
+    if unknown:
+        known = list(getattr(model, "var_names", ()))
+        raise ArgumentError(
+            f"The profile is of {unknown[0]!r}, which `model` does not have.{did_you_mean(unknown[0], known)}"
+        )
+    label = [v if e is None else f"{v}, {e}" for v, e in zip(asked["variable"], asked["entity"], strict=True)]
+    variables, x = list(dict.fromkeys(label)), np.unique(asked["time"].to_numpy(dtype=float))
+    table = profile.intervals.loc[asked.index].assign(se=profile.standard_error[asked.index])
+    if reading:
+        table = _of_readings(profile, table)
+    cells = {k: np.full((len(x), len(variables)), np.nan) for k in ("estimate", "se", "lower", "upper")}
+    places = np.searchsorted(x, asked["time"].to_numpy(dtype=float)), [variables.index(v) for v in label]
+    for k, cell in cells.items():
+        cell[places] = table[k].to_numpy(dtype=float)
+    return _frame(("time", x, variables), *cells.values())
+
+
+def _of_readings(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of predictions with the ends, and the standard error, of readings of them."""
+    asked, out = profile.predicted, table.copy()
+    assert asked is not None, "of predictions"
+    labels: list[Any] = list(table.index)
+    for label in labels:
+        row = table.loc[label]
+        sd, kind = float(asked["sd"][label]), asked["scale"][label]
+        if np.isnan(sd):
+            raise ArgumentError(
+                f"reading=True: nothing is said of the noise of {asked['variable'][label]!r} where it is predicted. "
+                "Take the band of the model's value."
+            )
+        kind = kind if isinstance(kind, str) else None
+        own = profile.frame[profile.frame["parameter"] == label]
+        values, roots = own["value"].to_numpy(dtype=float), own["root"].to_numpy(dtype=float)
+        y, *ends = row[["estimate", "lower", "upper"]].astype(float)
+        out.loc[label, ["lower", "upper"]] = ends_of_reading(
+            y, (ends[0], ends[1]), values, roots, sd, kind, profile.threshold
+        )
+        out.loc[label, "se"] = np.hypot(row["se"], sd / float(SCALES[kind][2](np.float64(y))))
+    return out

@@ -21,19 +21,22 @@ The minimised function, in the letters of the code, with ``r`` the scaled residu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import covariance_of
-from fmepy.numerics.differences import central_differences, magnitudes
+from fmepy.numerics.differences import central_differences, magnitudes, replaced
 from fmepy.numerics.second_differences import second_differences, sparse_second_differences, whitened_second_differences
 from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, stacked
 from fmepy.parameters.named import Density, Prior
 from fmepy.types import BoolVector, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.fitting.refits import HeldPrediction
 
 _HELD = 1e-10  # relative width of a box in which nothing can be searched
 _BESIDE = 1e-8  # relative distance to a bound that is no distance
@@ -46,6 +49,10 @@ def limit_reached(name: str, value: float, what: str = "iterations") -> str:
     """Return the sentence that a limit ended a search, with what to type for a higher one."""
     higher = f"{10 * value:.0f}" if value >= 1 else "1000"
     return f"The limit of {value:.0f} {what} is reached{_FOR_MORE}{{{name!r}: {higher}}}."
+
+
+class LimitReachedError(Exception):
+    """The number of iterations is used up."""
 
 
 def without_advice(message: str) -> str:
@@ -78,18 +85,6 @@ class Outcome:
     engine: str
 
 
-class Rows(Protocol):
-    """Residuals that join those of the data, with their derivatives."""
-
-    def residuals(self, theta: Vector) -> Vector:
-        """Return them, shape (n_row,); raise SimulationError where they cannot be had."""
-        ...
-
-    def jacobian(self, theta: Vector) -> Matrix:
-        """Return their derivatives, shape (n_row, n_par)."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class Problem:
     """An objective with everything that a method needs, see the module's text.
@@ -106,7 +101,7 @@ class Problem:
         True if any bound is finite.
     noise_scales : ndarray of bool, shape (n_par,)
         Parameters that scale noise.
-    further : Rows or None
+    further : HeldPrediction or None
         Residuals beside those of the data: what holds a prediction near a value (`fmepy.fitting.refits`).
     told : callable or None
         Gets the number of iterations and the lowest cost so far, once an iteration.
@@ -120,7 +115,7 @@ class Problem:
     upper: Vector
     prior: Prior | None
     rng: np.random.Generator
-    further: Rows | None = None
+    further: HeldPrediction | None = None
     told: Callable[[int, float], object] | None = None
     scale: Vector = field(init=False)
     moving: BoolVector = field(init=False)
@@ -156,9 +151,7 @@ class Problem:
 
     def taken_up(self, theta: Vector) -> Problem:
         """Return the same problem from another start, its trace going on."""
-        again = Problem(
-            self.objective, self.inside(theta), self.lower, self.upper, self.prior, self.rng, self.further, self.told
-        )
+        again = replace(self, start=self.inside(theta))
         again.trace.extend(self.trace)
         return again
 
@@ -229,7 +222,7 @@ class Problem:
         if self.is_least_squares:
             return np.asarray(2 * (self.jacobian(theta).T @ self.residuals(theta)))
         if self.objective.is_scalar and not (self.objective.has_score or self.objective.has_gradient):
-            return self.objective.differentiate(self._finite_value, theta)
+            return self.objective.differentiate(_finite(self.value, "The cost is not finite."), theta)
         if self.objective.has_score:
             slope = -2 * self.objective.score(theta)
         elif self.objective.has_gradient:
@@ -247,16 +240,10 @@ class Problem:
         assert self.prior is not None, "asked only where there is one"
         minus2log = self.prior.minus2log
         if self.prior.parts is None:
-
-            def finite(point: Vector) -> float:
-                if np.isfinite(value := minus2log(point)):
-                    return value
-                raise SimulationError("The prior excludes this place.")
-
-            return self.objective.differentiate(finite, theta)
+            return self.objective.differentiate(_finite(minus2log, "The prior excludes this place."), theta)
         slope = np.zeros(theta.size)
-        for one in _priors_of_one(self, theta):
-            slope[one.at] += central_differences(one.minus2log, one.place, 1e-5 * one.size, one.box)[0]
+        for j, of_one, size, box in _priors_of_one(self, theta):
+            slope[j] += central_differences(of_one, theta[j : j + 1], 1e-5 * size, box)[0]
         return slope
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
@@ -270,12 +257,6 @@ class Problem:
         H = second_differences_of(self, theta)
         values, vectors = np.linalg.eigh(np.where(np.isfinite(H), H, 0.0))
         return np.asarray(information + 0.5 * (vectors * np.maximum(values, 0.0)) @ vectors.T)
-
-    def _finite_value(self, theta: Vector) -> float:
-        value = self.value(theta)
-        if not np.isfinite(value):
-            raise SimulationError("The cost is not finite.")
-        return value
 
     def hessian(self, theta: Vector) -> Matrix:
         """Return the second derivatives of F: Gauss-Newton's 2 J'J for residuals, else second differences.
@@ -301,20 +282,20 @@ class Problem:
         standard errors serve for all directions, however badly the parameters are conditioned. Where the observed one
         is not positive definite, which is no maximum, twice the expected one stands for it, and `expects` says so.
         """
-        kept = ~(self.noise_scales & (theta == 0)) & self.moving
+        kept = self.counting(theta)
         H = np.full((theta.size, theta.size), np.nan)
         if kept.any():
             expected = self.information(theta)[np.ix_(kept, kept)]
             box = self.lower[kept], self.upper[kept]
 
             def gradient(some: Vector) -> Vector:
-                return np.asarray(self.gradient(_with(theta, kept, some))[kept])
+                return np.asarray(self.gradient(replaced(theta, kept, some))[kept])
 
             if self.objective.exact and np.count_nonzero(kept) >= MANY:
                 observed = sparse_second_differences(gradient, theta[kept], expected, *box)
             else:
                 observed = whitened_second_differences(
-                    lambda some: self.value(_with(theta, kept, some)), theta[kept], expected, *box,
+                    lambda some: self.value(replaced(theta, kept, some)), theta[kept], expected, *box,
                     gradient if self.objective.exact else None,
                 )  # fmt: skip
             self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
@@ -353,10 +334,13 @@ class Problem:
         """Tell which parameters are on a bound: exactly (see `put_on_bounds`), or between two that are all but one."""
         return np.asarray((theta == self.lower) | (theta == self.upper) | ~self.moving)
 
-    def projected(self, theta: Vector, gradient: Vector) -> Vector:
-        """Return the gradient without the components that push against a bound."""
-        blocked = ((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0))
-        return np.where(blocked, 0.0, gradient)
+    def blocked(self, theta: Vector, gradient: Vector) -> BoolVector:
+        """Tell which parameters are on a bound against which the gradient pushes."""
+        return np.asarray(((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0)))
+
+    def counting(self, theta: Vector) -> BoolVector:
+        """Tell which parameters may move and are no sd of noise at zero, where the cost has no slope to it."""
+        return np.asarray(self.moving & ~(self.noise_scales & (theta == 0)))
 
     def put_on_bounds(self, theta: Vector) -> Vector:
         """Return theta with the parameters that are all but on a bound put on it, where that does not raise the cost.
@@ -369,8 +353,7 @@ class Problem:
         near = _BESIDE * np.maximum(np.abs(theta), self.scale)
         for bound in (self.lower, self.upper):
             for j in np.flatnonzero((np.abs(theta - bound) <= near) & (theta != bound) & self.moving):
-                trial = theta.copy()
-                trial[j] = bound[j]
+                trial = replaced(theta, j, bound[j])
                 rise, size = self.cost(trial) - (now := self.cost(theta)), abs(now)
                 if rise <= 1e-13 * size or rise <= self.noise * size:  # what the noise is may take a while to find out
                     theta = trial
@@ -383,6 +366,17 @@ class Problem:
     def named(self, theta: Vector) -> dict[str, Any]:
         """Return theta by name."""
         return dict(zip(self.names, map(float, theta), strict=True))
+
+
+def _finite(function: Callable[[Vector], float], message: str) -> Callable[[Vector], float]:
+    """Return a function that raises SimulationError where it is not finite."""
+
+    def finite(theta: Vector) -> float:
+        if np.isfinite(value := function(theta)):
+            return value
+        raise SimulationError(message)
+
+    return finite
 
 
 def _offset(J: Any, r: Vector, free: BoolVector) -> float:
@@ -418,52 +412,30 @@ def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
         lower, upper = problem.lower, problem.upper
         return second_differences(lambda p: minus2log(problem.inside(p)), theta, lower, upper, problem.scale, 1e-16)
     H = np.zeros((theta.size, theta.size))
-    for one in _priors_of_one(problem, theta):  # independent: nothing between two of them
-        H[one.at, one.at] += second_differences(one.minus2log, one.place, *one.box, one.size, 1e-16)[0, 0]
+    for j, of_one, size, box in _priors_of_one(problem, theta):  # independent: nothing between two of them
+        H[j, j] += second_differences(of_one, theta[j : j + 1], *box, size, 1e-16)[0, 0]
     return H
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PriorOfOne:
-    """The prior of one parameter as a function of a vector of one, inside its support.
-
-    Attributes
-    ----------
-    size : ndarray, shape (1,)
-        A distance over which it is smooth: it does not reach an end of the support, where a density may vanish.
-    """
-
-    density: Density
-    place: Vector
-    size: Vector
-
-    @property
-    def at(self) -> int:
-        return self.density.at
-
-    @property
-    def box(self) -> tuple[Vector, Vector]:
-        return np.array([self.density.lower]), np.array([self.density.upper])
-
-    def minus2log(self, p: Vector) -> float:
-        # rounding may take a probe an ulp past the end
-        return -2.0 * float(self.density.log(min(max(float(p[0]), self.density.lower), self.density.upper)))
+_PriorOfOne = tuple[int, Callable[[Vector], float], Vector, tuple[Vector, Vector]]
 
 
 def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[_PriorOfOne]:
+    """Yield every independent prior as a function of a vector of one, inside its support: which, -2 log, size, box.
+
+    The size is a distance over which it is smooth: it does not reach an end of the support, where a density may vanish.
+    """
     assert problem.prior is not None, "asked only where there is one"
     for d in problem.prior.parts or ():
+
+        def minus2log(p: Vector, d: Density = d) -> float:
+            # rounding may take a probe an ulp past the end
+            return -2.0 * float(d.log(min(max(float(p[0]), d.lower), d.upper)))
+
         x = float(theta[d.at])
         size = min(max(abs(x), 1e-3 * problem.scale[d.at]), d.width)
         room = [end for end in (x - d.lower, d.upper - x) if end > _BESIDE * size]  # beside an end one side serves
-        yield _PriorOfOne(d, theta[d.at : d.at + 1], np.array([min([size, *room])]))
-
-
-def _with(theta: Vector, places: BoolVector, values: Vector) -> Vector:
-    """Return theta with some entries replaced."""
-    out = theta.copy()
-    out[places] = values
-    return out
+        yield d.at, minus2log, np.array([min([size, *room])]), (np.array([d.lower]), np.array([d.upper]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

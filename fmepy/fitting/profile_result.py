@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import listed
-from fmepy.fitting.profile_sides import Sides
-from fmepy.fitting.profile_walk import Side
+from fmepy.fitting.profile_walk import Side, Sides
 from fmepy.fitting.refits import Held
 from fmepy.parameters.scales import marked
 from fmepy.results.tables import Framed, Part, bullets, long_table, wrapped

@@ -1,4 +1,4 @@
-"""One side of a profile: from the optimum outwards until the likelihood ratio has crossed its thresholds.
+"""The sides of profiles: from the optimum outwards until the likelihood ratio has crossed its thresholds.
 
 With F the profile (`fmepy.fitting.refits`), F* its minimum and s^2 the unit of the likelihood ratio::
 
@@ -14,17 +14,20 @@ fail, or at once where a place is better than the optimum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from fmepy.fitting.refits import Held, Refit, Search, predicted_start
+from fmepy.fitting.optimum import Optimum
+from fmepy.fitting.refits import BETTER, Held, Refit, Search, fitted, predicted_start
 from fmepy.journal.encoding import Stored
+from fmepy.parallel.interruption import Stopped, outermost
+from fmepy.parallel.resumable import resumable_tasks
 from fmepy.types import Matrix, Vector
 
-BETTER = 0.01
-"""A likelihood ratio so far below zero is another optimum: a tenth of a standard error, squared, is none."""
 _DECADES = 1e8
 _GROWTH = 5.0  # of a step, at most, from one to the next
 _COARSE = 3.0  # times the rise aimed at: a longer step is taken in parts
@@ -33,6 +36,8 @@ _NARROW = 1e-10  # of the distance from the optimum: a bracket in which nothing 
 _CROWDED = 1e-2  # of the distance from the optimum: places nearer to an end than this are not kept
 _MOST = 40  # re-fits for one end
 _SHORTEST = 1e-9  # of the size: steps before failing re-fits
+_MOST_ROUNDS = 10
+_PATIENCE = 30.0  # seconds after Ctrl-C for sides under way to come to the end of an evaluation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,17 +102,16 @@ class Side(Stored):
         return np.array([p.theta for p in self.points], dtype=float).reshape(-1, self.n_par)
 
 
-def walked(search: Search, held: Held, origin: Refit, sign: float, settings: WalkSettings, side: Side) -> Side:
-    """Walk outwards from the optimum; `side` is filled on the way, and so holds what is done if Ctrl-C ends it."""
-    return _Walk(search, held, origin, sign, settings, side).run()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WalkSettings:
-    """How far, and in what steps.
+@dataclass(slots=True, eq=False)
+class _Walk:
+    """A walk outwards from the optimum; `side` is filled on the way, and so holds what is done if Ctrl-C ends it.
 
     Attributes
     ----------
+    origin : Refit
+        The optimum.
+    sign : float
+        1 upwards, -1 downwards.
     thresholds : sequence of float
         Of tau, rising.
     rise : float
@@ -120,41 +124,45 @@ class WalkSettings:
         Re-fits on the way, at most.
     """
 
+    search: Search
+    held: Held
+    side: Side
+    origin: Refit
+    sign: float
     thresholds: Sequence[float]
     rise: float
     standard_error: float
     size: float
     limit: float
     most: int
+    points: list[_Point] = field(init=False)
+    farthest: float = field(init=False)
+    wall: float = field(init=False, default=np.inf)
+    tried: int = field(init=False, default=0)
+    has_failed: bool = field(init=False, default=False)
+    over: _Point | None = field(init=False, default=None)  # above a threshold, but too far from the last for the eye
 
+    def __post_init__(self) -> None:
+        se = self.standard_error
+        self.points = [_Point(0.0, 0.0, 1.0 / se if se > 0 else 0.0, self.origin)]
+        self.farthest = min(abs(self.limit - self.origin.place), _DECADES * self.size)
 
-class _Walk:
-    def __init__(
-        self, search: Search, held: Held, origin: Refit, sign: float, settings: WalkSettings, side: Side
-    ) -> None:
-        self.search, self.held, self.origin, self.sign, self.s, self.side = search, held, origin, sign, settings, side
-        se = settings.standard_error
-        self.points = [_Point(0.0, 0.0, 1.0 / se if se > 0 else 0.0, origin)]
-        self.farthest = min(abs(settings.limit - origin.place), _DECADES * settings.size)
-        self.wall, self.tried, self.has_failed = np.inf, 0, False
-        self.over: _Point | None = None  # above a threshold, but too far from the last place for the eye
-
-    def run(self) -> Side:
+    def run(self) -> None:
+        """Walk until the side ends."""
         self.side.ended = self._outwards()
-        return self.side
 
     def _outwards(self) -> str:
-        if self.s.standard_error == 0:  # a prediction that no parameter moves
-            self.side.ends = [self.origin.place] * len(self.s.thresholds)
+        if self.standard_error == 0:  # a prediction that no parameter moves
+            self.side.ends = [self.origin.place] * len(self.thresholds)
             return "crossed"
         if self.farthest == 0:
             return "bound"
-        for tau in self.s.thresholds:
+        for tau in self.thresholds:
             told = self._climbed(tau)
             if told != "crossed":
                 return told
-            low, high = self._around(tau)
-            told, end = self._root(tau, low, high)
+            k = next(k for k, p in enumerate(self.points) if p.tau >= tau)
+            told, end = self._root(tau, self.points[k - 1], self.points[k])
             if told != "crossed":
                 return told
             self.side.ends.append(end)
@@ -175,9 +183,9 @@ class _Walk:
                         return told
                     continue
                 u = here.u + 0.5 * (self.over.u - here.u)
-            if self.wall - here.u <= max(_SHORTEST * max(self.s.size, here.u), _NARROW * self.farthest):
+            if self.wall - here.u <= max(_SHORTEST * max(self.size, here.u), _NARROW * self.farthest):
                 return "failed" if self.wall < self.farthest else self._at_the_end()
-            if self.tried >= self.s.most:
+            if self.tried >= self.most:
                 return "most"
             self.tried += 1
             found = self._at(u, here)
@@ -205,21 +213,21 @@ class _Walk:
         return "" if self.side.better is None else "better"
 
     def _at_the_end(self) -> str:
-        return "bound" if self.farthest < _DECADES * self.s.size else "decades"
+        return "bound" if self.farthest < _DECADES * self.size else "decades"
 
     def _is_coarse(self, here: _Point, found: _Point) -> bool:
         """Tell whether a step went too far, and shorter ones may be less steep: not where the profile jumps."""
-        may_split = found.u - here.u > 1e-2 * max(here.u, min(self.s.size, self.farthest))
-        return may_split and found.tau - here.tau > _COARSE * self.s.rise
+        may_split = found.u - here.u > 1e-2 * max(here.u, min(self.size, self.farthest))
+        return may_split and found.tau - here.tau > _COARSE * self.rise
 
     def _next(self, here: _Point) -> float:
         """Return where to go next: T is followed as a parabola, whose noise is small where tau is all noise."""
         before = self.points[-2] if len(self.points) > 1 else None
-        gap = 0.1 * self.s.size if before is None else here.u - before.u
+        gap = 0.1 * self.size if before is None else here.u - before.u
         step = longest = max(_GROWTH * gap, 0.5 * here.u)
-        wanted, unit = (here.tau + self.s.rise) ** 2 - here.tau**2, self.search.unit
+        wanted, unit = (here.tau + self.rise) ** 2 - here.tau**2, self.search.unit
         slope = self.sign * here.refit.slope / unit
-        bend = 2 / self.s.standard_error**2
+        bend = 2 / self.standard_error**2
         if before is not None:
             bend = (slope - self.sign * before.refit.slope / unit) / gap
         inside = slope**2 + 2 * bend * wanted
@@ -236,16 +244,12 @@ class _Walk:
         """Take one step more, for the eye."""
         here = self.points[-1]
         if here.rise > 0 and np.isfinite(here.rise):
-            u = min(here.u + self.s.rise / here.rise, self.farthest)
+            u = min(here.u + self.rise / here.rise, self.farthest)
             found = self._at(u, here) if here.u < u < self.wall else None
             if found is not None and found.u > here.u:
                 self._keep(found)
 
     # --- the end
-
-    def _around(self, tau: float) -> tuple[_Point, _Point]:
-        k = next(k for k, p in enumerate(self.points) if p.tau >= tau)
-        return self.points[k - 1], self.points[k]
 
     def _root(self, tau: float, low: _Point, high: _Point) -> tuple[str, float]:
         """Return how the search for a crossing ended, and where it is."""
@@ -283,8 +287,8 @@ class _Walk:
     def _at(self, u: float, near: _Point) -> _Point | None:
         """Return the re-fit at a distance, None if it failed; begun along the path, else from where `near` stands."""
         at = self.origin.place + self.sign * u
-        if u >= self.farthest and np.isfinite(self.s.limit):
-            at = self.s.limit
+        if u >= self.farthest and np.isfinite(self.limit):
+            at = self.limit
         before = max((p for p in self.points if p.u < near.u), key=lambda p: p.u, default=None)
         last = None if before is None else before.refit
         plain = self.held.start(near.refit.theta, at)
@@ -292,7 +296,7 @@ class _Walk:
         if near.u > 0:
             slope = near.refit.slope * u / near.u
         else:
-            slope = self.sign * 2 * u * self.search.unit / self.s.standard_error**2
+            slope = self.sign * 2 * u * self.search.unit / self.standard_error**2
         for start in starts[:1] if np.array_equal(starts[0], plain) else starts:
             found = self.held.fit(self.search, start, at, slope)
             if not found.message and np.isfinite(found.cost):
@@ -327,3 +331,130 @@ def _between(tau: float, low: _Point, high: _Point) -> float:
         )
         u = cubic if low.u < cubic < high.u else u
     return float(u) if low.u < u < high.u else low.u + 0.5 * width
+
+
+# --- all sides, side by side; begun anew from whatever is better than the optimum
+
+
+@dataclass(slots=True, eq=False)
+class _Sides:
+    """One side of a profile after the other; it travels to workers."""
+
+    best: Optimum
+    things: Mapping[str, Held]
+    levels: Sequence[float]
+    num: int
+    most: int | None
+
+    def __call__(self, task: tuple[str, float]) -> Side:
+        name, sign = task
+        best, search, held = self.best, copy(self.best.search), copy(self.things[name])
+        search.objective = search.objective.alone(best.theta, search.lower, search.upper)
+        side = Side(best.theta.size)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                side.standard_error, tangent = held.standard_error(search, best.theta)
+                thresholds = [best.threshold(level) for level in self.levels]
+                _Walk(
+                    search,
+                    held,
+                    side,
+                    Refit(held.place(best.theta), best.theta, best.cost, 0.0, tangent),
+                    sign,
+                    thresholds,
+                    rise=thresholds[-1] / max((self.num - 1) // 2 - 1, 1),
+                    standard_error=side.standard_error,
+                    size=held.size(search, best.theta),
+                    limit=held.limits(search)[int(sign > 0)],
+                    most=self.most or max(4 * self.num, 60),
+                ).run()
+            except KeyboardInterrupt:
+                if not outermost():
+                    raise
+                raise Stopped(side) from None
+            finally:
+                side.evaluations = search.objective.evaluations
+        return side
+
+
+@dataclass(slots=True, eq=False)
+class Sides:
+    """All sides, and the optimum that they belong to.
+
+    Attributes
+    ----------
+    best : Optimum
+    sides : dict of (name, sign) to Side
+    better : list of (name, value, cost before, cost after)
+        Better optima that were found on the way, one after the other.
+    interrupted : bool
+    evaluations : int
+    notes : list of str
+        What is to be said of the checkpoint.
+    """
+
+    best: Optimum
+    sides: dict[tuple[str, float], Side] = field(default_factory=dict)
+    better: list[tuple[str, float, float, float]] = field(default_factory=list)
+    interrupted: bool = False
+    evaluations: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def walk_all(
+    best: Optimum, things: Mapping[str, Held], levels: Sequence[float], num: int, *, most: int | None = None,
+    executor: Any = None, progress: Any = False, checkpoint: Any = None,
+) -> Sides:  # fmt: skip
+    """Return both sides of every thing; where one finds a better optimum, all are begun anew from it.
+
+    Parameters
+    ----------
+    levels : sequence of float
+        Rising.
+    num : int
+        Places of a profile up to the last of them, about, both sides together.
+    most : int, optional
+        Re-fits on the way of one side, at most.
+    """
+    found = Sides(best)
+    tasks = [(name, sign) for name in things for sign in (-1.0, 1.0)]
+    words = {"executor": executor, "progress": progress, "patience": _PATIENCE}
+    with resumable_tasks(checkpoint, "a profile") as journal:
+        for round_ in range(_MOST_ROUNDS):
+            question = {**best.question, "profiles of": list(things), "levels": list(levels), "num": num}
+            question |= {"optimum": found.best.cost, "round": round_}
+            walk = _Sides(found.best, things, levels, num, most)
+            runs = journal.spread(walk, tasks, question=question, name=f"round{round_ + 1}", **words)
+            why = dict(zip(runs.failures["run"], runs.failures["message"], strict=True))
+            ended = "interrupted" if runs.interrupted else "failed"
+            for k, (task, side) in enumerate(zip(tasks, runs.results, strict=True)):
+                found.sides[task] = side or _failed(best.theta.size, ended, why.get(k, ""))
+                found.evaluations += found.sides[task].evaluations
+            found.interrupted = runs.interrupted
+            if found.interrupted or not _begun_anew(found, things):
+                break
+        found.notes += journal.notes
+    return found
+
+
+def _failed(n_par: int, ended: str, message: str) -> Side:
+    """Return a side of which nothing is known but why."""
+    refit = Refit(np.nan, np.full(n_par, np.nan), np.nan, message=message)
+    return Side(n_par, ended=ended, failed=[refit] if message else [])
+
+
+def _begun_anew(found: Sides, things: Mapping[str, Held]) -> bool:
+    """Go to the best of the better optima that the sides came upon; tell whether there was one."""
+    better = [
+        (side.better.cost, task, side.better.theta)
+        for task, side in found.sides.items()
+        if side.ended == "better" and side.better is not None
+    ]
+    if not better:
+        return False
+    _, (name, _), start = min(better, key=lambda known: known[:2])
+    with np.errstate(over="ignore", invalid="ignore"):
+        theta, cost = fitted(found.best.search, start)
+    found.better.append((name, things[name].place(start), found.best.cost, cost))
+    found.best = found.best.at(theta, cost)
+    return True

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fmepy.costs.noise import MEASUREMENT, SaidNoise, places_of_variances
 from fmepy.errors import ArgumentError
+from fmepy.fitting.lmfit_result import values_at
 from fmepy.models.running.forcings import forcing_values
 from fmepy.types import Cube, Matrix, Vector
 
@@ -37,13 +38,8 @@ def sds_of_fit(fit: ModFit, model: Any, x_name: str, x: Vector, variables: list[
     if fit.noise is None:
         same: Matrix = np.tile(np.sqrt(_variances(fit, variables)), (len(x), 1))
         return same
-    others = {} if fit.tied is None else _of_lmfit(fit)
-
-    def value(name: str) -> Any:
-        return float(fit.par[name]) if name in fit.par.index else others[name]
-
     known = known_at(model, x_name, x) | {v: Y[:, j] for j, v in enumerate(variables)}
-    found: Matrix = _filled(fit.noise, model, variables, known, value, Y.shape)
+    found: Matrix = _filled(fit.noise, model, variables, known, values_at(fit).__getitem__, Y.shape)
     return found
 
 
@@ -84,13 +80,6 @@ def _filled(noise: SaidNoise, model: Any, variables: list[str], known: Any, valu
         if found is not None:
             out[..., j] = found
     return out
-
-
-def _of_lmfit(fit: ModFit) -> dict[str, float]:
-    """Return what lmfit's parameters are at the estimates, fixed and tied ones too."""
-    from fmepy.fitting.lmfit_result import lmfit_at
-
-    return {q.name: float(q.value) for q in lmfit_at(fit).values()}
 
 
 def transforms(fit: ModFit) -> dict[str, str | None]:

@@ -18,9 +18,10 @@ Along t the cost rises as if it were quadratic, which gives the standard error o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +31,14 @@ from fmepy.fitting.leaving_zero import let_go
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.problem import Outcome, Problem, without_advice
 from fmepy.journal.encoding import Stored
-from fmepy.numerics.covariance import SINGULAR
+from fmepy.numerics.covariance import SINGULAR, root_of
+from fmepy.numerics.differences import replaced
 from fmepy.numerics.sparse import dense
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
+BETTER = 0.01
+"""A likelihood ratio so far below zero is another optimum: a tenth of a standard error, squared, is none."""
 _ARRIVED = 1e-4  # standard errors: nothing further off is looked for; the likelihood ratio is then right to 1e-8
 _NOISE = 1e-3  # standard errors: so near, a step that lowers nothing is the noise of a solver
 _STEPS = 12
@@ -70,18 +74,12 @@ class Search:
         problem.start = problem.inside(start)
         return problem
 
-    def rows(self, problem: Problem, theta: Vector) -> Matrix | None:
+    def rows(self, theta: Vector) -> Matrix | None:
         """Return R, the derivatives of residuals or a root of the information, without what holds; None if unknown."""
+        problem = self.problem(theta)
         if problem.is_least_squares:
-            n_held = 0 if problem.further is None else len(problem.further.residuals(theta))
-            J = dense(problem.jacobian(theta))
-            return J[: len(J) - n_held]
-        if not self.objective.has_score:
-            return self.curvature
-        # of one that is held, too: between the bounds of the search
-        information = self.problem(theta).information(theta)
-        values, vectors = np.linalg.eigh(information)
-        return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+            return dense(problem.jacobian(theta))
+        return root_of(problem.information(theta)) if self.objective.has_score else self.curvature
 
     def taken(self, problem: Problem) -> tuple[Vector, Outcome]:
         """Return where the method comes to, and what it says; raise SimulationError where the cost fails at once."""
@@ -126,32 +124,61 @@ class Refit(Stored):
     message: str = ""
 
 
-class Held(Protocol):
+class Held(ABC):
     """What is held, see the module's text."""
 
+    @abstractmethod
     def place(self, theta: Vector) -> float:
         """Return the value of what is held."""
-        ...
 
     def start(self, theta: Vector, at: float) -> Vector:
         """Return a start for a re-fit at this place."""
-        ...
+        return theta.copy()
 
-    def fit(self, search: Search, start: Vector, at: float, slope: float) -> Refit:
-        """Return the re-fit at (or near) a place from a start; `slope`: what dF/dplace will be, about."""
-        ...
+    @abstractmethod
+    def problem(self, search: Search, start: Vector, at: float, slope: float) -> Problem:
+        """Return the problem of a re-fit at (or near) a place; `slope`: what dF/dplace will be, about."""
 
-    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
-        """Return the standard error at the optimum theta (infinite where nothing is known), and the direction t."""
-        ...
+    @abstractmethod
+    def slope(self, problem: Problem, theta: Vector, place: float) -> float:
+        """Return dF/dplace at a re-fit."""
+
+    @abstractmethod
+    def tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+        """Return the direction t, None where it is not known."""
+
+    @abstractmethod
+    def size(self, search: Search, theta: Vector) -> float:
+        """Return what counts as the size of it."""
 
     def limits(self, search: Search) -> tuple[float, float]:
         """Return the lowest and the highest place that may be."""
-        ...
+        return -np.inf, np.inf
 
-    def size(self, search: Search, theta: Vector) -> float:
-        """Return what counts as the size of it."""
-        ...
+    def fit(self, search: Search, start: Vector, at: float, slope: float) -> Refit:
+        """Return the re-fit at (or near) a place from a start; `slope`: what dF/dplace will be, about."""
+        problem = self.problem(search, start, at, slope)
+        try:
+            theta, outcome = search.taken(problem)
+            place, cost = self.place(theta), problem.value(theta)
+            if problem.further is not None:
+                pull = problem.further.residuals(theta)
+                cost -= float(pull @ pull)
+            if not outcome.converged:
+                return Refit(place, theta, cost, message=without_advice(outcome.message))
+            return Refit(place, theta, cost, self.slope(problem, theta, place), self.tangent(search, problem, theta))
+        except SimulationError as error:
+            return Refit(at, problem.start, np.inf, message=str(error))
+
+    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
+        """Return the standard error at the optimum theta (infinite where nothing is known), and the direction t."""
+        problem = search.problem(theta)
+        R, tangent = search.rows(theta), self.tangent(search, problem, theta)
+        if R is None or tangent is None:
+            return np.inf, None
+        rise = float(np.linalg.norm(R @ tangent))
+        most = float(np.abs(R * tangent).sum())
+        return (float(np.sqrt(search.unit)) / rise if rise > SINGULAR * most else np.inf), tangent
 
 
 def fitted(search: Search, start: Vector) -> tuple[Vector, float]:
@@ -163,7 +190,7 @@ def fitted(search: Search, start: Vector) -> tuple[Vector, float]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldParameter:
+class HeldParameter(Held):
     """A parameter at a value: the lower and the upper bound of it."""
 
     j: int
@@ -174,29 +201,16 @@ class HeldParameter:
 
     def start(self, theta: Vector, at: float) -> Vector:
         """Return theta with the parameter at the place."""
-        out = theta.copy()
-        out[self.j] = at
-        return out
+        return replaced(theta, self.j, at)
 
-    def fit(self, search: Search, start: Vector, at: float, slope: float = np.nan) -> Refit:
-        """Return the re-fit at a place."""
-        lower, upper = search.lower.copy(), search.upper.copy()
-        lower[self.j] = upper[self.j] = at
-        problem = search.problem(start, lower=lower, upper=upper)
-        try:
-            theta, outcome = search.taken(problem)
-            cost = problem.value(theta)
-            if not outcome.converged:
-                return Refit(at, theta, cost, message=without_advice(outcome.message))
-            slope, tangent = float(problem.gradient(theta)[self.j]), self._tangent(search, problem, theta)
-        except SimulationError as error:
-            return Refit(at, problem.start, np.inf, message=str(error))
-        return Refit(at, theta, cost, slope, tangent)
+    def problem(self, search: Search, start: Vector, at: float, slope: float) -> Problem:
+        """Return the problem with the parameter between two bounds that are one."""
+        lower, upper = (replaced(end, self.j, at) for end in (search.lower, search.upper))
+        return search.problem(start, lower=lower, upper=upper)
 
-    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
-        """Return the standard error at the optimum, and the direction t."""
-        problem = search.problem(theta)
-        return _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+    def slope(self, problem: Problem, theta: Vector, place: float) -> float:
+        """Return the derivative of the cost to the parameter."""
+        return float(problem.gradient(theta)[self.j])
 
     def limits(self, search: Search) -> tuple[float, float]:
         """Return the parameter's bounds."""
@@ -206,8 +220,9 @@ class HeldParameter:
         """Return the parameter's size."""
         return float(max(abs(theta[self.j]), 1e-3 * search.problem(theta).scale[self.j]))
 
-    def _tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
-        R = search.rows(problem, theta)
+    def tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+        """Return how the others follow."""
+        R = search.rows(theta)
         if R is None:
             return None
         free = _free(problem, theta)
@@ -220,7 +235,7 @@ class HeldParameter:
 
 
 @dataclass(slots=True, eq=False)
-class HeldPrediction:
+class HeldPrediction(Held):
     """A prediction near a value, by a residual of its own: ``w (g(theta) - z)``.
 
     Attributes
@@ -248,51 +263,36 @@ class HeldPrediction:
         """Return the prediction."""
         return self.value(theta)
 
-    def start(self, theta: Vector, at: float) -> Vector:
-        """Return theta."""
-        return theta.copy()
-
-    def fit(self, search: Search, start: Vector, at: float, slope: float) -> Refit:
-        """Return the re-fit near a place; the aim lies beyond it by as much as the cost will pull back."""
+    def problem(self, search: Search, start: Vector, at: float, slope: float) -> Problem:
+        """Return the problem with the aim beyond the place by as much as the cost will pull back."""
         lag = slope / (2 * self.weight**2)
         self.aim = at + (lag if np.isfinite(lag) else 0.0)
-        problem = search.problem(start, further=self)
-        try:
-            theta, outcome = search.taken(problem)
-            place, pull = self.value(theta), self.residuals(theta)
-            cost = problem.value(theta) - float(pull @ pull)
-            if not outcome.converged:
-                return Refit(place, theta, cost, message=without_advice(outcome.message))
-            return Refit(
-                place, theta, cost, 2 * self.weight**2 * (self.aim - place), self._tangent(search, problem, theta)
-            )
-        except SimulationError as error:
-            return Refit(at, problem.start, np.inf, message=str(error))
+        return search.problem(start, further=self)
+
+    def slope(self, problem: Problem, theta: Vector, place: float) -> float:
+        """Return how strongly the aim pulls."""
+        return 2 * self.weight**2 * (self.aim - place)
 
     def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
         """Return the standard error at the optimum, and the direction t; it sets the weight."""
-        problem = search.problem(theta)
-        g = self.gradient(theta)
-        reach = float(np.linalg.norm(g * np.maximum(np.abs(theta), 1e-3 * problem.scale)))
+        sizes = np.maximum(np.abs(theta), 1e-3 * search.problem(theta).scale)
+        reach = float(np.linalg.norm(self.gradient(theta) * sizes))
         if not reach > 0:
             return 0.0, None
         self.weight = _STIFF * np.sqrt(search.unit) / reach  # as if parameters were known as well as to their size
-        se, tangent = _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+        se, tangent = Held.standard_error(self, search, theta)
         if np.isfinite(se):
             self.weight = _STIFF * np.sqrt(search.unit) / se
-            se, tangent = _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+            se, tangent = Held.standard_error(self, search, theta)
         return se, tangent
-
-    def limits(self, search: Search) -> tuple[float, float]:
-        """Return that there are none."""
-        return -np.inf, np.inf
 
     def size(self, search: Search, theta: Vector) -> float:
         """Return the prediction's size; of one at zero what its weight says."""
         return max(abs(self.value(theta)), 1e-3 * _STIFF * float(np.sqrt(search.unit)) / self.weight)
 
-    def _tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
-        R = search.rows(problem, theta)
+    def tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+        """Return how the others follow."""
+        R = search.rows(theta)
         if R is None:
             return None
         free, g = _free(problem, theta), self.gradient(theta)
@@ -325,17 +325,6 @@ def _free(problem: Problem, theta: Vector) -> BoolVector:
     return np.asarray(problem.moving & ~problem.at_bound(theta))
 
 
-def _standard_error(
-    search: Search, problem: Problem, theta: Vector, tangent: Vector | None
-) -> tuple[float, Vector | None]:
-    R = search.rows(problem, theta)
-    if R is None or tangent is None:
-        return np.inf, None
-    rise = float(np.linalg.norm(R @ tangent))
-    most = float(np.abs(R * tangent).sum())
-    return (float(np.sqrt(search.unit)) / rise if rise > SINGULAR * most else np.inf), tangent
-
-
 def _gauss_newton(problem: Problem, theta: Vector) -> Vector | None:
     """Return the optimum if a few full steps come to it, None where the method has to search.
 
@@ -345,7 +334,7 @@ def _gauss_newton(problem: Problem, theta: Vector) -> Vector | None:
     for _ in range(_STEPS):
         r, J = problem.residuals(theta), dense(problem.jacobian(theta))
         g, value = J.T @ r, float(r @ r)
-        free = problem.moving & ~(((theta <= problem.lower) & (g > 0)) | ((theta >= problem.upper) & (g < 0)))
+        free = problem.moving & ~problem.blocked(theta, g)
         step = np.zeros(theta.size)
         if free.any():
             step[free] = -_least(J[:, free], r, 1e-10)

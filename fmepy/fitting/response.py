@@ -50,7 +50,7 @@ def silent(problem: Problem, theta: Vector, H: Matrix) -> Silent:
     A run that fails says nothing of how the cost responds: the other side decides.
     """
     size = sizes(problem, theta)
-    asked = problem.moving & ~(problem.noise_scales & (theta == 0))
+    asked = problem.counting(theta)
     if problem.is_least_squares:
         J, r = problem.jacobian(theta), problem.residuals(theta)
         moved = column_lengths(J) * size
@@ -98,7 +98,7 @@ def changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
 def pushed(problem: Problem, theta: Vector, H: Matrix, g: Vector) -> list[int]:
     """Return the parameters along which a number falls to where runs fail, so that there are no second derivatives."""
     promise = np.abs(g) * _PROBE * sizes(problem, theta)
-    edge = ~np.isfinite(np.diag(H)) & problem.moving & ~(problem.noise_scales & (theta == 0))
+    edge = ~np.isfinite(np.diag(H)) & problem.counting(theta)
     return [int(j) for j in np.flatnonzero(edge & (promise > max(_PUSHED, 1e3 * _noise(problem, theta))))]
 
 

@@ -399,8 +399,8 @@ class ModFit(Shown):
         return predict(model, self, times=times, level=level, reading=reading)
 
     def confidence(self, f: Any, which: Sequence[str] | None = None, **kwargs: Any) -> pd.DataFrame:
-        """Return confidence intervals by the profile F-test, see `fmepy.fitting.confidence`."""
-        from fmepy.fitting.confidence import confidence
+        """Return confidence intervals by the profile F-test, see `fmepy.fitting.profiles`."""
+        from fmepy.fitting.profiles import confidence
 
         return confidence(f, self, which, **kwargs)
 

@@ -64,9 +64,6 @@ class Evaluations:
         return value
 
 
-NOTHING_KEPT = Evaluations(None)
-
-
 def _key(name: str, theta: Vector, more: tuple[Any, ...]) -> str:
     point = np.asarray(theta, dtype=float).tobytes()
     return hashlib.sha256(repr((name, more)).encode() + point).hexdigest()

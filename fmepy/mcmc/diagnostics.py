@@ -14,10 +14,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from fmepy.errors import ArgumentError
 from fmepy.mcmc.coda import geweke, raftery_lewis
 from fmepy.mcmc.convergence import ess_bulk, ess_tail, mcse, rhat
-from fmepy.mcmc.draws import draws_by_chain
-from fmepy.types import Matrix
+from fmepy.types import Cube, Matrix
 
 
 def chain_diagnostics(pars: pd.DataFrame) -> pd.DataFrame:
@@ -47,6 +47,25 @@ def chain_diagnostics(pars: pd.DataFrame) -> pd.DataFrame:
     rows = [_row(cube[:, :, j]) for j in range(cube.shape[2])]
     columns = ["mean", "sd", "mcse", "ess_bulk", "ess_tail", "rhat", "geweke_z", "raftery_lewis"]
     return pd.DataFrame(rows, index=pd.Index([str(c) for c in pars.columns]), columns=pd.Index(columns), dtype=float)
+
+
+def draws_by_chain(pars: pd.DataFrame) -> Cube:
+    """Return the draws as an array (n_chain, n_draw, n_par): the first, as many as the shortest chain has.
+
+    Raises
+    ------
+    ArgumentError
+        A table without rows.
+    """
+    if len(pars) == 0:
+        raise ArgumentError("There are no draws: the table has no rows.")
+    values = pars.to_numpy(dtype=float)
+    if not isinstance(pars.index, pd.MultiIndex):
+        return values[None]
+    codes, _ = pd.factorize(pars.index.get_level_values(0))
+    chains = [values[codes == c] for c in range(codes.max() + 1)]
+    shortest = min(map(len, chains))
+    return np.stack([c[:shortest] for c in chains])
 
 
 def _row(x: Matrix) -> list[float]:

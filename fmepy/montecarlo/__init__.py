@@ -7,18 +7,6 @@ from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif
 from fmepy.montecarlo.scenarios import Scenarios, ScenarioSummary, scenarios
 
 __all__ = [
-    "Grid",
-    "Halton",
-    "Latinhyper",
-    "ModCRL",
-    "Norm",
-    "RangeSummary",
-    "ScenarioSummary",
-    "Scenarios",
-    "SensRange",
-    "Sobol",
-    "Unif",
-    "modCRL",
-    "scenarios",
-    "sensRange",
-]
+    "Grid", "Halton", "Latinhyper", "ModCRL", "Norm", "RangeSummary", "ScenarioSummary", "Scenarios", "SensRange",
+    "Sobol", "Unif", "modCRL", "scenarios", "sensRange",
+]  # fmt: skip

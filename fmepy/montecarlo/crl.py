@@ -10,7 +10,7 @@ J. Stat. Softw. 33(3). FME: modCRL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from fmepy.montecarlo.summaries import counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import AxesArray, IntVector, Seed, UserParameters
+from fmepy.types import AxesArray, IntVector, Seed, UserParameters, Which
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -65,14 +65,7 @@ class ModCRL(Framed):
         table = statistics(np.ascontiguousarray(values[~np.isnan(values[:, 0])].T))
         return summarise(table, self.var, np.ones(1), "x")
 
-    def plot(
-        self,
-        which: str | int | Sequence[str | int] | None = None,
-        trace: bool = False,
-        *,
-        axes: Any = None,
-        **kwargs: Any,
-    ) -> AxesArray:
+    def plot(self, which: Which = None, trace: bool = False, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw every output against every parameter, one panel a pair; return the Axes.
 
         Parameters
@@ -89,14 +82,7 @@ class ModCRL(Framed):
 
         return plot_responses(self, which=which, trace=trace, axes=axes, **kwargs)
 
-    def pairs(
-        self,
-        which: str | int | Sequence[str | int] | None = None,
-        nsample: int | None = None,
-        *,
-        axes: Any = None,
-        **kwargs: Any,
-    ) -> AxesArray:
+    def pairs(self, which: Which = None, nsample: int | None = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw all columns against each other: points above, correlations below, histograms on the diagonal.
 
         Parameters
@@ -113,9 +99,7 @@ class ModCRL(Framed):
         columns = chosen(which, [str(c) for c in self.frame.columns], what="column")
         return plot_pairs(self.frame[columns], nsample=nsample, axes=axes, **kwargs)
 
-    def hist(
-        self, which: str | int | Sequence[str | int] | None = None, *, axes: Any = None, **kwargs: Any
-    ) -> AxesArray:
+    def hist(self, which: Which = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw a histogram of every column, parameters and outputs; return the Axes.
 
         Parameters
@@ -136,7 +120,7 @@ def modCRL(
     func: Any,
     parms: UserParameters = None,
     *,
-    sensvar: str | int | Sequence[str | int] | None = None,
+    sensvar: Which = None,
     dist: str = "unif",
     parInput: Any = None,
     parRange: Any = None,
@@ -207,6 +191,6 @@ def modCRL(
     if clash:
         raise ArgumentError(f"`func` returns {listed(clash)}, the name of a varied parameter. Return another name.")
     values, ran = ensemble.run(executor, progress)
-    pars = ensemble.labelled_sets()
+    pars = ensemble.sets.labelled()
     outputs = pd.DataFrame(values[:, :, 0], columns=list(ensemble.var), index=pars.index)
     return ModCRL(pd.concat([pars, outputs], axis=1), pars, ensemble.var, ensemble.sets.pset, *ran)

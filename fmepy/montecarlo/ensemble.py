@@ -60,6 +60,10 @@ class ParameterSets:
     pset: IntVector
     start: pd.Series
 
+    def labelled(self) -> pd.DataFrame:
+        """Return the table, labelled (chain, iteration) if it comes from a chain, else 0, 1, ..."""
+        return self.table if self.table.index.nlevels > 1 else self.table.reset_index(drop=True)
+
 
 def parameter_sets(
     dist: str, parInput: Any, parRange: Any, parMean: Any, parCovar: Any, num: int, rng: np.random.Generator
@@ -196,20 +200,10 @@ class Ensemble:
         """Numbers per run: variables times values of x."""
         return len(self.places) * len(self.simulator.x)
 
-    def labelled_sets(self) -> pd.DataFrame:
-        """Return the sets, labelled (chain, iteration) if they come from a chain, else 0, 1, ..."""
-        table = self.sets.table
-        return table if table.index.nlevels > 1 else table.reset_index(drop=True)
-
     def run(self, executor: Any, progress: Any, tasks: ResumableTasks | None = None) -> tuple[Cube, Ran]:
         """Return the values, shape (num, n_var, n_x), NaN where a run failed, and how the runs went."""
         (ran,) = run_together([self], executor, progress, tasks)
         return ran
-
-    def _gathered(self, results: Sequence[Any], failed: dict[int, tuple[str, str]], source: IntVector) -> Any:
-        """Return the values of all sets, and the table of failures, from what the runs that differ gave."""
-        values = self._stacked(results)
-        return (values if len(results) == len(source) else values[source]), self._failures(failed, source)
 
     def stream(self, take: Callable[[Matrix], None], rows: int, executor: Any, progress: Any) -> Ran:
         """Run `rows` sets at a time; hand their values, shape (n, n_output), to `take` and forget them.
@@ -332,8 +326,8 @@ def run_together(
     for e, (thetas, source) in zip(ensembles, parts, strict=True):
         end = begin + len(thetas)
         own = {i - begin: why for i, why in failed.items() if begin <= i < end}
-        values, failures = e._gathered(runs.results[begin:end], own, source)
-        out.append((values, Ran(failures, runs.interrupted, e.simulator.engine)))
+        values = e._stacked(runs.results[begin:end])[source]
+        out.append((values, Ran(e._failures(own, source), runs.interrupted, e.simulator.engine)))
         begin = end
     return out
 
@@ -369,21 +363,9 @@ def _chunks(thetas: Matrix, rows: int, executor: Any, timed: bool) -> Iterator[t
 
 
 def prepare(
-    func: Any,
-    parms: UserParameters,
-    *,
-    sensvar: Any,
-    dist: str,
-    parInput: Any,
-    parRange: Any,
-    parMean: Any,
-    parCovar: Any,
-    map: int | str | None,
-    num: int,
-    args: Any,
-    kwargs: Any,
-    seed: Seed,
-) -> Ensemble:
+    func: Any, parms: UserParameters, *, sensvar: Any, dist: str, parInput: Any, parRange: Any, parMean: Any,
+    parCovar: Any, map: int | str | None, num: int, args: Any, kwargs: Any, seed: Seed,
+) -> Ensemble:  # fmt: skip
     """Return the ensemble that the arguments of sensRange and modCRL describe.
 
     Raises

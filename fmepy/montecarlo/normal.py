@@ -85,19 +85,14 @@ def Norm(
         low[places], high[places] = ranges.low, ranges.high
     chol_C: Matrix = np.linalg.cholesky(C).astype(float)
     rng = as_rng(seed)
-    kinds = _scale_of_draws(parMean, parCovar)
+    of_mean = scale_of(parMean)
+    check_scale(parCovar, of_mean, "parCovar")  # they must not contradict each other
+    kinds = {**scale_of(parCovar), **of_mean} or None
     centre = mean.to_numpy(dtype=float)
     if outside == "clamp" or parRange is None:
         draws = centre + rng.standard_normal((num, len(names))) @ chol_C.T
         return marked(pd.DataFrame(np.clip(draws, low, high), columns=names), kinds)
     return marked(pd.DataFrame(_truncated(centre, chol_C, low, high, num, rng), columns=names), kinds)
-
-
-def _scale_of_draws(parMean: Any, parCovar: Any) -> dict[str, str | None] | None:
-    """Return the scale of means and covariance as far as they tell it; they must not contradict each other."""
-    of_mean, of_covariance = scale_of(parMean), scale_of(parCovar)
-    check_scale(parCovar, of_mean, "parCovar")
-    return {**of_covariance, **of_mean} or None
 
 
 def _truncated(mean: Vector, chol_C: Matrix, low: Vector, high: Vector, num: int, rng: np.random.Generator) -> Matrix:

@@ -14,7 +14,7 @@ J. Stat. Softw. 33(3). FME: sensRange.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,14 +24,14 @@ import pandas as pd
 
 from fmepy.checks import as_rng
 from fmepy.costs.noise import places_of_variances
-from fmepy.errors import ArgumentError, check_choice, listed, repeated
+from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import AxesArray, Cube, IntVector, Matrix, Seed, UserParameters, Vector
+from fmepy.types import AxesArray, Cube, IntVector, Matrix, Seed, UserParameters, Vector, Which
 
 PARAMETERS, PREDICTION = "parameter uncertainty", "prediction"
 _CHUNK_BYTES = 4_000_000  # of output per chunk when runs are not kept
@@ -72,7 +72,7 @@ class RangeSummary(Framed):
     def plot(
         self,
         xyswap: bool = False,
-        which: str | int | Sequence[str | int] | None = None,
+        which: Which = None,
         legpos: str | None = "above",
         quant: bool = False,
         obs: Any = None,
@@ -236,11 +236,8 @@ class SensRange(Framed):
         if isinstance(var, pd.DataFrame):
             return self._sampled_variances(var, rng)
         if isinstance(var, (Mapping, pd.Series)):
-            names = [str(k) for k in var.keys()]  # noqa: SIM118    # a Series iterates over its values
-            if twice := repeated(names):
-                raise ArgumentError(f"`var` names {listed(twice)} more than once; give one variance per variable.")
-            found = check_names(names, self.var, argument="var", what="variable")
-            given = dict(zip(found, (var[k] for k in var.keys()), strict=True))  # noqa: SIM118
+            found = check_names(list(var.keys()), self.var, argument="var", what="variable")
+            given = dict(zip(found, (value for _, value in var.items()), strict=True))
         else:
             given = dict.fromkeys(self.var, var)
         out = {k: np.full(n, _number(v, k)) for k, v in given.items()}
@@ -283,14 +280,7 @@ class SensRange(Framed):
             )
         return self.pset
 
-    def plot(
-        self,
-        which: str | int | Sequence[str | int] | None = None,
-        xyswap: bool = False,
-        *,
-        axes: Any = None,
-        **kwargs: Any,
-    ) -> AxesArray:
+    def plot(self, which: Which = None, xyswap: bool = False, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw all runs as lines, one panel per variable (boxes for a single x); return the Axes.
 
         Parameters
@@ -353,7 +343,7 @@ def sensRange(
     func: Any,
     parms: UserParameters = None,
     *,
-    sensvar: str | int | Sequence[str | int] | None = None,
+    sensvar: Which = None,
     dist: str = "unif",
     parInput: Any = None,
     parRange: Any = None,
@@ -461,7 +451,7 @@ def sensRange(
             parCovar=parCovar, map=map, num=num, args=args, kwargs=kwargs,
             seed=seed if checkpoint is None else tasks.rng,
         )  # fmt: skip
-        pars = ensemble.labelled_sets()
+        pars = ensemble.sets.labelled()
         x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
         summary: RangeSummary | None = None
         if keep == "summary":

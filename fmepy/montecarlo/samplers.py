@@ -32,7 +32,6 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.errors import ParameterError, listed
-from fmepy.parameters.covariance import is_unnamed
 from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix, Seed, Vector
 from fmepy.vocabulary import own_words
@@ -93,7 +92,7 @@ def as_ranges(parRange: Any, *, finite: bool = True, argument: str = "parRange")
         }
         if len(pairs) < len(parRange):
             raise ParameterError(f"`{argument}` names a parameter more than once: {listed(parRange.index)}.")
-        if is_unnamed(parRange.index):
+        if isinstance(parRange.index, pd.RangeIndex):
             pairs = dict(zip(generated_names(len(pairs)), pairs.values(), strict=True))
     elif isinstance(parRange, (Mapping, pd.Series)):
         pairs = {str(k): v for k, v in parRange.items()}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_number
 from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.language.nodes import Symbol
@@ -88,13 +89,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _number(value: Any, scenario: Any, column: Any) -> float:
-    number = np.nan
-    if not isinstance(value, bool | np.bool_ | str) and np.ndim(value) == 0:
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = np.nan
-    if not np.isfinite(number):
+    if not np.isfinite(number := as_number(value)):
         raise ParameterError(
             f"`table`: scenario {scenario!r} has {value!r} for {column!r}; a finite number is needed, or None (NaN) "
             "to leave it as it is."

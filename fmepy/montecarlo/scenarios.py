@@ -18,16 +18,15 @@ from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, draws_of, of_model, parameter_sets, run_together
+from fmepy.montecarlo.ranges import summarise
 from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
-from fmepy.montecarlo.summaries import STATISTICS, statistics
+from fmepy.montecarlo.summaries import statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import AxesArray, Cube, Seed, UserParameters
-
-Which = str | int | Sequence[str | int] | None
+from fmepy.types import AxesArray, Cube, Seed, UserParameters, Which
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -133,10 +132,7 @@ class Scenarios(Framed):
         for name, runs in zip(self.names, values, strict=True):
             ok = ~np.isnan(runs).any(axis=(1, 2))  # a failed run is NaN everywhere
             columns = runs[ok].transpose(2, 1, 0).reshape(len(self.var) * n_x, -1)
-            table = pd.DataFrame(statistics(np.ascontiguousarray(columns)), columns=list(STATISTICS))
-            table["N"] = table["N"].astype(int)
-            table.insert(0, "var", np.repeat(self.var, n_x))
-            table.insert(0, "x", np.tile(x, len(self.var)))
+            table = summarise(statistics(np.ascontiguousarray(columns)), self.var, x, self.x_name).frame
             table.insert(0, "scenario", [name] * len(table))
             parts.append(table)
         return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
@@ -204,7 +200,7 @@ def scenarios(
     parms: UserParameters = None,
     parInput: Any = None,
     num: int = 100,
-    sensvar: str | int | Sequence[str | int] | None = None,
+    sensvar: Which = None,
     args: Any = (),
     kwargs: Any = None,
     seed: Seed = None,
@@ -320,14 +316,9 @@ def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
 
 
 def _ensembles(
-    model: Any,
-    parms: UserParameters,
-    rows: Sequence[Scenario],
-    sets: ParameterSets,
-    varied: list[str],
-    sensvar: Any,
+    model: Any, parms: UserParameters, rows: Sequence[Scenario], sets: ParameterSets, varied: list[str], sensvar: Any,
     **further: Any,
-) -> list[Ensemble]:
+) -> list[Ensemble]:  # fmt: skip
     """Return one ensemble a scenario; those that leave states, forcings and events alike share the model."""
     models: dict[Any, tuple[Any, Any]] = {}
     out = []
@@ -375,17 +366,7 @@ def _gathered(
         own = how.failures.rename(columns={"run": "set"})
         own.insert(0, "scenario", pd.Series([name] * len(own), dtype=object))
         failures.append(own)
-    pars = sets.table if sets.table.index.nlevels > 1 else sets.table.reset_index(drop=True)
-    told = pd.concat(failures, ignore_index=True)
-    interrupted = any(how.interrupted for _, how in ran)
     return Scenarios(
-        frame,
-        pars,
-        names,
-        var,
-        first.simulator.x_name,
-        told,
-        interrupted=interrupted,
-        engine=ran[0][1].engine,
-        order=names,
-    )
+        frame, sets.labelled(), names, var, first.simulator.x_name, pd.concat(failures, ignore_index=True),
+        interrupted=any(how.interrupted for _, how in ran), engine=ran[0][1].engine, order=names,
+    )  # fmt: skip

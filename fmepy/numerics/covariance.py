@@ -241,6 +241,12 @@ def semidefinite_factor(matrix: Matrix) -> Matrix:
     return C
 
 
+def root_of(information: Matrix) -> Matrix:
+    """Return R with R'R = the matrix, as far as it is not negative."""
+    values, vectors = np.linalg.eigh(information)
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+
+
 # --- blocks with a border
 
 _DENSE = 0.1  # share of a column that is not zero from which on it is of the border

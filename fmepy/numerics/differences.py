@@ -67,6 +67,13 @@ def magnitudes(theta: Vector, lower: Vector, upper: Vector) -> Vector:
     return np.where(size > 0, size, np.where(np.isfinite(box) & (box > 0), box, 1.0))
 
 
+def replaced(theta: Vector, places: Any, values: Any) -> Vector:
+    """Return theta with some entries replaced."""
+    out = theta.copy()
+    out[places] = values
+    return out
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Differences:
     """How derivatives are taken by differences.
@@ -110,15 +117,9 @@ def roomy_steps(steps: Vector, lower: Vector, upper: Vector) -> Vector:
 
 
 def derivatives(
-    evaluate: Callable[[list[Vector]], Sequence[Any]],
-    theta: Vector,
-    steps: Vector,
-    lower: Vector,
-    upper: Vector,
-    *,
-    central: bool,
-    base: Any = None,
-) -> list[Any]:
+    evaluate: Callable[[list[Vector]], Sequence[Any]], theta: Vector, steps: Vector, lower: Vector, upper: Vector, *,
+    central: bool, base: Any = None,
+) -> list[Any]:  # fmt: skip
     """Return the derivatives of a function to every parameter, None where the probes on both sides failed.
 
     Parameters
@@ -204,12 +205,9 @@ def _slope(found: dict[float, tuple[float, Any]], h: float, base: Any) -> Any:
 
 
 def central_differences(
-    function: Callable[[Vector], Any],
-    theta: Vector,
-    steps: Vector,
-    box: tuple[Vector, Vector] | None = None,
+    function: Callable[[Vector], Any], theta: Vector, steps: Vector, box: tuple[Vector, Vector] | None = None,
     base: Any = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return d function / d theta, shape ``(*shape of its value, n_par)``, by central differences.
 
     Parameters

@@ -48,29 +48,24 @@ def second_differences(
     target = np.sqrt(noise) * level
     for j in range(n):
         for _ in range(3):
-            centre = _centre(theta, h, lower, upper)
-            rise = abs(_along(cost, centre, h, j))
+            rise = abs(_along(cost, np.clip(theta, lower + h, upper - h), np.diag(h)[j]))
             if not np.isfinite(rise) or 0.1 * target <= rise <= 10 * target:
                 break
             factor = np.sqrt(target / rise) if rise > 0 else 10.0
             h[j] = min(h[j] * float(np.clip(factor, 1e-4, 10.0)), room[j], 0.1 * scale[j])
-    centre = _centre(theta, h, lower, upper)
+    centre, steps = np.clip(theta, lower + h, upper - h), np.diag(h)
     H = np.empty((n, n))
     for j in range(n):
-        H[j, j] = 2 * _along(cost, centre, h, j) / h[j] ** 2
+        H[j, j] = 2 * _along(cost, centre, steps[j]) / h[j] ** 2
         for k in range(j):
-            H[j, k] = H[k, j] = _mixed(cost, centre, h, j, k)
+            H[j, k] = H[k, j] = _mixed(cost, centre, steps[j], steps[k]) / (4 * h[j] * h[k])
     return H
 
 
 def whitened_second_differences(
-    cost: Callable[[Vector], float],
-    theta: Vector,
-    information: Matrix,
-    lower: Vector,
-    upper: Vector,
+    cost: Callable[[Vector], float], theta: Vector, information: Matrix, lower: Vector, upper: Vector,
     gradient: Callable[[Vector], Vector] | None = None,
-) -> Matrix:
+) -> Matrix:  # fmt: skip
     """Return the second derivatives of -2 log L where its expected information is known.
 
     Parameters
@@ -182,21 +177,13 @@ def sparse_second_differences(
     return np.asarray(0.5 * (H + H.T)) if np.isfinite(H).all() else expected
 
 
-def _centre(theta: Vector, h: Vector, lower: Vector, upper: Vector) -> Vector:
-    return np.asarray(np.clip(theta, lower + h, upper - h))
-
-
-def _along(cost: Callable[[Vector], float], theta: Vector, h: Vector, j: int) -> float:
+def _along(cost: Callable[[Vector], float], theta: Vector, step: Vector) -> float:
     """Return the mean rise of the cost one step to either side."""
-    e = np.zeros(theta.size)
-    e[j] = h[j]
     with np.errstate(invalid="ignore"):
-        return float(0.5 * (cost(theta + e) + cost(theta - e)) - cost(theta))
+        return float(0.5 * (cost(theta + step) + cost(theta - step)) - cost(theta))
 
 
-def _mixed(cost: Callable[[Vector], float], theta: Vector, h: Vector, j: int, k: int) -> float:
-    a, b = np.zeros(theta.size), np.zeros(theta.size)
-    a[j], b[k] = h[j], h[k]
+def _mixed(cost: Callable[[Vector], float], theta: Vector, a: Vector, b: Vector) -> float:
+    """Return what two steps together change beyond each by itself, four times."""
     with np.errstate(invalid="ignore"):
-        total = cost(theta + a + b) - cost(theta + a - b) - cost(theta - a + b) + cost(theta - a - b)
-    return float(total / (4 * h[j] * h[k]))
+        return float(cost(theta + a + b) - cost(theta + a - b) - cost(theta - a + b) + cost(theta - a - b))

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy  # its rooms are loaded where they are asked for: `import fmepy` needs none of them
 
-from fmepy.types import BoolVector, IntVector, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 FEW = 12
 """Systems of fewer inputs are taken to be dense: there is nothing to be gained."""
@@ -107,8 +107,6 @@ class Structure:
     @cached_property
     def band(self) -> tuple[IntVector, int, int]:
         """The order of the inputs that makes the narrowest band, and how far it reaches below and above."""
-        from scipy.sparse.csgraph import reverse_cuthill_mckee
-
         n, blocks = self.n, self.blocks
         if self.is_dense:
             return np.arange(n), n - 1, n - 1
@@ -116,7 +114,7 @@ class Structure:
         if blocks > 1:
             orders.append(np.arange(n).reshape(blocks, -1).T.ravel())
         together = scipy.sparse.csr_matrix(self.matrix + self.matrix.T)
-        orders.append(reverse_cuthill_mckee(together, symmetric_mode=True).astype(np.intp))
+        orders.append(scipy.sparse.csgraph.reverse_cuthill_mckee(together, symmetric_mode=True).astype(np.intp))
         found = []
         for order in orders:
             place = np.empty(n, dtype=np.intp)
@@ -128,12 +126,10 @@ class Structure:
     @cached_property
     def solver(self) -> Callable[[Vector], Any]:
         """Return ``solver(values) -> Factored``, of the values of all entries."""
-        from fmepy.numerics import factored
-
         _, lower, upper = self.band
         if self.n <= _DENSE or self.is_dense:
-            return factored.Dense(self)
-        return factored.Banded(self) if lower + upper < _NARROW * self.n else factored.Sparse(self)
+            return Dense(self)
+        return Banded(self) if lower + upper < _NARROW * self.n else Sparse(self)
 
 
 def greedy_colours(reached: list[Any], n: int) -> IntVector:
@@ -241,15 +237,9 @@ _FORWARD, _CENTRAL = np.finfo(float).eps ** 0.5, np.finfo(float).eps ** (1 / 3)
 
 
 def difference_jacobian(
-    function: Callable[[Vector], Vector],
-    y: Vector,
-    base: Vector,
-    structure: Structure,
-    sizes: Vector,
-    *,
-    central: bool = False,
-    positive: bool = False,
-) -> Vector:
+    function: Callable[[Vector], Vector], y: Vector, base: Vector, structure: Structure, sizes: Vector, *,
+    central: bool = False, positive: bool = False,
+) -> Vector:  # fmt: skip
     """Return the entries of a Jacobian by differences, columns of one colour at once.
 
     Parameters
@@ -290,3 +280,101 @@ def difference_jacobian(
     top = np.where(one_sided[j], 4 * ahead[c, i] - behind[c, i] - 3 * base[i], ahead[c, i] - behind[c, i])
     slopes = top / np.where(one_sided[j], 2 * h[j], width)
     return np.where(np.isfinite(slopes), slopes, forward)
+
+
+# --- square systems of a known structure, factored once and solved often: dense, banded or sparse
+
+
+def _ratio(pivots: Vector) -> float:
+    size = np.abs(pivots)
+    most = float(size.max(initial=0.0))
+    return float(size.min()) / most if most > 0 and np.isfinite(most) else 0.0
+
+
+class Factored:
+    """A matrix, factored by LAPACK or SuperLU: rows scaled, inputs in another order.
+
+    Attributes
+    ----------
+    pivots : float
+        The smallest pivot beside the largest, after rows were scaled to the same size; 0 of a singular matrix.
+    """
+
+    def __init__(self, scale: Vector, order: Any, pivots: float, inner: Any) -> None:
+        self._scale, self._order, self.pivots, self._inner = scale, order, pivots, inner
+
+    def solve(self, b: Matrix) -> Matrix:
+        """Return x of A x = b, for one b or several columns."""
+        scaled = b / (self._scale if b.ndim == 1 else self._scale[:, None])
+        if self._order is None:
+            found: Matrix = self._inner(scaled)
+            return found
+        out = np.empty_like(scaled)
+        out[self._order] = self._inner(scaled[self._order])
+        return out
+
+
+class LinearSolver:
+    """A way to solve systems of one structure: called with the values of its entries, it returns them factored."""
+
+    order: IntVector | None = None  # in which inputs stand while they are solved for
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+
+    def __call__(self, values: Vector) -> Factored:
+        """Return the matrix, its rows scaled by their largest entries (1 of empty ones), factored."""
+        s = self.structure
+        size = np.zeros(s.n)
+        np.maximum.at(size, s.rows, np.abs(values))
+        size[size == 0] = 1.0
+        return Factored(size, self.order, *self.factored(values / size[s.rows]))
+
+    def factored(self, values: Vector) -> tuple[float, Callable[[Matrix], Matrix]]:
+        """Return the ratio of the pivots, and what solves."""
+        raise NotImplementedError
+
+
+class Dense(LinearSolver):
+    """Factors by LAPACK's getrf."""
+
+    def factored(self, values: Vector) -> tuple[float, Callable[[Matrix], Matrix]]:  # noqa: D102    # told by its class
+        lapack, s = scipy.linalg.lapack, self.structure
+        full = np.zeros((s.n, s.n), order="F")
+        full[s.rows, s.columns] = values
+        lu, piv, _ = lapack.dgetrf(full, overwrite_a=True)
+        return _ratio(np.diagonal(lu)), lambda b: lapack.dgetrs(lu, piv, b)[0]
+
+
+class Banded(LinearSolver):
+    """Factors by LAPACK's gbtrf."""
+
+    def __init__(self, structure: Structure) -> None:
+        super().__init__(structure)
+        order, lower, upper = structure.band
+        place = np.empty(structure.n, dtype=np.intp)
+        place[order] = np.arange(structure.n)
+        i, j = place[structure.rows], place[structure.columns]
+        self._lower, self._upper = lower, upper
+        self.order = None if (order == np.arange(structure.n)).all() else order
+        self._at = (lower + upper + i - j, j)
+
+    def factored(self, values: Vector) -> tuple[float, Callable[[Matrix], Matrix]]:  # noqa: D102    # told by its class
+        lapack, lower, upper = scipy.linalg.lapack, self._lower, self._upper
+        band = np.zeros((2 * lower + upper + 1, self.structure.n), order="F")
+        band[self._at] = values
+        lu, piv, _ = lapack.dgbtrf(band, lower, upper, overwrite_ab=True)
+        return _ratio(lu[lower + upper]), lambda b: lapack.dgbtrs(lu, lower, upper, b, piv)[0]
+
+
+class Sparse(LinearSolver):
+    """Factors by SuperLU."""
+
+    def factored(self, values: Vector) -> tuple[float, Callable[[Matrix], Matrix]]:  # noqa: D102    # told by its class
+        s = self.structure
+        matrix = scipy.sparse.csc_matrix((values, (s.rows, s.columns)), shape=(s.n, s.n))
+        try:
+            lu = scipy.sparse.linalg.splu(matrix)
+        except (RuntimeError, ValueError):  # exactly singular, or not finite
+            return 0.0, lambda b: np.full_like(b, np.nan)
+        return _ratio(lu.U.diagonal()), lu.solve

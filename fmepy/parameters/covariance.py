@@ -14,14 +14,10 @@ from fmepy.parameters.named import check_names
 from fmepy.types import Matrix
 
 
-def is_unnamed(labels: Any) -> bool:
-    """Tell whether labels are those that pandas gives by itself."""
-    return isinstance(labels, pd.RangeIndex)
-
-
 def labels_of(given: Any) -> list[str] | None:
     """Return the names that a covariance carries, None if it has none."""
-    return None if not isinstance(given, pd.DataFrame) or is_unnamed(given.columns) else list(map(str, given))
+    unnamed = not isinstance(given, pd.DataFrame) or isinstance(given.columns, pd.RangeIndex)  # pandas' own
+    return None if unnamed else list(map(str, given))
 
 
 def as_covariance(given: Any, names: Sequence[str], argument: str) -> Matrix:
@@ -43,7 +39,7 @@ def in_order(given: Any, names: Sequence[str], argument: str) -> Matrix:
     if labels is not None:
         check_names(labels, names, argument=argument)
         check_names(names, labels, argument=argument)
-        rows = labels if is_unnamed(given.index) else [str(k) for k in given.index]
+        rows = labels if isinstance(given.index, pd.RangeIndex) else [str(k) for k in given.index]
         if sorted(rows) != sorted(labels):
             raise ParameterError(f"`{argument}` has the rows {listed(rows)} but the columns {listed(labels)}.")
         values = np.asarray(given, dtype=float)

@@ -133,8 +133,8 @@ class EntityParameters:
 
     def map(self, k: int, names: tuple[str, ...], full: Sequence[str]) -> Selected:
         """Return the map of an entity, from the parameters `names` of the whole to those of `full`."""
-        take = self.take[k, [self.full_names.index(n) for n in full]]
-        return Selected(names, tuple(full), self.values[take], self._to(names)[take])
+        (values,), (places,) = self.maps([k], names, full)
+        return Selected(names, tuple(full), values, places)
 
     def maps(self, which: Sequence[int], names: tuple[str, ...], full: Sequence[str]) -> tuple[Matrix, IntVector]:
         """Return those of several: values, and which of `names` stands for them, shape (n_which, n_full); -1: none."""

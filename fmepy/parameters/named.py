@@ -118,7 +118,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
         p = [p]
     if isinstance(p, (Mapping, pd.Series)):
         names = tuple(str(k) for k in (p.index if isinstance(p, pd.Series) else p))
-        values = _finite(list(p), names, argument) if isinstance(p, pd.Series) else _finite(p.values(), names, argument)
+        values = _finite(_values_of(p), names, argument)
         if own is not None:
             names = _check_own(names, own, argument)
             check_scale(p, own, argument)

@@ -8,15 +8,6 @@ from fmepy.sensitivity.sensfun import SensFun, sensFun
 from fmepy.sensitivity.summary import SensFunSummary
 
 __all__ = [
-    "Collin",
-    "GlobalIndices",
-    "Identifiability",
-    "IdentifiableFit",
-    "SensFun",
-    "SensFunSummary",
-    "collin",
-    "global_indices",
-    "identifiability",
-    "identifiable_fit",
-    "sensFun",
-]
+    "Collin", "GlobalIndices", "Identifiability", "IdentifiableFit", "SensFun", "SensFunSummary", "collin",
+    "global_indices", "identifiability", "identifiable_fit", "sensFun",
+]  # fmt: skip

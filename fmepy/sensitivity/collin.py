@@ -209,8 +209,8 @@ def collin(
 
 
 def _frame(names: Sequence[str], members: Sequence[Any], gammas: Sequence[Any]) -> pd.DataFrame:
-    sets = np.concatenate(members) if members else np.zeros((0, len(names)), dtype=np.int8)
-    gamma = np.concatenate(gammas) if gammas else np.zeros(0)
+    sets = np.concatenate([np.zeros((0, len(names)), dtype=np.int8), *members])
+    gamma = np.concatenate([np.zeros(0), *gammas])
     head = pd.DataFrame(sets, columns=list(names))
     tail = pd.DataFrame({"N": sets.sum(axis=1, dtype=np.int64), "collinearity": gamma})
     return pd.concat([head, tail], axis=1)
@@ -283,19 +283,14 @@ def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
 
 
 def _parts(sensfun: Any) -> tuple[list[str], Matrix, NDArray[Any] | None]:
-    if isinstance(sensfun, SensFun):
-        return _labelled(sensfun.frame)
-    if isinstance(sensfun, pd.DataFrame):
-        if list(map(str, sensfun.columns[:2])) == ["x", "var"]:
-            return _labelled(sensfun)
-        return [str(c) for c in sensfun.columns], _matrix(sensfun), None
-    S = _matrix(sensfun)
-    return [str(k + 1) for k in range(S.shape[1] if S.ndim == 2 else 0)], S, None
-
-
-def _labelled(frame: pd.DataFrame) -> tuple[list[str], Matrix, NDArray[Any]]:
-    labels = frame.iloc[:, 1].astype(str).to_numpy(dtype=object)
-    return [str(c) for c in frame.columns[2:]], _matrix(frame.iloc[:, 2:]), labels
+    """Return names, numbers, and the variable of every row where the columns x and var stand in front."""
+    frame = sensfun.frame if isinstance(sensfun, SensFun) else sensfun
+    if not isinstance(frame, pd.DataFrame):
+        S = _matrix(frame)
+        return [str(k + 1) for k in range(S.shape[1] if S.ndim == 2 else 0)], S, None
+    n = 2 if list(map(str, frame.columns[:2])) == ["x", "var"] else 0
+    labels = frame.iloc[:, 1].astype(str).to_numpy(dtype=object) if n else None
+    return [str(c) for c in frame.columns[n:]], _matrix(frame.iloc[:, n:]), labels
 
 
 def _matrix(table: Any) -> Matrix:

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.journal.evaluations import NOTHING_KEPT, Evaluations
+from fmepy.journal.evaluations import Evaluations
 from fmepy.numerics.differences import NOISE_FREE, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel import spread
-from fmepy.types import Matrix, Vector
+from fmepy.parallel.resumable import ResumableTasks
+from fmepy.parameters.named import Parameters, as_bounds, check_inside
+from fmepy.types import Matrix, UserBounds, Vector
 
 _ROUNDING = 4e-16  # of a difference, relative to what is subtracted
 _FAINT = 100.0  # times its noise: below that a derivative is looked at once more
@@ -77,58 +79,84 @@ def of_its_own(
     return Derivatives(matrix, method, noise)
 
 
-def forward_differences(
-    function: Function,
-    theta: Vector,
-    values: Vector,
-    tiny: float,
-    level: Vector,
-    names: Sequence[str],
+@dataclass(frozen=True, slots=True, eq=False)
+class DifferenceRuns:
+    """How the runs for differences are made: where they go, inside which bounds, with which step, kept or not."""
+
+    executor: Any
+    progress: Any
+    lower: UserBounds
+    upper: UserBounds
+    tiny: float | None
+    tasks: ResumableTasks
+
+    def box(self, names: Sequence[str], theta: Vector, declared: Parameters) -> Box:
+        """Return the bounds of the parameters `names`: those given, else those declared by a cost or lmfit."""
+        low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
+        if declared.lower is not None and declared.upper is not None:
+            known = {n: k for k, n in enumerate(declared.names)}
+            for j, name in enumerate(names):
+                if name in known:
+                    low[j], high[j] = declared.lower[known[name]], declared.upper[known[name]]
+        box = as_bounds(self.lower, self.upper, names, declared=(low, high))
+        check_inside(theta, *box, names, argument="parms")
+        return box
+
+    def differences(
+        self, run: Function, theta: Vector, names: Sequence[str], values: Vector, size: Vector, box: Box,
+        beside: Vector | float = 0.0,
+    ) -> Derivatives:  # fmt: skip
+        """Return derivatives by differences: with the step that fits the noise of the function, or with `tiny`.
+
+        At an end of the `box`, or beside a run that fails where differences are not forward ones, the other side
+        serves.
+
+        Parameters
+        ----------
+        values : ndarray, shape (n_row,)
+            The function at theta; they come from `run`, as what is compared with them does.
+        size : ndarray, shape (n_row,)
+            What counts as one unit of each value: noise is measured in these.
+        beside : ndarray, optional
+            Numbers that take part in the values, and so in how they are rounded.
+        """
+        level = np.abs(values) + np.abs(beside)
+        question = {"parameters": names, "values of the parameters": theta, "sum of the outputs": values.sum()}
+        with self.tasks.evaluations({**question, "number of outputs": values.size}) as known:
+            evaluate = partial(self._evaluated, run, known)
+            if self.tiny is None:
+                return _fitting_differences(partial(known.evaluate, "run", run), evaluate, theta, names, values, size,
+                                            level, box)  # fmt: skip
+            steps = roomy_steps(np.where(theta == 0, self.tiny, np.abs(theta) * self.tiny), *box)
+            matrix = _taken(evaluate, theta, steps, box, names, False, values)
+            return Derivatives(matrix, f"forward, tiny={self.tiny:g}", _over(_ROUNDING * level, steps))
+
+    def _evaluated(self, run: Function, known: Evaluations, points: Sequence[Vector]) -> list[Vector | None]:
+        """Return the function at each row; None where it failed or is not finite."""
+        there = {i: (True, value) for i, p in enumerate(points) if (value := known.find("run", p)) is not None}
+        began, done = time.perf_counter(), count(1)
+
+        def keep(i: int, outcome: tuple[bool, Any]) -> None:
+            seconds = (time.perf_counter() - began) / next(done)  # of a run, as far as they are done
+            if outcome[0]:
+                known.keep(seconds, outcome[1], "run", points[i])
+
+        runs = spread(run, list(points), executor=self.executor, progress=self.progress, known=there, keep=keep)
+        if runs.interrupted:  # derivatives to some of the parameters are no result
+            raise KeyboardInterrupt
+        broken = runs.failures[~runs.failures["error"].isin(["SimulationError", "WorkerDied"])]
+        if len(broken):
+            first = broken.iloc[0]
+            raise ArgumentError(f"`func`: a run for the differences ended with {first['error']}: {first['message']}")
+        return [None if r is None or not np.isfinite(r).all() else r for r in runs.results]
+
+
+def _fitting_differences(
+    run: Function, evaluate: Any, theta: Vector, names: Sequence[str], values: Vector, size: Vector, level: Vector,
     box: Box,
-    *,
-    executor: Any = None,
-    progress: Any = False,
-    known: Evaluations = NOTHING_KEPT,
-) -> Derivatives:
-    """Return forward differences with the step ``|theta| * tiny``, `tiny` itself where theta is 0.
-
-    `values` is the function at theta; `level` the size of the numbers that it is computed from, by which it is rounded.
-    At the upper bound of the `box` the step goes backward.
-
-    Examples
-    --------
-    >>> everywhere = np.array([-np.inf]), np.array([np.inf])
-    >>> square = lambda p: p**2
-    >>> start, there = np.array([3.0]), np.array([9.0])
-    >>> forward_differences(square, start, there, 1e-6, there, ["a"], everywhere).matrix.round(4)
-    array([[6.]])
-    """
-    steps = roomy_steps(np.where(theta == 0, tiny, np.abs(theta) * tiny), *box)
-    matrix = _taken(partial(_evaluated, function, executor, progress, known), theta, steps, box, names, False, values)
-    return Derivatives(matrix, f"forward, tiny={tiny:g}", _over(_ROUNDING * level, steps))
-
-
-def by_fitting_differences(
-    function: Function,
-    theta: Vector,
-    values: Vector,
-    size: Vector,
-    level: Vector,
-    names: Sequence[str],
-    box: Box,
-    *,
-    executor: Any = None,
-    progress: Any = False,
-    known: Evaluations = NOTHING_KEPT,
-) -> Derivatives:
+) -> Derivatives:  # fmt: skip
     """Return differences whose step fits the noise of the function, see `fmepy.numerics.differences`.
 
-    `values` is the function at theta; `size` is what counts as one unit of each value: noise is measured in these.
-    `level` is the size of the numbers that it is computed from, by which it is rounded. Where a run on one side fails,
-    or lies outside the `box`, the other side serves.
-
-    Notes
-    -----
     A parameter whose differences do not stand out of the noise is asked once more, with a step of a hundredth of its
     size. What is real stays; of noise there remains as little as the step is longer, which is its noise then.
     """
@@ -137,7 +165,7 @@ def by_fitting_differences(
         if np.array_equal(point, theta):
             return values / size
         try:
-            found = known.evaluate("run", function, point) / size
+            found = run(point) / size
         except SimulationError:
             return None
         return found if np.isfinite(found).all() else None
@@ -145,7 +173,6 @@ def by_fitting_differences(
     fitting = measured_noise(one, theta, *box, scalar=False)
     smallest = magnitudes(theta, *box) * np.where(theta == 0, 1.0, 1e-3)
     steps = roomy_steps(fitting.step * np.maximum(np.abs(theta), smallest), *box)
-    evaluate = partial(_evaluated, function, executor, progress, known)
     matrix = _taken(evaluate, theta, steps, box, names, fitting.central, values)
     error = _ROUNDING * level
     if fitting.noise >= NOISE_FREE:
@@ -176,35 +203,9 @@ def _taken(
     columns = derivatives(evaluate, theta, steps, *box, central=central, base=values)
     for name, column in zip(names, columns, strict=True):
         if column is None:
-            raise _failed(name, theta, names)
+            raise SimulationError(
+                f"No derivative to {name!r} could be taken: the runs beside these parameters failed. Try func(p) there "
+                "by hand, or another `tiny`.",
+                parameters=dict(zip(names, map(float, theta), strict=True)),
+            )
     return np.column_stack(columns)
-
-
-def _evaluated(
-    function: Function, executor: Any, progress: Any, known: Evaluations, points: Sequence[Vector]
-) -> list[Vector | None]:
-    """Return the function at each row; None where it failed or is not finite."""
-    there = {i: (True, value) for i, p in enumerate(points) if (value := known.find("run", p)) is not None}
-    began, done = time.perf_counter(), count(1)
-
-    def keep(i: int, outcome: tuple[bool, Any]) -> None:
-        seconds = (time.perf_counter() - began) / next(done)  # of a run, as far as they are done
-        if outcome[0]:
-            known.keep(seconds, outcome[1], "run", points[i])
-
-    runs = spread(function, list(points), executor=executor, progress=progress, known=there, keep=keep)
-    if runs.interrupted:  # derivatives to some of the parameters are no result
-        raise KeyboardInterrupt
-    broken = runs.failures[~runs.failures["error"].isin(["SimulationError", "WorkerDied"])]
-    if len(broken):
-        first = broken.iloc[0]
-        raise ArgumentError(f"`func`: a run for the differences ended with {first['error']}: {first['message']}")
-    return [None if r is None or not np.isfinite(r).all() else r for r in runs.results]
-
-
-def _failed(name: str, theta: Vector, names: Sequence[str]) -> SimulationError:
-    return SimulationError(
-        f"No derivative to {name!r} could be taken: the runs beside these parameters failed. Try func(p) there by "
-        "hand, or another `tiny`.",
-        parameters=dict(zip(names, map(float, theta), strict=True)),
-    )

@@ -195,17 +195,18 @@ def global_indices(
     ranges = _ranges(parRange)
     names = list(ranges.names)
     _check_num(num, method)
-    _need_salib()
-    start = parms
-    if parms is None and not is_ours(func):
-        start = ranges.middle.to_dict()
+    try:
+        import SALib.analyze  # noqa: F401
+    except ImportError as error:
+        raise FmepyError("global_indices needs the package SALib: pip install fmepy[global]") from error
+    start = ranges.middle.to_dict() if parms is None and not is_ours(func) else parms
     rng = as_rng(seed)
     kind = _METHODS[method](ranges, int(num), rng)
     simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs)
     variables = chosen(sensvar, simulator.var_names, "sensvar", "variable", is_set=True)
     columns = np.array([simulator.var_names.index(v) for v in variables])
     runs = spread(ChosenOutputs(simulator, columns), list(kind.design), executor=executor, progress=progress)
-    usable = kind.usable(runs.ok)
+    usable = np.asarray(runs.ok.reshape(-1, kind.n_rows).all(axis=1))  # blocks without a failed run
     dropped = int((~usable).sum())
     if dropped and ((method != "fast" and usable.sum() < 2) or not usable.any()):
         if runs.interrupted:
@@ -222,6 +223,7 @@ def global_indices(
         raise KeyboardInterrupt
     if len(analysed.failures):
         raise FmepyError(f"SALib's analysis failed: {analysed.failures['message'].iloc[0]}")
+    of_runs = [dict(zip(names, map(float, theta), strict=True)) for theta in runs.failures["parameters"]]
     result = GlobalIndices(
         frame=_frame(analysed.results, variables, simulator, names),
         method=method,
@@ -231,7 +233,7 @@ def global_indices(
         blocks=int(usable.sum()),
         dropped=dropped,
         runs=len(runs),
-        failures=_named(runs.failures, names),
+        failures=runs.failures.assign(parameters=pd.Series(of_runs, index=runs.failures.index, dtype=object)),
         interrupted=runs.interrupted,
         engine=simulator.engine,
     )
@@ -281,14 +283,6 @@ class _Method:
         """Return the indices of one output, one value per parameter; `usable` says which blocks count."""
         raise NotImplementedError
 
-    def usable(self, ok: BoolVector) -> BoolVector:
-        """Return which blocks have no failed run."""
-        return np.asarray(ok.reshape(-1, self.n_rows).all(axis=1))
-
-    def rows(self, usable: BoolVector) -> BoolVector:
-        """Return the rows of these blocks."""
-        return np.repeat(usable, self.n_rows)
-
 
 class _Sobol(_Method):
     columns = ("S1", "S1_conf", "ST", "ST_conf")
@@ -301,7 +295,7 @@ class _Sobol(_Method):
     def analyse(self, y: Vector, usable: BoolVector, seed: int) -> dict[str, Vector]:
         from SALib.analyze import sobol
 
-        found = sobol.analyze(self.problem, y[self.rows(usable)], calc_second_order=False, seed=seed)
+        found = sobol.analyze(self.problem, y[np.repeat(usable, self.n_rows)], calc_second_order=False, seed=seed)
         return {c: np.asarray(found[c], dtype=float) for c in self.columns}
 
 
@@ -316,7 +310,7 @@ class _Morris(_Method):
     def analyse(self, y: Vector, usable: BoolVector, seed: int) -> dict[str, Vector]:
         from SALib.analyze import morris
 
-        rows = self.rows(usable)
+        rows = np.repeat(usable, self.n_rows)
         found = morris.analyze(self.problem, self.design[rows], y[rows], num_levels=_LEVELS, seed=seed)
         return {c: np.ma.filled(np.ma.asarray(found[c], dtype=float), np.nan) for c in self.columns}
 
@@ -342,13 +336,6 @@ class _Fast(_Method):
 
 
 _METHODS: dict[str, type[_Method]] = {"sobol": _Sobol, "morris": _Morris, "fast": _Fast}
-
-
-def _need_salib() -> None:
-    try:
-        import SALib.analyze  # noqa: F401
-    except ImportError as error:
-        raise FmepyError("global_indices needs the package SALib: pip install fmepy[global]") from error
 
 
 def _ranges(parRange: Any) -> Ranges:
@@ -378,9 +365,3 @@ def _frame(
         head["x"] = np.tile(np.repeat(simulator.x, n_par), len(variables))
     head["parameter"] = np.tile(list(names), n_x * len(variables))
     return pd.DataFrame(head | {c: np.concatenate([one[c] for one in found]) for c in found[0]})
-
-
-def _named(failures: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return the failures with parameters by name."""
-    named = [dict(zip(names, map(float, theta), strict=True)) for theta in failures["parameters"]]
-    return failures.assign(parameters=pd.Series(named, index=failures.index, dtype=object))

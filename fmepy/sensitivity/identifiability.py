@@ -198,23 +198,16 @@ def identifiability(
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(length > 0, float(sd) * np.sqrt(vif) / length, np.inf) * np.abs(scale)
         relative = error / np.abs(value)
-    frame = pd.DataFrame(
-        {
-            "value": value,
-            "scale": scale,
-            "L2": length / np.sqrt(len(S)),
-            "vif": np.where(matrix.is_zero, np.inf, vif),
-            "std_error": error,
-            "relative": relative,
-        },
-        index=names,
-    )
+    columns = {
+        "value": value, "scale": scale, "L2": length / np.sqrt(len(S)), "vif": np.where(matrix.is_zero, np.inf, vif),
+        "std_error": error, "relative": relative,
+    }  # fmt: skip
     combinations = pd.concat(
         [pd.DataFrame({"collinearity": gamma[undetermined]}), pd.DataFrame(V[undetermined], columns=names)], axis=1
     )
     return Identifiability(
-        frame, max(float(gamma.max()), 1.0), float(threshold), _set_table(names, sets), is_exhaustive, combinations,
-        isinstance(sens, SensFun) and sens.weighted,
+        pd.DataFrame(columns, index=names), max(float(gamma.max()), 1.0), float(threshold), _set_table(names, sets),
+        is_exhaustive, combinations, isinstance(sens, SensFun) and sens.weighted,
     )  # fmt: skip
 
 
@@ -283,11 +276,6 @@ def _set_table(names: Sequence[str], sets: _Sets) -> pd.DataFrame:
     member = np.zeros((len(sets), len(names)), dtype=np.int8)
     for row, (positions, _, _) in zip(member, sets, strict=True):
         row[list(positions)] = 1
-    tail = pd.DataFrame(
-        {
-            "N": member.sum(axis=1, dtype=np.int64),
-            "collinearity": np.array([s[1] for s in sets]),
-            "importance": np.array([s[2] for s in sets]),
-        }
-    )
-    return pd.concat([pd.DataFrame(member, columns=list(names)), tail], axis=1)
+    numbers = np.array([s[1:] for s in sets], dtype=float).reshape(-1, 2)
+    tail = {"N": member.sum(axis=1, dtype=np.int64), "collinearity": numbers[:, 0], "importance": numbers[:, 1]}
+    return pd.concat([pd.DataFrame(member, columns=list(names)), pd.DataFrame(tail)], axis=1)

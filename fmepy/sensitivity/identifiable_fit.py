@@ -23,6 +23,7 @@ from fmepy.costs.mapped import MappedCost
 from fmepy.costs.user_function import as_objective, is_cost
 from fmepy.errors import ArgumentError
 from fmepy.fitting import ModFit, modFit
+from fmepy.numerics.differences import replaced
 from fmepy.parallel.interruption import interruptible, outermost
 from fmepy.parameters.functions import UserFunction, held_function
 from fmepy.parameters.mapped import HeldValues
@@ -148,7 +149,9 @@ def identifiable_fit(
     max_steps = whole_number(max_steps, "max_steps", 1)
     if is_cost(cost) and (args or kwargs):
         raise ArgumentError("`args` and `kwargs` are for functions of your own; a fmepy cost takes parameters only.")
-    loop = _Loop(cost, p, threshold, lower, upper, method, control, maxcomb, args, kwargs)
+    user = {"args": args, "kwargs": kwargs}
+    of_selection, of_fit = {"threshold": threshold, "maxcomb": maxcomb}, {"method": method, "control": control}
+    loop = _Loop(cost, p, lower, upper, user, of_selection, of_fit)
     steps: list[_Round] = []
     chosen, found = loop.select(())
     message, stable = f"Stopped after max_steps={max_steps} fits: the selection still changes.", False
@@ -215,16 +218,12 @@ def _history(steps: Sequence[_Round]) -> pd.DataFrame:
 class _Loop:
     """The candidates with their present values, and the two things that are done with them."""
 
-    def __init__(
-        self, cost: Any, p: Any, threshold: float, lower: Any, upper: Any, method: Any, control: Any, maxcomb: float,
-        args: Any, kwargs: Any,
-    ) -> None:  # fmt: skip
-        self.cost, self.threshold, self.method, self.control, self.maxcomb = cost, threshold, method, control, maxcomb
-        self.args, self.kwargs = args, kwargs
+    def __init__(self, cost: Any, p: Any, lower: Any, upper: Any, user: Any, of_selection: Any, of_fit: Any) -> None:
+        self.cost, self.user, self.of_selection, self.of_fit = cost, user, of_selection, of_fit
         self.parameters: Parameters = as_parameters(p, cost.parms if is_cost(cost) else None)
         if self.parameters.lmfit is not None:
             raise ArgumentError("`p`: give the candidates as a dict or a Series, and their bounds as `lower`, `upper`.")
-        objective = as_objective(cost, p, args=args, kwargs=kwargs)
+        objective = as_objective(cost, p, **user)
         if objective.is_scalar and not objective.has_score:
             raise ArgumentError("`cost` gives one number, -2 log L; residuals (a ModCost) are needed to select by.")
         names = self.parameters.names
@@ -242,9 +241,9 @@ class _Loop:
         weighted = not self.is_likelihood
         sens = sensFun(
             self.cost, present, parscale=scale, weighted=weighted, varscale=None if weighted else 1.0,
-            lower=list(self.lower), upper=list(self.upper), args=self.args, kwargs=self.kwargs,
+            lower=list(self.lower), upper=list(self.upper), **self.user,
         )  # fmt: skip
-        found = identifiability(sens, threshold=self.threshold, maxcomb=self.maxcomb)
+        found = identifiability(sens, **self.of_selection)
         if not found.largest:
             raise ArgumentError("None of the candidates has any influence on the data: there is nothing to fit.")
         rho = found.sets.iloc[:, -1].to_numpy()  # by position: a parameter may have any name
@@ -258,17 +257,8 @@ class _Loop:
         if is_cost(self.cost):
             f = MappedCost(self.cost, HeldValues(self.parameters.series(self.theta)))
         else:
-            f = held_function(
-                UserFunction(self.cost, self.parameters, self.args, self.kwargs), self.theta.copy(), chosen
-            )
-        fit = modFit(
-            f,
-            {n: float(self.theta[i]) for n, i in zip(chosen, at, strict=True)},
-            lower=list(self.lower[at]),
-            upper=list(self.upper[at]),
-            method=self.method,
-            control=self.control,
-        )
-        self.theta = self.theta.copy()
-        self.theta[at] = fit.par.to_numpy(dtype=float)
+            f = held_function(UserFunction(self.cost, self.parameters, **self.user), self.theta.copy(), chosen)
+        start = {n: float(self.theta[i]) for n, i in zip(chosen, at, strict=True)}
+        fit = modFit(f, start, lower=list(self.lower[at]), upper=list(self.upper[at]), **self.of_fit)
+        self.theta = replaced(self.theta, at, fit.par.to_numpy(dtype=float))
         return _Round(chosen, found, fit, self.theta)

@@ -14,11 +14,12 @@ from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_ours
 from fmepy.errors import ArgumentError
 from fmepy.models.bound_simulator import Simulator
-from fmepy.parallel.resumable import ResumableTasks
-from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
+from fmepy.numerics.covariance import root_of
+from fmepy.numerics.differences import replaced
+from fmepy.parameters.named import as_parameters
 from fmepy.parameters.selection import chosen
-from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences, of_its_own
-from fmepy.types import Matrix, UserBounds, Vector
+from fmepy.sensitivity.differences import Derivatives, DifferenceRuns, of_its_own
+from fmepy.types import Matrix, Vector
 
 _OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by the model)"
 _TIGHTENED = 1e-3  # what a model takes its own differences with, of its relative tolerance
@@ -44,47 +45,6 @@ class Outputs:
     def var(self) -> tuple[str, ...]:
         """The variables, in order of first appearance."""
         return tuple(dict.fromkeys(self.labels))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DifferenceRuns:
-    """How the runs for differences are made: where they go, inside which bounds, with which step, kept or not."""
-
-    executor: Any
-    progress: Any
-    lower: UserBounds
-    upper: UserBounds
-    tiny: float | None
-    tasks: ResumableTasks
-
-    def box(self, names: Sequence[str], theta: Vector, declared: Parameters) -> tuple[Vector, Vector]:
-        """Return the bounds of the parameters `names`: those given, else those declared by a cost or lmfit."""
-        low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
-        if declared.lower is not None and declared.upper is not None:
-            known = {n: k for k, n in enumerate(declared.names)}
-            for j, name in enumerate(names):
-                if name in known:
-                    low[j], high[j] = declared.lower[known[name]], declared.upper[known[name]]
-        box = as_bounds(self.lower, self.upper, names, declared=(low, high))
-        check_inside(theta, *box, names, argument="parms")
-        return box
-
-    def differences(
-        self, run: Callable[[Vector], Vector], theta: Vector, names: Sequence[str], values: Vector, size: Vector,
-        box: tuple[Vector, Vector], beside: Vector | float = 0.0,
-    ) -> Derivatives:  # fmt: skip
-        """Return derivatives by differences; `size` is what counts as one unit of each value.
-
-        `values` come from `run`, as what is compared with them does; `beside`: numbers that take part in them, and so
-        in how they are rounded.
-        """
-        level = np.abs(values) + np.abs(beside)
-        question = {"parameters": names, "values of the parameters": theta, "sum of the outputs": values.sum()}
-        with self.tasks.evaluations({**question, "number of outputs": values.size}) as known:
-            where = {"executor": self.executor, "progress": self.progress, "known": known}
-            if self.tiny is not None:
-                return forward_differences(run, theta, values, self.tiny, level, names, box, **where)
-            return by_fitting_differences(run, theta, values, size, level, names, box, **where)
 
 
 # --- models
@@ -214,9 +174,8 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: DifferenceRuns
     if runs.tiny is None and objective.has_jacobian:
 
         def own(some: Vector) -> Matrix:
-            full = theta.copy()
-            full[positions] = some
-            return np.asarray(objective.jacobian(full)[order][:, positions] / weights[:, None])
+            J = objective.jacobian(replaced(theta, positions, some))
+            return np.asarray(J[order][:, positions] / weights[:, None])
 
         level = np.abs(values) + np.abs(obs)
         tolerance = None if objective.exact else _TIGHTENED * 1e-6  # of the default tolerance
@@ -243,8 +202,7 @@ class _Modelled:
     def __call__(self, some: Vector) -> Vector:
         if self.objective is None:
             self.objective = as_objective(self.func, self.parms, **self.user)
-        full = self.objective.theta0.copy()
-        full[self.positions] = some
+        full = replaced(self.objective.theta0, self.positions, some)
         mod: Vector = self.objective.residuals(full)[self.order] * self.errors + self.obs
         return mod
 
@@ -270,8 +228,7 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
         order = _by_variable(list(labels))
         labels, x, rows = tuple(labels[i] for i in order), np.asarray(x, float)[order], np.asarray(rows)[order]
     elif objective.has_score:
-        values, vectors = np.linalg.eigh(objective.information(objective.theta0))
-        rows = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        rows = root_of(objective.information(objective.theta0))
         labels, x = ("information",) * len(rows), np.arange(1.0, len(rows) + 1)
     else:
         raise ArgumentError(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fmepy.boundary.condensed import SegmentChain, condense, spread
-from fmepy.boundary.reduced import ObservationRows, reduce
+from fmepy.boundary.condensed import ObservationRows, SegmentChain, condense, reduce, spread
 from fmepy.compiled.c_loops import address, c_loop, checked_loop
 from fmepy.compiled.kernels import packed
 from fmepy.compiled.triangular import lower_factor

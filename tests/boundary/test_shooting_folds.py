@@ -7,8 +7,8 @@ import pytest
 
 import fmepy as fme
 from fmepy.boundary import fit as boundary_fit
-from fmepy.boundary.shooting_folds import following, near_their_data, squares_of, unobserved
 from fmepy.boundary.shooting_segments import Segments
+from fmepy.boundary.shooting_starts import following, near_their_data, squares_of, unobserved
 
 
 @pytest.fixture

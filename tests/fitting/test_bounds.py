@@ -10,9 +10,9 @@ import fmepy as fme
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, ParameterError
 from fmepy.fitting import modFit
-from fmepy.fitting.confidence import confidence
 from fmepy.fitting.derived import derived
 from fmepy.fitting.methods.registry import METHODS
+from fmepy.fitting.profiles import confidence
 from tests.fitting.problems import PROBLEMS
 
 MONOD, BOD, LOGISTIC = PROBLEMS

@@ -10,8 +10,7 @@ from scipy import signal, stats
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.coda import effective_size_coda, geweke, raftery_lewis, spectrum0_ar
 from fmepy.mcmc.convergence import ess_bulk, ess_tail, mcse, rhat
-from fmepy.mcmc.diagnostics import chain_diagnostics
-from fmepy.mcmc.draws import draws_by_chain
+from fmepy.mcmc.diagnostics import chain_diagnostics, draws_by_chain
 from fmepy.numerics.draw_statistics import autocorrelation, rank_counts, running_mean, running_quantiles
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fmepy.numerics import factored
-from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
+from fmepy.numerics.structure import Banded, Dense, Sparse, Structure, difference_jacobian, found_structure
 
 
 def dense(structure, values):
@@ -98,7 +97,7 @@ def test_positive_inputs_are_not_moved_below_zero():
     assert dense(structure, values)[2, 2] == pytest.approx(3.0, rel=1e-7)
 
 
-@pytest.mark.parametrize("kind", [factored.Dense, factored.Banded, factored.Sparse])
+@pytest.mark.parametrize("kind", [Dense, Banded, Sparse])
 def test_systems_are_solved_in_every_form(kind):
     rng = np.random.default_rng(3)
     structure = found_structure(three_species(25), np.full(75, 0.5), 3)
@@ -111,7 +110,7 @@ def test_systems_are_solved_in_every_form(kind):
     assert ready.pivots > 1e-6
 
 
-@pytest.mark.parametrize("kind", [factored.Dense, factored.Banded, factored.Sparse])
+@pytest.mark.parametrize("kind", [Dense, Banded, Sparse])
 def test_a_singular_system_is_seen(kind):
     structure = Structure.of(np.eye(20) + np.eye(20, k=1))
     values = np.where(structure.rows == 7, 0.0, 1.0)
@@ -121,6 +120,6 @@ def test_a_singular_system_is_seen(kind):
 def test_a_wide_system_is_solved_as_sparse_and_a_small_one_as_dense():
     ring = np.eye(200) + np.eye(200, k=1) + np.eye(200, k=100) + np.eye(200, k=-100)
     far = Structure.of(ring[np.random.default_rng(4).permutation(200)][:, np.random.default_rng(5).permutation(200)])
-    assert isinstance(far.solver, factored.Sparse | factored.Banded)
-    assert isinstance(Structure.of(np.eye(20)).solver, factored.Dense)
-    assert isinstance(Structure.of(np.eye(100) + np.eye(100, k=1)).solver, factored.Banded)
+    assert isinstance(far.solver, Sparse | Banded)
+    assert isinstance(Structure.of(np.eye(20)).solver, Dense)
+    assert isinstance(Structure.of(np.eye(100) + np.eye(100, k=1)).solver, Banded)

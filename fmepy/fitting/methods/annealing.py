@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.fitting.problem import Method, Outcome, Problem
+from fmepy.numerics.differences import replaced
 from fmepy.types import Vector
 
 
@@ -23,9 +24,8 @@ def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome
     width, moving = problem.upper - problem.lower, problem.moving
 
     def at(u: Vector) -> Vector:
-        theta = problem.start.copy()
-        theta[moving] = problem.lower[moving] + np.asarray(u) * width[moving]
-        return problem.inside(theta)
+        values = problem.lower[moving] + np.asarray(u) * width[moving]
+        return problem.inside(replaced(problem.start, moving, values))
 
     def value(u: Vector) -> float:
         now = problem.cost(at(u)) / unit

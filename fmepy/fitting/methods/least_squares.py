@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
+from fmepy.fitting.problem import LimitReachedError, Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import silent
+from fmepy.numerics.differences import replaced
 from fmepy.numerics.sparse import normal_matrix
 from fmepy.types import BoolVector, Vector
 
@@ -34,10 +35,6 @@ _ARRIVED = 2e-5  # standard errors: nothing further off than this is looked for
 _SETTLED = 1e-4  # relative fall of the cost below which the offset is looked at
 _ENOUGH = 5e-5  # standard errors; below the 1e-4 at which fits count as equal
 _FAILED = 1e100  # a residual where the cost fails: far above any other, and its square is still finite
-
-
-class _LimitReachedError(Exception):
-    """The number of iterations is used up."""
 
 
 class _ArrivedError(Exception):
@@ -56,11 +53,7 @@ class _Walk:
         self.n_res = problem.residuals(theta).size
 
     def at(self, q: Vector) -> Vector:
-        if self.all_move:
-            return self.problem.inside(q)
-        theta = self.whole.copy()
-        theta[self.moving] = q
-        return self.problem.inside(theta)
+        return self.problem.inside(q if self.all_move else replaced(self.whole, self.moving, q))
 
     def residuals(self, q: Vector) -> Vector:
         theta = self.at(q)
@@ -85,7 +78,7 @@ class _Walk:
         r = problem.residuals(theta)
         if theta.tobytes() != problem.noted:  # scipy asks twice at a start
             if self.left <= 0:
-                raise _LimitReachedError
+                raise LimitReachedError
             self.left -= 1
             before, now = problem.trace[-1:], float(r.dot(r))
             problem.note(theta, now)
@@ -180,7 +173,7 @@ def _search(
         )
     except _ArrivedError as arrived:
         converged, message = True, str(arrived)
-    except _LimitReachedError:
+    except LimitReachedError:
         converged, message = False, limit_reached("maxiter", control["maxiter"])
     except SimulationError as error:
         converged, message = False, f"Stopped where no Jacobian could be taken: {error}"

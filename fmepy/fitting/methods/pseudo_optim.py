@@ -28,7 +28,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng
 from fmepy.costs.user_function import as_objective
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import ArgumentError
 from fmepy.fitting.control import filled
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.journal.saving import Saved
@@ -58,17 +58,9 @@ class Search:
 
 
 def price_search(
-    cost: Callable[[Vector], float],
-    population: Matrix,
-    costs: Vector,
-    lower: Vector,
-    upper: Vector,
-    *,
-    numiter: int,
-    centroid: int,
-    varleft: float,
-    rng: np.random.Generator,
-) -> Search:
+    cost: Callable[[Vector], float], population: Matrix, costs: Vector, lower: Vector, upper: Vector, *, numiter: int,
+    centroid: int, varleft: float, rng: np.random.Generator,
+) -> Search:  # fmt: skip
     """Return the population after Price's search.
 
     Parameters
@@ -116,20 +108,30 @@ def price_search(
     return Search(population, costs, iteration, converged, np.array(trace))
 
 
-def first_population(start: Vector, lower: Vector, upper: Vector, npop: int, rng: np.random.Generator) -> Matrix:
-    """Return points uniform in the box, the start first."""
-    population = np.clip(lower + (upper - lower) * rng.random((npop, start.size)), lower, upper)
+def _first_population(problem: Problem, control: Mapping[str, Any]) -> Matrix:
+    """Return points uniform in the box, the start first: max(5 n_par, 50) of them, or `npop`."""
+    start, lower, upper = problem.start, problem.lower, problem.upper
+    npop = max(5 * start.size, 50) if control["npop"] is None else int(control["npop"])
+    if npop <= control["centroid"]:
+        raise ArgumentError(f"`npop={npop}` must be larger than `centroid` ({control['centroid']:g}).")
+    population = np.clip(lower + (upper - lower) * problem.rng.random((npop, start.size)), lower, upper)
     population[0] = start
     return population
 
 
-def population_size(given: Any, n_par: int, centroid: int) -> int:
-    """Return the size of the population: max(5 n_par, 50), or what was given."""
-    if given is None:
-        return max(5 * n_par, 50)
-    if int(given) <= centroid:
-        raise ArgumentError(f"`npop={given}` must be larger than `centroid` ({centroid}).")
-    return int(given)
+def _searched(problem: Problem, control: Mapping[str, Any], population: Matrix, costs: Vector) -> Search:
+    """Return the population after a search by the words of `control`."""
+    return price_search(
+        problem.cost,
+        population,
+        costs,
+        problem.lower,
+        problem.upper,
+        numiter=int(control["numiter"]),
+        centroid=int(control["centroid"]),
+        varleft=max(float(control["varleft"]), 1e-8),
+        rng=problem.rng,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,46 +237,25 @@ def pseudoOptim(
     check_inside(objective.theta0, low, high, objective.parameter_names)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ArgumentError("pseudoOptim searches a box: `lower` and `upper` must be finite for every parameter.")
-    rng = as_rng(seed)
-    centroid = int(settings["centroid"])
-    npop = population_size(settings["npop"], len(objective.parameter_names), centroid)
-    population = first_population(objective.theta0, low, high, npop, rng)
-
-    def cost(theta: Vector) -> float:
-        try:
-            value = objective.value(theta)
-        except SimulationError:
-            return np.inf
-        return value if np.isfinite(value) else np.inf
-
-    costs = np.full(npop, np.inf)
-    numiter, interrupted = int(settings["numiter"]), False
+    problem = Problem(objective, objective.theta0, low, high, None, as_rng(seed))
+    population = _first_population(problem, settings)
+    costs, interrupted = np.full(len(population), np.inf), False
     if executor is None and not progress:
         try:
             for i, theta in enumerate(population):
-                costs[i] = cost(theta)
+                costs[i] = problem.cost(theta)
         except KeyboardInterrupt:
             interrupted = True
     else:
         from fmepy.parallel import spread
 
-        runs = spread(cost, list(population), executor=executor, progress=progress)
+        runs = spread(problem.cost, list(population), executor=executor, progress=progress)
         costs[runs.ok] = [value for value in runs if value is not None]
         interrupted = runs.interrupted
     if interrupted and not (outermost() and np.isfinite(costs).any()):
         raise KeyboardInterrupt
     try:
-        found = price_search(
-            cost,
-            population,
-            costs,
-            low,
-            high,
-            numiter=0 if interrupted else numiter,
-            centroid=centroid,
-            varleft=max(float(settings["varleft"]), 1e-8),
-            rng=rng,
-        )
+        found = _searched(problem, {**settings, **({"numiter": 0} if interrupted else {})}, population, costs)
     except Stopped as stop:
         if not outermost():
             raise
@@ -297,20 +278,8 @@ def pseudoOptim(
 
 def pseudo(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     """Minimise by Price's controlled random search: the method of `modFit`."""
-    centroid = int(control["centroid"])
-    npop = population_size(control["npop"], problem.start.size, centroid)
-    population = first_population(problem.start, problem.lower, problem.upper, npop, problem.rng)
-    found = price_search(
-        problem.cost,
-        population,
-        np.array([problem.cost(theta) for theta in population]),
-        problem.lower,
-        problem.upper,
-        numiter=int(control["numiter"]),
-        centroid=centroid,
-        varleft=max(float(control["varleft"]), 1e-8),
-        rng=problem.rng,
-    )
+    population = _first_population(problem, control)
+    found = _searched(problem, control, population, np.array([problem.cost(theta) for theta in population]))
     for value in found.trace[:, 1]:
         problem.note(found.population[found.best], value)
     message = (

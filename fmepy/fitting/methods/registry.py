@@ -6,19 +6,19 @@ words of its `control` and what it needs. A method of your own joins by ``METHOD
 
 from __future__ import annotations
 
-from fmepy.fitting.methods import annealing, derivative_free, gradient, least_squares, pseudo_optim, scoring
+from fmepy.fitting.methods import annealing, bobyqa, least_squares, pseudo_optim, scipy_minimize, scoring
 from fmepy.fitting.problem import Method
 
 METHODS: dict[str, Method] = {
     "Marq": least_squares.MARQ,
-    "Port": gradient.PORT,
-    "Newton": gradient.NEWTON,
-    "Nelder-Mead": derivative_free.NELDER_MEAD,
-    "BFGS": gradient.BFGS,
-    "CG": gradient.CG,
-    "L-BFGS-B": gradient.LBFGSB,
+    "Port": scipy_minimize.PORT,
+    "Newton": scipy_minimize.NEWTON,
+    "Nelder-Mead": scipy_minimize.NELDER_MEAD,
+    "BFGS": scipy_minimize.BFGS,
+    "CG": scipy_minimize.CG,
+    "L-BFGS-B": scipy_minimize.LBFGSB,
     "SANN": annealing.SANN,
     "Pseudo": pseudo_optim.PSEUDO,
-    "bobyqa": derivative_free.BOBYQA,
+    "bobyqa": bobyqa.BOBYQA,
     "scoring": scoring.SCORING,
 }

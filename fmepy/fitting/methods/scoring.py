@@ -32,6 +32,7 @@ from scipy.linalg import solve_triangular
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import changes, sizes
+from fmepy.numerics.differences import replaced
 from fmepy.numerics.sparse import MANY, sparse_factor
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -287,14 +288,8 @@ class _Normal:
 
 
 def _step(
-    problem: Problem,
-    theta: Vector,
-    value: float,
-    normal: _Normal,
-    free: BoolVector,
-    logs: BoolVector,
-    damping: float,
-) -> tuple[Vector | None, float, float]:
+    problem: Problem, theta: Vector, value: float, normal: _Normal, free: BoolVector, logs: BoolVector, damping: float,
+) -> tuple[Vector | None, float, float]:  # fmt: skip
     """Return a better theta (None if there is none), its value, and the damping for the next step."""
     for _ in range(40):
         d = np.zeros(theta.size)
@@ -317,10 +312,9 @@ def _step(
 def _vanished(problem: Problem, theta: Vector, value: float, logs: BoolVector, floor: Vector) -> tuple[Vector, float]:
     """Return theta with the sds that have all but vanished set to zero, where that does not raise -2 log L."""
     for j in np.flatnonzero(logs & (theta > 0) & (theta < floor)):
-        trial = theta.copy()
-        trial[j] = 0.0
         if problem.lower[j] > 0:
             continue
+        trial = replaced(theta, j, 0.0)
         at_zero = problem.cost(trial)
         if at_zero <= value + 1e-6:
             theta, value = trial, at_zero

@@ -1,14 +1,15 @@
-"""Port, BFGS, CG, L-BFGS-B and Newton: methods of the scalar cost F and its gradient, all from scipy.
+"""Port, BFGS, CG, L-BFGS-B, Newton and Nelder-Mead: methods of the scalar cost F, by `scipy.optimize.minimize`.
 
-=========  ==========================================  ===================================================
-method     without finite bounds                       with bounds (exact, native)
-=========  ==========================================  ===================================================
-Port       SLSQP (dense quasi-Newton)                  SLSQP
-BFGS       BFGS                                        L-BFGS-B
-CG         CG (Polak and Ribière)                      TNC (truncated Newton by conjugate gradients)
-L-BFGS-B   L-BFGS-B                                    L-BFGS-B
-Newton     trust-exact (trust-region Newton)           TNC
-=========  ==========================================  ===================================================
+===========  ==========================================  ===================================================
+method       without finite bounds                       with bounds (exact, native)
+===========  ==========================================  ===================================================
+Port         SLSQP (dense quasi-Newton)                  SLSQP
+BFGS         BFGS                                        L-BFGS-B
+CG           CG (Polak and Ribière)                      TNC (truncated Newton by conjugate gradients)
+L-BFGS-B     L-BFGS-B                                    L-BFGS-B
+Newton       trust-exact (trust-region Newton)           TNC
+Nelder-Mead  Nelder-Mead (a simplex; no derivatives)     Nelder-Mead
+===========  ==========================================  ===================================================
 
 They see scaled parameters z and a scaled cost, so that their absolute tolerances mean the same everywhere::
 
@@ -16,28 +17,25 @@ They see scaled parameters z and a scaled cost, so that their absolute tolerance
 
 For residuals the gradient is 2 J'r and Newton's Hessian 2 J'J. A run that ends is started once more from where it
 stands, with sizes and cost scaled anew, until F falls by less than `reltol`, relative: that undoes a poor scaling at
-the start and line searches that gave up. A failed run counts as a very large cost.
+the start, line searches that gave up, and simplexes that collapsed. A failed run counts as a very large cost.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.fitting.problem import OPTIM, Method, Outcome, Problem, limit_reached
-from fmepy.numerics.differences import magnitudes
+from fmepy.fitting.problem import OPTIM, LimitReachedError, Method, Outcome, Problem, limit_reached
+from fmepy.numerics.differences import magnitudes, replaced
 from fmepy.types import Matrix, Vector
 
 _FRESH_STARTS = 100  # each lowers the cost by more than `reltol`
 _WALL = 1e10  # scaled cost of a failed run: above anything of interest, small enough for cubic interpolation
-
-
-class LimitReachedError(Exception):
-    """The number of iterations is used up."""
 
 
 class ScaledCost:
@@ -56,9 +54,7 @@ class ScaledCost:
 
     def theta(self, z: Vector) -> Vector:
         """Return the parameters themselves."""
-        whole = self.whole.copy()
-        whole[self.moving] = np.asarray(z, dtype=float) * self.size
-        return self.problem.inside(whole)
+        return self.problem.inside(replaced(self.whole, self.moving, np.asarray(z, dtype=float) * self.size))
 
     def value(self, z: Vector) -> float:
         """Return f(z), a wall where the cost fails."""
@@ -137,20 +133,34 @@ def _nothing(problem: Problem) -> float:
     return 1e-20 * float(np.sum(np.square(data.observed.values * data.weights * data.scales[data.groups])))
 
 
-def _minimize(scaled: ScaledCost, method: str, options: Mapping[str, Any], **more: Any) -> Any:
-    from scipy.optimize import Bounds, minimize
+def _lowest(scaled: ScaledCost) -> float:
+    """Return the scale of an absolute tolerance: the cost at the start is 1, but may fall by orders of magnitude."""
+    return min(1.0, max(abs(scaled.problem.best[0]) / scaled.unit, 1e-8)) * 1e-2
 
-    bounded = scaled.problem.is_bounded and method in ("L-BFGS-B", "TNC", "SLSQP")
-    return minimize(
-        scaled.value,
-        scaled.z0,
-        jac=scaled.gradient,
-        method=method,
-        bounds=Bounds(scaled.lower, scaled.upper) if bounded else None,
-        callback=scaled.note,
-        options=dict(options),
-        **more,
-    )
+
+_BOUNDED = ("L-BFGS-B", "TNC", "SLSQP", "Nelder-Mead")
+_OPTIONS: dict[str, Callable[[Mapping[str, Any], ScaledCost], dict[str, Any]]] = {
+    "SLSQP": lambda control, s: {"maxiter": 1000, "ftol": control["reltol"] * 1e-2},
+    "BFGS": lambda control, s: {"gtol": 1e-9, "maxiter": 15000},
+    "CG": lambda control, s: {"gtol": 1e-9, "maxiter": 15000},
+    "TNC": lambda control, s: {"maxfun": 15000, "ftol": 1e-14, "xtol": 1e-12, "gtol": 1e-10},
+    "trust-exact": lambda control, s: {"gtol": 1e-10, "maxiter": 1000},
+    "L-BFGS-B": lambda control, s: {
+        "maxiter": 15000,
+        "maxfun": 15000,
+        "ftol": control.get("factr", 10.0) * np.finfo(float).eps,
+        "gtol": control.get("pgtol", 1e-10),
+        "maxcor": int(control.get("lmm", max(10, s.whole.size))),
+    },
+    # costs of the simplex that differ by less than reltol, corners by less than the square root of it
+    "Nelder-Mead": lambda control, s: {
+        "maxiter": 20000,
+        "maxfev": 40000,
+        "fatol": control["reltol"] * _lowest(s),
+        "xatol": np.sqrt(control["reltol"]),
+        "adaptive": s.whole.size > 4,
+    },
+}
 
 
 def _source_of_gradient(problem: Problem) -> str:
@@ -161,68 +171,42 @@ def _source_of_gradient(problem: Problem) -> str:
     return "gradient 2 J'r" if not problem.objective.is_scalar else "gradient by differences"
 
 
-def port(problem: Problem, control: Mapping[str, Any]) -> Outcome:
-    """Minimise by a quasi-Newton method with bounds."""
-    options = {"maxiter": 1000, "ftol": float(control["reltol"]) * 1e-2}
-    engine = f"scipy SLSQP, {_source_of_gradient(problem)}"
-    return restarted(problem, control, engine, lambda s: _minimize(s, "SLSQP", options))
+def _minimised(problem: Problem, control: Mapping[str, Any], *, plain: str, bounded: str) -> Outcome:
+    """Minimise by one of scipy's methods without finite bounds, by another one with them."""
+    from scipy.optimize import Bounds, minimize
+
+    method = bounded if problem.is_bounded else plain
+    engine, further = f"scipy {method}", dict[str, Any]()
+    if method != "Nelder-Mead":
+        engine += f", {_source_of_gradient(problem)}"
+        further["jac"] = ScaledCost.gradient
+    if method == "trust-exact":
+        engine += ", Hessian 2 J'J" if problem.is_least_squares else ", Hessian by differences"
+        further["hess"] = ScaledCost.hessian
+
+    def run(scaled: ScaledCost) -> Any:
+        return minimize(
+            scaled.value,
+            scaled.z0,
+            method=method,
+            bounds=Bounds(scaled.lower, scaled.upper) if problem.is_bounded and method in _BOUNDED else None,
+            callback=scaled.note,
+            options=_OPTIONS[method](control, scaled),
+            **{name: partial(derivative, scaled) for name, derivative in further.items()},
+        )
+
+    return restarted(problem, control, engine, run)
 
 
-def lbfgsb(problem: Problem, control: Mapping[str, Any]) -> Outcome:
-    """Minimise by limited-memory BFGS with bounds."""
-    options = {
-        "maxiter": 15000,
-        "maxfun": 15000,
-        "ftol": float(control["factr"]) * np.finfo(float).eps,
-        "gtol": float(control["pgtol"]),
-        "maxcor": int(control["lmm"]),
-    }
-    engine = f"scipy L-BFGS-B, {_source_of_gradient(problem)}"
-    return restarted(problem, control, engine, lambda s: _minimize(s, "L-BFGS-B", options))
+def _method(plain: str, bounded: str, maxiter: int = 1000, **control: float) -> Method:
+    run = partial(_minimised, plain=plain, bounded=bounded)
+    aliases = {**OPTIM, "gtol": "pgtol"} if "pgtol" in control else OPTIM
+    return Method(run, {"maxiter": maxiter, "reltol": 1e-9, **control}, aliases)
 
 
-def bfgs(problem: Problem, control: Mapping[str, Any]) -> Outcome:
-    """Minimise by BFGS; with bounds by its limited-memory form, which has them."""
-    if problem.is_bounded:
-        return lbfgsb(problem, {**control, "factr": 10.0, "pgtol": 1e-10, "lmm": max(10, problem.start.size)})
-    engine = f"scipy BFGS, {_source_of_gradient(problem)}"
-    return restarted(problem, control, engine, lambda s: _minimize(s, "BFGS", {"gtol": 1e-9, "maxiter": 15000}))
-
-
-def conjugate_gradients(problem: Problem, control: Mapping[str, Any]) -> Outcome:
-    """Minimise by conjugate gradients; with bounds by the truncated Newton method built on them."""
-    if problem.is_bounded:
-        return _truncated_newton(problem, control)
-    engine = f"scipy CG, {_source_of_gradient(problem)}"
-    return restarted(problem, control, engine, lambda s: _minimize(s, "CG", {"gtol": 1e-9, "maxiter": 15000}))
-
-
-def _truncated_newton(problem: Problem, control: Mapping[str, Any]) -> Outcome:
-    options = {"maxfun": 15000, "ftol": 1e-14, "xtol": 1e-12, "gtol": 1e-10}
-    engine = f"scipy TNC, {_source_of_gradient(problem)}"
-    return restarted(problem, control, engine, lambda s: _minimize(s, "TNC", options))
-
-
-def newton(problem: Problem, control: Mapping[str, Any]) -> Outcome:
-    """Minimise by a trust-region Newton method; with bounds by a truncated Newton method, which has them."""
-    if problem.is_bounded:
-        return _truncated_newton(problem, control)
-    curvature = "Hessian 2 J'J" if problem.is_least_squares else "Hessian by differences"
-    engine = f"scipy trust-exact, {_source_of_gradient(problem)}, {curvature}"
-    return restarted(
-        problem,
-        control,
-        engine,
-        lambda s: _minimize(s, "trust-exact", {"gtol": 1e-10, "maxiter": 1000}, hess=s.hessian),
-    )
-
-
-_CONTROL = {"maxiter": 1000, "reltol": 1e-9}
-
-PORT = Method(port, _CONTROL, OPTIM)
-NEWTON = Method(newton, _CONTROL, OPTIM)
-BFGS = Method(bfgs, _CONTROL, OPTIM)
-CG = Method(conjugate_gradients, {"maxiter": 5000, "reltol": 1e-9}, OPTIM)
-LBFGSB = Method(
-    lbfgsb, {"maxiter": 5000, "reltol": 1e-9, "factr": 10.0, "pgtol": 1e-10, "lmm": 20}, {**OPTIM, "gtol": "pgtol"}
-)
+PORT = _method("SLSQP", "SLSQP")
+NEWTON = _method("trust-exact", "TNC")
+BFGS = _method("BFGS", "L-BFGS-B")
+CG = _method("CG", "TNC", 5000)
+LBFGSB = _method("L-BFGS-B", "L-BFGS-B", 5000, factr=10.0, pgtol=1e-10, lmm=20)
+NELDER_MEAD = _method("Nelder-Mead", "Nelder-Mead", 20000)
