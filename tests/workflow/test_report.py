@@ -340,7 +340,9 @@ def test_without_warnings_that_is_said(inputs):
 
 def test_a_step_that_failed_has_a_section(inputs):
     task, results, record, warnings, tables = inputs
-    steps = dict(record["steps"], sample={"state": "failed", "error": "The <model> broke.", "warnings": []})
+    steps = dict(
+        record["steps"], sample={**record["steps"]["sample"], "state": "failed", "error": "The <model> broke."}
+    )
     left = {k: v for k, v in results.items() if k == "fit"}
     page = Page(render(task, left, dict(record, steps=steps), warnings, tables))
     assert "The <model> broke." in page.texts["sample"]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmepy.types import Vector
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
+from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import number, percent
 
@@ -223,9 +223,8 @@ def _note(name: str, runs: RunsOfSigns) -> str:
 def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
-    shown, said = first_few([n for n, _ in groups], MOST_PANELS, "residuals.csv")
 
-    def draw(axes: Sequence[Any]) -> None:
+    def draw(_: Sequence[str], axes: Sequence[Any]) -> None:
         for ax, (name, own) in zip(axes, groups, strict=False):
             for level in (-SUSPICIOUS, SUSPICIOUS):
                 ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
@@ -238,9 +237,10 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
             ax.set(xlabel=found.x_name, ylabel="deviation, sd", ylim=(-top, top), title=name)
             ax.title.set_fontsize("medium")
 
-    return drawn(
-        draw, [f"Deviations of the readings of {n} from the model over {found.x_name}, in standard deviations."
-               for n in shown], panels=len(groups),
+    return drawn_each(
+        [n for n, _ in groups], draw,
+        f"Deviations of the readings of {{}} from the model over {found.x_name}, in standard deviations.",
+        file="residuals.csv",
         caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies beyond "
-        f"is ringed. Points should scatter without a pattern. {said}",
+        "is ringed. Points should scatter without a pattern.",
     )  # fmt: skip

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.report.findings import Findings
@@ -25,46 +24,35 @@ _WIDE, _LOW, _SMALL = (5.7, 4.0), (5.7, 2.25), (2.85, 2.25)
 
 def glance_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
     """Return what the first screen shows."""
-    fit, steps = found.fit, found.record.get("steps") or {}
-    failed = [n for n, step in steps.items() if step.get("state") in ("failed", "interrupted")]
-    missed = [str(d.get("demand")) for d in found.record.get("demands") or [] if d.get("met") is False]
+    fit = found.fit
     best = None if fit is None else best_facts(found, "fit")
-    counts = len(dict.fromkeys(warnings)) + len(found.doubts)
-    panels = found.panels
+    variables = best["agreement"]["variables"] if best and best["agreement"] else []
     return {
-        "fit": fit, "failed": failed, "missed": missed, "counts": counts, "level": LEVEL, "best": best,
-        "left": [n for n, step in steps.items() if step.get("state") == "not run"],
-        "explained": _explained(best), "estimates": None if fit is None else _estimates(found, fit),
-        "more": max(len(panels) - MOST_SHOWN, 0), "curves": panels and (lambda: _curves(found)),
-        "notes": [v["note"] for v in (best or {}).get("agreement", {}).get("variables", ()) if v["note"]]
-        if best and best["agreement"] else [],
+        "counts": len(warnings) + len(found.doubts), "best": best, "explained": _explained(variables),
+        "estimates": None if fit is None else _estimates(found, fit),
+        "curves": found.panels and (lambda: _curves(found)), "notes": [v["note"] for v in variables if v["note"]],
     }  # fmt: skip
 
 
-def _explained(best: Any) -> str:
+def _explained(variables: Sequence[Mapping[str, Any]]) -> str:
     """Return how much of each variable the fit explains: "94 % of Hare and 92 % of Lynx"."""
-    variables = best["agreement"]["variables"] if best and best["agreement"] else []
     told = [v for v in variables if v["is_told"]]
     return names([f"{percent(max(v['explained'], 0.0))} of {v['name']}" for v in told], 4) if told else ""
 
 
-def _estimates(found: Findings, fit: ModFit) -> Table:
+def _estimates(found: Findings, fit: ModFit) -> Table | None:
     """Return a line for each estimate: by profile likelihood where there is one of the level, else by curvature."""
-    table, ends = estimates(found.task, fit), interval(found.task, fit)
-    own = [str(n) for n in table["parameter"]]
-    ends = ends.set_axis(own, axis=0)
+    shown = estimates(found.task, fit)[["parameter", "estimate"]]
+    ends = interval(found.task, fit).set_axis(shown["parameter"], axis=0)
     profiles, by_profile = found.tables.get("intervals.csv"), False
     if profiles is not None and "profile" in found.results and not found.has_failed("profile"):
         rows = profiles[profiles["level"] == LEVEL].set_index("parameter")[["lower", "upper"]]
-        rows = rows.loc[np.isfinite(rows).all(axis=1) & rows.index.isin(own)]
+        rows = rows.loc[np.isfinite(rows).all(axis=1) & rows.index.isin(ends.index)]
         ends.loc[rows.index, ["lower", "upper"]] = rows
         by_profile = bool(len(rows))
-    shown = pd.DataFrame({"parameter": own, "estimate": table["estimate"]})
     both = zip(ends["lower"], ends["upper"], strict=True)
     shown[f"{100 * LEVEL:g} % interval"] = [f"{number(a, 3)} to {number(b, 3)}" if a == a else "–" for a, b in both]
-    units = [found.of_parameter(found.task.units, n) for n in own]
-    if any(units):
-        shown["unit"] = units
+    found.add_units(shown)
     caption = "Estimates" + ", with intervals by profile likelihood where there are profiles" * by_profile
     return table_of(shown, caption, file="estimates.csv", most=_MOST_ESTIMATES)
 

@@ -64,15 +64,15 @@ def render(
     for name, step in STEPS.items():
         if results.get(name) is not None:
             sections.append(_of_step(step, found))
-        elif found.step(name).get("state") in ("failed", "interrupted"):
+        elif name in found.broken:
             one = written(name, name, "unfinished.html", found, {"step": found.step(name)})
             sections.append(replace(one, is_step=True))
     facts = overview.warnings_facts(found, warnings)  # after the others: they doubt
-    n = len(facts["warnings"]) + len(found.doubts) + (0 if facts["warnings"] else len(facts["failed"]))
+    n = len(facts["warnings"] or found.broken) + len(found.doubts)
     title = f"Before you rely on this: {many(max(n, 1), 'warning')}" if facts["is_bad"] else "Demands"
     tone = "bad" if facts["is_bad"] else "good"
     first = [written("glance", "At a glance", "glance.html", found, glance_facts(found, facts["warnings"]), tone)]
-    if facts["is_bad"] or facts["n_demands"]:
+    if facts["is_bad"] or found.demands:
         first.append(written("warnings", title, "warnings.html", found, facts, tone))
     last = written("reproduce", "How to make the same again", "reproduce.html", found, overview.reproduce_facts(found))
     js = files(__package__).joinpath("templates", "report.js").read_text(encoding="utf-8")

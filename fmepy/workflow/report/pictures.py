@@ -110,6 +110,36 @@ def drawn(
     return Pictures(tuple(out), f"{caption} {thinned}".strip(), is_wide=len(out) == 1)
 
 
+def drawn_each(
+    names: Sequence[str],
+    draw: Callable[..., Any],
+    text: str | Callable[[str], str],
+    *,
+    most: int = MOST_PANELS,
+    file: str = "",
+    caption: str = "",
+    **how: Any,
+) -> Pictures:
+    """Return a picture of each of the first of some names.
+
+    Parameters
+    ----------
+    names : sequence of str
+    draw : callable of (names, axes=)
+    text : str or callable of a name
+        What a panel shows, with ``{}`` for its name.
+    most : int
+    file : str
+        That holds the numbers of all.
+    caption : str
+    **how
+        See `drawn`.
+    """
+    shown, rest = first_few(names, most, file)
+    texts = [text(name) if callable(text) else text.replace("{}", name) for name in shown]
+    return drawn(lambda axes: draw(shown, axes=axes), texts, caption=f"{caption} {rest}".strip(), **how)
+
+
 def drawn_parts(
     parts: Mapping[str, Any], by: str | None, draw: Callable[[Any, str, Any, str], Any], text: str, file: str
 ) -> Pictures:
@@ -122,22 +152,17 @@ def drawn_parts(
     by : str or None
         The column of the entities.
     draw : callable of (Axes, entity, part, variable)
-    text : str
-        What a panel shows, with ``{}`` for its title.
-    file : str
-        That holds the numbers of all.
+    text, file : str
+        See `drawn_each`.
     """
     panels = [(label, part, name) for label, part in parts.items() for name in part.var]
-    shown, rest = first_few(panels, MOST_PANELS, file)
-    titles = [f"{by} {label}: {name}" if len(parts) > 1 else name for label, _, name in shown]
+    titles = [f"{by} {label}: {name}" if len(parts) > 1 else name for label, _, name in panels]
 
-    def draw_all(axes: Any) -> None:
-        for ax, panel in zip(axes, shown, strict=False):
+    def draw_all(_: Sequence[str], axes: Any) -> None:
+        for ax, panel in zip(axes, panels, strict=False):
             draw(ax, *panel)
 
-    return drawn(
-        draw_all, [text.replace("{}", t, 1) for t in titles], captions=titles if len(parts) > 1 else [], caption=rest
-    )
+    return drawn_each(titles, draw_all, text, file=file, captions=titles if len(parts) > 1 else [])
 
 
 def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:

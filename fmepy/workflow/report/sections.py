@@ -1,7 +1,7 @@
 """Sections of the page: the words of a template, with the facts of a step.
 
-A template has these besides its facts, `table_of`, ``inf`` and the filters ``number percent names many have duration``
-(`fmepy.workflow.report.words`):
+A template has these besides its facts, ``found`` (`Findings`), `table_of`, ``inf`` and the filters ``number percent
+names many have duration`` (`fmepy.workflow.report.words`):
 
 ``show(table)``, ``picture("the fit", draw)``
     A `Table`; pictures, or why they could not be drawn. Nothing of None.
@@ -69,7 +69,7 @@ def written(
             found.doubts.append((name, sentence if caller is None else caller()))
         return "" if caller is None else caller()
 
-    return ReportSection(name, title, Markup(words.render(doubt=doubt, **facts)), tone)
+    return ReportSection(name, title, Markup(words.render(doubt=doubt, found=found, **facts)), tone)
 
 
 def _show(block: Any) -> str:

@@ -91,10 +91,8 @@ class MultistartStep(FitStep):
             "nowhere": len(many.starts) - int((many.starts["optimum"] > 0).sum()),
             "sentences": [item for part in many.shown() for item in getattr(part, "items", ())],
             "course": lambda: _course(found, result),
-            "optima": None if optima is None or not len(optima) else table_of(
-                optima, "The optima that were found, the best first", file="optima.csv", most=12),
-            "starts": None if starts is None or not len(starts) else table_of(
-                starts, "Every start, and where its search ended", file="starts.csv"),
+            "optima": table_of(optima, "The optima that were found, the best first", file="optima.csv", most=12),
+            "starts": table_of(starts, "Every start, and where its search ended", file="starts.csv"),
             **own,
         }  # fmt: skip
 

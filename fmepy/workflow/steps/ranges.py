@@ -151,14 +151,13 @@ class RangesStep(CalibrationStep):
     def facts(self, found: Findings, result: Bands) -> Mapping[str, Any]:
         noisy = list(dict.fromkeys(name for part in result.parts.values() for name in part.predicted))
         inside, total = _coverage(found, result)
-        table = found.tables.get("ranges.csv")
         return {
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
             "inside": inside, "total": total, "BAND": _BAND, "spread": np.sqrt(_BAND * (1 - _BAND) / max(total, 1)),
             "bands": lambda: _bands(found, result),
-            "table": None if table is None else table_of(
-                table, "Bands: mean, sd, extremes and quantiles of the curves", file="ranges.csv"),
+            "table": table_of(found.tables.get("ranges.csv"), "Bands: mean, sd, extremes and quantiles of the curves",
+                              file="ranges.csv"),
         }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, Key, arguments
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import Table, table_of
-from fmepy.workflow.report.words import short
+from fmepy.workflow.report.words import many, short
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_named, known_covariance, models, natural, natural_chain, with_parts
 
@@ -87,7 +87,7 @@ class ScenariosStep(CalibrationStep):
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         n = len(_table(task, arguments))
-        return f"{n} {'scenario' if n == 1 else 'scenarios'}, up to {arguments.get('num', NUM)} parameter sets each"
+        return f"{many(n, 'scenario')}, up to {arguments.get('num', NUM)} parameter sets each"
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         error = task.case.section.error
@@ -157,7 +157,7 @@ class ScenariosStep(CalibrationStep):
     def verdict(self, task: CalibrationTask, result: WhatIf) -> str:
         one, names = next(iter(result.parts.values())), result.names
         sets = f"{len(one.pars)} parameter sets from {result.source}" if len(one.pars) > 1 else "the estimates"
-        return f"{len(names)} {'scenario' if len(names) == 1 else 'scenarios'} ({', '.join(names)}), for {sets}."
+        return f"{many(len(names), 'scenario')} ({', '.join(names)}), for {sets}."
 
     def failed_runs(self, result: WhatIf) -> tuple[int, int, str]:
         failures = pd.concat([part.failures for part in result.parts.values()])
@@ -234,7 +234,7 @@ def _curves(result: WhatIf) -> Pictures:
     return drawn_parts(result.parts, result.by, draw, "{} in each scenario.", "scenarios.csv")
 
 
-def _ends_of(result: WhatIf, label: str) -> list[Table]:
+def _ends_of(result: WhatIf, label: str) -> list[Table | None]:
     """Return what the runs of an entity came to, and how far that is from the first scenario."""
     part, of = result.parts[label], f", {result.by} {short(label)}" if len(result.parts) > 1 else ""
     caption = f"At the end of the runs{of}: median, and what nine of ten runs lie between"

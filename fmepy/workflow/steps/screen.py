@@ -19,7 +19,7 @@ from fmepy.sensitivity.identifiability import identifiability
 from fmepy.sensitivity.sensfun import SensFun, sensFun
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, Pictures, drawn, first_few
+from fmepy.workflow.report.pictures import SINGLE, Pictures, drawn, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import names
 from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables
@@ -180,17 +180,15 @@ def _importance(sens: SensFun) -> Pictures:
 
 
 def _courses(sens: SensFun, x: str) -> Pictures:
-    shown, rest = first_few(list(sens.var), MOST_PANELS)
-    return drawn(
-        lambda axes: sens.plot(shown, axes=axes),
-        [f"Sensitivity of {name} to each parameter over {x}." for name in shown],
+    return drawn_each(
+        list(sens.var), sens.plot, f"Sensitivity of {{}} to each parameter over {x}.",
         finish=lambda ax, k: ax.set_xlabel(x),
         caption="Relative change of a variable for a relative change of each parameter. Lines of the same shape belong "
-        f"to parameters that cannot be told apart there. {rest}",
+        "to parameters that cannot be told apart there.",
     )  # fmt: skip
 
 
-def _sets(frame: pd.DataFrame) -> list[Table]:
+def _sets(frame: pd.DataFrame) -> list[Table | None]:
     """Return the pairs that are hardest to tell apart, and the largest sets that can be told apart."""
     parameters = frame.columns[:-2]
     sets = [", ".join(str(p) for p in parameters[row]) for row in frame[parameters].to_numpy(dtype=bool)]
@@ -203,11 +201,10 @@ def _sets(frame: pd.DataFrame) -> list[Table]:
     good = table[table["collinearity"] < APART].sort_values(
         ["how many", "collinearity"], ascending=[False, True], kind="stable"
     )
-    out = []
-    if len(pairs):
-        caption = "Pairs of parameters, those that are hardest to tell apart first"
-        out.append(table_of(pairs.drop(columns="how many"), caption, file="collin.csv", most=12, tone=tone))
-    if len(good) and len(parameters) > 2:
-        caption = f"Largest sets that can be told apart (collinearity below {APART:g})"
-        out.append(table_of(good, caption, file="collin.csv", most=12))
-    return out
+    how: Any = {"file": "collin.csv", "most": 12}
+    hardest = "Pairs of parameters, those that are hardest to tell apart first"
+    largest = f"Largest sets that can be told apart (collinearity below {APART:g})"
+    return [
+        table_of(pairs.drop(columns="how many"), hardest, tone=tone, **how),
+        table_of(good, largest, **how) if len(parameters) > 2 else None,
+    ]
