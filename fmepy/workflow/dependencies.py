@@ -14,7 +14,7 @@ from typing import Any
 
 from fmepy import __version__
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.workflow.file.parsed import Case
+from fmepy.workflow.file.task import Case
 from fmepy.workflow.steps.base import FITS, CalibrationStep
 from fmepy.workflow.steps.registry import STEPS
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import sentence
-from fmepy.workflow.file.parsed import Case
+from fmepy.workflow.file.task import Case
 from fmepy.workflow.steps.base import FITS, Requirement, Results, best_fit
 from fmepy.workflow.steps.registry import STEPS
 

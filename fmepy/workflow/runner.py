@@ -51,7 +51,7 @@ from fmepy.workflow import dependencies
 from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.error_lines import placed_error
 from fmepy.workflow.file.functions import line_of
-from fmepy.workflow.file.prepared import CalibrationTask
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.requirements import judged, unmet
 from fmepy.workflow.steps.base import FITS, RunOptions, Tables, best_fit

@@ -12,8 +12,8 @@ import pandas as pd
 
 from fmepy.costs.modcost import ModCost, modCost
 from fmepy.errors import ArgumentError, FmepyError, SimulationError
-from fmepy.workflow.file.parsed import Case
 from fmepy.workflow.file.python_file import is_own
+from fmepy.workflow.file.task import Case
 
 OF_TABLES = ("weight", "scaleVar", "outside")
 """What a section ``cost`` may say of a function: the arguments of `modCost`."""

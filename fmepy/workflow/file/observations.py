@@ -13,7 +13,7 @@ from fmepy.errors import DataError, did_you_mean, listed
 from fmepy.tables.dates import SECONDS
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.data_file import column_of, read_beside
-from fmepy.workflow.file.parsed import Case
+from fmepy.workflow.file.task import Case
 
 
 def read_data(case: Case) -> Sheet | None:

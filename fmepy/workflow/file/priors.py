@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import did_you_mean, listed
-from fmepy.workflow.file.parsed import Parameter
+from fmepy.workflow.file.task import Parameter
 from fmepy.workflow.file.toml import TomlTable
 
 

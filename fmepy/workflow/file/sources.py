@@ -24,8 +24,9 @@ from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.functions import FunctionModel
 from fmepy.workflow.file.model_file import read_model, read_times
 from fmepy.workflow.file.observations import read_times as read_dates
-from fmepy.workflow.file.parsed import Case, model_kind
+from fmepy.workflow.file.parsed import model_kind
 from fmepy.workflow.file.python_file import read_python, split_name
+from fmepy.workflow.file.task import Case
 from fmepy.workflow.file.toml import TomlTable
 
 _MOST_FILES = 10_000

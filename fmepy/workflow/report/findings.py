@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.words import short
 from fmepy.workflow.steps.base import FITS, best_fit
 from fmepy.workflow.steps.scale import natural, natural_fit
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 
 @dataclass(frozen=True, eq=False)

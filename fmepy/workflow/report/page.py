@@ -19,7 +19,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from fmepy import __version__
-from fmepy.workflow.file.prepared import CalibrationTask
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report import overview
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.glance import glance_facts

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,10 +21,10 @@ import pandas as pd
 
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.file.toml import TomlTable
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
-    from fmepy.workflow.file.toml import TomlTable
     from fmepy.workflow.report.findings import Findings
 
 Results = Mapping[str, Any]
@@ -125,12 +124,8 @@ class CalibrationStep:
     welcomes: tuple[str, ...] = ()
     unit = "run"
     advice = "Begin where the model runs, and keep out the rest by bounds"
+    keys: ClassVar[Mapping[str, Key]] = {}
     requirements: ClassVar[Mapping[str, Requirement]] = {}
-
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        """What its section of the file may hold."""
-        return {}
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments, checked by themselves and completed; ArgumentError with the line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.diagnostics import Correlations
@@ -12,15 +12,13 @@ from fmepy.fimlof.forecasting import Forecast
 from fmepy.fimlof.result import FilterResult
 from fmepy.journal.saving import Saved
 from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each, first_few
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 _DIAGNOSED = 4  # variables whose four pictures are drawn
 
@@ -68,7 +66,7 @@ class FilterStep(CalibrationStep):
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         if not isinstance(task.cost, FimlofCost):
-            raise task.case.section.error(
+            raise task.error(
                 (self.name,), '`filter` is the filter of a cost of kind = "fimlof"; this cost is another one.'
             )
 

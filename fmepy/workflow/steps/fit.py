@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,16 +11,14 @@ import pandas as pd
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.file.signatures import NO_FILE, Key, arguments_of
+from fmepy.workflow.file.signatures import NO_FILE, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.tables import Table, alike, correlations, table_of
 from fmepy.workflow.report.words import many, percent
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import at_natural_end, check_method, estimates, interval, natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 BEST_TABLES = ("estimates.csv", "residuals.csv")
 _LOOSE = 0.5  # standard error beside the estimate from which a parameter is hardly determined
@@ -37,9 +34,7 @@ class FitStep(CalibrationStep):
     template = "fit.html"
     unit = "iteration"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        return arguments_of(modFit, (*NO_FILE, "starts"), method={"kinds": (str,), "choices": tuple(METHODS)})
+    keys = arguments_of(modFit, (*NO_FILE, "starts"), method={"kinds": (str,), "choices": tuple(METHODS)})
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         return f"1 search over {many(len(task.start), 'parameter')}"

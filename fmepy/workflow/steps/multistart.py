@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.file.signatures import COUNT, Key
+from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import Results, RunOptions, Tables
 from fmepy.workflow.steps.fit import FitStep, best_facts, bounded
 from fmepy.workflow.steps.scale import natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
-    from fmepy.workflow.file.toml import TomlTable
 
 STARTS = 8
 """Of a section that says no number."""
@@ -39,10 +36,12 @@ class MultistartStep(FitStep):
     template = "multistart.html"
     unit = "start"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        says = f"The number of starts, that of the file among them; without it {STARTS}."
-        return {"starts": Key(**{**COUNT, "least": 2}, says=says), **FitStep().keys}
+    keys: ClassVar[Mapping[str, Key]] = {
+        "starts": Key(
+            (int,), f"The number of starts, that of the file among them; without it {STARTS}.", least=2, most=1e9
+        ),
+        **FitStep.keys,
+    }
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"starts": STARTS, **arguments}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,16 +12,14 @@ import pandas as pd
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
-from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import drawn_each
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import many, names, short
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import at_natural_end, check_method, check_named, natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 _HEAD = ["parameter", "value", "cost", "ratio", "root"]
 _KINDS = {
@@ -42,12 +39,10 @@ class ProfileStep(CalibrationStep):
     takes = ("fit",)
     unit = "side"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        return arguments_of(
-            profile, (*NO_FILE, "fit"), method={"kinds": (str,), "choices": tuple(METHODS)}, which=NAMES, level=INSIDE,
-            num={**COUNT, "least": 5}, prediction={"kinds": (list,)},
-        )  # fmt: skip
+    keys = arguments_of(
+        profile, (*NO_FILE, "fit"), method={"kinds": (str,), "choices": tuple(METHODS)}, which=NAMES, level=INSIDE,
+        num={**COUNT, "least": 5}, prediction={"kinds": (list,)},
+    )  # fmt: skip
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         which = arguments.get("which", list(task.start.index))

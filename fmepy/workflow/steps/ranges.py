@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,14 +16,12 @@ from fmepy.journal.saving import Saved
 from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary, SensRange, sensRange
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 NUM = 100
 _DRAWN = ("parRange", "parMean")
@@ -70,14 +67,13 @@ class RangesStep(CalibrationStep):
     welcomes = ("fit",)
     advice = "Take narrower ranges of the parameters"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        boxes = {"kinds": (dict,), "of": Key((list,), items=Key((float,)))}
-        keys = arguments_of(
-            sensRange, (*NO_FILE, "func", "parms", "parInput", "keep", "map"), num=COUNT, sensvar=NAMES, parRange=boxes,
-            parMean={"kinds": (dict,), "of": Key((float,))}, parCovar={"kinds": (float, list)},
-        )  # fmt: skip
-        return {**keys, "with_error": Key(FLAG, "Whether ranges are also of readings, with their errors.")}
+    keys: ClassVar[Mapping[str, Key]] = {
+        **arguments_of(
+            sensRange, (*NO_FILE, "func", "parms", "parInput", "keep", "map"), num=COUNT, sensvar=NAMES,
+            parRange={"kinds": (dict,), "of": Key((list,), items=Key((float,)))},
+            parMean={"kinds": (dict,), "of": Key((float,))}, parCovar={"kinds": (float, list)}),
+        "with_error": Key(FLAG, "Whether ranges are also of readings, with their errors."),
+    }  # fmt: skip
 
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the chain, and the fit it began at, unless the file says itself how parameters are drawn."""
@@ -89,7 +85,7 @@ class RangesStep(CalibrationStep):
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse a function of the user's, which is a cost without a model, and errors without a chain."""
         if task.model is None:
-            raise task.case.section.error(
+            raise task.error(
                 (self.name,),
                 "`ranges` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
                 "add [data] and [cost] to a function that returns a table.",
@@ -99,7 +95,7 @@ class RangesStep(CalibrationStep):
             for key in _DRAWN:
                 check_named(task, self.name, key, arguments.get(key), task.model.parms.index)
         if arguments.get("with_error") and not self.needs(arguments):
-            raise task.case.section.error(
+            raise task.error(
                 (self.name, "with_error"), "`with_error` adds the noise that the chain found; with parRange or parMean "
                 "there is none. Leave one of them out.",
             )  # fmt: skip
@@ -181,7 +177,7 @@ def _with_error(
     try:
         sds = sds_of_draws(chain.pars.iloc[rows], sig, chain.noise, model, runs.x_name, runs.x, variables, Y)
     except ArgumentError as error:
-        raise task.case.section.error(
+        raise task.error(
             ("ranges", "with_error"), "`with_error` needs the noise of readings: give `wvar0` in sample, so that "
             f"variances are sampled, or measurement_noise in cost. ({error})",
         ) from error  # fmt: skip

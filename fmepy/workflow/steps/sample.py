@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +18,8 @@ from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
 from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import PANEL, Pictures, drawn_each
 from fmepy.workflow.report.tables import alike, correlations, table_of
@@ -26,14 +27,11 @@ from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import natural_chain, with_line
 
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
-    from fmepy.workflow.file.toml import TomlTable
-
 NITER = 1000
 _RHAT, _ESS = 1.01, 400
 _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
+_NUMBERS = {"kinds": (float, list), "items": Key((float,))}
 _MOST_DRAWN = 400  # draws of a chain in the picture of its course
 _ADVICE = (
     ", drop the beginning (burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
@@ -61,15 +59,12 @@ class SampleStep(CalibrationStep):
             at_least=True),
     }  # fmt: skip
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        numbers = {"kinds": (float, list), "items": Key((float,))}
-        return arguments_of(
-            modMCMC, (*NO_FILE, "checkpoint_every"), method={"choices": tuple(SAMPLERS)},
-            jump={"kinds": (float, list, dict)}, wvar0=numbers, n0=numbers, burninlength={**COUNT, "least": 0},
-            covscale={"least": 0, "open": True},
-            **dict.fromkeys(("niter", "outputlength", "updatecov", "ntrydr", "chains"), COUNT),
-        )  # fmt: skip
+    keys = arguments_of(
+        modMCMC, (*NO_FILE, "checkpoint_every"), method={"choices": tuple(SAMPLERS)},
+        jump={"kinds": (float, list, dict)}, wvar0=_NUMBERS, n0=_NUMBERS, burninlength={**COUNT, "least": 0},
+        covscale={"least": 0, "open": True}, niter=COUNT, outputlength=COUNT, updatecov=COUNT, ntrydr=COUNT,
+        chains=COUNT,
+    )  # fmt: skip
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         niter, burnin = arguments.get("niter", NITER), arguments.get("burninlength", 0)

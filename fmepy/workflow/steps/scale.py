@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,7 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import as_prior
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
+from fmepy.workflow.file.task import CalibrationTask
 
 LEVEL = 0.95
 """Of the intervals of estimates in the report."""
@@ -145,7 +143,7 @@ def check_named(task: CalibrationTask, step: str, key: str, given: Any, known: I
     there = [str(k) for k in known]
     for name in names:
         if isinstance(name, str) and name not in there:
-            raise task.case.section.error(
+            raise task.error(
                 (step, key), f"`{key}` names {name!r}; there are {listed(there)}.{did_you_mean(name, there)}"
             )
 
@@ -180,7 +178,7 @@ def check_method(task: CalibrationTask, step: str, arguments: Mapping[str, Any])
         with_line(task, (step, "control"), filled, arguments["control"], words.control, words.aliases, method)
     for name in task.start.index if METHODS[method].box else ():
         if not (abs(task.lower[name]) < float("inf") and abs(task.upper[name]) < float("inf")):
-            raise task.case.section.error(
+            raise task.error(
                 (step, "method"), f"the method {method!r} searches a box; {name!r} needs `lower` and `upper`."
             )
 
@@ -190,4 +188,4 @@ def with_line(task: CalibrationTask, key: tuple[str, str], check: Callable[..., 
     try:
         return check(*given)
     except ArgumentError as error:
-        raise task.case.section.error(key, str(error)) from None
+        raise task.error(key, str(error)) from None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -18,16 +17,14 @@ from fmepy.montecarlo.scenario_table import read_scenarios
 from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.workflow.file.data_file import read_beside
-from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import many, short
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_named, known_covariance, models, natural, natural_chain, with_parts
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 NUM = 100
 _MOST_ENTITIES = 12  # whose tables stand in the report
@@ -74,13 +71,10 @@ class ScenariosStep(CalibrationStep):
     welcomes = ("sample",)
     advice = "Take scenarios in which the model runs"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        says = "The file of scenarios, a row each: a column scenario, then what it sets."
-        return arguments_of(
-            scenarios, (*NO_FILE, "model", "parms", "parInput"), num=COUNT, sensvar=NAMES,
-            table={"kinds": (str,), "says": says},
-        )  # fmt: skip
+    keys = arguments_of(
+        scenarios, (*NO_FILE, "model", "parms", "parInput"), num=COUNT, sensvar=NAMES,
+        table={"kinds": (str,), "says": "The file of scenarios, a row each: a column scenario, then what it sets."},
+    )  # fmt: skip
 
     def files(self, arguments: Mapping[str, Any]) -> list[str]:
         return [str(arguments.get("table", ""))]
@@ -186,7 +180,7 @@ def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict
     texts = table[by].map(entity_text)
     unknown = [t for t in texts if t not in of_entities]
     if unknown:
-        raise task.case.section.error(
+        raise task.error(
             ("scenarios", "table"),
             f"the table of scenarios names {unknown[0]!r} in {by!r}, which the data do not have."
             f"{did_you_mean(unknown[0], of_entities)} There are {listed(of_entities)}.",

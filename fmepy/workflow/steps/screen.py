@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -18,15 +17,13 @@ from fmepy.sensitivity.collin import Collin, collin
 from fmepy.sensitivity.identifiability import identifiability
 from fmepy.sensitivity.sensfun import SensFun, sensFun
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import SINGLE, Pictures, drawn, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import names
 from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import check_named, natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 _OF_COLLIN = ("parset", "N", "which", "maxcomb")
 APART = 20.0
@@ -68,15 +65,13 @@ class ScreenStep(CalibrationStep):
         )
     }  # fmt: skip
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        return {
-            "collin": Key(FLAG, "Whether the collinearity of sets of parameters is looked at; without it true."),
-            **arguments_of(sensFun, (*NO_FILE, "func", "parms", "map"), sensvar=NAMES, senspar=NAMES,
-                           tiny={"least": 0, "open": True}),
-            **arguments_of(collin, (*NO_FILE, "sensfun"), parset=NAMES, which=NAMES,
-                           N={"kinds": (int, list), "items": Key(**COUNT)}),
-        }  # fmt: skip
+    keys: ClassVar[Mapping[str, Key]] = {
+        "collin": Key(FLAG, "Whether the collinearity of sets of parameters is looked at; without it true."),
+        **arguments_of(sensFun, (*NO_FILE, "func", "parms", "map"), sensvar=NAMES, senspar=NAMES,
+                       tiny={"least": 0, "open": True}),
+        **arguments_of(collin, (*NO_FILE, "sensfun"), parset=NAMES, which=NAMES,
+                       N={"kinds": (int, list), "items": Key(**COUNT)}),
+    }  # fmt: skip
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         return f"sensitivities to {len(task.start)} parameters"
@@ -84,7 +79,7 @@ class ScreenStep(CalibrationStep):
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         for key in ("sensvar", "map"):
             if key in arguments and is_ours(task.cost):
-                raise task.case.section.error(
+                raise task.error(
                     (self.name, key), f"`{key}` chooses columns of a model; the cost has its own, the data's. Leave it "
                     "out.")  # fmt: skip
         for key in ("senspar", "parset"):
