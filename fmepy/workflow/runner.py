@@ -37,6 +37,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,13 +45,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fmepy.errors import ArgumentError, FmepyError, TooLargeError
+from fmepy.errors import ArgumentError, FmepyError, TooLargeError, warn
 from fmepy.fitting.result import ModFit
 from fmepy.journal.files import file_digest
 from fmepy.workflow import dependencies
 from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.error_lines import placed_error
-from fmepy.workflow.file.functions import line_of
+from fmepy.workflow.file.python_file import line_of
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.requirements import judged, unmet
@@ -261,7 +262,7 @@ class CalibrationRun:
             if not self.folder.has(file):
                 self.folder.write_table(file, table)
         self._took(name, record, tables)
-        self._display.kept(name, record["verdict"])
+        self._display.say(name, f"kept, its inputs are the same. {record['verdict']}")
         return True
 
     def _run(self, name: str, record: dict[str, Any], taken: Mapping[str, Any], warnings: list[str]) -> None:
@@ -272,14 +273,9 @@ class CalibrationRun:
         display.begins(
             name, step.size(self.task, arguments) + how, best_fit(fits).minimised if fits else None, step.unit
         )
-        record["started"] = datetime.now(UTC).isoformat(timespec="seconds")
-
-        def remember(sentence: str) -> None:
-            warnings.append(sentence)
-            display.tell(f"warning: {sentence}")
-
+        record["started"], began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
         every = self.case.run.get("checkpoint_every", _EVERY)
-        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, remember)
+        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, warn)
         try:
             result = step.run(self.task, arguments, taken, doing)
         except ArgumentError as error:
@@ -293,12 +289,12 @@ class CalibrationRun:
         tables = step.tables(self.task, result)
         for file, table in tables.items():
             self.folder.write_table(file, table)
-        record["state"], record["seconds"] = "done", round(display.seconds(), 3)
+        record["state"], record["seconds"] = "done", round(time.monotonic() - began, 3)
         record["verdict"], record["warnings"] = step.verdict(self.task, result), list(warnings)
         self.results[name] = result
         self._took(name, record, tables)
         self.folder.keep(name, result, record)
-        display.ends(f"done in {record['seconds']:.1f} s. {record['verdict']}")
+        display.say(name, f"done in {record['seconds']:.1f} s. {record['verdict']}")
 
     def _took(self, name: str, record: dict[str, Any], tables: Tables) -> None:
         self._inputs[name] = record["inputs"]

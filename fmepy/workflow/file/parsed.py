@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.workflow.file.checked import checked, refuse_of_other_kinds
-from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
+from fmepy.workflow.file.keys import SOURCES, checked, cost_keys, file_keys, model_keys, refuse_of_other_kinds
 from fmepy.workflow.file.task import Case, Parameter
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.steps.registry import STEPS

@@ -24,9 +24,9 @@ from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.error_lines import placed
-from fmepy.workflow.file.functions import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.observations import observed, read_data, replicates
 from fmepy.workflow.file.priors import on_scale, priors_on, read_prior
+from fmepy.workflow.file.python_file import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
 from fmepy.workflow.file.task import CalibrationTask, Case, Parameter
 

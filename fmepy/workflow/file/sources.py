@@ -19,13 +19,12 @@ from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.steady import SteadyModel
 from fmepy.tables.sheet import Sheet
-from fmepy.workflow.file.data_file import read_beside
 from fmepy.workflow.file.error_lines import placed
-from fmepy.workflow.file.functions import FunctionModel
 from fmepy.workflow.file.model_file import read_model, read_times
+from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.observations import read_times as read_dates
 from fmepy.workflow.file.parsed import model_kind
-from fmepy.workflow.file.python_file import read_python, split_name
+from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
 from fmepy.workflow.file.task import Case
 from fmepy.workflow.file.toml import TomlTable
 

@@ -100,7 +100,7 @@ class CalibrationStep:
         Of its section in the report.
     template : str
         The words of that section, in Jinja2: a file of ``report/templates``, or the text itself. They get `facts`, and
-        ``result``, ``step`` (its record), ``tables``; for what else, see `fmepy.workflow.report.sections`.
+        ``result``, ``step`` (its record), ``tables``; for what else, see `fmepy.workflow.report.page`.
     keys : mapping of str to Key
         What its section of the file may hold.
     requirements : mapping of str to Requirement

@@ -16,7 +16,7 @@ from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
 from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text, split_local
-from fmepy.workflow.file.data_file import read_beside
+from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
