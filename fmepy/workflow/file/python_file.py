@@ -16,6 +16,7 @@ import pandas as pd
 from fmepy.costs.modcost import ModCost, modCost
 from fmepy.errors import ArgumentError, FmepyError, SimulationError, did_you_mean
 from fmepy.journal.files import MOST_TEXT, open_file
+from fmepy.tables.text_files import unreadable
 from fmepy.workflow.file.task import Case
 from fmepy.workflow.file.toml import TomlTable
 
@@ -35,11 +36,8 @@ def split_name(section: TomlTable) -> tuple[Path, str]:
     path = section.beside(file)
     try:
         open_file(path, MOST_TEXT).close()
-    except FileNotFoundError:
-        beside = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
-        raise section.error("python", f"there is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
     except OSError as error:
-        raise section.error("python", f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+        raise section.error("python", unreadable(error, path)) from None
     return path, name
 
 

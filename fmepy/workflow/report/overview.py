@@ -181,7 +181,7 @@ def _curves(found: Findings, readings: pd.DataFrame) -> Pictures | None:
     if not hasattr(cost, "plot") or getattr(cost, "x", None) is None:
         return None
     curve = f"the model's curve at the {'start values' if found.fit is None else 'best fit'}"
-    of_entities = readings["entity"].notna().any()
+    of_entities = bool(readings["entity"].notna().any())
     panels = list(dict.fromkeys(readings["entity"])) if of_entities else list(cost.comparison.group_names)
     each = f" A panel for each {short(str(cost.entity))}." if of_entities else ""
     return drawn_each(
