@@ -11,6 +11,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import Cost
@@ -22,12 +23,13 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.journal.files import file_digest
 from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
+from fmepy.parameters.maps import Elementwise
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.observations import observed, read_data, replicates
-from fmepy.workflow.file.priors import on_scale, priors_on, read_prior
+from fmepy.workflow.file.priors import priors_on, read_prior
 from fmepy.workflow.file.python_file import FunctionModel, WithFixed, table_cost
-from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
+from fmepy.workflow.file.sources import ModelSource, of_files, read_rows, read_source, rows_of, words_in
 from fmepy.workflow.file.task import CalibrationTask, Case, Parameter
 
 
@@ -48,15 +50,14 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     conditions, table = _conditions(case)
     source = read_source(case, python=python, conditions=conditions)
     file = read_data(case)
-    notes = [line for read in ([file] if file else []) + source.tables for line in read.notes]
+    tables = of_files(case, [table] if table else [])
+    notes = [line for read in [*([file] if file else []), *source.tables, *tables] for line in read.notes]
     python = case.content["model"].get("python")
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:
         notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
     x_unit = ""
-    files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
-    if table:
-        notes += table.notes
+    files = {"model": source.files, "data": [file.path] if file else [], "cost": [t.path for t in tables]}
     if source.cost is not None:
         frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
         cost = _cost_of_python(case, source)
@@ -82,16 +83,17 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     natural = {
         n: read_prior(case.section.table("parameters").table(_in_file(case, n)), p) for n, p in of.items() if p.prior
     }
-    start, lower, upper = (
-        pd.Series({n: getattr(p, k) for n, p in of.items()}, dtype=float) for k in ("start", "lower", "upper")
-    )
+    start, *ends = (np.array([getattr(p, k) for p in of.values()], dtype=float) for k in ("start", "lower", "upper"))
+    on_scale = Elementwise(tuple(of), scale)
+    lower, upper = on_scale.bounds(*ends)
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         notes.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
     task = CalibrationTask(
         case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
-        start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
+        start=pd.Series(on_scale.start(start), list(of)), lower=pd.Series(lower, list(of)),
+        upper=pd.Series(upper, list(of)),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         units={n: p.unit for n, p in case.parameters.items() if p.unit},
         descriptions={n: p.description for n, p in case.parameters.items() if p.description},
@@ -113,14 +115,14 @@ def _conditions(case: Case) -> tuple[pd.DataFrame | None, Sheet | None]:
         raise section.error(
             "conditions", "`conditions` need `entity` in [data]: the column that names the entity of a row."
         )
-    rows, table = read_rows(section, "conditions")
+    table = read_rows(section, "conditions")
+    rows = rows_of(table)
     if not rows:
         raise section.error("conditions", "`conditions` hold no row.")
-    first = table.frame.columns[0] if table else next(iter(rows[0]), "")
-    for i, row in enumerate(rows):
+    first = str(table.frame.columns[0])
+    for line, row in zip(table.lines, rows, strict=True):
         if first not in row:
-            error = section.error(("conditions", i), f"the entity {first!r} is missing.")
-            raise table.error(f"the entity {first!r} is missing.", table.lines[i]) if table else error
+            raise table.error(f"the entity {first!r} is missing.", line)
     frame = pd.DataFrame([{k: v if k == first else _number_or_name(v) for k, v in row.items()} for row in rows])
     return frame.rename(columns={first: case.content["data"]["entity"]}), table
 
@@ -222,12 +224,6 @@ def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dic
             fitted[n] = replace(said, name=n, start=start, lower=float(lower), upper=float(upper))
     order = {name: i for i, name in enumerate(case.parameters)}
     return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))
-
-
-def _on(scale: Mapping[str, str], values: pd.Series[float]) -> pd.Series[float]:
-    """Return natural values on the scales."""
-    own = {str(n): float(v) for n, v in values.items()}
-    return pd.Series({n: float(on_scale(scale[n], v)) if n in scale else v for n, v in own.items()}, dtype=float)
 
 
 def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:

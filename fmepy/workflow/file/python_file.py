@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -156,13 +156,18 @@ class WithFixed:
 
 def line_of(error: BaseException, folder: Path) -> str:
     """Return file and line of a user's code in which an error, or what caused it, was raised; "" if there is none."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in causes(error):
         own = [f for f in traceback.extract_tb(cause.__traceback__) if is_own(f.filename, folder.resolve())]
         if own:
             return f"{own[-1].filename}:{own[-1].lineno}"
-        cause = cause.__cause__ or cause.__context__
     return ""
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and what caused it, from the last to the first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,18 +29,8 @@ Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
 
 def natural(task: CalibrationTask, values: Labelled) -> Labelled:
     """Return parameters on their own scale: a Series by name, or a table with a column each; others stay."""
-    names = [str(n) for n in (values.index if isinstance(values, pd.Series) else values.columns)]
-    own = np.atleast_2d(values.to_numpy(dtype=float)).copy()
-    with np.errstate(over="ignore"):
-        for j, name in enumerate(names):
-            kind = task.scale.get(name)
-            if kind == "log":
-                own[:, j] = np.exp(own[:, j])
-            elif kind == "logit":
-                own[:, j] = 1 / (1 + np.exp(-own[:, j]))
-    if isinstance(values, pd.Series):
-        return pd.Series(own[0], index=values.index)
-    return pd.DataFrame(own, index=values.index, columns=values.columns)
+    names = tuple(str(n) for n in values.axes[-1])
+    return type(values)(Elementwise(names, task.scale).back(values), *values.axes)
 
 
 def natural_chain(task: CalibrationTask, chain: ModMCMC) -> ModMCMC:
