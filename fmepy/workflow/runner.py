@@ -270,7 +270,7 @@ class CalibrationRun:
         display.begins(name, step.size(self.task, arguments) + how, best, step.unit)
         record["started"], began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
         every = self.case.run.get("checkpoint_every", _EVERY)
-        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, warn)
+        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, _remember)
         try:
             result = step.run(self.task, arguments, taken, doing)
         except ArgumentError as error:
@@ -405,6 +405,12 @@ class CalibrationRun:
         except OSError as error:
             self.exit = self.exit or 1
             self._display.tell(f"{self.folder.path / 'run.json'} cannot be written: {error.strerror or error}.")
+
+
+def _remember(sentence: Any) -> None:
+    """Tell what a step has to say, if anything: a warning, which is told and stands in the report."""
+    if sentence:
+        warn(sentence)
 
 
 def _said(error: BaseException, folder: Path) -> str:

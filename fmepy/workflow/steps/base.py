@@ -52,7 +52,7 @@ class RunOptions:
         Iterations of a chain between checkpoints.
     progress : callable of (done, total), or False
     remember : callable of str
-        Tells the user a sentence, now and in the report.
+        Tells the user a sentence, if it is one, now and in the report.
     """
 
     seed: int
@@ -60,7 +60,7 @@ class RunOptions:
     checkpoint: Path
     every: int
     progress: Any
-    remember: Callable[[str], object]
+    remember: Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,7 @@ class FilterStep(CalibrationStep):
         steps, forecast = arguments.get("steps"), None
         if steps and result.failure is None:
             C, told = known_covariance(task, fit)
-            if told:
-                options.remember(f"In the bands of the forecast {told}.")
+            options.remember(told and f"In the bands of the forecast {told}.")
             level = {"level": arguments["level"]} if "level" in arguments else {}
             forecast = result.forecast(steps, parm_cov=C, **level)
         lags = arguments.get("max_lag") if result.failure is None else None

@@ -60,8 +60,7 @@ class ProfileStep(CalibrationStep):
             task.scaled_cost, best_fit(done), **words, prior=task.fit_prior, executor=options.executor,
             progress=options.progress, checkpoint=options.checkpoint,
         )  # fmt: skip
-        if found.message:
-            options.remember(found.message)
+        options.remember(found.message)
         return found
 
     def tables(self, task: CalibrationTask, result: Profile) -> Tables:

@@ -21,7 +21,7 @@ from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
-from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
+from fmepy.workflow.steps.scale import check_model, check_named, models, natural_chain, values_for, with_parts
 
 NUM = 100
 _DRAWN = ("parRange", "parMean")
@@ -84,14 +84,8 @@ class RangesStep(CalibrationStep):
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse a function of the user's, which is a cost without a model, and errors without a chain."""
-        if task.model is None:
-            raise task.error(
-                (self.name,),
-                "`ranges` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
-                "add [data] and [cost] to a function that returns a table.",
-            )
+        check_model(task, self.name, arguments)
         if is_model(task.model):
-            check_named(task, self.name, "sensvar", arguments.get("sensvar"), task.model.var_names)
             for key in _DRAWN:
                 check_named(task, self.name, key, arguments.get(key), task.model.parms.index)
         if arguments.get("with_error") and not self.needs(arguments):
@@ -108,7 +102,7 @@ class RangesStep(CalibrationStep):
         parts: dict[str, RangeSummary] = {}
         failures, num, interrupted, first, rng = 0, 0, False, "", np.random.default_rng([options.seed, 1])
         for k, (label, model) in enumerate(of_entities.items()):
-            parms = None if chain is not None or "fit" not in done else _values(task, model, done)
+            parms = None if chain is not None or "fit" not in done else values_for(task, model, best_fit(done))
             if not is_model(model):
                 parms = {**model.parms, **(parms or {})}
             runs = sensRange(
@@ -123,11 +117,8 @@ class RangesStep(CalibrationStep):
             first = first or next(map(str, runs.failures["message"]), "")
             if interrupted:
                 break
-        if failures:
-            options.remember(
-                f"{failures} of {num * len(parts)} runs of `ranges` failed, and are not in the bands; the first: "
-                f"{first}"
-            )
+        options.remember(failures and f"{failures} of {num * len(parts)} runs of `ranges` failed, and are not in the "
+                         f"bands; the first: {first}")  # fmt: skip
         return Bands(parts, by, num, failures, "ranges" if chain is None else "the chain", interrupted, first)
 
     def tables(self, task: CalibrationTask, result: Bands) -> Tables:
@@ -155,11 +146,6 @@ class RangesStep(CalibrationStep):
             "table": table_of(found.tables.get("ranges.csv"), "Bands: mean, sd, extremes and quantiles of the curves",
                               file="ranges.csv"),
         }  # fmt: skip
-
-
-def _values(task: CalibrationTask, model: Any, done: Results) -> dict[str, float]:
-    own = natural(task, best_fit(done).par)
-    return {str(n): float(v) for n, v in own.items() if n in model.parms.index}
 
 
 def _part(progress: Any, k: int, n: int) -> Any:

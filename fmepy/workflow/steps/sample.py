@@ -33,6 +33,7 @@ _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of i
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
 _NUMBERS = {"kinds": (float, list), "items": Key((float,))}
 _MOST_DRAWN = 400  # draws of a chain in the picture of its course
+_HEADS = {"2.5%": "2.5 %", "50%": "median", "97.5%": "97.5 %", "rhat": "R-hat", "ess_bulk": "effective draws"}
 _ADVICE = (
     ", drop the beginning (burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
     "jump=fit.cov_scaled)."
@@ -96,8 +97,7 @@ class SampleStep(CalibrationStep):
                     task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(),
                     seed=options.seed, checkpoint=options.checkpoint, checkpoint_every=options.every, **how, **words,
                 )  # fmt: skip
-        if chain.message:
-            options.remember(chain.message)
+        options.remember(chain.message)
         return chain
 
     def tables(self, task: CalibrationTask, result: ModMCMC) -> Tables:
@@ -127,7 +127,7 @@ class SampleStep(CalibrationStep):
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
             "alike": alike(R),
-            "summary": table_of(_summary(found, summary), "Plausible values, and how well the sample tells them",
+            "summary": table_of(_summary(found), "Plausible values, and how well the sample tells them", heads=_HEADS,
                                 file="sample_summary.csv", most=200, tone=_tone),
             "histograms": lambda: drawn_each(
                 own, lambda shown, axes: chain.hist(which=shown, axes=axes), "Distribution of {} in the sample.",
@@ -190,23 +190,17 @@ def worst(diagnostics: pd.DataFrame, what: str) -> float:
 # --- in the report
 
 
-def _summary(found: Findings, summary: Any) -> pd.DataFrame:
-    wide, trust = summary.frame.T, summary.diagnostics
-    out = pd.DataFrame({"parameter": [str(n) for n in wide.index]})
-    found.add_units(out)
-    for column, head in (("mean", "mean"), ("sd", "sd"), ("2.5%", "2.5 %"), ("50%", "median"), ("97.5%", "97.5 %")):
-        out[head] = wide[column].to_numpy(dtype=float)
-    for column, head in (("rhat", "R-hat"), ("ess_bulk", "effective draws")):
-        if column in trust:
-            out[head] = trust[column].to_numpy(dtype=float)
-    return out.round({"effective draws": 0})
+def _summary(found: Findings) -> pd.DataFrame:
+    table = found.tables["sample_summary.csv"]
+    shown = table[["parameter", "mean", "sd", *(column for column in _HEADS if column in table)]]
+    shown = shown.round({"ess_bulk": 0})
+    found.add_units(shown, 1)
+    return shown
 
 
 def _tone(row: Any, column: str) -> str:
-    is_bad = (column == "R-hat" and not row[column] <= _RHAT) or (
-        column == "effective draws" and not row[column] >= _ESS
-    )
-    return "bad" if is_bad else ""
+    is_bad = (column == "rhat" and not row[column] <= _RHAT) or (column == "ess_bulk" and not row[column] >= _ESS)
+    return "bad" * is_bad
 
 
 def _courses(found: Findings, chain: ModMCMC, own: list[str]) -> Pictures:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import Cost
-from fmepy.costs.user_function import as_objective
+from fmepy.costs.user_function import as_objective, is_model
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fitting.control import filled
 from fmepy.fitting.methods.registry import METHODS
@@ -149,7 +149,22 @@ def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def values_for(task: CalibrationTask, model: Any, fit: ModFit) -> dict[str, float]:
+    """Return the estimates that a model takes, on their own scale."""
+    return {str(n): float(v) for n, v in natural(task, fit.par).items() if n in model.parms.index}
+
+
 # --- what several steps check before anything runs
+
+
+def check_model(task: CalibrationTask, step: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse a step that runs a model where the file's function is a cost without one, and variables it has not."""
+    if task.model is None:
+        raise task.error(
+            step, f"`{step}` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
+            "add [data] and [cost] to a function that returns a table.")  # fmt: skip
+    if is_model(task.model):
+        check_named(task, step, "sensvar", arguments.get("sensvar"), task.model.var_names)
 
 
 def check_method(task: CalibrationTask, step: str, arguments: Mapping[str, Any]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.journal.saving import Saved
 from fmepy.models.base import Model
@@ -24,7 +23,15 @@ from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import many, short
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
-from fmepy.workflow.steps.scale import check_named, known_covariance, models, natural, natural_chain, with_parts
+from fmepy.workflow.steps.scale import (
+    check_model,
+    known_covariance,
+    models,
+    natural,
+    natural_chain,
+    values_for,
+    with_parts,
+)
 
 NUM = 100
 _MOST_ENTITIES = 12  # whose tables stand in the report
@@ -84,65 +91,50 @@ class ScenariosStep(CalibrationStep):
         return f"{many(n, 'scenario')}, up to {arguments.get('num', NUM)} parameter sets each"
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
-        error = task.case.section.error
-        if task.model is None:
-            raise error(
-                (self.name,), "`scenarios` runs a model; the file's function f(p) is a cost. Name a Model instead."
-            )
-        if is_model(task.model):
-            check_named(task, self.name, "sensvar", arguments.get("sensvar"), task.model.var_names)
+        check_model(task, self.name, arguments)
         by, parts = _parts(task, _table(task, arguments))
         if by is None and getattr(task.model, "entity_inputs", None) is not None:
-            raise error(
+            raise task.error(
                 (self.name, "table"),
                 f"events or forcings of the model belong to entities, and {arguments['table']} has no column "
                 f"{task.cost.entity!r} that says of whom a scenario is. Add it: a row for each scenario of each "
                 "entity.",
             )
-        for label, rows in parts.items():
-            model = models(task)[1][label] if by is not None else task.model
+        for model, rows in parts.values():
             try:
                 read_scenarios(rows, [str(n) for n in model.parms.index], model)
             except FmepyError as problem:
-                raise error((self.name, "table"), f"{arguments['table']}: {problem}") from None
+                raise task.error((self.name, "table"), f"{arguments['table']}: {problem}") from None
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> WhatIf:
         words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
         fit = best_fit(done)
         source, draws, told = _draws(task, done, words["num"], options.seed)
-        if told:
-            options.remember(f"In the bands of `scenarios` {told}.")
+        options.remember(told and f"In the bands of `scenarios` {told}.")
         table = _table(task, arguments)
         by, parts = _parts(task, table)
-        of_entities = models(task)[1]
-        said = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
-        local = sorted({split_local(str(n))[0] for n in fit.par.index if split_local(str(n))[1] is not None} - said)
-        if by is None and local:
-            options.remember(
-                f"{', '.join(local)} of `scenarios` stay at their start: they are fitted for each entity, and "
-                f"{arguments['table']} has no column {task.cost.entity!r}."
-            )
-        if by is None and (set_by := [name for name in _set_by_entity(task) if name not in said]):
-            options.remember(
-                f"`scenarios` are run with the first entity's {', '.join(set_by)}: the conditions give each its own, "
-                f"and {arguments['table']} has no column {task.cost.entity!r}."
-            )
+        if by is None:
+            said = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
+            local = {name for name, entity in map(split_local, map(str, fit.par.index)) if entity is not None} - said
+            set_by = [name for name in _set_by_entity(task) if name not in said]
+            without = f"and {arguments['table']} has no column {getattr(task.cost, 'entity', '')!r}."
+            options.remember(local and f"{', '.join(sorted(local))} of `scenarios` stay at their start: they are "
+                             f"fitted for each entity, {without}")  # fmt: skip
+            options.remember(set_by and f"`scenarios` are run with the first entity's {', '.join(set_by)}: the "
+                             f"conditions give each its own, {without}")  # fmt: skip
         found: dict[str, Scenarios] = {}
-        for label, rows in parts.items():
-            model = of_entities[label] if by is not None else task.model
-            own = [str(n) for n in model.parms.index]
-            values = {str(n): float(v) for n, v in natural(task, fit.par).items() if str(n) in own}
-            given = None if draws is None else draws[[c for c in draws.columns if c in own]]
+        for label, (model, rows) in parts.items():
+            own = None if draws is None else draws[[c for c in draws.columns if c in model.parms.index]]
             found[label] = scenarios(
-                model, rows, parms=values, parInput=given, seed=options.seed, executor=options.executor,
-                progress=options.progress, checkpoint=options.checkpoint / f"part-{len(found)}", **words,
+                model, rows, parms=values_for(task, model, fit), parInput=own, seed=options.seed,
+                executor=options.executor, progress=options.progress,
+                checkpoint=options.checkpoint / f"part-{len(found)}", **words,
             )  # fmt: skip
             if found[label].interrupted:
                 break
         result = WhatIf(found, by, source)
         failed, of, first = self.failed_runs(result)
-        if failed:
-            options.remember(f"{failed} of {of} runs of `scenarios` failed and are empty; the first: {first}")
+        options.remember(failed and f"{failed} of {of} runs of `scenarios` failed and are empty; the first: {first}")
         return result
 
     def tables(self, task: CalibrationTask, result: WhatIf) -> Tables:
@@ -160,8 +152,7 @@ class ScenariosStep(CalibrationStep):
 
     def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
         return {
-            "n": len(next(iter(result.parts.values())).pars),
-            "failed": sum(len(part.failures) for part in result.parts.values()),
+            "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
             "curves": lambda: _curves(result),
             "ends": [table for label in list(result.parts)[:_MOST_ENTITIES] for table in _ends_of(result, label)],
         }  # fmt: skip
@@ -172,11 +163,11 @@ def _table(task: CalibrationTask, arguments: Mapping[str, Any]) -> pd.DataFrame:
     return read_beside(task.case.section, ("scenarios", "table"), arguments["table"]).frame.reset_index(drop=True)
 
 
-def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.DataFrame]]:
-    """Return the column of the entities, if the table has it, and the rows of each."""
+def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict[str, tuple[Any, pd.DataFrame]]]:
+    """Return the column of the entities, if the table has it, and the model and the rows of each."""
     by, of_entities = models(task)
     if by is None or by not in table.columns:
-        return None, {"": table}
+        return None, {"": (task.model, table)}
     texts = table[by].map(entity_text)
     unknown = [t for t in texts if t not in of_entities]
     if unknown:
@@ -187,10 +178,9 @@ def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict
         )
     parts = {}
     for label in dict.fromkeys(texts):
-        local = {
-            split_local(str(n))[0]: str(n) for n in of_entities[label].parms.index if split_local(str(n))[1] == label
-        }
-        parts[label] = table[texts == label].drop(columns=by).rename(columns=local)
+        model = of_entities[label]
+        local = {split_local(n)[0]: n for n in map(str, model.parms.index) if split_local(n)[1] == label}
+        parts[label] = (model, table[texts == label].drop(columns=by).rename(columns=local))
     return by, parts
 
 
