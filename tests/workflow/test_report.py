@@ -17,7 +17,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of, runs_of_signs
-from fmepy.workflow.report.page import render, written
+from fmepy.workflow.report.page import environment, render, written
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
 from fmepy.workflow.report.words import number
@@ -272,7 +272,8 @@ def agreement(above):
     found = SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None)), x_name="day", doubts=[])
     made = agreement_of(found)
     written("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
-    notes = [v["note"] for v in agreement_facts(found, made)["variables"] if v["note"]]
+    note = environment().get_template("blocks.html").module.note
+    notes = [html.unescape(note(v)) for v in agreement_facts(found, made)["variables"] if v["is_noted"]]
     return made, [sentence for _, sentence in found.doubts], notes
 
 

@@ -88,29 +88,23 @@ def _parameter(section: TomlTable, name: str, value: Any) -> Parameter:
         if not np.isfinite(value):
             raise section.error(name, f"{name!r} is {value}; a finite number is needed.")
         return Parameter(name, value, fitted=False)
-    table = section.table(name)
-    p = Parameter(
-        name, fitted=True, **{k: v for k, v in value.items() if k in Parameter.__dataclass_fields__}
-    )  # fmt: skip
-    if not np.isfinite(p.start):
-        raise table.error("start", f"`start` of {name!r} is {p.start}; a finite number is needed.")
-    for key in ("lower", "upper"):
-        if np.isnan(getattr(p, key)):
-            raise table.error(key, f"`{key}` of {name!r} is nan; leave it out where there is no bound.")
-    if not p.lower < p.upper:
-        raise table.error("lower", f"`lower` of {name!r} is {p.lower:g}, `upper` {p.upper:g}: it must be below. "
-                          f"(A parameter that is fixed is a number: {name} = {p.start:g}.)")  # fmt: skip
-    if not p.lower <= p.start <= p.upper:
-        raise table.error(
-            "start", f"`start` of {name!r} is {p.start:g}, outside its bounds {p.lower:g} to {p.upper:g}."
-        )
+    table, p = section.table(name), Parameter(name, fitted=True, **value)
     least, most = {"": (-np.inf, np.inf), "log": (0.0, np.inf), "logit": (0.0, 1.0)}[p.scale]
-    said = "above 0" if p.scale == "log" else "between 0 and 1"
-    if not (least < p.start < most or not p.scale):
-        raise table.error("start", f"`start` of {name!r} is {p.start:g}; on the scale {p.scale!r} it must be {said}.")
-    for key in ("lower", "upper"):
-        if key in value and not least <= value[key] <= most:
-            raise table.error(
-                key, f"`{key}` of {name!r} is {value[key]:g}; on the scale {p.scale!r} values are {said}."
-            )
+    on_scale = f"; on the scale {p.scale!r} {{}} {'above 0' if p.scale == 'log' else 'between 0 and 1'}."
+    finite = "leave it out where there is no bound."
+    mistakes = (
+        ("start", not np.isfinite(p.start), f" is {p.start}; a finite number is needed."),
+        ("lower", np.isnan(p.lower), f" is nan; {finite}"),
+        ("upper", np.isnan(p.upper), f" is nan; {finite}"),
+        ("lower", not p.lower < p.upper, f" is {p.lower:g}, `upper` {p.upper:g}: it must be below. (A parameter that "
+         f"is fixed is a number: {name} = {p.start:g}.)"),
+        ("start", not p.lower <= p.start <= p.upper, f" is {p.start:g}, outside its bounds {p.lower:g} to "
+         f"{p.upper:g}."),
+        ("start", p.scale and not least < p.start < most, f" is {p.start:g}{on_scale.format('it must be')}"),
+        ("lower", "lower" in value and not least <= p.lower <= most, f" is {p.lower:g}{on_scale.format('values are')}"),
+        ("upper", "upper" in value and not least <= p.upper <= most, f" is {p.upper:g}{on_scale.format('values are')}"),
+    )  # fmt: skip
+    for key, is_wrong, said in mistakes:
+        if is_wrong:
+            raise table.error(key, f"`{key}` of {name!r}{said}")
     return p

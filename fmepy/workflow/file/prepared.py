@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -47,10 +47,10 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     ArgumentError
         A mistake in the file, or in one that it names, with its line.
     """
-    conditions, table = _conditions(case)
+    conditions = _conditions(case)
     source = read_source(case, python=python, conditions=conditions)
     file = read_data(case)
-    tables = of_files(case, [table] if table else [])
+    tables = of_files(case, [conditions] if conditions else [])
     notes = [line for read in [*([file] if file else []), *source.tables, *tables] for line in read.notes]
     python = case.content["model"].get("python")
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
@@ -76,7 +76,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         if isinstance(model, FunctionModel):
             cost = table_cost(case, model, frame, words)
         else:
-            cost = _cost(case, model, file, frame, words, conditions, table)
+            cost = _cost(case, model, file, frame, words, conditions)
         frame = frame.reset_index(drop=True)
     of = _fitted(case, source, cost, notes)
     scale = {name: p.scale for name, p in of.items() if p.scale}
@@ -106,10 +106,10 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     return task
 
 
-def _conditions(case: Case) -> tuple[pd.DataFrame | None, Sheet | None]:
-    """Return the conditions, a row an entity, and the file that they come from."""
+def _conditions(case: Case) -> Sheet | None:
+    """Return the conditions, a row an entity, numbers as such; None where there are none."""
     if "conditions" not in case.content:
-        return None, None
+        return None
     section = case.section
     if "entity" not in case.content.get("data", {}):
         raise section.error(
@@ -124,7 +124,8 @@ def _conditions(case: Case) -> tuple[pd.DataFrame | None, Sheet | None]:
         if first not in row:
             raise table.error(f"the entity {first!r} is missing.", line)
     frame = pd.DataFrame([{k: v if k == first else _number_or_name(v) for k, v in row.items()} for row in rows])
-    return frame.rename(columns={first: case.content["data"]["entity"]}), table
+    frame = frame.rename(columns={first: case.content["data"]["entity"]})
+    return replace(table, frame=frame.set_axis(table.lines))
 
 
 def _number_or_name(cell: Any) -> Any:
@@ -141,10 +142,9 @@ def _cost(
     file: Sheet,
     frame: pd.DataFrame,
     words: dict[str, Any],
-    conditions: pd.DataFrame | None,
-    table: Sheet | None,
+    conditions: Sheet | None,
 ) -> Any:
-    """Return the cost of a model and observations; `table` is the file of the conditions, if any."""
+    """Return the cost of a model and observations."""
     said = {k: v for k, v in case.content.get("cost", {}).items() if k != "kind"}
     kind = case.content.get("cost", {}).get("kind", "simulation")
     if "entity_parms" in said and isinstance(said["entity_parms"], str):
@@ -154,19 +154,21 @@ def _cost(
         raise case.section.error(("data", "censored"), f"a cost of the kind {kind!r} takes no censored readings.")
     of_model = set(model.parms.index)
     own = {p.name: p.start for p in case.parameters.values() if p.name not in of_model}
-    given = {**said, **words, "parms": own or None, "conditions": conditions}
+    rows = None if conditions is None else conditions.frame.reset_index(drop=True)
+    given = {**said, **words, "parms": own or None, "conditions": rows}
     try:
-        with placed(case.section, "cost", "data", data=file, conditions=table):
+        with placed(case.section, "cost", "data", data=file, conditions=conditions):
             return make(model, frame, **given)
     except ArgumentError as error:
         unused = re.search(r"\[parameters\]: '([^']+)' is used nowhere in the (cost|noise)\.", str(error))
         if unused and unused[1] in own:
-            known = [*model.parms.index, *sorted(words_in(said))]
-            raise case.section.error(
-                ("parameters", unused[1]),
-                f"{unused[1]!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(unused[1], known)}",
-            ) from error
+            raise _unused(case, unused[1], [*model.parms.index, *sorted(words_in(said))]) from error
         raise
+
+
+def _unused(case: Case, name: str, known: Iterable[str]) -> ArgumentError:
+    why = f"{name!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(name, known)}"
+    return case.section.error(("parameters", name), why)
 
 
 def _cost_of_python(case: Case, source: ModelSource) -> Any:
@@ -196,18 +198,14 @@ def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dic
     if not isinstance(cost, Cost):
         return {p.name: p for p in case.parameters.values() if p.fitted}
     known = [str(n) for n in cost.parms.index]
-    section, used = case.section, {*known, *(_in_file(case, n) for n in known)}
+    used = {*known, *(_in_file(case, n) for n in known)}
     for p in case.parameters.values():
-        if p.name not in used:
-            fixed_by = [k for k in ("conditions",) if k in case.content and p.name in source.model.parms.index]
-            why = (
-                f"{p.name!r} is set by the conditions in every entity, so that nothing of it is left to "
-                f"{'fit' if p.fitted else 'say'}."
-                if fixed_by
-                else f"{p.name!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(p.name, known)}"
-            )
-            if p.fitted or not fixed_by:
-                raise section.error(("parameters", p.name), why)
+        by_conditions = "conditions" in case.content and p.name in source.model.parms.index
+        if p.name not in used and not by_conditions:
+            raise _unused(case, p.name, known)
+        if p.name not in used and p.fitted:
+            raise case.section.error(("parameters", p.name), f"{p.name!r} is set by the conditions in every entity, so "
+                                     "that nothing of it is left to fit.")  # fmt: skip
     of_model = set(source.model.parms.index) if case.parameters else set()
     free = [n for n in known if _in_file(case, n) not in case.parameters and n not in of_model]
     values, lowest, highest = cost.parms, cost.lower, cost.upper

@@ -19,6 +19,7 @@ from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.steady import SteadyModel
 from fmepy.tables.sheet import Sheet
+from fmepy.tables.text_files import unreadable
 from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.model_file import read_model, read_times
 from fmepy.workflow.file.observations import read_beside
@@ -53,7 +54,7 @@ class ModelSource:
     tables: list[Sheet]
 
 
-def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> ModelSource:
+def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) -> ModelSource:
     """Return the model of a file, with its parameters at the file's values.
 
     What the conditions set in every entity needs no value of its own: the model has the first of theirs.
@@ -87,10 +88,10 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
     return ModelSource(model, None, [t.path for t in tables], tables)
 
 
-def _set_by(conditions: pd.DataFrame | None, values: Mapping[str, float]) -> dict[str, float]:
+def _set_by(conditions: Sheet | None, values: Mapping[str, float]) -> dict[str, float]:
     """Return the first value of what conditions set: a number, or that of the parameter that is named."""
     found: dict[str, float] = {}
-    for name, column in ({} if conditions is None else conditions).items():
+    for name, column in ({} if conditions is None else conditions.frame).items():
         numbers = [values.get(cell) if isinstance(cell, str) else float(cell) for cell in column]
         known = [x for x in numbers if x is not None and x == x]
         found[str(name)] = known[0] if known else 1.0  # the cost refuses what is none of both
@@ -238,8 +239,6 @@ def _files_of(section: TomlTable, *keys: str) -> list[Path]:
     for key in keys:
         for i, name in enumerate(section.texts(key)):
             path = section.beside(name)
-            if not path.exists():
-                raise section.error((key, i), f"there is no file or folder {str(path)!r}.")
             found = islice((p for p in path.rglob("*") if p.is_file()), _MOST_FILES + 1) if path.is_dir() else [path]
             files += sorted(found)
             if len(files) > _MOST_FILES:
@@ -250,5 +249,5 @@ def _files_of(section: TomlTable, *keys: str) -> list[Path]:
                 for file in files:
                     open_file(file, 1 << 63).close()
             except OSError as error:
-                raise section.error((key, i), f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
+                raise section.error((key, i), unreadable(error, file)) from None
     return files

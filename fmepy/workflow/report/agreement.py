@@ -123,7 +123,7 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
         else " in the logarithm" if kind == "log" and not in_percent else "",
         "has_pattern": n >= _FEWEST and limit > 0 and neighbours > limit,
         "runs": runs, "is_run": n >= _FEWEST and runs.p < _RARE,
-        "note": _note(name, runs) if n >= _FEWEST and (runs.p < _NOTED or runs.at_end >= _AT_END) else "",
+        "is_noted": n >= _FEWEST and (runs.p < _NOTED or runs.at_end >= _AT_END), "at_end": runs.at_end >= _AT_END,
     }  # fmt: skip
 
 
@@ -203,21 +203,6 @@ def _all_shorter(n: int, length: int) -> float:
     for m in range(1, n + 1):
         share.append(sum(share[m - j] * 0.5**j for j in range(1, min(length - 1, m) + 1)))
     return 2 * share[n] if n else 1.0
-
-
-def _p(value: float) -> str:
-    return f"= {number(value, 2)}" if value >= 0.001 else "< 0.001"
-
-
-def _note(name: str, runs: RunsOfSigns) -> str:
-    """Return in a sentence what the signs of the deviations of a variable do."""
-    tests = (
-        f"{runs.count} runs of one sign where {number(runs.expected, 2)} are expected (runs test, p "
-        f"{_p(runs.p_few)}); a longest run of {runs.longest} or more has p {_p(runs.p_long)}"
-    )
-    if runs.at_end >= _AT_END:
-        return f"{name}: the last {runs.at_end} of {runs.n} residuals are all {runs.sign} ({tests})."
-    return f"{name}: the signs of the {runs.n} residuals are not independent ({tests})."
 
 
 def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:

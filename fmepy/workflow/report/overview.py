@@ -35,7 +35,7 @@ def glance_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
     return {
         "counts": len(warnings) + len(found.doubts), "best": best, "explained": _explained(variables),
         "estimates": None if fit is None else _estimates(found, fit),
-        "curves": found.panels and (lambda: _fitted(found)), "notes": [v["note"] for v in variables if v["note"]],
+        "curves": found.panels and (lambda: _fitted(found)), "variables": variables,
     }  # fmt: skip
 
 

@@ -135,8 +135,8 @@ class ReportSection:
 def environment() -> Environment:
     """Return what renders templates: everything is escaped but what they say themselves."""
     made = Environment(
-        loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        loader=PackageLoader(__package__), autoescape=lambda name: name is None or name.endswith(".html"),
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     for name in ("number", "percent", "names", "many", "have", "duration"):
         made.filters[name] = getattr(words, name)

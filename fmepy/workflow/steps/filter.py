@@ -16,7 +16,6 @@ from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each, first_few
 from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
 
@@ -88,16 +87,6 @@ class FilterStep(CalibrationStep):
         found = {"filter.csv": result.result.residuals}
         more = {"forecast.csv": result.forecast, "correlations.csv": result.correlations}
         return found | {file: table.frame for file, table in more.items() if table is not None}
-
-    def verdict(self, task: CalibrationTask, result: Filtering) -> str:
-        flt = result.result
-        if flt.failure is not None:
-            return f"The filter broke down: {flt.failure}"
-        flags, jumps = int(flt.residuals["flag"].sum()), int(flt.shocks["flag"].sum())
-        return (
-            f"{flt.nobs} readings, log-likelihood {flt.loglik:.6g}, sum of squared standardised innovations "
-            f"{flt.sumsq:.4g}; {many(flags, 'suspected reading')}, {many(jumps, 'jump')} of states."
-        )
 
     def failed_runs(self, result: Filtering) -> tuple[int, int, str]:
         why = result.result.failure

@@ -49,14 +49,6 @@ class FitStep(CalibrationStep):
             options.remember(fit.message)
         return fit
 
-    def verdict(self, task: CalibrationTask, result: ModFit) -> str:
-        value = f"-2 log L {result.minus2loglik:.6g}" if result.is_scalar else f"sum of squares {result.ssr:.6g}"
-        value += f", {result.minimised:.6g} with the prior" if result.with_prior else ""
-        bound = f" On a bound: {', '.join(result.at_bound)}." if result.at_bound else ""
-        if result.converged:
-            return f"The fit by {result.method} converged: {value}.{bound}"
-        return f"The fit by {result.method} did not converge: {value}."
-
     def failed_runs(self, result: ModFit) -> tuple[int, int, str]:
         return result.failures, result.evaluations, result.first_failure
 

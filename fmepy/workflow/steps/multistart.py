@@ -62,17 +62,6 @@ class MultistartStep(FitStep):
             "optima.csv": _natural_columns(task, result, many.optima),
         }
 
-    def verdict(self, task: CalibrationTask, result: ModFit) -> str:
-        many: Any = result.multistart
-        w = len(many.optima)
-        if not w:
-            return f"None of {len(many.starts)} starts converged."
-        return (
-            f"{many.reached} of {len(many.starts)} starts reached the best value ({many.label} "
-            f"{result.minimised:.6g}); {w} {'optimum was' if w == 1 else 'optima were'} found, and the chance that a "
-            f"further start finds another one is about {many.missed:.2g}."
-        )
-
     def failed_runs(self, result: ModFit) -> tuple[int, int, str]:
         """Return how many starts came to no result, where that is the larger share, else how many runs failed."""
         gone = result.starts[result.starts["value"].isna()]

@@ -124,14 +124,6 @@ class RangesStep(CalibrationStep):
     def tables(self, task: CalibrationTask, result: Bands) -> Tables:
         return {"ranges.csv": with_parts({k: part.frame for k, part in result.parts.items()}, result.by)}
 
-    def verdict(self, task: CalibrationTask, result: Bands) -> str:
-        kinds = {part.kind for part in result.parts.values()}
-        what = "where the next reading will be" if PREDICTION in kinds else "where the curve is"
-        of = f" of each of {len(result.parts)} entities" if result.by is not None else ""
-        failed = f"; {result.failures} runs failed" if result.failures else ""
-        source = "draws of the chain" if result.source == "the chain" else "parameter sets from the ranges of the file"
-        return f"Bands over {result.num} {source}{of}: {what}{failed}."
-
     def failed_runs(self, result: Bands) -> tuple[int, int, str]:
         return result.failures, result.num * len(result.parts), result.first_failure
 

@@ -140,11 +140,6 @@ class ScenariosStep(CalibrationStep):
     def tables(self, task: CalibrationTask, result: WhatIf) -> Tables:
         return {"scenarios.csv": with_parts({k: part.summary().frame for k, part in result.parts.items()}, result.by)}
 
-    def verdict(self, task: CalibrationTask, result: WhatIf) -> str:
-        one, names = next(iter(result.parts.values())), result.names
-        sets = f"{len(one.pars)} parameter sets from {result.source}" if len(one.pars) > 1 else "the estimates"
-        return f"{many(len(names), 'scenario')} ({', '.join(names)}), for {sets}."
-
     def failed_runs(self, result: WhatIf) -> tuple[int, int, str]:
         failures = pd.concat([part.failures for part in result.parts.values()])
         first = str(failures["message"].iloc[0]) if len(failures) else ""
