@@ -12,7 +12,6 @@ import pandas as pd
 from fmepy.types import Vector
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_each
-from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import number, percent
 
 SUSPICIOUS = 3.0
@@ -92,9 +91,7 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
         del heads["entity"]
     return {
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
-        "table": table_of(pd.DataFrame([v["row"] for v in variables]), "Agreement by variable"),
-        "suspicious": table_of(
-            suspicious[list(heads)], "Suspicious readings, the farthest first", heads=heads, file="residuals.csv"),
+        "table": pd.DataFrame([v["row"] for v in variables]), "suspicious": suspicious[list(heads)], "heads": heads,
         "pictures": lambda: residual_pictures(found, agreement),
     }  # fmt: skip
 

@@ -14,6 +14,7 @@ from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.pictures import Pictures, drawn_each
+from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import short
 from fmepy.workflow.steps.base import FITS, best_fit
 from fmepy.workflow.steps.scale import natural, natural_fit
@@ -92,6 +93,10 @@ class Findings:
     def of_parameter(self, texts: Mapping[str, str], name: str) -> str:
         """Return the unit or the description of a parameter, of a local one that of all entities."""
         return texts.get(name) or texts.get(name.split("[")[0], "")
+
+    def table(self, file: str, caption: str, **how: Any) -> Table | None:
+        """Return a table that a step wrote, see `table_of`."""
+        return table_of(self.tables.get(file), caption, file=file, **how)
 
     def add_units(self, table: pd.DataFrame, at: int | None = None) -> None:
         """Give a table of parameters a column of their units, where there are any; without `at` the last one."""

@@ -152,12 +152,13 @@ def _prior(prior: Mapping[str, Any] | None) -> str:
 def data_facts(found: Findings) -> dict[str, Any]:
     """Return what the data are, with the model beside them."""
     readings, file = found.readings, str(found.task.case.content.get("data", {}).get("file", ""))
-    facts = {"file": file, "data": table_of(found.task.data, "Data", file=file or "the data file")}
-    if readings is not None and len(readings):
-        table = table_of(_by_variable(readings, found.x_name), "The readings that are compared with the model")
-        facts |= {"readings": table, "entities": readings["entity"].nunique(), "MOST": _MOST_DRAWN_ENTITIES,
-                  "curves": not 0 < len(found.panels) <= MOST_SHOWN and (lambda: _curves(found, readings))}  # fmt: skip
-    return facts
+    if readings is None or not len(readings):
+        return {"file": file}
+    return {
+        "file": file, "readings": _by_variable(readings, found.x_name), "MOST": _MOST_DRAWN_ENTITIES,
+        "entities": readings["entity"].nunique(),
+        "curves": not 0 < len(found.panels) <= MOST_SHOWN and (lambda: _curves(found, readings)),
+    }  # fmt: skip
 
 
 def _by_variable(readings: pd.DataFrame, x: str) -> pd.DataFrame:
@@ -226,8 +227,6 @@ def reproduce_facts(found: Findings) -> dict[str, Any]:
     return {
         "record": record, "begun": _time(record["started"]), "ended": _time(record["ended"]),
         "steps": table_of(pd.DataFrame(rows), "Steps: when they ran, how long, and what they wrote"),
-        "hashes": table_of(pd.DataFrame(record["hashes"].items(), columns=["what", "sha256"]),
-                           "SHA-256: equal if, and only if, the input is the same"),
         "text": text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "\n… (the rest stands in the file)",
     }  # fmt: skip
 

@@ -15,7 +15,6 @@ from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each, first_few
-from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
 
@@ -95,19 +94,10 @@ class FilterStep(CalibrationStep):
     def facts(self, found: Findings, result: Filtering) -> Mapping[str, Any]:
         flt, forecast, correlations = found.filtered, result.forecast, result.correlations
         flagged = flt.residuals[flt.residuals["flag"].astype(bool)]
-        columns = (flt.entity_column, "name", "x", "obs", "mod", "sd", "standardized", "AUXM")
-        heads = {"name": "variable", "x": flt.xlabel, "obs": "read", "mod": "predicted"}
-        heads |= {"standardized": "innovation, sd", "AUXM": "from all other data, sd"}
         summary = flt.summary([k for k in found.par if k in flt.parms.index])
         facts = {
-            "flt": flt, "summary": summary, "flags": len(flagged), "forecast": forecast,
+            "flt": flt, "summary": summary, "flagged": flagged, "forecast": forecast,
             "taken_as_known": known_covariance(found.task, found.fit)[1] if found.fit is not None else "",
-            "variables": table_of(
-                summary.frame.reset_index(names="variable"), "Innovations by variable",
-                heads={"n": "readings", "mean_square": "mean square (1 is right)", "rho": "correlation of neighbours",
-                       "limit": "its limit", "time_constant": "time constant", "p_normal": "p, normal"}),
-            "suspected": table_of(flagged[[c for c in columns if c in flagged]], "Suspected readings", heads=heads,
-                                  file="filter.csv"),
             "states": flt.smooth and found.filtered_pictures,
             "innovations": lambda: drawn_each(
                 flt.variables, flt.plot_innovations,
@@ -124,11 +114,10 @@ class FilterStep(CalibrationStep):
         if forecast is None:
             return facts
         known = [n for n in map(str, forecast.frame["name"].unique()) if n not in flt.measured_states]
-        rows = forecast.frame[forecast.frame["name"].isin(known)]
         text = "Forecast of {} with its bands, after the last readings."
         return facts | {
             "forecasts": lambda: drawn_each(known, forecast.plot, text),
-            "expected": table_of(rows, "Forecast", file="forecast.csv", most=30),
+            "expected": forecast.frame[forecast.frame["name"].isin(known)],
         }
 
 

@@ -19,7 +19,6 @@ from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arg
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
-from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_model, check_named, models, natural_chain, values_for, with_parts
 
@@ -135,8 +134,6 @@ class RangesStep(CalibrationStep):
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
             "inside": inside, "total": total, "BAND": _BAND, "spread": np.sqrt(_BAND * (1 - _BAND) / max(total, 1)),
             "bands": lambda: _bands(found, result),
-            "table": table_of(found.tables.get("ranges.csv"), "Bands: mean, sd, extremes and quantiles of the curves",
-                              file="ranges.csv"),
         }  # fmt: skip
 
 

@@ -127,8 +127,8 @@ class SampleStep(CalibrationStep):
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
             "alike": alike(R),
-            "summary": table_of(_summary(found), "Plausible values, and how well the sample tells them", heads=_HEADS,
-                                file="sample_summary.csv", most=200, tone=_tone),
+            "summary": table_of(_summary(found, summary), "Plausible values, and how well the sample tells them",
+                                heads=_HEADS, file="sample_summary.csv", most=200, tone=_tone),
             "histograms": lambda: drawn_each(
                 own, lambda shown, axes: chain.hist(which=shown, axes=axes), "Distribution of {} in the sample.",
                 finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3), file="sample.csv",
@@ -190,8 +190,8 @@ def worst(diagnostics: pd.DataFrame, what: str) -> float:
 # --- in the report
 
 
-def _summary(found: Findings) -> pd.DataFrame:
-    table = found.tables["sample_summary.csv"]
+def _summary(found: Findings, summary: Any) -> pd.DataFrame:
+    table = summary.frame.T.join(summary.diagnostics).rename_axis("parameter").reset_index()
     shown = table[["parameter", "mean", "sd", *(column for column in _HEADS if column in table)]]
     shown = shown.round({"ess_bulk": 0})
     found.add_units(shown, 1)

@@ -29,8 +29,10 @@ Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
 
 def natural(task: CalibrationTask, values: Labelled) -> Labelled:
     """Return parameters on their own scale: a Series by name, or a table with a column each; others stay."""
-    names = tuple(str(n) for n in values.axes[-1])
-    return type(values)(Elementwise(names, task.scale).back(values), *values.axes)
+    own, names = values.copy(), [name for name in values.axes[-1] if name in task.scale]
+    if names:
+        own[names] = Elementwise(tuple(names), task.scale).back(values[names])
+    return own
 
 
 def natural_chain(task: CalibrationTask, chain: ModMCMC) -> ModMCMC:

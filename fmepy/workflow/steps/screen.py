@@ -121,19 +121,14 @@ class ScreenStep(CalibrationStep):
     def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
         sens = result.sensitivities
         strength = pd.Series(sens.summary().frame["L2"].to_numpy(dtype=float), index=[str(n) for n in sens.names])
-        live = strength[strength > 0]
-        table = pd.DataFrame({"parameter": strength.index, "importance": strength.to_numpy()})
         few = found.readings is None or not found.readings["entity"].notna().any()
         combinations, largest = ([], ()) if result.together < APART else _not_told_apart(sens)
         return {
-            "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": live, "n": len(sens.names),
-            "together": float(result.together), "APART": APART,
+            "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": strength[strength > 0],
+            "strength": strength, "together": float(result.together), "APART": APART,
             "combinations": combinations, "largest": largest,
             "importance": len(strength) <= _MOST_BARS and (lambda: _importance(sens)),
             "courses": few and len(strength) <= _MOST_LINES and (lambda: _courses(sens, found.x_name)),
-            "table": table_of(
-                table.sort_values("importance", ascending=False, kind="stable"),
-                "Importance of each parameter: the mean relative response of the readings (L2)", file="screen.csv"),
             "sets": [] if result.collinearity is None else _sets(result.collinearity.frame),
         }  # fmt: skip
 
