@@ -23,7 +23,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -37,11 +37,9 @@ from fmepy import __version__
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report import overview, words
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.tables import Table, table_of
+from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import CalibrationStep
 from fmepy.workflow.steps.registry import STEPS
-
-_MOST_SENTENCES = 100
 
 
 def render(
@@ -140,9 +138,10 @@ def environment() -> Environment:
     )  # fmt: skip
     for name in ("number", "percent", "names", "many", "have", "duration"):
         made.filters[name] = getattr(words, name)
-    made.globals.update(
-        show=_show, picture=_picture, bullets=_bullets, ul=_ul, fold=_fold, table_of=table_of, inf=math.inf
-    )
+    blocks = made.get_template("blocks.html").module
+    for name in ("show", "bullets", "ul", "fold"):
+        made.globals[name] = getattr(blocks, name)
+    made.globals.update(picture=_picture, table_of=table_of, inf=math.inf)
     return made
 
 
@@ -161,34 +160,11 @@ def written(
     return ReportSection(name, title, Markup(words_of.render(doubt=doubt, found=found, **facts)), tone)
 
 
-def _show(block: Any) -> str:
-    blocks: Any = environment().get_template("blocks.html").module
-    if block is None or block is False:
-        return ""
-    return Markup(blocks.table(block) if isinstance(block, Table) else blocks.pictures(block))
-
-
 def _picture(what: str, draw: Callable[[], Any] | Any) -> str:
     """Return what `draw` draws, or why it could not be drawn: no picture is worth a report."""
     try:
-        return _show(draw and draw())
+        blocks: Any = environment().get_template("blocks.html").module
+        shown: str = blocks.show(draw and draw())
+        return shown
     except Exception as error:
         return Markup('<p class="small">The picture of the {} could not be drawn: {}</p>').format(what, error)
-
-
-def _bullets(sentences: Iterable[str], tone: str = "") -> str:
-    """Return sentences one below another, of very many the first and how many there are."""
-    told = [s for s in sentences if s]
-    if len(told) > _MOST_SENTENCES:
-        told = [*told[:_MOST_SENTENCES], f"and {len(told) - _MOST_SENTENCES} more, all of them in run.json"]
-    return _ul(tone, lambda: Markup("\n").join(Markup("<li>{}</li>").format(s) for s in told))
-
-
-def _ul(tone: str = "", caller: Callable[[], str] = str) -> str:
-    inside = Markup(caller())
-    return Markup('<ul class="sentences{}">\n{}\n</ul>').format(tone and f" {tone}", inside) if inside.strip() else ""
-
-
-def _fold(summary: str, tables: Sequence[Table | None] = (), caller: Callable[[], str] = str) -> str:
-    inside = Markup(caller()) + Markup("").join(map(_show, tables))
-    return Markup("<details><summary>{}</summary>\n{}</details>").format(summary, inside) if inside.strip() else ""
