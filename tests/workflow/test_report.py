@@ -467,6 +467,13 @@ def test_numbers_have_the_digits_that_tell_them_apart():
     assert [is_number for _, is_number in table.columns] == [True, True, False, False]
 
 
+def test_curves_that_the_first_screen_has_no_room_for_stand_with_the_data(tmp_path):
+    data = pd.concat([pd.DataFrame({"day": T, "N": N, "who": f"n{k}"}) for k in range(5)])
+    text = render(*made(tmp_path, HEAD.replace('"day" }', '"day", entity = "who" }') + "\nfit = {}\n" + MODEL, data))
+    assert "could not be" not in text
+    assert text.count("who n4: readings as points") == 1
+
+
 @pytest.mark.slow
 def test_huge_data_make_no_huge_report(tmp_path):
     n = 4000
