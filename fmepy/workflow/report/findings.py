@@ -54,7 +54,8 @@ class Findings:
     @property
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
         """What the record says of each step."""
-        return self.record.get("steps") or {}
+        records: Mapping[str, Mapping[str, Any]] = self.record.get("steps") or {}
+        return records
 
     def step(self, name: str) -> Mapping[str, Any]:
         """Return what the record says of a step."""

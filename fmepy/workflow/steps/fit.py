@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ import pandas as pd
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.file.signatures import NO_FILE, arguments_of
+from fmepy.workflow.file.signatures import NO_FILE, Key, arguments_of
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of
 from fmepy.workflow.report.findings import Findings
@@ -34,7 +34,9 @@ class FitStep(CalibrationStep):
     template = "fit.html"
     unit = "iteration"
 
-    keys = arguments_of(modFit, (*NO_FILE, "starts"), method={"kinds": (str,), "choices": tuple(METHODS)})
+    keys: ClassVar[Mapping[str, Key]] = arguments_of(
+        modFit, (*NO_FILE, "starts"), method={"kinds": (str,), "choices": tuple(METHODS)}
+    )
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         return f"1 search over {many(len(task.start), 'parameter')}"
@@ -109,8 +111,8 @@ def best_facts(found: Findings, section: str) -> dict[str, Any]:
 
 
 def _estimate_table(found: Findings, table: pd.DataFrame, at_end: Sequence[str]) -> Table | None:
-    own = table["parameter"]
-    ends = interval(found.task, found.fit).set_axis(table.index, axis=0)
+    own, fit = table["parameter"], cast(ModFit, found.fit)
+    ends = interval(found.task, fit).set_axis(table.index, axis=0)
     shown = table[["parameter", "estimate"]].assign(**{
         "standard error": table["se"], "± %": 100 * table["se"] / table["estimate"].abs().replace(0.0, np.nan),
         "95 % from": ends["lower"], "to": ends["upper"],

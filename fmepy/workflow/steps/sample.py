@@ -192,8 +192,8 @@ def worst(diagnostics: pd.DataFrame, what: str) -> float:
 
 def _summary(found: Findings, summary: Any) -> pd.DataFrame:
     table = summary.frame.T.join(summary.diagnostics.filter(["rhat", "ess_bulk"])).round({"ess_bulk": 0})
-    shown = table[["mean", "sd", *(column for column in _HEADS if column in table)]]
-    shown = shown.rename_axis("parameter").reset_index()
+    columns = ["mean", "sd", *(column for column in _HEADS if column in table)]
+    shown: pd.DataFrame = table[columns].rename_axis("parameter").reset_index()
     found.add_units(shown, 1)
     return shown
 
