@@ -229,12 +229,15 @@ class Elementwise:
 
     def box(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
         """Return the bounds of the parameters themselves, infinite where they are too large."""
-        ends = np.array(lower, dtype=float), np.array(upper, dtype=float)
+        return self.back(lower), self.back(upper)
+
+    def back(self, theta: Any) -> Any:
+        """Return the parameters themselves, shape (..., n_par), infinite where they are too large."""
+        p = np.array(theta, dtype=float)
         with np.errstate(over="ignore", invalid="ignore"):
             for kind, where in self.parts:
-                for end in ends:
-                    end[where] = _TRANSFORMS[kind].back(end[where])
-        return ends
+                p[..., where] = _TRANSFORMS[kind].back(p[..., where])
+        return p
 
     def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:
         """Tell which are not transformed and scale noise."""

@@ -42,14 +42,13 @@ def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from fmepy.checks import whole_number
     from fmepy.workflow.calibration import prepared
-    from fmepy.workflow.display import Display
-    from fmepy.workflow.output import show_diagnostics
+    from fmepy.workflow.display import Display, collected_warnings
     from fmepy.workflow.preview import described
 
     for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
         if (number := getattr(given, word)) is not None:
             whole_number(number, f"--{word}", least, most)
-    with show_diagnostics():
+    with collected_warnings():
         runner = prepared(
             Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,
             resume=given.resume, python=not given.no_python,

@@ -30,10 +30,10 @@ def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from fmepy.workflow import dependencies
     from fmepy.workflow.calibration import prepared
-    from fmepy.workflow.output import show_diagnostics
+    from fmepy.workflow.display import collected_warnings
     from fmepy.workflow.preview import described
 
-    with show_diagnostics():
+    with collected_warnings():
         task = prepared(Path(given.file), python=not given.no_python).task
         for name, arguments in task.case.steps.items():
             dependencies.providers(task.case, name, arguments, task.case.steps.__contains__)

@@ -9,12 +9,12 @@ import linecache
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from fmepy import __version__
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.workflow.file.parsed import Case
+from fmepy.workflow.file.task import Case
 from fmepy.workflow.steps.base import FITS, CalibrationStep
 from fmepy.workflow.steps.registry import STEPS
 
@@ -24,13 +24,8 @@ _PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "nlopt", "lmfit", "emcee", 
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of what computes."""
-    found = {"fmepy": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    own = {"fmepy": __version__, "python": platform.python_version()}
+    return own | {package: version(package) for package in _PACKAGES}
 
 
 def chosen(case: Case, asked: Iterable[str] | None) -> list[str]:

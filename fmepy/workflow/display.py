@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fmepy.errors import ArgumentError, InterruptedWarning
+from fmepy.workflow.report.words import duration
 
 _PAUSE = 10.0  # seconds between lines of a log
 _BAR = "{desc} {percentage:3.0f}%|{bar:24}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
@@ -38,35 +39,19 @@ class Display:
         self._shows, self._aloud = progress is True, aloud
         self._in_terminal = self._shows and sys.stderr.isatty()
         self._bar: Any = None
-        self._step = self._unit = self._best = ""
-        self._least = float("inf")
-        self._began = self._told = self._first = 0.0
-        self._before = self._done = 0
 
     def begins(self, step: str, size: str, best: float | None, unit: str = "run") -> None:
         """Tell that a step begins; `best` is the best cost so far, if there is one, `unit` what progress counts."""
-        self._step, self._unit, self._best, self._least = step, unit, "", float("inf")
-        if best is not None:
-            self.best(best)
-        self._began = self._told = time.monotonic()
-        self._first, self._before, self._done = 0.0, 0, 0
-        if self._shows:
-            self._print(f"{step}: {size}")
+        self._step, self._unit, self._best = step, unit, "" if best is None else f"best {best:.6g}"
+        self._line_at, self._done = time.monotonic(), 0
+        self._first: tuple[float, int] | None = None
+        self.say(step, size)
 
-    def ends(self, sentence: str) -> None:
-        """Tell what the step came to."""
+    def say(self, step: str, sentence: str) -> None:
+        """Tell what a step is to do, or what it came to."""
         self.close()
         if self._shows:
-            self._print(f"{self._step}: {sentence}")
-
-    def kept(self, step: str, sentence: str) -> None:
-        """Tell that a step was done before."""
-        if self._shows:
-            self._print(f"{step}: kept, its inputs are the same. {sentence}")
-
-    def seconds(self) -> float:
-        """Return how long the step has been running."""
-        return time.monotonic() - self._began
+            self._print(f"{step}: {sentence}")
 
     def tell(self, sentence: str) -> None:
         """Tell a sentence that matters, whatever is shown."""
@@ -85,17 +70,10 @@ class Display:
         self._done = done
         if self._callback is not None:
             self._callback(done, total)
-        if not self._shows:
-            return
         if self._in_terminal:
             self._draw(done, total)
-        else:
+        elif self._shows:
             self._line(done, total)
-
-    def best(self, value: float) -> None:
-        """Take in a cost; the best so far is shown."""
-        self._least = min(self._least, value)
-        self._best = f"best {self._least:.6g}"
 
     def _draw(self, done: int, total: int) -> None:
         if self._bar is None:
@@ -103,31 +81,29 @@ class Display:
 
             self._bar = tqdm(
                 total=total or None, initial=done, desc=self._step, unit=f" {self._unit}s", leave=False,
-                bar_format=_BAR if total else None, file=sys.stderr, dynamic_ncols=True,
+                bar_format=_BAR if total else None, file=sys.stderr, dynamic_ncols=True, postfix=self._best,
             )  # fmt: skip
         self._bar.total = total or None
-        self._bar.set_postfix_str(self._best, refresh=False)
         self._bar.update(done - self._bar.n)
 
     def _line(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if not self._first:  # what an earlier run has done counts as done, not as quick
-            self._first, self._before = now, done
-        if now - self._told < _PAUSE or done == total:
+        self._first = self._first or (now, done)  # what an earlier run has done counts as done, not as quick
+        if now - self._line_at < _PAUSE or done == total:
             return
-        self._told = now
-        rate = (done - self._before) / max(now - self._first, 1e-9)
-        left = f", {_length((total - done) / rate)} left" if rate > 0 and total else ""
-        best = f", {self._best}" if self._best else ""
-        of = f" of {total}" if total else ""
-        share = f"{done}{of} {self._unit}s" + (f" ({100 * done / total:.0f} %)" if total else "")
-        self._print(f"{self._step}: {share}, {rate:{'.0f' if rate >= 100 else '.3g'}} a second{left}{best}")
+        self._line_at, (began, before) = now, self._first
+        rate = (done - before) / max(now - began, 1e-9)
+        of, share = (f" of {total}", f" ({100 * done / total:.0f} %)") if total else ("", "")
+        parts = [f"{done}{of} {self._unit}s{share}", f"{rate:{'.0f' if rate >= 100 else '.3g'}} a second"]
+        if rate > 0 and total:
+            parts.append(f"{duration((total - done) / rate)} left")
+        self._print(f"{self._step}: {', '.join([*parts, *([self._best] if self._best else [])])}")
 
     def _print(self, text: str) -> None:
         if self._bar is not None:
             self._bar.write(text, file=sys.stderr)
         else:
-            print(text, file=sys.stderr, flush=True)
+            to_stderr(text)
 
     def close(self) -> None:
         """Take the bar away."""
@@ -136,15 +112,13 @@ class Display:
             self._bar = None
 
 
-def _length(seconds: float) -> str:
-    """Return a length of time in words."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+def to_stderr(text: str) -> None:
+    """Print a sentence on stderr."""
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
-def collected_warnings(tell: Callable[[str], object]) -> Iterator[list[str]]:
+def collected_warnings(tell: Callable[[str], object] = to_stderr) -> Iterator[list[str]]:
     """Yield the list of what is warned of inside, each sentence once; `tell` is told it at once."""
     found: list[str] = []
 

@@ -79,13 +79,9 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     def named(words: str, among: Iterable[str]) -> str:
         return next((c for c in among if re.fullmatch(words, bare[c], re.IGNORECASE)), "")
 
-    if found_x := named(_TIMES, [*dates, *numeric]):
-        found.x, found.why["x"] = found_x, "by its name"
-    elif dates or numeric:
-        found.x, found.why["x"] = (
-            [*dates, *numeric][0],
-            "the first column of dates" if dates else "the first of numbers",
-        )
+    by_name = named(_TIMES, [*dates, *numeric])
+    found.x = by_name or next(iter([*dates, *numeric]), "")
+    found.why["x"] = "by its name" if by_name else "the first column of dates" if dates else "the first of numbers"
     rest = [c for c in numeric if c != found.x]
     if not rest:
         has = "one column" if numeric or dates else "no column"
@@ -180,42 +176,10 @@ def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
     return table
 
 
-_FORM = """\
-# Drafted from {source}: what its columns are is guessed. Fill in the marked places of equations and [parameters], then:
-#   fmepy check {name}.toml        says what is to be filled next, and any mistake, with its line
-#   fmepy calibrate {name}.toml    does it, and writes {name}_report/report.html
-
-title = {title}
-
-[data]
-{data}
-
-# d(x)/dt are the rates, x(start) the initial values; names in them are states or parameters (below).
-[model]
-times = {{ start = {start:.12g}, stop = {stop:.12g}, step = {step:.12g} }}
-{outputs}equations = \"\"\"
-{equations}\"\"\"
-
-# One line for each parameter of the equations: a table is fitted, a plain number is fixed.
-[parameters]
-FILL = {{ start = 1.0, lower = 0.0 }}    # such as: k = {{ start = 0.1, lower = 0, upper = 10 }}
-{cost}
-# The best fit; more steps: screen, multistart, profile, sample, ranges.
-[fit]
-"""
-_EQUATIONS = """\
-    d({v})/dt = FILL    # the rate of {v}{of}, such as -k * {v}
-    {v}({start:.12g}) = FILL    # at the start: a number or a parameter, such as {v}0
-"""
-_COST = """
-# All experiments share the parameters, but those of this list, such as entity_parms = ["k"].
-[cost]
-entity_parms = []
-"""
-
-
 def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: bool) -> str:
     """Return the text of a calibration file with marked places to fill."""
+    from jinja2 import Environment, PackageLoader
+
     times, source = sheet.frame[found.x], sheet.path.name
     is_date = sheet.holds_dates(found.x)
     unit = _unit_of_dates(sheet, found.x) if is_date else found.units.get(found.x, "")
@@ -223,7 +187,7 @@ def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: b
     start, stop, step = _grid(float(x.min()), float(x.max()))
     y, err = ("value", "sd") if is_stacked else (found.y, found.err)
     since = f", which are counted from the first date; or: origin = {_text(str(times.min())[:10])}" if is_date else ""
-    rows = [
+    data = [
         ("file", file, ""), ("x", found.x, f"the times: {found.why['x']}"), ("unit", unit, f"of the times{since}"),
         ("y", y, f"the readings: {source} stacked, a row a reading" if is_stacked
          else "the readings of a long table: the first column names the variable"),
@@ -231,15 +195,12 @@ def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: b
         ("entity", found.entity, f"tells the experiments apart: {found.why.get('entity')}"),
         ("ignore", [] if is_stacked else found.ignore, "no readings: texts, or the same in all rows of an experiment"),
     ]  # fmt: skip
-    renamed = {} if is_stacked else {c: v for c, v in found.observed.items() if c != v}
-    pairs = ", ".join(f"{_text(c)} = {_text(v)}" for c, v in renamed.items())
-    units = {v: f" ({found.units[c]})" for c, v in found.observed.items() if c in found.units}
-    return _FORM.format(
-        name=name, source=_text(source), title=_text(name), start=start, stop=stop, step=step,
-        data="\n".join(f"{k} = {_text(v)}{f'    # {why}' * bool(why)}" for k, v, why in rows if v),
-        outputs=f"outputs = {{ {pairs} }}    # what each column of the data is of the model\n" if pairs else "",
-        equations="".join(_EQUATIONS.format(v=v, of=units.get(v, ""), start=start) for v in found.observed.values()),
-        cost=_COST * bool(found.entity),
+    made = Environment(loader=PackageLoader("fmepy.workflow", ""), trim_blocks=True, keep_trailing_newline=True)
+    made.filters.update(text=_text, short="{:.12g}".format)
+    return made.get_template("draft.toml").render(
+        name=name, source=source, data=data, start=start, stop=stop, step=step, has_entities=bool(found.entity),
+        renamed={} if is_stacked else {c: v for c, v in found.observed.items() if c != v},
+        variables={v: found.units.get(c, "") for c, v in found.observed.items()},
     )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ class CalibrationFolder:
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a table as CSV."""
         text = table.to_csv(index=False, lineterminator="\n")
-        write_whole(self.path / name, lambda file: file.write(text.encode()))
+        self.write_text(name, text)
         self.note(name)
 
     def note(self, name: str) -> None:

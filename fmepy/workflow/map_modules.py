@@ -14,11 +14,8 @@ writes to the folder (default: the file's name without .toml, beside it):
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from fmepy.workflow.file.model_file import data_paths, read_model
-from fmepy.workflow.file.toml import TomlTable
-from fmepy.workflow.output import drawn, folder_for, show_diagnostics, written
+from fmepy.workflow.output import drawn, opened, written
 
 NAME = "map"
 
@@ -31,11 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    file = Path(given.file)
-    section = TomlTable.read(file)
-    with show_diagnostics():
-        model = read_model(section)
-    folder = folder_for(file, given.output, data_paths(section))
+    model, folder = opened(given)
     print(model.variable_map.to_string())
     files = [
         written(model.variable_map.reset_index(), folder / "variable_map.csv"),

@@ -17,6 +17,7 @@ for example:
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -25,13 +26,8 @@ from fmepy import datasets
 from fmepy.errors import ArgumentError, did_you_mean, listed
 
 NAME = "new"
-EXAMPLES = {
-    "lynx": "hare and lynx: two populations, fitted, screened, profiled and sampled",
-    "hiv": "HIV in the blood: a long table of two variables with errors, parameters on a log scale",
-    "nile": "the Nile: a level that wanders, by a filter (FIMLOF), with forecasts",
-    "theoph": "theophylline: twelve subjects, an absorption of each one's own, scenarios",
-    "ccl4": "carbon tetrachloride: twelve chambers, conditions, a prior, profiles",
-}
+EXAMPLES: dict[str, str] = dict(re.findall(r"^  (\w+)  +(.+)$", __doc__, re.MULTILINE))
+"""By key, with what it shows: the list above."""
 TABLES = {"lynx": "lynx_hare", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
 """The observations of an example, where they are one of the tables of `fmepy.datasets`: there is no other copy."""
 _FOLDER = Path(__file__).parent / "examples"

@@ -1,41 +1,41 @@
-"""What commands tell and where they write: diagnostics on stderr, tables in a folder."""
+"""What the commands of models of modules share: a model and a folder, tables and pictures in it."""
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fmepy.dmi.model import ModularModel
 from fmepy.errors import ArgumentError
+from fmepy.workflow.display import collected_warnings
+from fmepy.workflow.file.model_file import read_model
+from fmepy.workflow.file.toml import TomlTable
 
 
-@contextmanager
-def show_diagnostics() -> Iterator[None]:
-    """Print warnings of fmepy on stderr, a line each, in the order in which they come, without Python's frame."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-        yield
+def opened(given: argparse.Namespace, *, strict: bool = False) -> tuple[ModularModel, Path]:
+    """Return the model of modules of a file, what is told of it on stderr, and the folder to write to, made.
 
-
-def folder_for(file: Path, output: str | None, data: Iterable[Path] = ()) -> Path:
-    """Return the folder to write to, made: what was named, or that of the file's stem beside it.
+    That is the one that was named, or that of the file's stem beside it.
 
     Raises
     ------
     ArgumentError
-        It cannot be made; it is one of the folders of `data`, and what is written would be read the next time.
+        A mistake in the file; the folder cannot be made; it is one of the folders of the data, and what is written
+        would be read the next time.
     """
-    folder = file.with_suffix("") if output is None else Path(output)
+    file = Path(given.file)
+    section = TomlTable.read(file)
+    with collected_warnings():
+        model = read_model(section, strict=strict)
+    folder = file.with_suffix("") if given.output is None else Path(given.output)
     if folder == file:  # a file without a suffix
         folder = file.with_name(f"{file.name}_outputs")
-    if any(folder.resolve() == d.resolve() for d in data):
+    if any(folder.resolve() == section.beside(name).resolve() for name in section.texts("data")):
         raise ArgumentError(
             f"The tables would be written to {str(folder)!r}, among the data, and be read as such the next time. Name "
             "another folder: --output DIR."
@@ -46,7 +46,7 @@ def folder_for(file: Path, output: str | None, data: Iterable[Path] = ()) -> Pat
         raise ArgumentError(
             f"The folder {str(folder)!r} cannot be made: {error.strerror}. Name another by --output."
         ) from None
-    return folder
+    return model, folder
 
 
 def written(table: pd.DataFrame, path: Path) -> Path:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fmepy.errors import listed
-from fmepy.workflow.file.functions import FunctionModel, TableCost
-from fmepy.workflow.file.prepared import CalibrationTask
+from fmepy.workflow.file.python_file import FunctionModel, TableCost
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import natural
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fmepy.errors import sentence
-from fmepy.workflow.file.parsed import Case
+from fmepy.workflow.file.task import Case
 from fmepy.workflow.steps.base import FITS, Requirement, Results, best_fit
 from fmepy.workflow.steps.registry import STEPS
 
@@ -56,8 +54,7 @@ def judged(case: Case, done: Results) -> list[dict[str, Any]]:
         found, met, said = None, None, f"{demand}: not judged, as its step was not run."
         if any(done.get(step) is not None for step in _of(demand)[0]):
             found, met, said = _judged(demand, wanted, done)
-        shown = found if not isinstance(found, float) or np.isfinite(found) else str(found)
-        out.append({"demand": demand, "wanted": wanted, "found": shown, "met": met, "said": said})
+        out.append({"demand": demand, "wanted": wanted, "found": found, "met": met, "said": said})
     return out
 
 

@@ -30,11 +30,9 @@ from typing import Any
 
 import pandas as pd
 
-from fmepy.dmi.model import ModularModel
 from fmepy.parallel.progress import Progress
-from fmepy.workflow.file.model_file import data_paths, read_model
-from fmepy.workflow.file.toml import TomlTable
-from fmepy.workflow.output import drawn, folder_for, show_diagnostics, written
+from fmepy.workflow.display import collected_warnings
+from fmepy.workflow.output import drawn, opened, written
 
 NAME = "run"
 MOST_PANELS = 24
@@ -50,13 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    file = Path(given.file)
-    section = TomlTable.read(file)
-    with show_diagnostics():
-        model = read_model(section, strict=given.strict)
-    folder = folder_for(file, given.output, data_paths(section))
-    with show_diagnostics():
-        out = _run(model)
+    model, folder = opened(given, strict=given.strict)
+    with collected_warnings(), Progress(sys.stderr.isatty(), model.n_steps, "step") as progress:
+        out = model.run_told(progress)
     done = {
         "outputs": out,
         "diagnostics": model.diagnostics,
@@ -71,12 +65,6 @@ def execute(given: argparse.Namespace) -> int:
     )
     print(f"{folder}/: {', '.join(p.name for p in files)}")
     return 0
-
-
-def _run(model: ModularModel) -> pd.DataFrame:
-    """Return the table of a run, with a bar in a terminal."""
-    with Progress(sys.stderr.isatty(), model.n_steps, "step") as progress:
-        return model.run_told(progress)
 
 
 def _drawn(out: pd.DataFrame, path: Path) -> Path:

@@ -35,8 +35,9 @@ Dates, durations, paths and the number of workers stand nowhere else but in the 
 from __future__ import annotations
 
 import errno
-import os
+import json
 import platform
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,14 +45,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fmepy.errors import ArgumentError, FmepyError, TooLargeError
+from fmepy.errors import ArgumentError, FmepyError, TooLargeError, warn
 from fmepy.fitting.result import ModFit
 from fmepy.journal.files import file_digest
 from fmepy.workflow import dependencies
 from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.error_lines import placed_error
-from fmepy.workflow.file.functions import line_of
-from fmepy.workflow.file.prepared import CalibrationTask
+from fmepy.workflow.file.python_file import causes, line_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.requirements import judged, unmet
 from fmepy.workflow.steps.base import FITS, RunOptions, Tables, best_fit
@@ -108,7 +109,6 @@ class CalibrationRun:
         self._kept: set[str] = set()  # steps of which an earlier run has a result of the same inputs
         self._steps: dict[str, dict[str, Any]] = {}
         self._stopped = ""  # why no further step is begun
-        self._unmet: dict[str, dict[str, str]] = {}  # by step why its result counts as none
 
     def do(self, display: Display) -> None:
         """Run what is not done yet, and write what it gives.
@@ -186,9 +186,8 @@ class CalibrationRun:
         return name in self._inputs and not self._why_not(name)
 
     def _why_not(self, name: str) -> dict[str, str]:
-        if name not in self._unmet:
-            self._unmet[name] = unmet(self.case, name, self._result(name))
-        return self._unmet[name]
+        """Return why the result of a step counts as none, by demand."""
+        return unmet(self.case, name, self._result(name))
 
     def best(self, names: list[str]) -> ModFit:
         """Return the best fit of some steps, one that counts where there is one."""
@@ -257,11 +256,9 @@ class CalibrationRun:
             self.results.pop(name, None)
             return False
         record.update({**there, "state": "done", "kept": True})
-        for file, table in tables.items():
-            if not self.folder.has(file):
-                self.folder.write_table(file, table)
+        self._write({file: table for file, table in tables.items() if not self.folder.has(file)})
         self._took(name, record, tables)
-        self._display.kept(name, record["verdict"])
+        self._display.say(name, f"kept, its inputs are the same. {record['verdict']}")
         return True
 
     def _run(self, name: str, record: dict[str, Any], taken: Mapping[str, Any], warnings: list[str]) -> None:
@@ -269,17 +266,11 @@ class CalibrationRun:
         step, arguments, display = STEPS[name], self.case.steps[name], self._display
         checkpoint, goes_on, how = self.folder.begin(name, record["inputs"], resume=self.resume)
         fits = {f: self.results[f] for f in FITS if f in taken}
-        display.begins(
-            name, step.size(self.task, arguments) + how, best_fit(fits).minimised if fits else None, step.unit
-        )
-        record["started"] = datetime.now(UTC).isoformat(timespec="seconds")
-
-        def remember(sentence: str) -> None:
-            warnings.append(sentence)
-            display.tell(f"warning: {sentence}")
-
+        best = best_fit(fits).minimised if fits else None
+        display.begins(name, step.size(self.task, arguments) + how, best, step.unit)
+        record["started"], began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
         every = self.case.run.get("checkpoint_every", _EVERY)
-        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, remember)
+        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, _remember)
         try:
             result = step.run(self.task, arguments, taken, doing)
         except ArgumentError as error:
@@ -291,14 +282,17 @@ class CalibrationRun:
         if getattr(result, "interrupted", False):
             raise KeyboardInterrupt
         tables = step.tables(self.task, result)
-        for file, table in tables.items():
-            self.folder.write_table(file, table)
-        record["state"], record["seconds"] = "done", round(display.seconds(), 3)
+        self._write(tables)
+        record["state"], record["seconds"] = "done", round(time.monotonic() - began, 3)
         record["verdict"], record["warnings"] = step.verdict(self.task, result), list(warnings)
         self.results[name] = result
         self._took(name, record, tables)
         self.folder.keep(name, result, record)
-        display.ends(f"done in {record['seconds']:.1f} s. {record['verdict']}")
+        display.say(name, f"done in {record['seconds']:.1f} s. {record['verdict']}")
+
+    def _write(self, tables: Tables) -> None:
+        for file, table in tables.items():
+            self.folder.write_table(file, table)
 
     def _took(self, name: str, record: dict[str, Any], tables: Tables) -> None:
         self._inputs[name] = record["inputs"]
@@ -316,8 +310,7 @@ class CalibrationRun:
         self.tables.update(tables)
         mark = dependencies.digest({name: self._inputs[name] for name in there})
         if self.folder.mark() != mark or not self.folder.has(*files):
-            for file, table in tables.items():
-                self.folder.write_table(file, table)
+            self._write(tables)
             try:
                 best.save(self.folder.path / FIT_FILE)
                 self.folder.note(FIT_FILE)
@@ -344,12 +337,9 @@ class CalibrationRun:
         """Keep and tell why a step failed."""
         self._display.close()
         record["state"] = "failed"
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, OSError):
-            cause = cause.__cause__ or cause.__context__
-        if isinstance(cause, OSError) and cause.errno in _FULL:
+        if full := next((e for e in causes(error) if isinstance(e, OSError) and e.errno in _FULL), None):
             record["error"] = (
-                f"{name}: the disk is full ({cause.strerror}, {self.folder.path}). What was done before is kept: make "
+                f"{name}: the disk is full ({full.strerror}, {self.folder.path}). What was done before is kept: make "
                 f"room, then go on with\n  {self.command} --resume"
             )
             self._stopped = "not begun, as the disk is full."
@@ -396,7 +386,7 @@ class CalibrationRun:
     def _write_record(self, demands: list[dict[str, Any]] | None = None) -> None:
         """Write run.json; a disk that is full is told, and the exit code says so."""
         case, ended = self.case, datetime.now(UTC)
-        self.record = _plain({
+        record = {
             "file": case.file.resolve(), "output": self.folder.path.resolve(), "command": self.command,
             "title": case.title, "description": case.description,
             "asked": {name: dict(case.steps[name]) for name in self.names}, "require": case.require,
@@ -407,12 +397,20 @@ class CalibrationRun:
             "seconds": round((ended - self._started).total_seconds(), 3),
             "steps": self._steps, "demands": demands or [], "warnings": self.warnings,
             "ok": self.exit == 0, "exit": self.exit,
-        })  # fmt: skip
+        }  # fmt: skip
+        # plain values: texts for paths, and for numbers that are not finite
+        self.record = json.loads(json.dumps(record, default=str), parse_constant=lambda c: str(float(c)))
         try:
             self.folder.write_json(self.folder.path / "run.json", self.record)
         except OSError as error:
             self.exit = self.exit or 1
             self._display.tell(f"{self.folder.path / 'run.json'} cannot be written: {error.strerror or error}.")
+
+
+def _remember(sentence: Any) -> None:
+    """Tell what a step has to say, if anything: a warning, which is told and stands in the report."""
+    if sentence:
+        warn(sentence)
 
 
 def _said(error: BaseException, folder: Path) -> str:
@@ -428,16 +426,3 @@ def _sha(file: Path) -> str:
         return file_digest(file)
     except OSError:
         return ""
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold: texts in place of numbers that are not finite, and of what it does not know."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else str(value)
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)

@@ -30,11 +30,11 @@ def test_a_log_has_a_line_at_most_every_ten_seconds(clock, capsys):
     for second in range(41):
         clock.now = 100.0 + second
         shown.progress(25 * second, 2000)
-    shown.ends("done in 41 s.")
+    shown.say("sample", "done in 41 s.")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "sample: 2 chains"
     assert lines[-1] == "sample: done in 41 s."
-    assert lines[1] == "sample: 250 of 2000 iterations (12 %), 25 a second, 70 s left, best 3.5"
+    assert lines[1] == "sample: 250 of 2000 iterations (12 %), 25 a second, 1 min 10 s left, best 3.5"
     assert len(lines) == 6
 
 
@@ -44,16 +44,14 @@ def test_what_was_done_before_does_not_count_as_quick(clock, capsys):
     shown(1000, 2000)
     clock.now += 10
     shown(1100, 2000)
-    assert "1100 of 2000 iterations (55 %), 10 a second, 90 s left" not in capsys.readouterr().err.splitlines()[0]
+    assert "1100 of 2000 iterations (55 %), 10 a second, 1 min 30 s left" not in capsys.readouterr().err.splitlines()[0]
     shown.close()
 
 
 def test_a_search_of_open_length_tells_its_iterations_and_the_best(clock, capsys):
     shown = Display(True, aloud=True)
-    shown.begins("fit", "1 search", None, "iteration")
+    shown.begins("fit", "1 search", 7.0, "iteration")
     shown(1, 0)
-    shown.best(7.0)
-    shown.best(9.0)
     clock.now += 20
     shown(21, 0)
     assert capsys.readouterr().err.splitlines()[-1] == "fit: 21 iterations, 1 a second, best 7"
@@ -62,12 +60,11 @@ def test_a_search_of_open_length_tells_its_iterations_and_the_best(clock, capsys
 def test_a_terminal_has_a_bar_with_step_runs_rate_time_left_and_best(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     shown = Display(True, aloud=True)
-    shown.begins("multistart", "8 starts", None)
-    shown.best(2.5)
+    shown.begins("multistart", "8 starts", 2.5)
     for done in range(9):
         shown(done, 8)
     shown.tell("warning: one start failed")
-    shown.ends("done.")
+    shown.say("multistart", "done.")
     told = capsys.readouterr().err
     assert "multistart" in told
     assert "starts" in told

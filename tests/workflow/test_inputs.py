@@ -75,4 +75,4 @@ def test_that_inputs_are_to_be_named_is_told_where_none_are(file, capsys):
 def test_an_input_that_is_not_there_is_a_mistake(file, capsys):
     file.write_text(TOML.replace('"weights"', '"wieghts"'))
     assert main(["check", str(file)]) == 2
-    assert "case.toml:5: there is no file or folder" in capsys.readouterr().err
+    assert "case.toml:5: there is no file" in capsys.readouterr().err

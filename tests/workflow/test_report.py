@@ -17,9 +17,8 @@ import pytest
 
 import fmepy as fme
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of, runs_of_signs
-from fmepy.workflow.report.page import render
+from fmepy.workflow.report.page import environment, render, written
 from fmepy.workflow.report.pictures import first_few
-from fmepy.workflow.report.sections import written
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
 from fmepy.workflow.report.words import number
 from tests.workflow import browser
@@ -273,7 +272,8 @@ def agreement(above):
     found = SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None)), x_name="day", doubts=[])
     made = agreement_of(found)
     written("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
-    notes = [v["note"] for v in agreement_facts(found, made)["variables"] if v["note"]]
+    note = environment().get_template("blocks.html").module.note
+    notes = [html.unescape(note(v)) for v in agreement_facts(found, made)["variables"] if v["is_noted"]]
     return made, [sentence for _, sentence in found.doubts], notes
 
 
@@ -340,7 +340,9 @@ def test_without_warnings_that_is_said(inputs):
 
 def test_a_step_that_failed_has_a_section(inputs):
     task, results, record, warnings, tables = inputs
-    steps = dict(record["steps"], sample={"state": "failed", "error": "The <model> broke.", "warnings": []})
+    steps = dict(
+        record["steps"], sample={**record["steps"]["sample"], "state": "failed", "error": "The <model> broke."}
+    )
     left = {k: v for k, v in results.items() if k == "fit"}
     page = Page(render(task, left, dict(record, steps=steps), warnings, tables))
     assert "The <model> broke." in page.texts["sample"]
@@ -463,6 +465,13 @@ def test_numbers_have_the_digits_that_tell_them_apart():
     assert [row[1] for row in table.rows] == [TableCell("–"), TableCell("∞", "Infinity")]
     assert [row[2].text for row in table.rows] == ["yes", "–"]
     assert [is_number for _, is_number in table.columns] == [True, True, False, False]
+
+
+def test_curves_that_the_first_screen_has_no_room_for_stand_with_the_data(tmp_path):
+    data = pd.concat([pd.DataFrame({"day": T, "N": N, "who": f"n{k}"}) for k in range(5)])
+    text = render(*made(tmp_path, HEAD.replace('"day" }', '"day", entity = "who" }') + "\nfit = {}\n" + MODEL, data))
+    assert "could not be" not in text
+    assert text.count("who n4: readings as points") == 1
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmepy.errors import ArgumentError
-from fmepy.workflow.file.checked import checked
+from fmepy.workflow.file.keys import checked
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.file.toml import TomlTable, _Scanner
 

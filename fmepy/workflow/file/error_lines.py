@@ -72,11 +72,10 @@ def placed_error(
     if at_row and data is not None and int(at_row[1]) in data.frame.index:
         return data.error(text.replace(at_row[0], f"line {at_row[1]}"), int(at_row[1]))
     at_event = re.match(r"`events`, row (\d+): |`events\[(\d+)\]", text)
-    if at_event and place[:1] == ("events",):
-        i = int(at_event[1] or at_event[2])
-        if rows is not None:
-            return rows.error(text.removeprefix(at_event[0] if at_event[1] else ""), rows.lines[i])
-        place = ("events", i)
+    if at_event and rows is not None:
+        return rows.error(
+            text.removeprefix(at_event[0] if at_event[1] else ""), rows.lines[int(at_event[1] or at_event[2])]
+        )
     if place == ("conditions",) and conditions is not None:
         return conditions.error(text.removeprefix("`conditions`: "), _line_of_entity(text, conditions))
     return section.error(place, text)

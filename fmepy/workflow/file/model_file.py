@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, read_module_file, read_modules
 from fmepy.errors import ArgumentError, FmepyError
 from fmepy.types import Vector
-from fmepy.workflow.file.checked import checked
-from fmepy.workflow.file.keys import TIMES, model_keys
+from fmepy.workflow.file.keys import TIMES, checked, model_keys
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.file.toml import TomlTable
 
@@ -89,11 +87,6 @@ def read_data(section: TomlTable) -> Database:
         except ArgumentError as error:
             raise parameters.error(key, str(error)) from None
     return found
-
-
-def data_paths(section: TomlTable) -> list[Path]:
-    """Return the sources of the key ``data``."""
-    return [section.beside(name) for name in section.texts("data")]
 
 
 def read_times(section: TomlTable) -> Vector:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import DataError, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.tables.dates import SECONDS
 from fmepy.tables.sheet import Sheet
-from fmepy.workflow.file.data_file import column_of, read_beside
-from fmepy.workflow.file.parsed import Case
+from fmepy.tables.text_files import read_text_file, unreadable
+from fmepy.workflow.file.task import Case
+from fmepy.workflow.file.toml import Key, TomlTable
 
 
 def read_data(case: Case) -> Sheet | None:
@@ -171,3 +172,26 @@ def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[
     if not n:
         return []
     return [f"{file.path.name}: {n} of {len(frame)} rows are replicates, of a time that an earlier row has."]
+
+
+def column_of(file: Sheet, name: str, error: Callable[[str], ArgumentError]) -> str:
+    """Return the name of a column; the error of the place that names it, with the nearest, where there is none."""
+    if name in file.frame.columns:
+        return name
+    raise error(
+        f"there is no column {name!r} in {file.path.name}.{did_you_mean(name, file.frame.columns)} "
+        f"It has {listed(file.frame.columns)}."
+    )
+
+
+def read_beside(section: TomlTable, key: str | Key, file: str, **how: str | None) -> Sheet:
+    """Return the table of a file that a key of a TOML file names; where it cannot be read the message has that line."""
+    path = section.beside(file)
+    try:
+        return read_text_file(path, **how)
+    except OSError as error:
+        raise section.error(key, unreadable(error, path)) from None
+    except ArgumentError as error:
+        if str(error).startswith(f"{path}:"):  # a line of the table itself
+            raise
+        raise section.error(key, str(error)) from None

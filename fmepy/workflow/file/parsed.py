@@ -3,94 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.workflow.file.checked import checked, refuse_of_other_kinds
-from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
+from fmepy.workflow.file.keys import SOURCES, checked, cost_keys, file_keys, model_keys, refuse_of_other_kinds
+from fmepy.workflow.file.task import Case, Parameter
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.steps.registry import STEPS
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of the file.
-
-    Attributes
-    ----------
-    name : str
-    start : float
-        Its value where it is fixed, else where the search begins; of the natural scale, as are the bounds.
-    fitted : bool
-        A table in the file is fitted, a plain number is fixed.
-    lower, upper : float
-        Bounds; minus and plus infinity where there is none.
-    scale : {"", "log", "logit"}
-        The scale on which it is fitted and sampled; "" is its own.
-    prior : mapping or None
-        ``dist`` and the arguments of that distribution of scipy.stats, of the natural value.
-    description, unit : str
-        Of the report alone.
-    """
-
-    name: str
-    start: float
-    fitted: bool
-    lower: float = -float("inf")
-    upper: float = float("inf")
-    scale: str = ""
-    prior: Mapping[str, Any] | None = None
-    description: str = ""
-    unit: str = ""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A calibration file, checked against what a file may hold (`keys`).
-
-    Attributes
-    ----------
-    section : TomlTable
-        The file with the lines of its keys; ``case.section.error(("fit", "method"), "...")`` makes the message
-        ``file.toml:7: ...``.
-    title, description : str
-        Of the report alone.
-    parameters : mapping of str to Parameter
-        In the order of the file.
-    steps : mapping of str to mapping
-        The sections of steps that are in the file, in the order in which steps run; each holds the arguments that
-        the file gives, by the names of the functions that they go to.
-    require : mapping
-        ``converged``, ``failures``, ``rhat``, ``max_collinearity``, ``ess``: those that the file demands.
-    run : mapping
-        ``seed``, ``executor``, ``output``, ``checkpoint_every``: those that the file gives.
-    content : mapping
-        The whole file as plain values, numbers as their keys want them.
-    """
-
-    section: TomlTable
-    title: str
-    description: str
-    parameters: Mapping[str, Parameter]
-    steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    require: Mapping[str, Any] = field(default_factory=dict)
-    run: Mapping[str, Any] = field(default_factory=dict)
-    content: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def file(self) -> Path:
-        """The TOML file."""
-        return self.section.file
-
-    @property
-    def fitted(self) -> list[str]:
-        """Names of the parameters that are fitted, in the order of the file."""
-        return [p.name for p in self.parameters.values() if p.fitted]
 
 
 def read_case(path: str | Path) -> Case:
@@ -166,29 +88,23 @@ def _parameter(section: TomlTable, name: str, value: Any) -> Parameter:
         if not np.isfinite(value):
             raise section.error(name, f"{name!r} is {value}; a finite number is needed.")
         return Parameter(name, value, fitted=False)
-    table = section.table(name)
-    p = Parameter(
-        name, fitted=True, **{k: v for k, v in value.items() if k in Parameter.__dataclass_fields__}
-    )  # fmt: skip
-    if not np.isfinite(p.start):
-        raise table.error("start", f"`start` of {name!r} is {p.start}; a finite number is needed.")
-    for key in ("lower", "upper"):
-        if np.isnan(getattr(p, key)):
-            raise table.error(key, f"`{key}` of {name!r} is nan; leave it out where there is no bound.")
-    if not p.lower < p.upper:
-        raise table.error("lower", f"`lower` of {name!r} is {p.lower:g}, `upper` {p.upper:g}: it must be below. "
-                          f"(A parameter that is fixed is a number: {name} = {p.start:g}.)")  # fmt: skip
-    if not p.lower <= p.start <= p.upper:
-        raise table.error(
-            "start", f"`start` of {name!r} is {p.start:g}, outside its bounds {p.lower:g} to {p.upper:g}."
-        )
+    table, p = section.table(name), Parameter(name, fitted=True, **value)
     least, most = {"": (-np.inf, np.inf), "log": (0.0, np.inf), "logit": (0.0, 1.0)}[p.scale]
-    said = "above 0" if p.scale == "log" else "between 0 and 1"
-    if not (least < p.start < most or not p.scale):
-        raise table.error("start", f"`start` of {name!r} is {p.start:g}; on the scale {p.scale!r} it must be {said}.")
-    for key in ("lower", "upper"):
-        if key in value and not least <= value[key] <= most:
-            raise table.error(
-                key, f"`{key}` of {name!r} is {value[key]:g}; on the scale {p.scale!r} values are {said}."
-            )
+    on_scale = f"; on the scale {p.scale!r} {{}} {'above 0' if p.scale == 'log' else 'between 0 and 1'}."
+    finite = "leave it out where there is no bound."
+    mistakes = (
+        ("start", not np.isfinite(p.start), f" is {p.start}; a finite number is needed."),
+        ("lower", np.isnan(p.lower), f" is nan; {finite}"),
+        ("upper", np.isnan(p.upper), f" is nan; {finite}"),
+        ("lower", not p.lower < p.upper, f" is {p.lower:g}, `upper` {p.upper:g}: it must be below. (A parameter that "
+         f"is fixed is a number: {name} = {p.start:g}.)"),
+        ("start", not p.lower <= p.start <= p.upper, f" is {p.start:g}, outside its bounds {p.lower:g} to "
+         f"{p.upper:g}."),
+        ("start", p.scale and not least < p.start < most, f" is {p.start:g}{on_scale.format('it must be')}"),
+        ("lower", "lower" in value and not least <= p.lower <= most, f" is {p.lower:g}{on_scale.format('values are')}"),
+        ("upper", "upper" in value and not least <= p.upper <= most, f" is {p.upper:g}{on_scale.format('values are')}"),
+    )  # fmt: skip
+    for key, is_wrong, said in mistakes:
+        if is_wrong:
+            raise table.error(key, f"`{key}` of {name!r}{said}")
     return p

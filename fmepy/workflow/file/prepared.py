@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import Cost
@@ -22,69 +23,14 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.journal.files import file_digest
 from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
+from fmepy.parameters.maps import Elementwise
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.error_lines import placed
-from fmepy.workflow.file.functions import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.observations import observed, read_data, replicates
-from fmepy.workflow.file.parsed import Case, Parameter
-from fmepy.workflow.file.priors import on_scale, priors_on, read_prior
-from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
-
-
-@dataclass(frozen=True, eq=False)
-class CalibrationTask:
-    """Data, model, cost and parameters of a file.
-
-    Attributes
-    ----------
-    case : Case
-        What the file says.
-    data : DataFrame
-        The observations as read, numbers as numbers.
-    notes : tuple of str
-        What reading found (separator, encoding, decimal comma, replicates ...), for stderr and the report.
-    model : Model or callable or None
-        On the natural scale; None where the file names a Python function that is a cost already.
-    cost : Cost or callable
-        On the natural scale: a SimulationCost, PredictionErrorCost, FimlofCost, or the file's function ``f(p)``.
-    scale : mapping of str to str
-        The fitted parameters that are fitted on another scale: "log" or "logit" by name.
-    scaled_cost
-        `fmepy.transformed` of it; the same object where `scale` is empty.
-    start, lower, upper : Series
-        Of the fitted parameters, on the scale on which they are fitted.
-    fit_prior : mapping of str to callable or distribution, or None
-        For `modFit(prior=)`: densities of the natural values, at the scaled ones.
-    chain_prior : mapping or callable, or None
-        For `modMCMC(prior=)`: with the Jacobian of the scale, so that the prior is that of the natural value.
-    units, descriptions : mapping of str to str
-        By parameter, where the file says them.
-    inputs : mapping of str to str
-        ``model``, ``data``, ``cost``, ``parameters``: the sha256 of what each part says and of the files that it
-        names. Titles, descriptions and units are in none of them.
-    written : mapping of str to str
-        By "model" or "cost" the object of a Python file that it is, as ``file.py:object``.
-    x_unit : str
-        Of the times, with the origin where they are dates: "days since 2001-01-01".
-    """
-
-    case: Case
-    data: pd.DataFrame
-    notes: tuple[str, ...]
-    model: Any
-    cost: Any
-    scale: Mapping[str, str]
-    scaled_cost: Any
-    start: pd.Series[float]
-    lower: pd.Series[float]
-    upper: pd.Series[float]
-    fit_prior: Mapping[str, Any] | Callable[..., float] | None
-    chain_prior: Mapping[str, Any] | Callable[..., float] | None
-    units: Mapping[str, str]
-    descriptions: Mapping[str, str]
-    inputs: Mapping[str, str]
-    written: Mapping[str, str] = field(default_factory=dict)
-    x_unit: str = ""
+from fmepy.workflow.file.priors import priors_on, read_prior
+from fmepy.workflow.file.python_file import FunctionModel, WithFixed, table_cost
+from fmepy.workflow.file.sources import ModelSource, of_files, read_rows, read_source, rows_of, words_in
+from fmepy.workflow.file.task import CalibrationTask, Case, Parameter
 
 
 def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
@@ -101,18 +47,17 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     ArgumentError
         A mistake in the file, or in one that it names, with its line.
     """
-    conditions, table = _conditions(case)
+    conditions = _conditions(case)
     source = read_source(case, python=python, conditions=conditions)
     file = read_data(case)
-    notes = [line for read in ([file] if file else []) + source.tables for line in read.notes]
+    tables = of_files(case, [conditions] if conditions else [])
+    notes = [line for read in [*([file] if file else []), *source.tables, *tables] for line in read.notes]
     python = case.content["model"].get("python")
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:
         notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
     x_unit = ""
-    files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
-    if table:
-        notes += table.notes
+    files = {"model": source.files, "data": [file.path] if file else [], "cost": [t.path for t in tables]}
     if source.cost is not None:
         frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
         cost = _cost_of_python(case, source)
@@ -131,23 +76,24 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         if isinstance(model, FunctionModel):
             cost = table_cost(case, model, frame, words)
         else:
-            cost = _cost(case, model, file, frame, words, conditions, table)
+            cost = _cost(case, model, file, frame, words, conditions)
         frame = frame.reset_index(drop=True)
     of = _fitted(case, source, cost, notes)
     scale = {name: p.scale for name, p in of.items() if p.scale}
     natural = {
         n: read_prior(case.section.table("parameters").table(_in_file(case, n)), p) for n, p in of.items() if p.prior
     }
-    start, lower, upper = (
-        pd.Series({n: getattr(p, k) for n, p in of.items()}, dtype=float) for k in ("start", "lower", "upper")
-    )
+    start, *ends = (np.array([getattr(p, k) for p in of.values()], dtype=float) for k in ("start", "lower", "upper"))
+    on_scale = Elementwise(tuple(of), scale)
+    lower, upper = on_scale.bounds(*ends)
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         notes.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
     task = CalibrationTask(
         case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
-        start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
+        start=pd.Series(on_scale.start(start), list(of)), lower=pd.Series(lower, list(of)),
+        upper=pd.Series(upper, list(of)),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         units={n: p.unit for n, p in case.parameters.items() if p.unit},
         descriptions={n: p.description for n, p in case.parameters.items() if p.description},
@@ -160,25 +106,26 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     return task
 
 
-def _conditions(case: Case) -> tuple[pd.DataFrame | None, Sheet | None]:
-    """Return the conditions, a row an entity, and the file that they come from."""
+def _conditions(case: Case) -> Sheet | None:
+    """Return the conditions, a row an entity, numbers as such; None where there are none."""
     if "conditions" not in case.content:
-        return None, None
+        return None
     section = case.section
     if "entity" not in case.content.get("data", {}):
         raise section.error(
             "conditions", "`conditions` need `entity` in [data]: the column that names the entity of a row."
         )
-    rows, table = read_rows(section, "conditions")
+    table = read_rows(section, "conditions")
+    rows = rows_of(table)
     if not rows:
         raise section.error("conditions", "`conditions` hold no row.")
-    first = table.frame.columns[0] if table else next(iter(rows[0]), "")
-    for i, row in enumerate(rows):
+    first = str(table.frame.columns[0])
+    for line, row in zip(table.lines, rows, strict=True):
         if first not in row:
-            error = section.error(("conditions", i), f"the entity {first!r} is missing.")
-            raise table.error(f"the entity {first!r} is missing.", table.lines[i]) if table else error
+            raise table.error(f"the entity {first!r} is missing.", line)
     frame = pd.DataFrame([{k: v if k == first else _number_or_name(v) for k, v in row.items()} for row in rows])
-    return frame.rename(columns={first: case.content["data"]["entity"]}), table
+    frame = frame.rename(columns={first: case.content["data"]["entity"]})
+    return replace(table, frame=frame.set_axis(table.lines))
 
 
 def _number_or_name(cell: Any) -> Any:
@@ -195,10 +142,9 @@ def _cost(
     file: Sheet,
     frame: pd.DataFrame,
     words: dict[str, Any],
-    conditions: pd.DataFrame | None,
-    table: Sheet | None,
+    conditions: Sheet | None,
 ) -> Any:
-    """Return the cost of a model and observations; `table` is the file of the conditions, if any."""
+    """Return the cost of a model and observations."""
     said = {k: v for k, v in case.content.get("cost", {}).items() if k != "kind"}
     kind = case.content.get("cost", {}).get("kind", "simulation")
     if "entity_parms" in said and isinstance(said["entity_parms"], str):
@@ -208,19 +154,21 @@ def _cost(
         raise case.section.error(("data", "censored"), f"a cost of the kind {kind!r} takes no censored readings.")
     of_model = set(model.parms.index)
     own = {p.name: p.start for p in case.parameters.values() if p.name not in of_model}
-    given = {**said, **words, "parms": own or None, "conditions": conditions}
+    rows = None if conditions is None else conditions.frame.reset_index(drop=True)
+    given = {**said, **words, "parms": own or None, "conditions": rows}
     try:
-        with placed(case.section, "cost", "data", data=file, conditions=table):
+        with placed(case.section, "cost", "data", data=file, conditions=conditions):
             return make(model, frame, **given)
     except ArgumentError as error:
         unused = re.search(r"\[parameters\]: '([^']+)' is used nowhere in the (cost|noise)\.", str(error))
         if unused and unused[1] in own:
-            known = [*model.parms.index, *sorted(words_in(said))]
-            raise case.section.error(
-                ("parameters", unused[1]),
-                f"{unused[1]!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(unused[1], known)}",
-            ) from error
+            raise _unused(case, unused[1], [*model.parms.index, *sorted(words_in(said))]) from error
         raise
+
+
+def _unused(case: Case, name: str, known: Iterable[str]) -> ArgumentError:
+    why = f"{name!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(name, known)}"
+    return case.section.error(("parameters", name), why)
 
 
 def _cost_of_python(case: Case, source: ModelSource) -> Any:
@@ -250,18 +198,14 @@ def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dic
     if not isinstance(cost, Cost):
         return {p.name: p for p in case.parameters.values() if p.fitted}
     known = [str(n) for n in cost.parms.index]
-    section, used = case.section, {*known, *(_in_file(case, n) for n in known)}
+    used = {*known, *(_in_file(case, n) for n in known)}
     for p in case.parameters.values():
-        if p.name not in used:
-            fixed_by = [k for k in ("conditions",) if k in case.content and p.name in source.model.parms.index]
-            why = (
-                f"{p.name!r} is set by the conditions in every entity, so that nothing of it is left to "
-                f"{'fit' if p.fitted else 'say'}."
-                if fixed_by
-                else f"{p.name!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(p.name, known)}"
-            )
-            if p.fitted or not fixed_by:
-                raise section.error(("parameters", p.name), why)
+        by_conditions = "conditions" in case.content and p.name in source.model.parms.index
+        if p.name not in used and not by_conditions:
+            raise _unused(case, p.name, known)
+        if p.name not in used and p.fitted:
+            raise case.section.error(("parameters", p.name), f"{p.name!r} is set by the conditions in every entity, so "
+                                     "that nothing of it is left to fit.")  # fmt: skip
     of_model = set(source.model.parms.index) if case.parameters else set()
     free = [n for n in known if _in_file(case, n) not in case.parameters and n not in of_model]
     values, lowest, highest = cost.parms, cost.lower, cost.upper
@@ -278,12 +222,6 @@ def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dic
             fitted[n] = replace(said, name=n, start=start, lower=float(lower), upper=float(upper))
     order = {name: i for i, name in enumerate(case.parameters)}
     return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))
-
-
-def _on(scale: Mapping[str, str], values: pd.Series[float]) -> pd.Series[float]:
-    """Return natural values on the scales."""
-    own = {str(n): float(v) for n, v in values.items()}
-    return pd.Series({n: float(on_scale(scale[n], v)) if n in scale else v for n, v in own.items()}, dtype=float)
 
 
 def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:

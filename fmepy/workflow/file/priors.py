@@ -14,15 +14,9 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import did_you_mean, listed
-from fmepy.workflow.file.parsed import Parameter
+from fmepy.parameters.maps import Elementwise
+from fmepy.workflow.file.task import Parameter
 from fmepy.workflow.file.toml import TomlTable
-
-
-def on_scale(kind: str, p: Any) -> Any:
-    """Return natural values on the scale "log" or "logit", whose ends lie at infinity."""
-    p = np.clip(p, 0.0, 1.0 if kind == "logit" else np.inf)
-    with np.errstate(divide="ignore"):
-        return np.log(p) - (np.log1p(-p) if kind == "logit" else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +38,8 @@ class ScaledPrior:
 
     def support(self) -> tuple[float, float]:
         """Return the lowest and the highest theta that have a density."""
-        low, high = (float(on_scale(self.scale, p)) for p in self.natural.support())
-        return low, high
+        low, high = Elementwise(("p",), {"p": self.scale}).bounds(*np.atleast_2d(self.natural.support()).T)
+        return float(low[0]), float(high[0])
 
     def logpdf(self, theta: float) -> float:
         """Return the logarithm of the density."""

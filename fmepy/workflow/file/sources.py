@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,13 +19,14 @@ from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.steady import SteadyModel
 from fmepy.tables.sheet import Sheet
-from fmepy.workflow.file.data_file import read_beside
+from fmepy.tables.text_files import unreadable
 from fmepy.workflow.file.error_lines import placed
-from fmepy.workflow.file.functions import FunctionModel
 from fmepy.workflow.file.model_file import read_model, read_times
+from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.observations import read_times as read_dates
-from fmepy.workflow.file.parsed import Case, model_kind
-from fmepy.workflow.file.python_file import read_python, split_name
+from fmepy.workflow.file.parsed import model_kind
+from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
+from fmepy.workflow.file.task import Case
 from fmepy.workflow.file.toml import TomlTable
 
 _MOST_FILES = 10_000
@@ -53,7 +54,7 @@ class ModelSource:
     tables: list[Sheet]
 
 
-def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> ModelSource:
+def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) -> ModelSource:
     """Return the model of a file, with its parameters at the file's values.
 
     What the conditions set in every entity needs no value of its own: the model has the first of theirs.
@@ -81,16 +82,16 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
         with placed(case.section, "model"):
             modular = read_model(section, constants=values)
         return ModelSource(modular, None, _files_of(section, "modules", "data"), [])
-    events = next((t for t in tables if isinstance(case.content.get("events"), dict)), None)  # events are read first
-    with placed(case.section, "model", rows=events):
+    with placed(case.section, "model", rows=tables[0] if "events" in inputs else None):
         model = _of_equations(case, section, kind, inputs, values)
+    tables = of_files(case, tables)
     return ModelSource(model, None, [t.path for t in tables], tables)
 
 
-def _set_by(conditions: pd.DataFrame | None, values: Mapping[str, float]) -> dict[str, float]:
+def _set_by(conditions: Sheet | None, values: Mapping[str, float]) -> dict[str, float]:
     """Return the first value of what conditions set: a number, or that of the parameter that is named."""
     found: dict[str, float] = {}
-    for name, column in ({} if conditions is None else conditions).items():
+    for name, column in ({} if conditions is None else conditions.frame).items():
         numbers = [values.get(cell) if isinstance(cell, str) else float(cell) for cell in column]
         known = [x for x in numbers if x is not None and x == x]
         found[str(name)] = known[0] if known else 1.0  # the cost refuses what is none of both
@@ -158,74 +159,78 @@ def _of_python(case: Case, section: TomlTable) -> ModelSource:
 
 
 def _inputs(case: Case) -> tuple[dict[str, Any], list[Sheet]]:
-    """Return events and forcings, as models take them, and the tables that were read."""
+    """Return events and forcings, as models take them, and their tables, that of the events first."""
     section, tables = case.section, []
     inputs: dict[str, Any] = {}
     if "events" in section.data:
-        rows, table = read_rows(section, "events")
-        inputs["events"] = rows
-        tables += [table] if table else []
+        tables.append(read_rows(section, "events"))
+        inputs["events"] = rows_of(tables[0])
     forcings = section.table("forcings")
     for name in forcings.data:
-        one, table = _forcing(case, forcings.table(name), name)
-        inputs.setdefault("forcings", {})[name] = one
-        tables += [table] if table else []
+        tables.append(_forcing_table(case, forcings.table(name), name))
+        inputs.setdefault("forcings", {})[name] = (
+            *_series(tables[-1]), forcings.data[name].get("interpolation", "linear"),
+        )  # fmt: skip
     return inputs, tables
 
 
-def read_rows(section: TomlTable, key: str) -> tuple[list[dict[str, Any]], Sheet | None]:
-    """Return the rows of a table that is given in place or by a file; what is empty in a file is left out."""
+def read_rows(section: TomlTable, key: str) -> Sheet:
+    """Return a table that is given in place, whose rows have the lines of the TOML file, or by a file."""
     given = section.data[key]
-    if isinstance(given, list):
-        for i, row in enumerate(given):
-            for name, value in row.items():
-                if not isinstance(value, (int, float, str)):
-                    raise section.error((key, i, name), f"`{name}` must be a number or a text; got {value!r}.")
-        return [dict(row) for row in given], None
-    table = read_beside(section, (key, "file"), given["file"])
+    if not isinstance(given, list):
+        return read_beside(section, (key, "file"), given["file"])
+    for i, row in enumerate(given):
+        for name, value in row.items():
+            if not isinstance(value, (int, float, str)):
+                raise section.error((key, i, name), f"`{name}` must be a number or a text; got {value!r}.")
+    lines = [section.line((key, i)) for i in range(len(given))]
+    return Sheet(str(section.file), key, pd.DataFrame(given, index=lines, dtype=object), section.line((key,)))
+
+
+def rows_of(table: Sheet) -> list[dict[str, Any]]:
+    """Return the rows of a table without their empty cells."""
     cells = table.frame.astype(object).where(table.frame.notna(), None)
-    return [{str(k): v for k, v in row.items() if v is not None} for row in cells.to_dict("records")], table
+    return [{str(k): v for k, v in row.items() if v is not None} for row in cells.to_dict("records")]
 
 
-def _forcing(case: Case, section: TomlTable, name: str) -> tuple[Any, Sheet | None]:
-    """Return one forcing as models take it."""
-    given = section.data
-    how = given.get("interpolation", "linear")
-    if "file" in given:
-        for key in ("time", "value"):
-            if key in given:
-                raise section.error(key, f"the forcing {name!r} has a file; `{key}` is for one that is given in place.")
-        table = read_beside(section, "file", given["file"])
-        for key in ("time", "value"):
-            if key not in table.frame.columns:
-                raise table.error(f"a forcing needs the columns time and value; {key!r} is missing.")
-        if table.holds_dates("time"):
-            if "origin" not in case.content.get("data", {}):
-                raise section.error(
-                    "file", f"{table.path.name} holds dates: say in [data] from when and in which unit they are "
-                    'counted, such as origin = "2001-12-31" and unit = "days".')  # fmt: skip
-            table = replace(table, frame=table.frame.assign(time=read_dates(case, table, "time")[0]))
-        numbers = {key: table.numbers(key, missing=False) for key in ("time", "value")}
-        others = [c for c in table.frame.columns if c not in numbers]
-        if others:  # the column of the entities
-            return (table.frame.assign(**numbers), how), table
-        return (table.times(), numbers["value"].to_numpy(), how), table
-    for key in ("time", "value"):
-        if key not in given:
-            raise section.error((), f"the forcing {name!r} needs `file`, or `time` and `value`; `{key}` is missing.")
-    times, values = given["time"], given["value"]
-    if len(times) != len(values):
-        raise section.error("value", f"the forcing {name!r} has {len(times)} times and {len(values)} values.")
-    _check_series(lambda i, said: section.error(("time", i), said), name, pd.Series(times, dtype=float))
-    return (times, values, how), None
+def of_files(case: Case, tables: Iterable[Sheet]) -> list[Sheet]:
+    """Return the tables that do not stand in the TOML file itself."""
+    return [table for table in tables if table.path != case.file]
 
 
-def _check_series(error: Any, name: str, times: pd.Series[float]) -> None:
-    back = times.diff().iloc[1:].le(0).to_numpy()
-    if back.any():
-        i = int(back.argmax()) + 1
-        raise error(i, f"the times of the forcing {name!r} must increase; {times.iloc[i]:g} comes after "
-                    f"{times.iloc[i - 1]:g}.")  # fmt: skip
+def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
+    """Return the table of a forcing, dates as numbers."""
+    given, columns = section.data, ("time", "value")
+    if "file" not in given:
+        if missing := [key for key in columns if key not in given]:
+            raise section.error((), f"the forcing {name!r} needs `file`, or `time` and `value`; `{missing[0]}` is "
+                                "missing.")  # fmt: skip
+        n, m = (len(given[key]) for key in columns)
+        if n != m:
+            raise section.error("value", f"the forcing {name!r} has {n} times and {m} values.")
+        lines = [section.line(("time", i)) for i in range(n)]
+        return Sheet(str(section.file), name, pd.DataFrame({k: given[k] for k in columns}, lines), section.line(()))
+    table = read_beside(section, "file", given["file"])
+    for key in columns:
+        if key in given:
+            raise section.error(key, f"the forcing {name!r} has a file; `{key}` is for one that is given in place.")
+        if key not in table.frame.columns:
+            raise table.error(f"a forcing needs the columns time and value; {key!r} is missing.")
+    if not table.holds_dates("time"):
+        return table
+    if "origin" not in case.content.get("data", {}):
+        raise section.error(
+            "file", f"{table.path.name} holds dates: say in [data] from when and in which unit they are counted, such "
+            'as origin = "2001-12-31" and unit = "days".')  # fmt: skip
+    return replace(table, frame=table.frame.assign(time=read_dates(case, table, "time")[0]))
+
+
+def _series(table: Sheet) -> tuple[Any, ...]:
+    """Return the times and values of a forcing, or the table where it has a column of entities, too."""
+    numbers = {key: table.numbers(key, missing=False) for key in ("time", "value")}
+    if len(table.frame.columns) > len(numbers):
+        return (table.frame.assign(**numbers),)
+    return table.times(), numbers["value"].to_numpy()
 
 
 def _files_of(section: TomlTable, *keys: str) -> list[Path]:
@@ -234,8 +239,6 @@ def _files_of(section: TomlTable, *keys: str) -> list[Path]:
     for key in keys:
         for i, name in enumerate(section.texts(key)):
             path = section.beside(name)
-            if not path.exists():
-                raise section.error((key, i), f"there is no file or folder {str(path)!r}.")
             found = islice((p for p in path.rglob("*") if p.is_file()), _MOST_FILES + 1) if path.is_dir() else [path]
             files += sorted(found)
             if len(files) > _MOST_FILES:
@@ -246,5 +249,5 @@ def _files_of(section: TomlTable, *keys: str) -> list[Path]:
                 for file in files:
                     open_file(file, 1 << 63).close()
             except OSError as error:
-                raise section.error((key, i), f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
+                raise section.error((key, i), unreadable(error, file)) from None
     return files

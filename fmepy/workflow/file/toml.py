@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.journal.files import MOST_TEXT, read_file
+from fmepy.tables.text_files import unreadable
 from fmepy.vocabulary import own_key
 
 Key = tuple[str | int, ...]
@@ -133,17 +134,10 @@ class TomlTable:
 
 def _text(path: Path) -> str:
     try:
-        if path.is_dir():
-            raise ArgumentError(f"{path} is a folder; name the TOML file in it.")
         raw = read_file(path, MOST_TEXT)
-    except FileNotFoundError:
-        folder = path.parent
-        beside = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
-        raise ArgumentError(f"There is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
-    except ArgumentError:
-        raise
     except OSError as error:
-        raise ArgumentError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+        said = unreadable(error, path)
+        raise ArgumentError(said[0].upper() + said[1:]) from None
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -160,8 +154,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.twice = ""
-        self._dotted: set[Key] = set()  # tables that keys such as a.b make
-        self._closed: set[Key] = set()  # keys with a value, and tables with a header
+        self._defined: set[Key] = set()  # keys with a value, and tables with a header
         self.lines: dict[Key, int] = {}
         self.texts: dict[Key, int] = {}
         ends = [i for i, c in enumerate(text) if c == "\n"]
@@ -203,20 +196,19 @@ class _Scanner:
         if is_array:
             counts[path] = counts.get(path, -1) + 1
             path = (*path, counts[path])
-        self._close(path, line, f"the table [{'.'.join(parts)}]")
-        self.lines.setdefault(path, line)
+        self._define(path, line, f"the table [{'.'.join(parts)}]")
         self._at += 2 if is_array else 1
         return path
 
-    def _close(self, path: Key, line: int, what: str) -> None:
-        """Note that what has this path is complete, or that it is here for the second time."""
-        if path in self._closed or path in self._dotted:
-            first = self.lines[path]
+    def _define(self, path: Key, line: int, what: str) -> None:
+        """Note where what has this path stands, or that it is here for the second time."""
+        first = self.lines.setdefault(path, line)
+        if first != line or path in self._defined:
             self.twice = self.twice or (
                 f"{line}: this is no TOML: {what} stands here for the second time, the first is in line {first}. Take "
                 "one of them out."
             )
-        self._closed.add(path)
+        self._defined.add(path)
 
     def _key(self) -> Sequence[str]:
         """Read ``a``, ``"a b".c``; stop at what follows."""
@@ -237,12 +229,8 @@ class _Scanner:
         path = (*table, *parts)
         inside = ".".join(part for part in table if isinstance(part, str))
         for n in range(len(table) + 1, len(path)):
-            if path[:n] in self._closed:
-                self._close(path[:n], line, f"the key {path[n - 1]!r}{f' in {inside}' if inside else ''}")
-            self._dotted.add(path[:n])
-        self._close(path, line, f"the key {'.'.join(parts)!r}{f' in {inside}' if inside else ''}")
-        for n in range(len(table) + 1, len(path) + 1):
             self.lines.setdefault(path[:n], line)
+        self._define(path, line, f"the key {'.'.join(parts)!r}{f' in {inside}' if inside else ''}")
         self._at += 1  # =
         self._value(path)
 

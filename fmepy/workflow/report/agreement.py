@@ -11,8 +11,7 @@ import pandas as pd
 
 from fmepy.types import Vector
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
-from fmepy.workflow.report.tables import table_of
+from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.words import number, percent
 
 SUSPICIOUS = 3.0
@@ -92,9 +91,7 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
         del heads["entity"]
     return {
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
-        "table": table_of(pd.DataFrame([v["row"] for v in variables]), "Agreement by variable"),
-        "suspicious": table_of(
-            suspicious[list(heads)], "Suspicious readings, the farthest first", heads=heads, file="residuals.csv"),
+        "table": pd.DataFrame([v["row"] for v in variables]), "suspicious": suspicious[list(heads)], "heads": heads,
         "pictures": lambda: residual_pictures(found, agreement),
     }  # fmt: skip
 
@@ -123,7 +120,7 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
         else " in the logarithm" if kind == "log" and not in_percent else "",
         "has_pattern": n >= _FEWEST and limit > 0 and neighbours > limit,
         "runs": runs, "is_run": n >= _FEWEST and runs.p < _RARE,
-        "note": _note(name, runs) if n >= _FEWEST and (runs.p < _NOTED or runs.at_end >= _AT_END) else "",
+        "is_noted": n >= _FEWEST and (runs.p < _NOTED or runs.at_end >= _AT_END), "at_end": runs.at_end >= _AT_END,
     }  # fmt: skip
 
 
@@ -205,27 +202,11 @@ def _all_shorter(n: int, length: int) -> float:
     return 2 * share[n] if n else 1.0
 
 
-def _p(value: float) -> str:
-    return f"= {number(value, 2)}" if value >= 0.001 else "< 0.001"
-
-
-def _note(name: str, runs: RunsOfSigns) -> str:
-    """Return in a sentence what the signs of the deviations of a variable do."""
-    tests = (
-        f"{runs.count} runs of one sign where {number(runs.expected, 2)} are expected (runs test, p "
-        f"{_p(runs.p_few)}); a longest run of {runs.longest} or more has p {_p(runs.p_long)}"
-    )
-    if runs.at_end >= _AT_END:
-        return f"{name}: the last {runs.at_end} of {runs.n} residuals are all {runs.sign} ({tests})."
-    return f"{name}: the signs of the {runs.n} residuals are not independent ({tests})."
-
-
 def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
-    shown, said = first_few([n for n, _ in groups], MOST_PANELS, "residuals.csv")
 
-    def draw(axes: Sequence[Any]) -> None:
+    def draw(_: Sequence[str], axes: Sequence[Any]) -> None:
         for ax, (name, own) in zip(axes, groups, strict=False):
             for level in (-SUSPICIOUS, SUSPICIOUS):
                 ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
@@ -238,9 +219,10 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
             ax.set(xlabel=found.x_name, ylabel="deviation, sd", ylim=(-top, top), title=name)
             ax.title.set_fontsize("medium")
 
-    return drawn(
-        draw, [f"Deviations of the readings of {n} from the model over {found.x_name}, in standard deviations."
-               for n in shown], panels=len(groups),
+    return drawn_each(
+        [n for n, _ in groups], draw,
+        f"Deviations of the readings of {{}} from the model over {found.x_name}, in standard deviations.",
+        file="residuals.csv",
         caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies beyond "
-        f"is ringed. Points should scatter without a pattern. {said}",
+        "is ringed. Points should scatter without a pattern.",
     )  # fmt: skip

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
+from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.report.pictures import Pictures, drawn_each
+from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import short
 from fmepy.workflow.steps.base import FITS, best_fit
 from fmepy.workflow.steps.scale import natural, natural_fit
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +51,39 @@ class Findings:
         counting = {name: fit for name, fit in fits.items() if not self.has_failed(name)}
         return best_fit(counting or fits) if fits else None
 
+    @property
+    def steps(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the record says of each step."""
+        records: Mapping[str, Mapping[str, Any]] = self.record.get("steps") or {}
+        return records
+
+    def step(self, name: str) -> Mapping[str, Any]:
+        """Return what the record says of a step."""
+        return self.steps.get(name) or {}
+
     def has_failed(self, name: str) -> bool:
         """Tell whether a step failed, though it may have a result that tells why."""
         return self.step(name).get("state") == "failed"
+
+    @property
+    def broken(self) -> list[str]:
+        """The steps that failed or were interrupted."""
+        return [name for name, step in self.steps.items() if step.get("state") in ("failed", "interrupted")]
+
+    @property
+    def left(self) -> list[str]:
+        """The steps that were not begun."""
+        return [name for name, step in self.steps.items() if step.get("state") == "not run"]
+
+    @property
+    def demands(self) -> list[Mapping[str, Any]]:
+        """What the file demands, and whether it is met."""
+        return list(self.record.get("demands") or [])
+
+    @property
+    def missed(self) -> list[str]:
+        """The demands that are not met."""
+        return [str(d["demand"]) for d in self.demands if d["met"] is False]
 
     @cached_property
     def par(self) -> dict[str, float]:
@@ -66,15 +95,20 @@ class Findings:
         """Return the unit or the description of a parameter, of a local one that of all entities."""
         return texts.get(name) or texts.get(name.split("[")[0], "")
 
+    def table(self, file: str, caption: str, **how: Any) -> Table | None:
+        """Return a table that a step wrote, see `table_of`."""
+        return table_of(self.tables.get(file), caption, file=file, **how)
+
+    def add_units(self, table: pd.DataFrame, at: int | None = None) -> None:
+        """Give a table of parameters a column of their units, where there are any; without `at` the last one."""
+        units = [self.of_parameter(self.task.units, str(name)) for name in table["parameter"]]
+        if any(units):
+            table.insert(len(table.columns) if at is None else at, "unit", units)
+
     def label(self, name: str) -> str:
         """Return a parameter's name with its unit, as an axis bears it."""
         unit = self.of_parameter(self.task.units, name)
         return f"{short(name, 28)}, {short(unit, 20)}" if unit else name
-
-    def step(self, name: str) -> Mapping[str, Any]:
-        """Return what the record says of a step."""
-        steps: Mapping[str, Any] = self.record.get("steps") or {}
-        return steps.get(name) or {}
 
     @cached_property
     def readings(self) -> pd.DataFrame | None:
@@ -142,10 +176,10 @@ class Findings:
         flt = self.filtered
         kind = "smoothed" if flt.smooth else "filtered"
         known = [str(c) for c in getattr(flt, kind).columns if c not in ("time", flt.entity_column)]
-        shown, rest = first_few([n for n in known if n not in flt.measured_states], MOST_PANELS)
-        return drawn(
-            lambda axes: flt.plot(shown, kind, axes=axes),
-            [f"{n} over {flt.xlabel}: readings, and the course that the filter finds." for n in shown],
+        return drawn_each(
+            [n for n in known if n not in flt.measured_states],
+            lambda shown, axes: flt.plot(shown, kind, axes=axes),
+            f"{{}} over {flt.xlabel}: readings, and the course that the filter finds.",
             caption="Points: readings. Line and band: what model and data together say, and how surely"
-            f"{'' if flt.smooth else ', from the data until then'}. Rings: readings that are suspected. {rest}",
-        )  # fmt: skip
+            f"{'' if flt.smooth else ', from the data until then'}. Rings: readings that are suspected.",
+        )

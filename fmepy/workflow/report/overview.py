@@ -1,82 +1,134 @@
-"""What the sections on no step need: on the task, on the data with the model beside them, on how to do it again."""
+"""What the sections on no step need: the first screen, task, data with the model beside them, how to do it again."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.workflow.file.functions import FunctionModel
+from fmepy.fitting.result import ModFit
+from fmepy.workflow.file.python_file import FunctionModel
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.glance import MOST_SHOWN
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
-from fmepy.workflow.report.tables import Table, TableCell, table_of
-from fmepy.workflow.report.words import duration, number, paragraphs, short
+from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each
+from fmepy.workflow.report.tables import Table, table_of
+from fmepy.workflow.report.words import duration, many, names, number, paragraphs, percent, short
+from fmepy.workflow.steps.fit import best_facts
 from fmepy.workflow.steps.registry import STEPS
+from fmepy.workflow.steps.scale import LEVEL, estimates, interval
+
+MOST_SHOWN = 4
+"""Panels of the first screen; the others stand with the data."""
+_MOST_ESTIMATES = 20
+_WIDE, _LOW, _SMALL = (5.7, 4.0), (5.7, 2.25), (2.85, 2.25)
+
+
+def glance_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
+    """Return what the first screen shows."""
+    fit = found.fit
+    best = None if fit is None else best_facts(found, "fit")
+    variables = best["agreement"]["variables"] if best and best["agreement"] else []
+    return {
+        "counts": len(warnings) + len(found.doubts), "best": best, "explained": _explained(variables),
+        "estimates": None if fit is None else _estimates(found, fit),
+        "curves": found.panels and (lambda: _fitted(found)), "variables": variables,
+    }  # fmt: skip
+
+
+def _explained(variables: Sequence[Mapping[str, Any]]) -> str:
+    """Return how much of each variable the fit explains: "94 % of Hare and 92 % of Lynx"."""
+    told = [v for v in variables if v["is_told"]]
+    return names([f"{percent(max(v['explained'], 0.0))} of {v['name']}" for v in told], 4) if told else ""
+
+
+def _estimates(found: Findings, fit: ModFit) -> Table | None:
+    """Return a line for each estimate: by profile likelihood where there is one of the level, else by curvature."""
+    shown = estimates(found.task, fit)[["parameter", "estimate"]]
+    ends = interval(found.task, fit).set_axis(shown["parameter"], axis=0)
+    profiles, by_profile = found.tables.get("intervals.csv"), False
+    if profiles is not None and "profile" in found.results and not found.has_failed("profile"):
+        rows = profiles[profiles["level"] == LEVEL].set_index("parameter")[["lower", "upper"]]
+        rows = rows.loc[np.isfinite(rows).all(axis=1) & rows.index.isin(ends.index)]
+        ends.loc[rows.index, ["lower", "upper"]] = rows
+        by_profile = bool(len(rows))
+    both = zip(ends["lower"], ends["upper"], strict=True)
+    shown[f"{100 * LEVEL:g} % interval"] = [f"{number(a, 3)} to {number(b, 3)}" if a == a else "–" for a, b in both]
+    found.add_units(shown)
+    caption = "Estimates" + ", with intervals by profile likelihood where there are profiles" * by_profile
+    return table_of(shown, caption, file="estimates.csv", most=_MOST_ESTIMATES)
+
+
+def _fitted(found: Findings) -> Pictures:
+    """Return the data with the fitted curves and their bands, a panel a variable or an entity."""
+    from fmepy.plotting.fits import draw_fitted
+
+    panels = found.panels[:MOST_SHOWN]
+    size = {1: _WIDE, 2: _LOW}.get(len(panels), _SMALL)
+
+    def draw(axes: Any) -> None:
+        for ax, panel in zip(axes, panels, strict=True):
+            draw_fitted(ax, panel)
+            ax.set_xlabel(found.x_label)
+            if panel.title and len(panels) > 1:  # the letters of a small panel are for its numbers
+                ax.set_ylabel("")
+
+    of = f" of {panels[0].curves['var'].iloc[0]}" if panels[0].title and panels[0].curves["var"].nunique() == 1 else ""
+    titles = [p.title or str(p.curves["var"].iloc[0]) for p in panels]
+    has_band = any(p.curves["upper"].notna().any() for p in panels)
+    n = len(found.panels)
+    rest = f" Here are {len(panels)} of {many(n, 'panel')}; all stand with the data." if n > len(panels) else ""
+    made = drawn(
+        draw, [f"{t}: readings as points, the fitted curve{' and its band' * has_band}, over {found.x_name}."
+               for t in titles], size=size,
+        caption=f"Points: readings{of}. Line: the fit.{' Band: 95 % of the fitted curve.' * has_band}{rest}",
+    )  # fmt: skip
+    return replace(made, is_wide=len(panels) <= 2)
+
 
 _MOST_LINES, _MOST_LETTERS = 400, 100_000
 _MOST_DRAWN_ENTITIES = 200
-_NAMED = {
-    "file", "output", "command", "title", "description", "asked", "require", "versions", "hashes", "steps", "demands",
-    "warnings", "ok", "exit", "started", "ended", "seconds", "seed", "workers", "system",
-}  # fmt: skip
-"""What run.json holds and has its place on the page."""
 
 
 def task_facts(found: Findings) -> dict[str, Any]:
     """Return what was asked, and what came of it."""
-    task, case = found.task, found.task.case
-    model, cost = task.model, task.cost
-    states = [str(n) for n in getattr(model, "states", ())]
-    said = case.section.data.get("model")
+    case, model, cost = found.task.case, found.task.model, found.task.cost
+    definition = getattr(model, "definition", None)
     return {
-        "glance": _glance(found), "model": model, "states": states, "is_function": isinstance(model, FunctionModel),
-        "kind": "steady" if "Steady" in type(model).__name__ else str(
-            getattr(getattr(model, "definition", None), "kind", "")),
-        "outputs": [str(n) for n in getattr(model, "var_names", ()) if str(n) not in states],
-        "times": np.asarray(getattr(model, "times", []), dtype=float),
-        "cost": cost, "cost_kind": type(cost).__name__, "transform": getattr(cost, "transform", None),
-        "weight": getattr(cost, "weight", "none"), "has_errors": getattr(cost, "err", None) is not None,
-        "has_noise": bool(getattr(cost, "measurement_noise", None)),
-        "equations": _equations(said), "python": said.get("python") if isinstance(said, Mapping) else None,
-        "n": len(case.fitted), "fixed": len(case.parameters) - len(case.fitted), "scale": list(task.scale),
+        "glance": _glance(found), "is_function": isinstance(model, FunctionModel),
+        "kind": "steady" if "Steady" in type(model).__name__ else str(getattr(definition, "kind", "")),
+        "cost_kind": type(cost).__name__, "equations": _equations(case.content["model"].get("equations", "")),
         "parameters": _parameters(case.parameters), "description": paragraphs(case.description),
         "natural_ends": [n for n, p in case.parameters.items() if p.fitted and not p.lower > -math.inf
                          and getattr(cost, "lower", {}).get(n) == 0],
     }  # fmt: skip
 
 
-def _glance(found: Findings) -> Table:
-    rows = []
+def _glance(found: Findings) -> Table | None:
     asked: Mapping[str, Any] = found.record.get("asked") or {key: {} for key in found.results}
+    rows = []
     for name in asked:
         step = found.step(name)
-        state = str(step.get("state", "done"))
-        has_failed = state in ("failed", "interrupted")
-        link = name if name in found.results or has_failed else ""
-        said = str(step.get("verdict") or step.get("error") or "")
-        purpose = STEPS[name].purpose if name in STEPS else ""
-        rows.append(
-            (TableCell(name, link=link), TableCell(purpose), TableCell(state, tone="bad" * has_failed), TableCell(said))
-        )
-    heads = (("step", False), ("what it is for", False), ("state", False), ("what came of it", False))
-    return Table("The steps, and what came of each", heads, tuple(rows))
+        rows.append({
+            "step": name, "what it is for": STEPS[name].purpose if name in STEPS else "",
+            "state": step.get("state", "done"), "what came of it": step.get("verdict") or step.get("error") or "",
+        })  # fmt: skip
+    return table_of(
+        pd.DataFrame(rows), "The steps, and what came of each", links={*found.results, *found.broken},
+        tone=lambda row, column: "bad" * (column == "state" and row["step"] in found.broken),
+    )  # fmt: skip
 
 
-def _equations(section: Any) -> str:
-    text = section.get("equations") if isinstance(section, Mapping) else None
-    if not isinstance(text, str):
-        return ""
-    lines = [line.rstrip() for line in text.strip("\n").splitlines()]
-    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+def _equations(text: str) -> str:
+    lines = dedent(text.strip("\n")).splitlines()
     rest = [f"… {len(lines) - _MOST_LINES} more lines stand in the file"] if len(lines) > _MOST_LINES else []
-    return "\n".join([line[indent:] for line in lines[:_MOST_LINES]] + rest)
+    return "\n".join([line.rstrip() for line in lines[:_MOST_LINES]] + rest)
 
 
-def _parameters(parameters: Mapping[str, Any]) -> Table:
+def _parameters(parameters: Mapping[str, Any]) -> Table | None:
     rows = [
         {"parameter": p.name, "what it is": p.description, "unit": p.unit, "role": "estimated" if p.fitted else "fixed",
          "start": p.start, "lower": p.lower if abs(p.lower) < math.inf else math.nan,
@@ -99,16 +151,14 @@ def _prior(prior: Mapping[str, Any] | None) -> str:
 
 def data_facts(found: Findings) -> dict[str, Any]:
     """Return what the data are, with the model beside them."""
-    data, readings, said = found.task.data, found.readings, found.task.case.content.get("data", {})
-    file, facts = str(said.get("file", "")), {"notes": found.task.notes, "has_fit": found.fit is not None}
-    if data is not None and len(data.columns):
-        facts |= {"rows": len(data), "columns": len(data.columns), "file": file,
-                  "data": table_of(data, "Data", file=file or "the data file")}  # fmt: skip
-    if readings is not None and len(readings):
-        table = table_of(_by_variable(readings, found.x_name), "The readings that are compared with the model")
-        facts |= {"readings": table, "entities": readings["entity"].nunique(), "MOST": _MOST_DRAWN_ENTITIES,
-                  "curves": not 0 < len(found.panels) <= MOST_SHOWN and (lambda: _curves(found, readings))}  # fmt: skip
-    return facts
+    readings, file = found.readings, str(found.task.case.content.get("data", {}).get("file", ""))
+    if readings is None or not len(readings):
+        return {"file": file}
+    return {
+        "file": file, "readings": _by_variable(readings, found.x_name), "MOST": _MOST_DRAWN_ENTITIES,
+        "entities": readings["entity"].nunique(),
+        "curves": not 0 < len(found.panels) <= MOST_SHOWN and (lambda: _curves(found, readings)),
+    }  # fmt: skip
 
 
 def _by_variable(readings: pd.DataFrame, x: str) -> pd.DataFrame:
@@ -132,36 +182,32 @@ def _curves(found: Findings, readings: pd.DataFrame) -> Pictures | None:
     if not hasattr(cost, "plot") or getattr(cost, "x", None) is None:
         return None
     curve = f"the model's curve at the {'start values' if found.fit is None else 'best fit'}"
-    of_entities = readings["entity"].notna().any()
+    of_entities = bool(readings["entity"].notna().any())
     panels = list(dict.fromkeys(readings["entity"])) if of_entities else list(cost.comparison.group_names)
-    shown, rest = first_few(panels, MOST_PANELS, "residuals.csv" * (found.fit is not None))
-    texts = [f"{f'{cost.entity} {n}' if of_entities else n}: readings as points and {curve} over {found.x_name}."
-             for n in shown]  # fmt: skip
     each = f" A panel for each {short(str(cost.entity))}." if of_entities else ""
-    return drawn(
-        lambda axes: cost.plot(found.par, axes=axes, xlabel=found.x_label), texts, panels=len(panels),
-        caption=f"Points: readings. Lines: {curve}.{each} {rest}",
-    )  # fmt: skip
+    return drawn_each(
+        panels,
+        lambda _, axes: cost.plot(found.par, axes=axes, xlabel=found.x_label),
+        f"{f'{cost.entity} ' * of_entities}{{}}: readings as points and {curve} over {found.x_name}.",
+        file="residuals.csv" * (found.fit is not None),
+        caption=f"Points: readings. Lines: {curve}.{each}",
+        panels=len(panels),
+    )
 
 
 def warnings_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
     """Return what a reader must know before anything else."""
-    steps = found.record.get("steps") or {}
-    states = {name: step.get("state") for name, step in steps.items()}
-    demands = list(found.record.get("demands") or [])
-    words = {None: "not judged", True: "yes", False: "no"}
-    rows = [{"demand": str(d.get("demand")), "wanted": _plain(d.get("wanted")), "found": _plain(d.get("found")),
-             "met": words[d.get("met")]} for d in demands]  # fmt: skip
-    facts = {
-        "warnings": list(dict.fromkeys(map(str, warnings))), "doubts": found.doubts, "n_demands": len(demands),
-        "failed": [n for n, state in states.items() if state in ("failed", "interrupted")],
-        "left": [n for n, state in states.items() if state == "not run"],
-        "met": sum(bool(d.get("met")) for d in demands), "missed": any(d.get("met") is False for d in demands),
+    met = {None: "not judged", True: "yes", False: "no"}
+    rows = [
+        {"demand": d["demand"], "wanted": _plain(d["wanted"]), "found": _plain(d["found"]), "met": met[d["met"]]}
+        for d in found.demands
+    ]
+    return {
+        "warnings": list(dict.fromkeys(map(str, warnings))),
+        "is_bad": any((warnings, found.doubts, found.broken, found.left)),
         "demands": table_of(pd.DataFrame(rows), "Demands of the file",
                             tone=lambda row, c: "bad" * (c == "met" and row["met"] == "no")),
     }  # fmt: skip
-    facts["is_bad"] = any(facts[k] for k in ("warnings", "doubts", "failed", "left"))
-    return facts
 
 
 def _plain(value: Any) -> str:
@@ -173,26 +219,18 @@ def _plain(value: Any) -> str:
 def reproduce_facts(found: Findings) -> dict[str, Any]:
     """Return how to make the same again, and what it was made with."""
     record, text = found.record, found.task.case.section.text
-    hashes = pd.DataFrame([{"what": str(k), "sha256": str(v)} for k, v in (record.get("hashes") or {}).items()])
     rows = [
-        {"step": str(name), "state": f"{step.get('state', 'done')}{', kept' if step.get('kept') else ''}",
-         "begun": _time(step.get("started")) or "–",
-         "took": duration(step["seconds"]) if isinstance(step.get("seconds"), (int, float)) else "–",
-         "files": ", ".join(map(str, step.get("files") or []))}
-        for name, step in (record.get("steps") or {}).items()
+        {"step": name, "state": step["state"] + ", kept" * step["kept"], "begun": _time(step["started"]) or "–",
+         "took": duration(step["seconds"]), "files": ", ".join(step["files"])}
+        for name, step in found.steps.items()
     ]  # fmt: skip
     return {
-        "record": {**dict.fromkeys(_NAMED), **record},
-        "begun": _time(record.get("started")), "ended": _time(record.get("ended")),
-        "steps": None if not rows else table_of(
-            pd.DataFrame(rows), "Steps: when they ran, how long, and what they wrote"),
-        "hashes": None if not len(hashes) else table_of(
-            hashes, "SHA-256: equal if, and only if, the input is the same"),
-        "other": {str(k): str(v) for k, v in record.items() if k not in _NAMED and v not in (None, "", [], {})},
+        "record": record, "begun": _time(record["started"]), "ended": _time(record["ended"]),
+        "steps": table_of(pd.DataFrame(rows), "Steps: when they ran, how long, and what they wrote"),
         "text": text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "\n… (the rest stands in the file)",
     }  # fmt: skip
 
 
-def _time(value: Any) -> str:
+def _time(value: str | None) -> str:
     """Return a time as people write it."""
-    return str(value or "").replace("T", " ", 1).replace("+00:00", " UTC")
+    return (value or "").replace("T", " ", 1).replace("+00:00", " UTC")

@@ -4,27 +4,40 @@
 sections of steps by the steps (`CalibrationStep.facts`), for the others in `overview`. All text of a user is escaped by
 the templates, pictures are images, and the page allows no script but its own, by its hash. The same results give the
 same bytes.
+
+A template has these besides its facts, ``found`` (`Findings`), `table_of`, ``inf`` and the filters ``number percent
+names many have duration`` (`fmepy.workflow.report.words`):
+
+``show(table)``, ``picture("the fit", draw)``
+    A `Table`; pictures, or why they could not be drawn. Nothing of None.
+``bullets(sentences)``, ``{% call ul() %}<li>...</li>{% endcall %}``
+    Sentences one below another, where there are any.
+``doubt("...")``, ``{% call doubt() %}...{% endcall %}``
+    A sentence that speaks against relying on the results: the first section of the page tells it, too.
+``fold("summary", tables)``, ``{% call fold("summary") %}...{% endcall %}``
+    What is shown when asked for, and in print.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fmepy import __version__
-from fmepy.workflow.file.prepared import CalibrationTask
-from fmepy.workflow.report import overview
+from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.report import overview, words
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.glance import glance_facts
-from fmepy.workflow.report.sections import ReportSection, environment, written
-from fmepy.workflow.report.words import many, readable
+from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import CalibrationStep
 from fmepy.workflow.steps.registry import STEPS
 
@@ -64,15 +77,17 @@ def render(
     for name, step in STEPS.items():
         if results.get(name) is not None:
             sections.append(_of_step(step, found))
-        elif found.step(name).get("state") in ("failed", "interrupted"):
+        elif name in found.broken:
             one = written(name, name, "unfinished.html", found, {"step": found.step(name)})
             sections.append(replace(one, is_step=True))
     facts = overview.warnings_facts(found, warnings)  # after the others: they doubt
-    n = len(facts["warnings"]) + len(found.doubts) + (0 if facts["warnings"] else len(facts["failed"]))
-    title = f"Before you rely on this: {many(max(n, 1), 'warning')}" if facts["is_bad"] else "Demands"
+    n = len(facts["warnings"] or found.broken) + len(found.doubts)
+    title = f"Before you rely on this: {words.many(max(n, 1), 'warning')}" if facts["is_bad"] else "Demands"
     tone = "bad" if facts["is_bad"] else "good"
-    first = [written("glance", "At a glance", "glance.html", found, glance_facts(found, facts["warnings"]), tone)]
-    if facts["is_bad"] or facts["n_demands"]:
+    first = [
+        written("glance", "At a glance", "glance.html", found, overview.glance_facts(found, facts["warnings"]), tone)
+    ]
+    if facts["is_bad"] or found.demands:
         first.append(written("warnings", title, "warnings.html", found, facts, tone))
     last = written("reproduce", "How to make the same again", "reproduce.html", found, overview.reproduce_facts(found))
     js = files(__package__).joinpath("templates", "report.js").read_text(encoding="utf-8")
@@ -82,7 +97,7 @@ def render(
         sections=[*first, *sections, last], version=__version__, js=Markup(js), js_hash=js_hash,
         date=str(record.get("started") or "")[:10],
     )  # fmt: skip
-    return readable(page)
+    return words.readable(page)
 
 
 def _of_step(step: CalibrationStep, found: Findings) -> ReportSection:
@@ -101,3 +116,55 @@ def _of_step(step: CalibrationStep, found: Findings) -> ReportSection:
         why = f"This section could not be written: {type(error).__name__}: {error}"
         section = written(name, name, "broken.html", found, {"why": why, "verdict": record.get("verdict")})
     return replace(section, is_step=True)
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """A section of the page; `name` is its id."""
+
+    name: str
+    title: str
+    html: Markup
+    tone: str = ""
+    is_step: bool = False
+
+
+@cache
+def environment() -> Environment:
+    """Return what renders templates: everything is escaped but what they say themselves."""
+    made = Environment(
+        loader=PackageLoader(__package__), autoescape=lambda name: name is None or name.endswith(".html"),
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    for name in ("number", "percent", "names", "many", "have", "duration"):
+        made.filters[name] = getattr(words, name)
+    blocks = made.get_template("blocks.html").module
+    for name in ("show", "bullets", "ul", "fold"):
+        made.globals[name] = getattr(blocks, name)
+    made.globals.update(picture=_picture, table_of=table_of, inf=math.inf)
+    return made
+
+
+def written(
+    name: str, title: str, template: str, found: Findings, facts: Mapping[str, Any], tone: str = ""
+) -> ReportSection:
+    """Return a section; `template` is a file of templates, or the text of one."""
+    one = environment()
+    words_of = one.get_template(template) if template.endswith(".html") else one.from_string(template)
+
+    def doubt(sentence: str = "", when: bool = True, caller: Callable[[], str] | None = None) -> str:
+        if when:
+            found.doubts.append((name, sentence if caller is None else caller()))
+        return "" if caller is None else caller()
+
+    return ReportSection(name, title, Markup(words_of.render(doubt=doubt, found=found, **facts)), tone)
+
+
+def _picture(what: str, draw: Callable[[], Any] | Any) -> str:
+    """Return what `draw` draws, or why it could not be drawn: no picture is worth a report."""
+    try:
+        blocks: Any = environment().get_template("blocks.html").module
+        shown: str = blocks.show(draw and draw())
+        return shown
+    except Exception as error:
+        return Markup('<p class="small">The picture of the {} could not be drawn: {}</p>').format(what, error)

@@ -33,7 +33,6 @@ PANEL, PAIR, SINGLE = (3.4, 2.5), (5.0, 3.1), (8.6, 3.3)
 """Inches of panels that stand three in a row, two, and alone."""
 
 _MOST_LETTERS = 60
-_TICKS = 5
 _MOST_TICK = 24
 _LETTER = 0.075  # inches
 _STYLE = {
@@ -110,6 +109,36 @@ def drawn(
     return Pictures(tuple(out), f"{caption} {thinned}".strip(), is_wide=len(out) == 1)
 
 
+def drawn_each(
+    names: Sequence[str],
+    draw: Callable[..., Any],
+    text: str | Callable[[str], str],
+    *,
+    most: int = MOST_PANELS,
+    file: str = "",
+    caption: str = "",
+    **how: Any,
+) -> Pictures:
+    """Return a picture of each of the first of some names.
+
+    Parameters
+    ----------
+    names : sequence of str
+    draw : callable of (names, axes=)
+    text : str or callable of a name
+        What a panel shows, with ``{}`` for its name.
+    most : int
+    file : str
+        That holds the numbers of all.
+    caption : str
+    **how
+        See `drawn`.
+    """
+    shown, rest = first_few(names, most, file)
+    texts = [text(name) if callable(text) else text.replace("{}", name) for name in shown]
+    return drawn(lambda axes: draw(shown, axes=axes), texts, caption=f"{caption} {rest}".strip(), **how)
+
+
 def drawn_parts(
     parts: Mapping[str, Any], by: str | None, draw: Callable[[Any, str, Any, str], Any], text: str, file: str
 ) -> Pictures:
@@ -122,22 +151,17 @@ def drawn_parts(
     by : str or None
         The column of the entities.
     draw : callable of (Axes, entity, part, variable)
-    text : str
-        What a panel shows, with ``{}`` for its title.
-    file : str
-        That holds the numbers of all.
+    text, file : str
+        See `drawn_each`.
     """
     panels = [(label, part, name) for label, part in parts.items() for name in part.var]
-    shown, rest = first_few(panels, MOST_PANELS, file)
-    titles = [f"{by} {label}: {name}" if len(parts) > 1 else name for label, _, name in shown]
+    titles = [f"{by} {label}: {name}" if len(parts) > 1 else name for label, _, name in panels]
 
-    def draw_all(axes: Any) -> None:
-        for ax, panel in zip(axes, shown, strict=False):
+    def draw_all(_: Sequence[str], axes: Any) -> None:
+        for ax, panel in zip(axes, panels, strict=False):
             draw(ax, *panel)
 
-    return drawn(
-        draw_all, [text.replace("{}", t, 1) for t in titles], captions=titles if len(parts) > 1 else [], caption=rest
-    )
+    return drawn_each(titles, draw_all, text, file=file, captions=titles if len(parts) > 1 else [])
 
 
 def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:
@@ -173,10 +197,11 @@ def _panel(size: tuple[float, float]) -> Axes:
 def _svg_of(ax: Axes) -> str:
     from matplotlib.text import Text
 
+    from fmepy.plotting.ticks import tidy_ticks
+
     figure: Figure = ax.figure.figure
-    for axis in (ax.xaxis, ax.yaxis):
-        _plain_labels(axis)
-    _fewer_ticks(ax, figure.get_size_inches()[0])
+    tidy_ticks(ax)
+    _fit_names(ax, figure.get_size_inches()[0])
     for text in figure.findobj(Text):
         text.set_text(readable(short(text.get_text(), _MOST_LETTERS)))
         text.set_parse_math(False)
@@ -185,39 +210,19 @@ def _svg_of(ax: Axes) -> str:
     return readable(buffer.getvalue().decode("utf-8"))
 
 
-def _fewer_ticks(ax: Axes, width: float) -> None:
-    """Keep the labels of the horizontal axis apart."""
-    from matplotlib.ticker import FixedLocator, MaxNLocator
+def _fit_names(ax: Axes, width: float) -> None:
+    """Cut names beside the ticks to a length that fits, and keep those of the horizontal axis apart."""
+    from matplotlib.ticker import FixedLocator
 
-    locator = ax.xaxis.get_major_locator()
-    if isinstance(locator, MaxNLocator):
-        locator.set_params(nbins=_TICKS if width < SINGLE[0] else 2 * _TICKS)
-    letters = sum(len(label.get_text()) for label in ax.get_xticklabels())
-    if isinstance(locator, FixedLocator) and letters * _LETTER > 0.7 * width:
-        ax.tick_params(axis="x", rotation=35)
-        for label in ax.get_xticklabels():
-            label.set_horizontalalignment("right")
-
-
-def _plain_labels(axis: Any) -> None:
-    """Let ticks be labelled with plain numbers, not formulas, and with names of a length that fits."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter
-
-    class Plain(FuncFormatter):
-        """The numbers of a logarithmic axis, written out, where it would write them."""
-
-        def __init__(self, inner: LogFormatter) -> None:
-            super().__init__(lambda x, pos: f"{x:g}" if inner(x, pos) else "")
-            self.set_locs = inner.set_locs  # type: ignore[method-assign]    # which chooses what is written
-
-    for kind in ("major", "minor"):
-        formatter = getattr(axis, f"get_{kind}_formatter")()
-        if isinstance(formatter, LogFormatter):
-            getattr(axis, f"set_{kind}_formatter")(Plain(formatter))
-    if isinstance(axis.get_major_locator(), FixedLocator):
+    for axis in (ax.xaxis, ax.yaxis):
         texts = [label.get_text() for label in axis.get_ticklabels()]
+        if not isinstance(axis.get_major_locator(), FixedLocator):
+            continue
         if max(map(len, texts), default=0) > _MOST_TICK:
             axis.set_ticklabels([short(text, _MOST_TICK) for text in texts])
+        if axis is ax.xaxis and sum(map(len, texts)) * _LETTER > 0.7 * width:
+            for label in axis.get_ticklabels():
+                label.set(rotation=35, horizontalalignment="right")
 
 
 def _image(svg: str) -> str:

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_number
 
-from fmepy.workflow.report.words import number
+from fmepy.workflow.report.words import number, short
 
 MOST_ROWS = 60
 MOST_COLUMNS = 24
 _MOST_CORRELATED = 20
+_ALIKE = 0.95  # correlation beyond which parameters are hard to tell apart
 _MOST_LETTERS = 300
+_MISSING = "–"
 Tone = Callable[[Mapping[Any, Any], str], str]
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table: what it shows, what it is sorted by where that is a number, its tone, and where it links."""
+    """A cell of a table: what it shows, what it is sorted by where that is a number, and its tone."""
 
     text: str
     key: str = ""
     tone: str = ""
-    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,28 +43,32 @@ class Table:
     rows : tuple of tuple of TableCell
     note : str
         What is to be said below it: rows left out.
+    links : collection of str
+        The texts of the first column that lead to the section of that name.
     """
 
     caption: str
     columns: tuple[tuple[str, bool], ...]
     rows: tuple[tuple[TableCell, ...], ...]
     note: str = ""
+    links: Collection[str] = ()
 
 
 def table_of(
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | None,
     caption: str,
     *,
     heads: Mapping[str, str] | None = None,
     file: str = "",
     most: int = MOST_ROWS,
-    tone: Tone | None = None,
-) -> Table:
-    """Return a frame as a table.
+    tone: Tone = lambda row, column: "",
+    links: Collection[str] = (),
+) -> Table | None:
+    """Return a frame as a table; None of one that is not there, or has no rows.
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame or None
         Its index is not shown.
     caption : str
     heads : mapping of str to str, optional
@@ -73,28 +79,31 @@ def table_of(
         Rows that are shown.
     tone : callable of (row, column), optional
         Returns "good" or "bad" for cells that stand out.
+    links : collection of str
+        See `Table`.
     """
-    columns = [str(c) for c in frame.columns]
-    shown, n_columns = frame.iloc[:most, :MOST_COLUMNS], min(len(columns), MOST_COLUMNS)
-    cells, kinds = [], []
-    for j in range(n_columns):
-        column, is_number = _column(shown.iloc[:, j])
-        cells.append(column)
-        kinds.append(is_number)
-    rows = [list(row) for row in zip(*cells, strict=True)] if cells else []
-    if tone is not None:
-        for row, record in zip(rows, shown.to_dict("records"), strict=True):
-            for j, name in enumerate(columns[:n_columns]):
-                found = tone(record, name)
-                if found:
-                    row[j] = TableCell(row[j].text, row[j].key, found)
-    heads = heads or {}
-    told = tuple((heads.get(name, name), kind) for name, kind in zip(columns, kinds, strict=False))
-    return Table(caption, told, tuple(map(tuple, rows)), _note(frame, most, file))
+    if frame is None or not len(frame):
+        return None
+    shown, heads = frame.iloc[:most, :MOST_COLUMNS], heads or {}
+    names, columns, heading = [str(c) for c in shown.columns], [], []
+    records = shown.to_dict("records")
+    for j, name in enumerate(names):
+        cells, has_numbers = _column(shown.iloc[:, j].tolist())
+        heading.append((heads.get(name, name), has_numbers))
+        columns.append([replace(cell, tone=tone(row, name)) for cell, row in zip(cells, records, strict=True)])
+    return Table(caption, tuple(heading), tuple(zip(*columns, strict=True)), _note(frame, most, file), links)
 
 
-def correlations(frame: pd.DataFrame, caption: str, alike: float = math.inf) -> Table | None:
-    """Return a matrix of correlations, those beyond `alike` in red; None of one parameter, of very many, of nothing."""
+def alike(R: pd.DataFrame) -> list[str]:
+    """Return the pairs of parameters that are hard to tell apart, those of the highest correlation first."""
+    own, values = [str(c) for c in R.columns], R.to_numpy(dtype=float)
+    pairs = [(i, j) for i in range(len(own)) for j in range(i) if abs(values[i, j]) > _ALIKE]
+    pairs.sort(key=lambda ij: -abs(values[ij]))
+    return [f"{own[j]} and {own[i]} (correlation {number(values[i, j], 2)})" for i, j in pairs]
+
+
+def correlations(frame: pd.DataFrame, caption: str) -> Table | None:
+    """Return a matrix of correlations, those near one in red; None of one parameter, of very many, of nothing."""
     if not 1 < len(frame) <= _MOST_CORRELATED or not np.isfinite(frame.to_numpy()).any():
         return None
     own = [str(c) for c in frame.columns]
@@ -103,7 +112,7 @@ def correlations(frame: pd.DataFrame, caption: str, alike: float = math.inf) -> 
     shown.insert(0, "parameter", own, allow_duplicates=True)
 
     def tone(row: Mapping[Any, Any], column: str) -> str:
-        return "bad" if column not in ("parameter", row["parameter"]) and abs(row[column]) > alike else ""
+        return "bad" if column not in ("parameter", row["parameter"]) and abs(row[column]) > _ALIKE else ""
 
     return table_of(shown, caption, tone=tone)
 
@@ -117,23 +126,29 @@ def _note(frame: pd.DataFrame, most: int, file: str) -> str:
     return f"Shown are {' and '.join(parts)}{f'; all of it is in {file}' if file else ''}." if parts else ""
 
 
-def _column(values: pd.Series) -> tuple[list[TableCell], bool]:
+def _column(values: Sequence[Any]) -> tuple[list[TableCell], bool]:
     """Return the cells of a column, and whether it holds numbers."""
-    given = values.tolist()
-    floats = [v for v in given if isinstance(v, (int, float, np.number)) and not isinstance(v, (bool, np.bool_))]
-    empty = [v for v in given if v is None or v is pd.NA or v is pd.NaT]
-    if floats and len(floats) + len(empty) == len(given):
-        finite = [float(v) for v in floats if math.isfinite(v)]
-        digits = next((d for d in (4, 5, 6) if len({number(v, d) for v in finite}) == len(set(finite))), 7)
-        if len(set(finite)) > MOST_ROWS / 2 and digits == 7:  # measured values that nearly agree need no more
-            digits = 5
-        return [_number_cell(v, digits) for v in given], True
-    return [TableCell(_text(v)) for v in given], False
+    numbers = [v for v in values if _is_number(v)]
+    if not numbers or not all(_is_number(v) or _is_missing(v) for v in values):
+        return [TableCell(_text(v)) for v in values], False
+    finite = {float(v) for v in numbers if math.isfinite(v)}
+    digits = next((d for d in (4, 5, 6) if len({number(v, d) for v in finite}) == len(finite)), 7)
+    if len(finite) > MOST_ROWS / 2 and digits == 7:  # measured values that nearly agree need no more
+        digits = 5
+    return [_number_cell(v, digits) for v in values], True
+
+
+def _is_number(value: Any) -> bool:
+    return bool(is_number(value)) and not isinstance(value, bool)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or bool(value != value)
 
 
 def _number_cell(value: Any, digits: int) -> TableCell:
-    if value is None or value is pd.NA or value is pd.NaT or math.isnan(value):
-        return TableCell("–")
+    if _is_missing(value):
+        return TableCell(_MISSING)
     value = float(value)
     key = repr(value) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
     return TableCell(number(value, digits), key)
@@ -142,7 +157,7 @@ def _number_cell(value: Any, digits: int) -> TableCell:
 def _text(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
-        return "–"
+    if _is_missing(value):
+        return _MISSING
     text = number(float(value)) if isinstance(value, (float, np.floating)) else str(value)
-    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
+    return short(text, _MOST_LETTERS)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,10 +21,10 @@ import pandas as pd
 
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.file.toml import TomlTable
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
-    from fmepy.workflow.file.toml import TomlTable
     from fmepy.workflow.report.findings import Findings
 
 Results = Mapping[str, Any]
@@ -53,7 +52,7 @@ class RunOptions:
         Iterations of a chain between checkpoints.
     progress : callable of (done, total), or False
     remember : callable of str
-        Tells the user a sentence, now and in the report.
+        Tells the user a sentence, if it is one, now and in the report.
     """
 
     seed: int
@@ -61,7 +60,7 @@ class RunOptions:
     checkpoint: Path
     every: int
     progress: Any
-    remember: Callable[[str], object]
+    remember: Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class CalibrationStep:
         Of its section in the report.
     template : str
         The words of that section, in Jinja2: a file of ``report/templates``, or the text itself. They get `facts`, and
-        ``result``, ``step`` (its record), ``tables``; for what else, see `fmepy.workflow.report.sections`.
+        ``result``, ``step`` (its record), ``tables``; for what else, see `fmepy.workflow.report.page`.
     keys : mapping of str to Key
         What its section of the file may hold.
     requirements : mapping of str to Requirement
@@ -125,12 +124,8 @@ class CalibrationStep:
     welcomes: tuple[str, ...] = ()
     unit = "run"
     advice = "Begin where the model runs, and keep out the rest by bounds"
+    keys: ClassVar[Mapping[str, Key]] = {}
     requirements: ClassVar[Mapping[str, Requirement]] = {}
-
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        """What its section of the file may hold."""
-        return {}
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments, checked by themselves and completed; ArgumentError with the line."""
@@ -160,8 +155,11 @@ class CalibrationStep:
         return {}
 
     def verdict(self, task: CalibrationTask, result: Any) -> str:
-        """Return what came of it, in a sentence or two, for run.json and the report."""
-        return ""
+        """Return what came of it, in a sentence or two, for run.json and the report; ours stand in ``verdicts.txt``."""
+        from fmepy.workflow.report.page import environment
+
+        sentence = getattr(environment().get_template("verdicts.txt").module, self.name, None)
+        return "" if sentence is None else str(sentence(result))
 
     def failed_runs(self, result: Any) -> tuple[int, int, str]:
         """Return how many of its runs failed, of how many, and the message of one of them."""

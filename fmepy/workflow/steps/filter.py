@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.diagnostics import Correlations
@@ -12,14 +12,11 @@ from fmepy.fimlof.forecasting import Forecast
 from fmepy.fimlof.result import FilterResult
 from fmepy.journal.saving import Saved
 from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
-from fmepy.workflow.report.tables import table_of
+from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each, first_few
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 _DIAGNOSED = 4  # variables whose four pictures are drawn
 
@@ -67,7 +64,7 @@ class FilterStep(CalibrationStep):
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         if not isinstance(task.cost, FimlofCost):
-            raise task.case.section.error(
+            raise task.error(
                 (self.name,), '`filter` is the filter of a cost of kind = "fimlof"; this cost is another one.'
             )
 
@@ -79,8 +76,7 @@ class FilterStep(CalibrationStep):
         steps, forecast = arguments.get("steps"), None
         if steps and result.failure is None:
             C, told = known_covariance(task, fit)
-            if told:
-                options.remember(f"In the bands of the forecast {told}.")
+            options.remember(told and f"In the bands of the forecast {told}.")
             level = {"level": arguments["level"]} if "level" in arguments else {}
             forecast = result.forecast(steps, parm_cov=C, **level)
         lags = arguments.get("max_lag") if result.failure is None else None
@@ -91,57 +87,38 @@ class FilterStep(CalibrationStep):
         more = {"forecast.csv": result.forecast, "correlations.csv": result.correlations}
         return found | {file: table.frame for file, table in more.items() if table is not None}
 
-    def verdict(self, task: CalibrationTask, result: Filtering) -> str:
-        flt = result.result
-        if flt.failure is not None:
-            return f"The filter broke down: {flt.failure}"
-        flags, jumps = int(flt.residuals["flag"].sum()), int(flt.shocks["flag"].sum())
-        return (
-            f"{flt.nobs} readings, log-likelihood {flt.loglik:.6g}, sum of squared standardised innovations "
-            f"{flt.sumsq:.4g}; {flags} suspected {'reading' if flags == 1 else 'readings'}, {jumps} "
-            f"{'jump' if jumps == 1 else 'jumps'} of states."
-        )
-
     def failed_runs(self, result: Filtering) -> tuple[int, int, str]:
         why = result.result.failure
         return int(why is not None), 1, why or ""
 
     def facts(self, found: Findings, result: Filtering) -> Mapping[str, Any]:
-        flt = found.filtered
+        flt, forecast, correlations = found.filtered, result.forecast, result.correlations
         flagged = flt.residuals[flt.residuals["flag"].astype(bool)]
-        columns = (flt.entity_column, "name", "x", "obs", "mod", "sd", "standardized", "AUXM")
-        heads = {"name": "variable", "x": flt.xlabel, "obs": "read", "mod": "predicted"}
-        heads |= {"standardized": "innovation, sd", "AUXM": "from all other data, sd"}
         summary = flt.summary([k for k in found.par if k in flt.parms.index])
-        forecast: Any = result.forecast
-        if forecast is not None:
-            known = [n for n in map(str, forecast.frame["name"].unique()) if n not in flt.measured_states]
-        return {
-            "flt": flt, "summary": summary, "flags": len(flagged), "forecast": forecast,
-            "states": flt.smooth and found.filtered_pictures, "innovations": lambda: _innovations(flt),
-            "variables": table_of(
-                summary.frame.reset_index(names="variable"), "Innovations by variable",
-                heads={"n": "readings", "mean_square": "mean square (1 is right)", "rho": "correlation of neighbours",
-                       "limit": "its limit", "time_constant": "time constant", "p_normal": "p, normal"},
-            ) if len(summary.frame) else None,
-            "suspected": table_of(flagged[[c for c in columns if c in flagged]], "Suspected readings", heads=heads,
-                                  file="filter.csv") if len(flagged) else None,
-            "diagnostics": lambda: _diagnostics(flt),
-            "correlations": result.correlations and (lambda: _correlations(result.correlations)),
+        facts = {
+            "flt": flt, "summary": summary, "flagged": flagged, "forecast": forecast,
             "taken_as_known": known_covariance(found.task, found.fit)[1] if found.fit is not None else "",
-            "forecasts": forecast is not None and (lambda: _forecasts(forecast, known)),
-            "expected": None if forecast is None else table_of(
-                forecast.frame[forecast.frame["name"].isin(known)], "Forecast", file="forecast.csv", most=30),
+            "states": flt.smooth and found.filtered_pictures,
+            "innovations": lambda: drawn_each(
+                flt.variables, flt.plot_innovations,
+                f"What the filter could not predict of {{}}, in standard deviations, over {flt.xlabel}.",
+                file="filter.csv",
+                caption="What each reading had that the filter did not predict, in standard deviations."),
+            "diagnostics": lambda: _diagnostics(flt),
+            "correlations": correlations and (lambda: drawn_each(
+                correlations.variables, correlations.plot,
+                "Correlations of the innovations of {} by lag, with the limits of white noise.",
+                file="correlations.csv",
+                caption=f"Correlations of the innovations over {len(correlations.values) - 1} lags.")),
         }  # fmt: skip
-
-
-def _innovations(flt: Any) -> Pictures:
-    names, rest = first_few(list(flt.variables), MOST_PANELS, "filter.csv")
-    return drawn(
-        lambda axes: flt.plot_innovations(names, axes=axes),
-        [f"What the filter could not predict of {n}, in standard deviations, over {flt.xlabel}." for n in names],
-        caption=f"What each reading had that the filter did not predict, in standard deviations. {rest}",
-    )  # fmt: skip
+        if forecast is None:
+            return facts
+        known = [n for n in map(str, forecast.frame["name"].unique()) if n not in flt.measured_states]
+        text = "Forecast of {} with its bands, after the last readings."
+        return facts | {
+            "forecasts": lambda: drawn_each(known, forecast.plot, text),
+            "expected": forecast.frame[forecast.frame["name"].isin(known)],
+        }
 
 
 def _diagnostics(flt: Any) -> Pictures:
@@ -153,18 +130,3 @@ def _diagnostics(flt: Any) -> Pictures:
         lambda axes: flt.plot_diagnostics(names, axes=axes), [f"{t}." for t in texts], size=(3.6, 2.7), captions=texts,
         caption=f"White noise keeps within the dashed lines in all of them. {rest}",
     )  # fmt: skip
-
-
-def _correlations(correlations: Any) -> Pictures:
-    names, rest = first_few(list(correlations.variables), MOST_PANELS, "correlations.csv")
-    return drawn(
-        lambda axes: correlations.plot(names, axes=axes),
-        [f"Correlations of the innovations of {n} by lag, with the limits of white noise." for n in names],
-        caption=f"Correlations of the innovations over {len(correlations.values) - 1} lags. {rest}",
-    )  # fmt: skip
-
-
-def _forecasts(forecast: Any, known: list[str]) -> Pictures:
-    names, rest = first_few(known, MOST_PANELS)
-    texts = [f"Forecast of {name} with its bands, after the last readings." for name in names]
-    return drawn(lambda axes: forecast.plot(names, axes=axes), texts, caption=rest)

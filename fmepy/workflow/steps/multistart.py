@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.file.signatures import COUNT, Key
+from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn
-from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import Results, RunOptions, Tables
 from fmepy.workflow.steps.fit import FitStep, best_facts, bounded
 from fmepy.workflow.steps.scale import natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
-    from fmepy.workflow.file.toml import TomlTable
 
 STARTS = 8
 """Of a section that says no number."""
@@ -39,10 +34,12 @@ class MultistartStep(FitStep):
     template = "multistart.html"
     unit = "start"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        says = f"The number of starts, that of the file among them; without it {STARTS}."
-        return {"starts": Key(**{**COUNT, "least": 2}, says=says), **FitStep().keys}
+    keys: ClassVar[Mapping[str, Key]] = {
+        "starts": Key(
+            (int,), f"The number of starts, that of the file among them; without it {STARTS}.", least=2, most=1e9
+        ),
+        **FitStep.keys,
+    }
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"starts": STARTS, **arguments}
@@ -58,21 +55,7 @@ class MultistartStep(FitStep):
 
     def tables(self, task: CalibrationTask, result: ModFit) -> Tables:
         many: Any = result.multistart
-        return {
-            "starts.csv": _natural_columns(task, result, result.starts),
-            "optima.csv": _natural_columns(task, result, many.optima),
-        }
-
-    def verdict(self, task: CalibrationTask, result: ModFit) -> str:
-        many: Any = result.multistart
-        w = len(many.optima)
-        if not w:
-            return f"None of {len(many.starts)} starts converged."
-        return (
-            f"{many.reached} of {len(many.starts)} starts reached the best value ({many.label} "
-            f"{result.minimised:.6g}); {w} {'optimum was' if w == 1 else 'optima were'} found, and the chance that a "
-            f"further start finds another one is about {many.missed:.2g}."
-        )
+        return {"starts.csv": natural(task, result.starts), "optima.csv": natural(task, many.optima)}
 
     def failed_runs(self, result: ModFit) -> tuple[int, int, str]:
         """Return how many starts came to no result, where that is the larger share, else how many runs failed."""
@@ -85,26 +68,13 @@ class MultistartStep(FitStep):
     def facts(self, found: Findings, result: ModFit) -> Mapping[str, Any]:
         many: Any = result.multistart
         own = {} if found.results.get("fit") is not None or found.fit is None else best_facts(found, self.name)
-        optima, starts = found.tables.get("optima.csv"), found.tables.get("starts.csv")
         return {
             "many": many, "MISSED": _MISSED, "is_alone": bool(own),
             "nowhere": len(many.starts) - int((many.starts["optimum"] > 0).sum()),
             "sentences": [item for part in many.shown() for item in getattr(part, "items", ())],
             "course": lambda: _course(found, result),
-            "optima": None if optima is None or not len(optima) else table_of(
-                optima, "The optima that were found, the best first", file="optima.csv", most=12),
-            "starts": None if starts is None or not len(starts) else table_of(
-                starts, "Every start, and where its search ended", file="starts.csv"),
             **own,
         }  # fmt: skip
-
-
-def _natural_columns(task: CalibrationTask, fit: ModFit, table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose columns of parameters are on their own scale."""
-    names = [str(n) for n in fit.par.index]
-    out = table.copy()
-    out[names] = natural(task, table[names])
-    return out
 
 
 def _course(found: Findings, fit: Any) -> Pictures:
@@ -114,8 +84,7 @@ def _course(found: Findings, fit: Any) -> Pictures:
     if task.scale:
         lower, upper = (natural(task, end).where(np.isfinite(end), end) for end in (many.lower, many.upper))
         scales = {name: "log" if task.scale.get(name) == "log" else how for name, how in many.scales.items()}
-        starts = _natural_columns(task, fit, many.starts)
-        own = replace(many, starts=starts, lower=lower, upper=upper, scales=scales)
+        own = replace(many, starts=natural(task, many.starts), lower=lower, upper=upper, scales=scales)
 
     def draw(axes: Any) -> None:
         many.plot("waterfall", ax=axes[0])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,16 +12,14 @@ import pandas as pd
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
-from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import MOST_PANELS, drawn, first_few
+from fmepy.workflow.report.pictures import drawn_each
 from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.report.words import names, short
+from fmepy.workflow.report.words import many, names, short
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import at_natural_end, check_method, check_named, natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 _HEAD = ["parameter", "value", "cost", "ratio", "root"]
 _KINDS = {
@@ -42,17 +39,14 @@ class ProfileStep(CalibrationStep):
     takes = ("fit",)
     unit = "side"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        return arguments_of(
-            profile, (*NO_FILE, "fit"), method={"kinds": (str,), "choices": tuple(METHODS)}, which=NAMES, level=INSIDE,
-            num={**COUNT, "least": 5}, prediction={"kinds": (list,)},
-        )  # fmt: skip
+    keys = arguments_of(
+        profile, (*NO_FILE, "fit"), method={"kinds": (str,), "choices": tuple(METHODS)}, which=NAMES, level=INSIDE,
+        num={**COUNT, "least": 5}, prediction={"kinds": (list,)},
+    )  # fmt: skip
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         which = arguments.get("which", list(task.start.index))
-        n = 1 if isinstance(which, str) else len(which)
-        return f"{n} {'profile' if n == 1 else 'profiles'}"
+        return many(1 if isinstance(which, str) else len(which), "profile")
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         check_method(task, self.name, arguments)
@@ -66,8 +60,7 @@ class ProfileStep(CalibrationStep):
             task.scaled_cost, best_fit(done), **words, prior=task.fit_prior, executor=options.executor,
             progress=options.progress, checkpoint=options.checkpoint,
         )  # fmt: skip
-        if found.message:
-            options.remember(found.message)
+        options.remember(found.message)
         return found
 
     def tables(self, task: CalibrationTask, result: Profile) -> Tables:
@@ -84,7 +77,7 @@ class ProfileStep(CalibrationStep):
     def verdict(self, task: CalibrationTask, result: Profile) -> str:
         words = result.verdicts.map(lambda said: str(said).split(":")[0])
         groups = [f"{word} ({', '.join(map(str, words.index[words == word]))})" for word in dict.fromkeys(words)]
-        return f"{len(words)} {'profile' if len(words) == 1 else 'profiles'}: {'; '.join(groups)}."
+        return f"{many(len(words), 'profile')}: {'; '.join(groups)}."
 
     def failed_runs(self, result: Profile) -> tuple[int, int, str]:
         n = len(result.failures)
@@ -100,9 +93,7 @@ class ProfileStep(CalibrationStep):
         frame = own.intervals.reset_index(names="parameter").drop(columns="level")
         frame["parameter"] = list(kinds)
         frame["verdict"] = [_KINDS.get(kind, kind) for kind in kinds.values()]
-        if any(units := [found.task.units.get(n, "") for n in kinds]):
-            frame.insert(1, "unit", units)
-        shown, rest = first_few(list(kinds), MOST_PANELS, "profile.csv")
+        found.add_units(frame, 1)
         return {
             "profile": own, "what": "prediction" if own.predicted is not None else "parameter",
             "groups": [  # what is cut off where it ends by nature is well enough known
@@ -112,14 +103,14 @@ class ProfileStep(CalibrationStep):
             "table": table_of(
                 frame, f"Intervals of {100 * own.level:g} %", file="intervals.csv",
                 tone=lambda row, c: "bad" * (c == "verdict" and row["verdict"] != _KINDS["identifiable"])),
-            "curves": lambda: drawn(
-                lambda axes: own.plot(shown, axes=axes, legpos=None),
-                [f"Profile of {n}: how much worse the best fit becomes as {n} is held at other values; it is "
-                 f"{_KINDS.get(kinds[n], kinds[n])}." for n in shown],
-                finish=lambda ax, k: ax.set_xlabel(found.label(shown[k])),
+            "curves": lambda: drawn_each(
+                list(kinds), lambda shown, axes: own.plot(shown, axes=axes, legpos=None),
+                lambda n: f"Profile of {n}: how much worse the best fit becomes as {n} is held at other values; it is "
+                f"{_KINDS.get(kinds[n], kinds[n])}.",
+                finish=lambda ax, k: ax.set_xlabel(found.label(list(kinds)[k])), file="profile.csv",
                 caption="The lower the line with points, the better the fit; the dot is the best one. Where the line "
                 "crosses the dashed one the interval ends (red); where it does not reach it, the interval is open. "
-                f"Grey: what the curvature at the best fit alone would say. {rest}"),
+                "Grey: what the curvature at the best fit alone would say."),
             "sentences": [f"{name}: {own.verdicts[name]}" for name in kinds],
         }  # fmt: skip
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,14 +16,11 @@ from fmepy.journal.saving import Saved
 from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary, SensRange, sensRange
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
-from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
-from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
+from fmepy.workflow.steps.scale import check_model, check_named, models, natural_chain, values_for, with_parts
 
 NUM = 100
 _DRAWN = ("parRange", "parMean")
@@ -70,14 +66,13 @@ class RangesStep(CalibrationStep):
     welcomes = ("fit",)
     advice = "Take narrower ranges of the parameters"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        boxes = {"kinds": (dict,), "of": Key((list,), items=Key((float,)))}
-        keys = arguments_of(
-            sensRange, (*NO_FILE, "func", "parms", "parInput", "keep", "map"), num=COUNT, sensvar=NAMES, parRange=boxes,
-            parMean={"kinds": (dict,), "of": Key((float,))}, parCovar={"kinds": (float, list)},
-        )  # fmt: skip
-        return {**keys, "with_error": Key(FLAG, "Whether ranges are also of readings, with their errors.")}
+    keys: ClassVar[Mapping[str, Key]] = {
+        **arguments_of(
+            sensRange, (*NO_FILE, "func", "parms", "parInput", "keep", "map"), num=COUNT, sensvar=NAMES,
+            parRange={"kinds": (dict,), "of": Key((list,), items=Key((float,)))},
+            parMean={"kinds": (dict,), "of": Key((float,))}, parCovar={"kinds": (float, list)}),
+        "with_error": Key(FLAG, "Whether ranges are also of readings, with their errors."),
+    }  # fmt: skip
 
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the chain, and the fit it began at, unless the file says itself how parameters are drawn."""
@@ -88,18 +83,12 @@ class RangesStep(CalibrationStep):
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse a function of the user's, which is a cost without a model, and errors without a chain."""
-        if task.model is None:
-            raise task.case.section.error(
-                (self.name,),
-                "`ranges` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
-                "add [data] and [cost] to a function that returns a table.",
-            )
+        check_model(task, self.name, arguments)
         if is_model(task.model):
-            check_named(task, self.name, "sensvar", arguments.get("sensvar"), task.model.var_names)
             for key in _DRAWN:
                 check_named(task, self.name, key, arguments.get(key), task.model.parms.index)
         if arguments.get("with_error") and not self.needs(arguments):
-            raise task.case.section.error(
+            raise task.error(
                 (self.name, "with_error"), "`with_error` adds the noise that the chain found; with parRange or parMean "
                 "there is none. Leave one of them out.",
             )  # fmt: skip
@@ -112,7 +101,7 @@ class RangesStep(CalibrationStep):
         parts: dict[str, RangeSummary] = {}
         failures, num, interrupted, first, rng = 0, 0, False, "", np.random.default_rng([options.seed, 1])
         for k, (label, model) in enumerate(of_entities.items()):
-            parms = None if chain is not None or "fit" not in done else _values(task, model, done)
+            parms = None if chain is not None or "fit" not in done else values_for(task, model, best_fit(done))
             if not is_model(model):
                 parms = {**model.parms, **(parms or {})}
             runs = sensRange(
@@ -127,23 +116,12 @@ class RangesStep(CalibrationStep):
             first = first or next(map(str, runs.failures["message"]), "")
             if interrupted:
                 break
-        if failures:
-            options.remember(
-                f"{failures} of {num * len(parts)} runs of `ranges` failed, and are not in the bands; the first: "
-                f"{first}"
-            )
+        options.remember(failures and f"{failures} of {num * len(parts)} runs of `ranges` failed, and are not in the "
+                         f"bands; the first: {first}")  # fmt: skip
         return Bands(parts, by, num, failures, "ranges" if chain is None else "the chain", interrupted, first)
 
     def tables(self, task: CalibrationTask, result: Bands) -> Tables:
         return {"ranges.csv": with_parts({k: part.frame for k, part in result.parts.items()}, result.by)}
-
-    def verdict(self, task: CalibrationTask, result: Bands) -> str:
-        kinds = {part.kind for part in result.parts.values()}
-        what = "where the next reading will be" if PREDICTION in kinds else "where the curve is"
-        of = f" of each of {len(result.parts)} entities" if result.by is not None else ""
-        failed = f"; {result.failures} runs failed" if result.failures else ""
-        source = "draws of the chain" if result.source == "the chain" else "parameter sets from the ranges of the file"
-        return f"Bands over {result.num} {source}{of}: {what}{failed}."
 
     def failed_runs(self, result: Bands) -> tuple[int, int, str]:
         return result.failures, result.num * len(result.parts), result.first_failure
@@ -151,20 +129,12 @@ class RangesStep(CalibrationStep):
     def facts(self, found: Findings, result: Bands) -> Mapping[str, Any]:
         noisy = list(dict.fromkeys(name for part in result.parts.values() for name in part.predicted))
         inside, total = _coverage(found, result)
-        table = found.tables.get("ranges.csv")
         return {
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
             "inside": inside, "total": total, "BAND": _BAND, "spread": np.sqrt(_BAND * (1 - _BAND) / max(total, 1)),
             "bands": lambda: _bands(found, result),
-            "table": None if table is None else table_of(
-                table, "Bands: mean, sd, extremes and quantiles of the curves", file="ranges.csv"),
         }  # fmt: skip
-
-
-def _values(task: CalibrationTask, model: Any, done: Results) -> dict[str, float]:
-    own = natural(task, best_fit(done).par)
-    return {str(n): float(v) for n, v in own.items() if n in model.parms.index}
 
 
 def _part(progress: Any, k: int, n: int) -> Any:
@@ -182,7 +152,7 @@ def _with_error(
     try:
         sds = sds_of_draws(chain.pars.iloc[rows], sig, chain.noise, model, runs.x_name, runs.x, variables, Y)
     except ArgumentError as error:
-        raise task.case.section.error(
+        raise task.error(
             ("ranges", "with_error"), "`with_error` needs the noise of readings: give `wvar0` in sample, so that "
             f"variances are sampled, or measurement_noise in cost. ({error})",
         ) from error  # fmt: skip

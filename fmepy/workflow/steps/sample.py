@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,22 +18,22 @@ from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
 from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, Pictures, drawn, first_few
-from fmepy.workflow.report.tables import correlations, table_of
+from fmepy.workflow.report.pictures import PANEL, Pictures, drawn_each
+from fmepy.workflow.report.tables import alike, correlations, table_of
+from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import natural_chain, with_line
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
-    from fmepy.workflow.file.toml import TomlTable
 
 NITER = 1000
 _RHAT, _ESS = 1.01, 400
 _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
+_NUMBERS = {"kinds": (float, list), "items": Key((float,))}
 _MOST_DRAWN = 400  # draws of a chain in the picture of its course
-_ALIKE = 0.95
+_HEADS = {"2.5%": "2.5 %", "50%": "median", "97.5%": "97.5 %", "rhat": "R-hat", "ess_bulk": "effective draws"}
 _ADVICE = (
     ", drop the beginning (burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
     "jump=fit.cov_scaled)."
@@ -61,15 +60,12 @@ class SampleStep(CalibrationStep):
             at_least=True),
     }  # fmt: skip
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        numbers = {"kinds": (float, list), "items": Key((float,))}
-        return arguments_of(
-            modMCMC, (*NO_FILE, "checkpoint_every"), method={"choices": tuple(SAMPLERS)},
-            jump={"kinds": (float, list, dict)}, wvar0=numbers, n0=numbers, burninlength={**COUNT, "least": 0},
-            covscale={"least": 0, "open": True},
-            **dict.fromkeys(("niter", "outputlength", "updatecov", "ntrydr", "chains"), COUNT),
-        )  # fmt: skip
+    keys = arguments_of(
+        modMCMC, (*NO_FILE, "checkpoint_every"), method={"choices": tuple(SAMPLERS)},
+        jump={"kinds": (float, list, dict)}, wvar0=_NUMBERS, n0=_NUMBERS, burninlength={**COUNT, "least": 0},
+        covscale={"least": 0, "open": True}, niter=COUNT, outputlength=COUNT, updatecov=COUNT, ntrydr=COUNT,
+        chains=COUNT,
+    )  # fmt: skip
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         niter, burnin = arguments.get("niter", NITER), arguments.get("burninlength", 0)
@@ -81,8 +77,7 @@ class SampleStep(CalibrationStep):
         return arguments
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        n = arguments.get("chains", 1)
-        return f"{n} {'chain' if n == 1 else 'chains'} of {arguments.get('niter', NITER)} iterations"
+        return f"{many(arguments.get('chains', 1), 'chain')} of {arguments.get('niter', NITER)} iterations"
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         if "control" in arguments:
@@ -102,8 +97,7 @@ class SampleStep(CalibrationStep):
                     task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(),
                     seed=options.seed, checkpoint=options.checkpoint, checkpoint_every=options.every, **how, **words,
                 )  # fmt: skip
-        if chain.message:
-            options.remember(chain.message)
+        options.remember(chain.message)
         return chain
 
     def tables(self, task: CalibrationTask, result: ModMCMC) -> Tables:
@@ -116,9 +110,8 @@ class SampleStep(CalibrationStep):
         found = result.diagnostics()
         rhat, ess = worst(found, "rhat"), worst(found, "ess_bulk")
         ok = rhat <= _RHAT and ess >= _ESS
-        n = len(result.chains)
         return (
-            f"{n} {'chain' if n == 1 else 'chains'} of {result.n_draw} draws; the largest R-hat is {rhat:.4g}, the "
+            f"{many(len(result.chains), 'chain')} of {result.n_draw} draws; the largest R-hat is {rhat:.4g}, the "
             f"least effective sample {ess:.4g}: "
             f"{'they can be trusted' if ok else 'too few draws, or chains that disagree'}."
         )
@@ -129,22 +122,19 @@ class SampleStep(CalibrationStep):
     def facts(self, found: Findings, result: ModMCMC) -> Mapping[str, Any]:
         chain = natural_chain(found.task, result)
         summary, own = chain.summary(), [str(c) for c in chain.pars.columns]
-        shown, rest = first_few(own, MOST_PANELS, "sample.csv")
-        with np.errstate(invalid="ignore", divide="ignore"):
-            R = np.corrcoef(chain.pars.to_numpy(dtype=float), rowvar=False).reshape(len(own), len(own))
-        pairs = [(abs(R[i, j]), j, i) for i in range(len(R)) for j in range(i) if abs(R[i, j]) > _ALIKE]
+        R = chain.pars.corr().set_axis(own, axis=1)
         return {
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
-            "alike": [f"{own[j]} and {own[i]} (correlation {R[i, j]:.2f})" for _, j, i in sorted(pairs, reverse=True)],
+            "alike": alike(R),
             "summary": table_of(_summary(found, summary), "Plausible values, and how well the sample tells them",
-                                file="sample_summary.csv", most=200, tone=_tone),
-            "histograms": lambda: drawn(
-                lambda axes: chain.hist(which=shown, axes=axes), [f"Distribution of {n} in the sample." for n in shown],
-                finish=lambda ax, k: ax.set_xlabel(found.label(shown[k])), size=(3.4, 2.3),
-                caption=f"How often each value was drawn: the wider, the less the data say of the parameter. {rest}"),
-            "courses": lambda: _courses(found, chain, shown),
-            "correlations": correlations(chain.pars.corr().set_axis(own, axis=1), "Correlations of the draws"),
+                                heads=_HEADS, file="sample_summary.csv", most=200, tone=_tone),
+            "histograms": lambda: drawn_each(
+                own, lambda shown, axes: chain.hist(which=shown, axes=axes), "Distribution of {} in the sample.",
+                finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3), file="sample.csv",
+                caption="How often each value was drawn: the wider, the less the data say of the parameter."),
+            "courses": lambda: _courses(found, chain, own),
+            "correlations": correlations(R, "Correlations of the draws"),
         }  # fmt: skip
 
 
@@ -201,35 +191,28 @@ def worst(diagnostics: pd.DataFrame, what: str) -> float:
 
 
 def _summary(found: Findings, summary: Any) -> pd.DataFrame:
-    wide, trust = summary.frame.T, summary.diagnostics
-    out = pd.DataFrame({"parameter": [str(n) for n in wide.index]})
-    if any(units := [found.of_parameter(found.task.units, n) for n in out["parameter"]]):
-        out["unit"] = units
-    for column, head in (("mean", "mean"), ("sd", "sd"), ("2.5%", "2.5 %"), ("50%", "median"), ("97.5%", "97.5 %")):
-        out[head] = wide[column].to_numpy(dtype=float)
-    for column, head in (("rhat", "R-hat"), ("ess_bulk", "effective draws")):
-        if column in trust:
-            out[head] = trust[column].to_numpy(dtype=float)
-    return out.round({"effective draws": 0})
+    table = summary.frame.T.join(summary.diagnostics.filter(["rhat", "ess_bulk"])).round({"ess_bulk": 0})
+    columns = ["mean", "sd", *(column for column in _HEADS if column in table)]
+    shown: pd.DataFrame = table[columns].rename_axis("parameter").reset_index()
+    found.add_units(shown, 1)
+    return shown
 
 
 def _tone(row: Any, column: str) -> str:
-    is_bad = (column == "R-hat" and not row[column] <= _RHAT) or (
-        column == "effective draws" and not row[column] >= _ESS
-    )
-    return "bad" if is_bad else ""
+    is_bad = (column == "rhat" and not row[column] <= _RHAT) or (column == "ess_bulk" and not row[column] >= _ESS)
+    return "bad" * is_bad
 
 
-def _courses(found: Findings, chain: ModMCMC, shown: list[str]) -> Pictures:
+def _courses(found: Findings, chain: ModMCMC, own: list[str]) -> Pictures:
     step = max(1, -(-chain.n_draw // _MOST_DRAWN))
     few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % step == 0
     thin = replace(
         chain, pars=chain.pars[few], SS=chain.SS[few], sig=None if chain.sig is None else chain.sig[few],
         prior=chain.prior[few], log_posterior=chain.log_posterior[few],
     )  # fmt: skip
-    return drawn(
-        lambda axes: thin.plot(which=shown, axes=axes), [f"Values of {name} along each chain." for name in shown],
-        size=(PANEL[0], 2.4), finish=lambda ax, k: ax.set_ylabel(found.label(shown[k])),
+    return drawn_each(
+        own, lambda shown, axes: thin.plot(which=shown, axes=axes), "Values of {} along each chain.",
+        size=(PANEL[0], 2.4), finish=lambda ax, k: ax.set_ylabel(found.label(own[k])), file="sample.csv",
         caption="Chains that can be trusted look alike, and like noise without a trend."
         + (f" One draw in {step} is drawn." if step > 1 else ""),
     )  # fmt: skip

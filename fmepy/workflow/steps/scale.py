@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import Cost
-from fmepy.costs.user_function import as_objective
+from fmepy.costs.user_function import as_objective, is_model
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fitting.control import filled
 from fmepy.fitting.methods.registry import METHODS
@@ -20,9 +20,7 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import as_prior
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
+from fmepy.workflow.file.task import CalibrationTask
 
 LEVEL = 0.95
 """Of the intervals of estimates in the report."""
@@ -31,18 +29,10 @@ Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
 
 def natural(task: CalibrationTask, values: Labelled) -> Labelled:
     """Return parameters on their own scale: a Series by name, or a table with a column each; others stay."""
-    names = [str(n) for n in (values.index if isinstance(values, pd.Series) else values.columns)]
-    own = np.atleast_2d(values.to_numpy(dtype=float)).copy()
-    with np.errstate(over="ignore"):
-        for j, name in enumerate(names):
-            kind = task.scale.get(name)
-            if kind == "log":
-                own[:, j] = np.exp(own[:, j])
-            elif kind == "logit":
-                own[:, j] = 1 / (1 + np.exp(-own[:, j]))
-    if isinstance(values, pd.Series):
-        return pd.Series(own[0], index=values.index)
-    return pd.DataFrame(own, index=values.index, columns=values.columns)
+    own, names = values.copy(), [name for name in values.axes[-1] if name in task.scale]
+    if names:
+        own[names] = Elementwise(tuple(names), task.scale).back(values[names])
+    return own
 
 
 def natural_chain(task: CalibrationTask, chain: ModMCMC) -> ModMCMC:
@@ -145,7 +135,7 @@ def check_named(task: CalibrationTask, step: str, key: str, given: Any, known: I
     there = [str(k) for k in known]
     for name in names:
         if isinstance(name, str) and name not in there:
-            raise task.case.section.error(
+            raise task.error(
                 (step, key), f"`{key}` names {name!r}; there are {listed(there)}.{did_you_mean(name, there)}"
             )
 
@@ -161,7 +151,22 @@ def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def values_for(task: CalibrationTask, model: Any, fit: ModFit) -> dict[str, float]:
+    """Return the estimates that a model takes, on their own scale."""
+    return {str(n): float(v) for n, v in natural(task, fit.par).items() if n in model.parms.index}
+
+
 # --- what several steps check before anything runs
+
+
+def check_model(task: CalibrationTask, step: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse a step that runs a model where the file's function is a cost without one, and variables it has not."""
+    if task.model is None:
+        raise task.error(
+            step, f"`{step}` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
+            "add [data] and [cost] to a function that returns a table.")  # fmt: skip
+    if is_model(task.model):
+        check_named(task, step, "sensvar", arguments.get("sensvar"), task.model.var_names)
 
 
 def check_method(task: CalibrationTask, step: str, arguments: Mapping[str, Any]) -> None:
@@ -180,7 +185,7 @@ def check_method(task: CalibrationTask, step: str, arguments: Mapping[str, Any])
         with_line(task, (step, "control"), filled, arguments["control"], words.control, words.aliases, method)
     for name in task.start.index if METHODS[method].box else ():
         if not (abs(task.lower[name]) < float("inf") and abs(task.upper[name]) < float("inf")):
-            raise task.case.section.error(
+            raise task.error(
                 (step, "method"), f"the method {method!r} searches a box; {name!r} needs `lower` and `upper`."
             )
 
@@ -190,4 +195,4 @@ def with_line(task: CalibrationTask, key: tuple[str, str], check: Callable[..., 
     try:
         return check(*given)
     except ArgumentError as error:
-        raise task.case.section.error(key, str(error)) from None
+        raise task.error(key, str(error)) from None

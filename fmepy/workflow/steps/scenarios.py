@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.journal.saving import Saved
 from fmepy.models.base import Model
@@ -17,17 +15,23 @@ from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
 from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text, split_local
-from fmepy.workflow.file.data_file import read_beside
-from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.observations import read_beside
+from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import Table, table_of
-from fmepy.workflow.report.words import short
+from fmepy.workflow.report.words import many, short
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
-from fmepy.workflow.steps.scale import check_named, known_covariance, models, natural, natural_chain, with_parts
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
+from fmepy.workflow.steps.scale import (
+    check_model,
+    known_covariance,
+    models,
+    natural,
+    natural_chain,
+    values_for,
+    with_parts,
+)
 
 NUM = 100
 _MOST_ENTITIES = 12  # whose tables stand in the report
@@ -74,90 +78,67 @@ class ScenariosStep(CalibrationStep):
     welcomes = ("sample",)
     advice = "Take scenarios in which the model runs"
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        says = "The file of scenarios, a row each: a column scenario, then what it sets."
-        return arguments_of(
-            scenarios, (*NO_FILE, "model", "parms", "parInput"), num=COUNT, sensvar=NAMES,
-            table={"kinds": (str,), "says": says},
-        )  # fmt: skip
+    keys = arguments_of(
+        scenarios, (*NO_FILE, "model", "parms", "parInput"), num=COUNT, sensvar=NAMES,
+        table={"kinds": (str,), "says": "The file of scenarios, a row each: a column scenario, then what it sets."},
+    )  # fmt: skip
 
     def files(self, arguments: Mapping[str, Any]) -> list[str]:
         return [str(arguments.get("table", ""))]
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         n = len(_table(task, arguments))
-        return f"{n} {'scenario' if n == 1 else 'scenarios'}, up to {arguments.get('num', NUM)} parameter sets each"
+        return f"{many(n, 'scenario')}, up to {arguments.get('num', NUM)} parameter sets each"
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
-        error = task.case.section.error
-        if task.model is None:
-            raise error(
-                (self.name,), "`scenarios` runs a model; the file's function f(p) is a cost. Name a Model instead."
-            )
-        if is_model(task.model):
-            check_named(task, self.name, "sensvar", arguments.get("sensvar"), task.model.var_names)
+        check_model(task, self.name, arguments)
         by, parts = _parts(task, _table(task, arguments))
         if by is None and getattr(task.model, "entity_inputs", None) is not None:
-            raise error(
+            raise task.error(
                 (self.name, "table"),
                 f"events or forcings of the model belong to entities, and {arguments['table']} has no column "
                 f"{task.cost.entity!r} that says of whom a scenario is. Add it: a row for each scenario of each "
                 "entity.",
             )
-        for label, rows in parts.items():
-            model = models(task)[1][label] if by is not None else task.model
+        for model, rows in parts.values():
             try:
                 read_scenarios(rows, [str(n) for n in model.parms.index], model)
             except FmepyError as problem:
-                raise error((self.name, "table"), f"{arguments['table']}: {problem}") from None
+                raise task.error((self.name, "table"), f"{arguments['table']}: {problem}") from None
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> WhatIf:
         words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
         fit = best_fit(done)
         source, draws, told = _draws(task, done, words["num"], options.seed)
-        if told:
-            options.remember(f"In the bands of `scenarios` {told}.")
+        options.remember(told and f"In the bands of `scenarios` {told}.")
         table = _table(task, arguments)
         by, parts = _parts(task, table)
-        of_entities = models(task)[1]
-        said = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
-        local = sorted({split_local(str(n))[0] for n in fit.par.index if split_local(str(n))[1] is not None} - said)
-        if by is None and local:
-            options.remember(
-                f"{', '.join(local)} of `scenarios` stay at their start: they are fitted for each entity, and "
-                f"{arguments['table']} has no column {task.cost.entity!r}."
-            )
-        if by is None and (set_by := [name for name in _set_by_entity(task) if name not in said]):
-            options.remember(
-                f"`scenarios` are run with the first entity's {', '.join(set_by)}: the conditions give each its own, "
-                f"and {arguments['table']} has no column {task.cost.entity!r}."
-            )
+        if by is None:
+            said = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
+            local = {name for name, entity in map(split_local, map(str, fit.par.index)) if entity is not None} - said
+            set_by = [name for name in _set_by_entity(task) if name not in said]
+            without = f"and {arguments['table']} has no column {getattr(task.cost, 'entity', '')!r}."
+            options.remember(local and f"{', '.join(sorted(local))} of `scenarios` stay at their start: they are "
+                             f"fitted for each entity, {without}")  # fmt: skip
+            options.remember(set_by and f"`scenarios` are run with the first entity's {', '.join(set_by)}: the "
+                             f"conditions give each its own, {without}")  # fmt: skip
         found: dict[str, Scenarios] = {}
-        for label, rows in parts.items():
-            model = of_entities[label] if by is not None else task.model
-            own = [str(n) for n in model.parms.index]
-            values = {str(n): float(v) for n, v in natural(task, fit.par).items() if str(n) in own}
-            given = None if draws is None else draws[[c for c in draws.columns if c in own]]
+        for label, (model, rows) in parts.items():
+            own = None if draws is None else draws[[c for c in draws.columns if c in model.parms.index]]
             found[label] = scenarios(
-                model, rows, parms=values, parInput=given, seed=options.seed, executor=options.executor,
-                progress=options.progress, checkpoint=options.checkpoint / f"part-{len(found)}", **words,
+                model, rows, parms=values_for(task, model, fit), parInput=own, seed=options.seed,
+                executor=options.executor, progress=options.progress,
+                checkpoint=options.checkpoint / f"part-{len(found)}", **words,
             )  # fmt: skip
             if found[label].interrupted:
                 break
         result = WhatIf(found, by, source)
         failed, of, first = self.failed_runs(result)
-        if failed:
-            options.remember(f"{failed} of {of} runs of `scenarios` failed and are empty; the first: {first}")
+        options.remember(failed and f"{failed} of {of} runs of `scenarios` failed and are empty; the first: {first}")
         return result
 
     def tables(self, task: CalibrationTask, result: WhatIf) -> Tables:
         return {"scenarios.csv": with_parts({k: part.summary().frame for k, part in result.parts.items()}, result.by)}
-
-    def verdict(self, task: CalibrationTask, result: WhatIf) -> str:
-        one, names = next(iter(result.parts.values())), result.names
-        sets = f"{len(one.pars)} parameter sets from {result.source}" if len(one.pars) > 1 else "the estimates"
-        return f"{len(names)} {'scenario' if len(names) == 1 else 'scenarios'} ({', '.join(names)}), for {sets}."
 
     def failed_runs(self, result: WhatIf) -> tuple[int, int, str]:
         failures = pd.concat([part.failures for part in result.parts.values()])
@@ -166,8 +147,7 @@ class ScenariosStep(CalibrationStep):
 
     def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
         return {
-            "n": len(next(iter(result.parts.values())).pars),
-            "failed": sum(len(part.failures) for part in result.parts.values()),
+            "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
             "curves": lambda: _curves(result),
             "ends": [table for label in list(result.parts)[:_MOST_ENTITIES] for table in _ends_of(result, label)],
         }  # fmt: skip
@@ -178,25 +158,24 @@ def _table(task: CalibrationTask, arguments: Mapping[str, Any]) -> pd.DataFrame:
     return read_beside(task.case.section, ("scenarios", "table"), arguments["table"]).frame.reset_index(drop=True)
 
 
-def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.DataFrame]]:
-    """Return the column of the entities, if the table has it, and the rows of each."""
+def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict[str, tuple[Any, pd.DataFrame]]]:
+    """Return the column of the entities, if the table has it, and the model and the rows of each."""
     by, of_entities = models(task)
     if by is None or by not in table.columns:
-        return None, {"": table}
+        return None, {"": (task.model, table)}
     texts = table[by].map(entity_text)
     unknown = [t for t in texts if t not in of_entities]
     if unknown:
-        raise task.case.section.error(
+        raise task.error(
             ("scenarios", "table"),
             f"the table of scenarios names {unknown[0]!r} in {by!r}, which the data do not have."
             f"{did_you_mean(unknown[0], of_entities)} There are {listed(of_entities)}.",
         )
     parts = {}
     for label in dict.fromkeys(texts):
-        local = {
-            split_local(str(n))[0]: str(n) for n in of_entities[label].parms.index if split_local(str(n))[1] == label
-        }
-        parts[label] = table[texts == label].drop(columns=by).rename(columns=local)
+        model = of_entities[label]
+        local = {split_local(n)[0]: n for n in map(str, model.parms.index) if split_local(n)[1] == label}
+        parts[label] = (model, table[texts == label].drop(columns=by).rename(columns=local))
     return by, parts
 
 
@@ -234,7 +213,7 @@ def _curves(result: WhatIf) -> Pictures:
     return drawn_parts(result.parts, result.by, draw, "{} in each scenario.", "scenarios.csv")
 
 
-def _ends_of(result: WhatIf, label: str) -> list[Table]:
+def _ends_of(result: WhatIf, label: str) -> list[Table | None]:
     """Return what the runs of an entity came to, and how far that is from the first scenario."""
     part, of = result.parts[label], f", {result.by} {short(label)}" if len(result.parts) > 1 else ""
     caption = f"At the end of the runs{of}: median, and what nine of ten runs lie between"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -18,15 +17,13 @@ from fmepy.sensitivity.collin import Collin, collin
 from fmepy.sensitivity.identifiability import identifiability
 from fmepy.sensitivity.sensfun import SensFun, sensFun
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, Pictures, drawn, first_few
+from fmepy.workflow.report.pictures import SINGLE, Pictures, drawn, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import names
 from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import check_named, natural
-
-if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import CalibrationTask
 
 _OF_COLLIN = ("parset", "N", "which", "maxcomb")
 APART = 20.0
@@ -68,15 +65,13 @@ class ScreenStep(CalibrationStep):
         )
     }  # fmt: skip
 
-    @cached_property
-    def keys(self) -> Mapping[str, Key]:
-        return {
-            "collin": Key(FLAG, "Whether the collinearity of sets of parameters is looked at; without it true."),
-            **arguments_of(sensFun, (*NO_FILE, "func", "parms", "map"), sensvar=NAMES, senspar=NAMES,
-                           tiny={"least": 0, "open": True}),
-            **arguments_of(collin, (*NO_FILE, "sensfun"), parset=NAMES, which=NAMES,
-                           N={"kinds": (int, list), "items": Key(**COUNT)}),
-        }  # fmt: skip
+    keys: ClassVar[Mapping[str, Key]] = {
+        "collin": Key(FLAG, "Whether the collinearity of sets of parameters is looked at; without it true."),
+        **arguments_of(sensFun, (*NO_FILE, "func", "parms", "map"), sensvar=NAMES, senspar=NAMES,
+                       tiny={"least": 0, "open": True}),
+        **arguments_of(collin, (*NO_FILE, "sensfun"), parset=NAMES, which=NAMES,
+                       N={"kinds": (int, list), "items": Key(**COUNT)}),
+    }  # fmt: skip
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         return f"sensitivities to {len(task.start)} parameters"
@@ -84,7 +79,7 @@ class ScreenStep(CalibrationStep):
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         for key in ("sensvar", "map"):
             if key in arguments and is_ours(task.cost):
-                raise task.case.section.error(
+                raise task.error(
                     (self.name, key), f"`{key}` chooses columns of a model; the cost has its own, the data's. Leave it "
                     "out.")  # fmt: skip
         for key in ("senspar", "parset"):
@@ -126,19 +121,14 @@ class ScreenStep(CalibrationStep):
     def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
         sens = result.sensitivities
         strength = pd.Series(sens.summary().frame["L2"].to_numpy(dtype=float), index=[str(n) for n in sens.names])
-        live = strength[strength > 0]
-        table = pd.DataFrame({"parameter": strength.index, "importance": strength.to_numpy()})
         few = found.readings is None or not found.readings["entity"].notna().any()
         combinations, largest = ([], ()) if result.together < APART else _not_told_apart(sens)
         return {
-            "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": live, "n": len(sens.names),
-            "together": float(result.together), "APART": APART,
+            "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": strength[strength > 0],
+            "strength": strength, "together": float(result.together), "APART": APART,
             "combinations": combinations, "largest": largest,
             "importance": len(strength) <= _MOST_BARS and (lambda: _importance(sens)),
             "courses": few and len(strength) <= _MOST_LINES and (lambda: _courses(sens, found.x_name)),
-            "table": table_of(
-                table.sort_values("importance", ascending=False, kind="stable"),
-                "Importance of each parameter: the mean relative response of the readings (L2)", file="screen.csv"),
             "sets": [] if result.collinearity is None else _sets(result.collinearity.frame),
         }  # fmt: skip
 
@@ -180,17 +170,15 @@ def _importance(sens: SensFun) -> Pictures:
 
 
 def _courses(sens: SensFun, x: str) -> Pictures:
-    shown, rest = first_few(list(sens.var), MOST_PANELS)
-    return drawn(
-        lambda axes: sens.plot(shown, axes=axes),
-        [f"Sensitivity of {name} to each parameter over {x}." for name in shown],
+    return drawn_each(
+        list(sens.var), sens.plot, f"Sensitivity of {{}} to each parameter over {x}.",
         finish=lambda ax, k: ax.set_xlabel(x),
         caption="Relative change of a variable for a relative change of each parameter. Lines of the same shape belong "
-        f"to parameters that cannot be told apart there. {rest}",
+        "to parameters that cannot be told apart there.",
     )  # fmt: skip
 
 
-def _sets(frame: pd.DataFrame) -> list[Table]:
+def _sets(frame: pd.DataFrame) -> list[Table | None]:
     """Return the pairs that are hardest to tell apart, and the largest sets that can be told apart."""
     parameters = frame.columns[:-2]
     sets = [", ".join(str(p) for p in parameters[row]) for row in frame[parameters].to_numpy(dtype=bool)]
@@ -203,11 +191,10 @@ def _sets(frame: pd.DataFrame) -> list[Table]:
     good = table[table["collinearity"] < APART].sort_values(
         ["how many", "collinearity"], ascending=[False, True], kind="stable"
     )
-    out = []
-    if len(pairs):
-        caption = "Pairs of parameters, those that are hardest to tell apart first"
-        out.append(table_of(pairs.drop(columns="how many"), caption, file="collin.csv", most=12, tone=tone))
-    if len(good) and len(parameters) > 2:
-        caption = f"Largest sets that can be told apart (collinearity below {APART:g})"
-        out.append(table_of(good, caption, file="collin.csv", most=12))
-    return out
+    how: Any = {"file": "collin.csv", "most": 12}
+    hardest = "Pairs of parameters, those that are hardest to tell apart first"
+    largest = f"Largest sets that can be told apart (collinearity below {APART:g})"
+    return [
+        table_of(pairs.drop(columns="how many"), hardest, tone=tone, **how),
+        table_of(good, largest, **how) if len(parameters) > 2 else None,
+    ]
