@@ -111,7 +111,7 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
             return row
         inverse = 1.0 / variance
         for i in range(n):
-            k[i] = c[i] * inverse
+            k[i] = c[i] / variance if t is not None else c[i] * inverse
         if t is not None:
             update_slopes(job, t, first + row, sd, H[at], x, x0, P, c, k, e, variance)
         for i in range(n):
@@ -119,7 +119,8 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
         for i in range(n):
             a = c[i]
             for j in range(n):
-                P[i, j] -= (a * c[j]) * inverse  # the same to the last bit on both sides of the diagonal
+                # the same to the last bit on both sides of the diagonal; beside derivatives by the gain that they have
+                P[i, j] -= k[max(i, j)] * c[min(i, j)] if t is not None else (a * c[j]) * inverse
         for j in range(d):
             total = 0.0
             for i in range(n):
