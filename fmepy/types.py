@@ -24,6 +24,7 @@ Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
 Cube: TypeAlias = NDArray[np.float64]
 IntVector: TypeAlias = NDArray[np.intp]
+IntMatrix: TypeAlias = NDArray[np.intp]
 BoolVector: TypeAlias = NDArray[np.bool_]
 AxesArray: TypeAlias = NDArray[np.object_]
 """Panels of a picture: matplotlib Axes."""
@@ -152,8 +153,8 @@ RESULTS_AND_CONTRACTS = (
     "SteadyState", "SumCost", "Transport",
 )  # fmt: skip
 __all__ = [
-    "ArrayLike", "AxesArray", "BoolVector", "Cube", "IntVector", "Matrix", "Seed", "UserBounds", "UserParameters",
-    "Vector", "Which",
+    "ArrayLike", "AxesArray", "BoolVector", "Cube", "IntMatrix", "IntVector", "Matrix", "Seed", "UserBounds",
+    "UserParameters", "Vector", "Which",
 ]  # fmt: skip
 
 

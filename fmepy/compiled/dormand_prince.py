@@ -277,7 +277,8 @@ def _change_method(stiff, rates, model, t, y, k1):
     seen[STEPS] = seen[CALM] = 0.0
 
 
-def _copy(values, out):
+def copy(values, out):
+    """Set the first numbers of `out`."""
     for i in range(len(values)):
         out[i] = values[i]
 
@@ -311,10 +312,10 @@ def drive(
     n, end = len(start), times[-1]
     began, told = t, TOO_MANY_STEPS
     y, y_new, arg, k, c = work[0], work[1], work[2], work[3:10], work[10:14]
-    _copy(start, y)
+    copy(start, y)
     row = 0
     if times[0] == t:
-        _copy(start, out[0])
+        copy(start, out[0])
         row = 1
     rates(t, y, model, k[0])
     for i in range(n):
@@ -376,14 +377,14 @@ def drive(
                 if marks[1, i] == marks[1, i]:  # one without a value stays on its side
                     marks[0, i] = marks[1, i]
         if row < len(times) and times[row] == t_new:
-            _copy(y_new, out[row])
+            copy(y_new, out[row])
             row += 1
         factor = min(10.0, max(0.2, 0.9 * max(size, 1e-10) ** -0.17 * last_error**0.04))
         h = min(h * (min(1.0, factor) if rejected else factor), max_step)
         last_error, rejected = max(size, 1e-4), False
         t = t_new
-        _copy(y_new, y)
-        _copy(k[6], k[0])
+        copy(y_new, y)
+        copy(k[6], k[0])
         if stiff is not None:
             stiff.room[IS_KNOWN] = 0.0
             if is_slow:

@@ -12,8 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.kernel_values import LLVM, ArrayType, Group, Known, Type, Value, Writer, constant, words_of
-from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new
+from fmepy.compiled.kernel_values import (
+    LLVM,
+    ArrayType,
+    Group,
+    Known,
+    Type,
+    Value,
+    Writer,
+    constant,
+    group_of,
+    words_of,
+)
+from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, structure
 
 _IN_LLVM = {
     math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
@@ -316,13 +327,19 @@ class Expressions(Writer):
 
     def array_at(self, of: str, values: list[Value], node: Any) -> Value:
         """Write `doubles` and `integers`."""
-        at = self._named(f"inttoptr i64 {self._as('i', values[0], node)} to ptr")
         sizes = tuple(self._as("i", v, node) for v in values[1:])
-        return Value(ArrayType(of, len(sizes)), (at, *sizes))
+        return Value(ArrayType(of, len(sizes)), (self._pointer(values[0], node), *sizes))
+
+    def structure_at(self, values: list[Value], node: Any) -> Value:
+        """Write `structure`."""
+        return Value(group_of(values[1].type.value), (), self._pointer(values[0], node))
+
+    def _pointer(self, address: Value, node: Any) -> str:
+        return self._named(f"inttoptr i64 {self._as('i', address, node)} to ptr")
 
     def called(self, values: list[Value], node: Any) -> Value:
         """Write `call`."""
-        at = self._named(f"inttoptr i64 {self._as('i', values[0], node)} to ptr")
+        at = self._pointer(values[0], node)
         passed = ", ".join(f"{words_of(v.type)[0]} {v.parts[0]}" for v in values[1:])
         self._emit(f"call void {at}({passed})")
         return Value(Known(None))
@@ -360,6 +377,7 @@ _OWN: dict[Any, Callable[[Expressions, list[Value], Any], Value]] = {
     new: Expressions.new_array,
     doubles: lambda body, values, node: body.array_at("d", values, node),
     integers: lambda body, values, node: body.array_at("i", values, node),
+    structure: Expressions.structure_at,
     call: Expressions.called,
     min: lambda body, values, node: body.extreme(ast.Lt(), values, node),
     max: lambda body, values, node: body.extreme(ast.Gt(), values, node),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.kernels import call, doubles, new
+from fmepy.compiled.kernels import call, doubles, new, structure
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 WIDE, KINDS = 3, (1, 4)
@@ -140,6 +140,12 @@ def tuples(job: Job):
     a, out, _ = state
     out[2] = a
     job.out[3] = _applied(_square, 3.0) + _applied(_cube, 2.0)
+
+
+def at_an_address(words: int, out: int):
+    job = structure(words, Job)
+    doubles(out, 4)[0] = job.a + job.n + job.part.rows[1, 0, 2]
+    doubles(out, 4)[1] = job.M[1, 2] + job.at[1] + _of_work(Work(job.x, job.at, job.part, 3), None)
 
 
 def _of_work(work, M):

@@ -21,8 +21,16 @@ import numpy as np
 
 from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
-from fmepy.compiled.delay_runs import DelayedRuns, Delays
-from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, RunsOfCourses, Solver, Stretch
+from fmepy.compiled.delayed_rates import DelayTables
+from fmepy.compiled.explicit_runs import (
+    Course,
+    DelayedRuns,
+    ExplicitRuns,
+    ModelFunctions,
+    RunsOfCourses,
+    Solver,
+    Stretch,
+)
 from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
@@ -242,7 +250,7 @@ def _around(
     """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `ModelFunctions`.
 
     Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
-    parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `compiled.delay_runs.Delays`.
+    parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `delayed_rates.DelayTables`.
     """
     n = system.n_states
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
@@ -277,9 +285,9 @@ def _around(
     return compiled(program.text())
 
 
-def _delays(system: System, around: Code) -> Delays:
-    states, at = tuple(d.state for d in system.delays), system.layout.lags.start
-    return Delays(states, system.varying_delays, around.address("delays"), around.address("history"), at)
+def _delays(system: System, around: Code) -> DelayTables:
+    states, varies = (np.array(a, dtype=np.int64) for a in ([d.state for d in system.delays], system.varying_delays))
+    return DelayTables(around.address("delays"), around.address("history"), system.layout.lags.start, states, varies)
 
 
 def _delay_failure(
