@@ -141,8 +141,8 @@ class ExplicitRuns:
     course : Course
     n_inputs : int
         Of a run: its parameters, what every stretch sets behind them, and what else the rates read.
-    n_lags : int
-        Lagged values that outputs read behind the forcings.
+    delays : DelayTables, optional
+        Of a model with delays: rates and outputs find the lagged values among their inputs, outputs behind the forcings.
 
     Attributes
     ----------
@@ -155,7 +155,12 @@ class ExplicitRuns:
     """
 
     def __init__(
-        self, functions: ModelFunctions, solver: Solver, course: Course, n_inputs: int, n_lags: int = 0
+        self,
+        functions: ModelFunctions,
+        solver: Solver,
+        course: Course,
+        n_inputs: int,
+        delays: DelayTables | None = None,
     ) -> None:
         f, s, stretches, n = functions, solver, course.stretches, len(solver.atol)
         forced = np.ascontiguousarray(course.forced, dtype=float).reshape(len(course.rows), -1)
@@ -166,6 +171,7 @@ class ExplicitRuns:
             changes[:-1] = course.changes
             changes[:-1, 4] = np.array(f.changes, dtype=np.int64)[changes[:-1, 4]]
             together = int(np.unique(changes[:-1, [0, 3]], axis=0, return_counts=True)[1].max())
+        n_lags = 0 if delays is None else len(delays.states) * (n // s.n_states)
         ends = np.cumsum([0, *(len(k.times) for k in stretches)])
         constants = np.array([k.constants for k in stretches], dtype=float)
         self._tables = CourseTables(
@@ -178,7 +184,8 @@ class ExplicitRuns:
         )  # fmt: skip
         self._course = packed(self._tables)
         self.at_course, self._functions, self._solver = address(self._course), functions, solver
-        self._loop = self._compiled()
+        self._past = None if delays is None else (packed(delays), delays)  # the words, and what they point at
+        self._loop, self._room = self._compiled(delays is not None, f.n_watched > 0), FIRST_ROOM
         self._stiff: Any = None
         if functions.stiff is not None and functions.stiff.made is not None:
             self.learns_stiff()
@@ -186,13 +193,25 @@ class ExplicitRuns:
         self._n_values = n + course.n_parameters + forced.shape[1] + n_lags + together * (n // s.n_states)
         self._free: list[tuple[RunArrays, int, Any]] = []
 
-    def _compiled(self) -> Callable[..., None]:
-        run = explicit_loop.run_watched if self._functions.n_watched else explicit_loop.run_smooth
-        return c_loop(run, "the explicit solver")
+    def _compiled(self, has_delays: bool, watches: bool) -> Callable[..., None]:
+        if has_delays:
+            run = explicit_loop.run_delayed_watched if watches else explicit_loop.run_delayed
+            return c_loop(run, "the explicit solver with delays")
+        return c_loop(explicit_loop.run_watched if watches else explicit_loop.run_smooth, "the explicit solver")
 
-    def _run(self, arrays: RunArrays, at: int) -> None:
-        """Run; `at` is the address of the arrays' words."""
-        self._loop(self.at_course, at)
+    def _run(self, arrays: RunArrays, at: int, watched: int = 0) -> None:
+        """Run; `at` is the address of the arrays' words, `watched` that of `up_to_crossing`."""
+        if self._past is None:
+            self._loop(self.at_course, at)
+            return
+        first = 0
+        while True:  # with ever more room for the past
+            self._loop(self.at_course, at, address(self._past[0]), watched, first, self._room)
+            full = np.flatnonzero(arrays.ended[first:, 0] == NO_ROOM)
+            if not len(full):
+                return
+            first += int(full[0])
+            self._room *= 4
 
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
         """Return where runs work that begin with such inputs, the address of the words of that, and these."""
@@ -278,41 +297,8 @@ class ExplicitRuns:
             out[again], told[again] = self.many(P[again])
         return out, told
 
-
-class DelayedRuns(ExplicitRuns):
-    """Runs along one course of a model with delays; threads may share it.
-
-    Parameters
-    ----------
-    delays : DelayTables
-    functions, solver, course, n_inputs
-        As those of `ExplicitRuns`; rates and outputs find the lagged values among their inputs, the outputs behind the
-        forcings.
-    """
-
-    def __init__(
-        self, delays: DelayTables, functions: ModelFunctions, solver: Solver, course: Course, n_inputs: int
-    ) -> None:
-        n_lags = len(delays.states) * (len(solver.atol) // solver.n_states)
-        super().__init__(functions, solver, course, n_inputs, n_lags)
-        self._words, self._delays, self._room = packed(delays), delays, FIRST_ROOM
-
-    def _compiled(self) -> Callable[..., None]:
-        run = explicit_loop.run_delayed_watched if self._functions.n_watched else explicit_loop.run_delayed
-        return c_loop(run, "the explicit solver with delays")
-
-    def _run(self, arrays: RunArrays, at: int, watched: int = 0) -> None:
-        first = 0
-        while True:
-            self._loop(self.at_course, at, address(self._words), watched, first, self._room)
-            full = np.flatnonzero(arrays.ended[first:, 0] == NO_ROOM)
-            if not len(full):
-                return
-            first += int(full[0])
-            self._room *= 4
-
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, list[float], Vector, Vector]:
-        """Return the rows of a run and how it ended, its last z, and its inputs there with the lagged values.
+        """Return the rows of a run with delays and how it ended, its last z, its inputs there with the lagged values.
 
         first : the stretch from which on conditions are watched; what crosses zero then ends the run
         """

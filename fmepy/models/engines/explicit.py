@@ -22,15 +22,7 @@ import numpy as np
 from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delayed_rates import DelayTables
-from fmepy.compiled.explicit_runs import (
-    Course,
-    DelayedRuns,
-    ExplicitRuns,
-    ModelFunctions,
-    RunsOfCourses,
-    Solver,
-    Stretch,
-)
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, RunsOfCourses, Solver, Stretch
 from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
@@ -138,8 +130,8 @@ class WholeRuns:
             n_outputs=m * (1 + k),
             changes=tuple(around.address(f"change{i}") for i in range(len(kinds))),
         )
-        rest = functions, stepper._solver, course, stepper._n_inputs
-        self._runs = ExplicitRuns(*rest) if not system.delays else DelayedRuns(_delays(system, around), *rest)
+        delays = _delays(system, around) if system.delays else None
+        self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs, delays)
         # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
         of_states = np.arange(n * (1 + k)).reshape(1 + k, n)
         of_outputs = of_states.size + np.arange(m * (1 + k)).reshape(1 + k, m)
@@ -161,10 +153,9 @@ class WholeRuns:
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
         """Return the rows, the time of the crossing (None: the run came to its end), and z and all inputs there.
 
-        Of a model with delays; inputs and first: see `DelayedRuns.up_to_crossing`.
+        Of a model with delays; inputs and first: see `ExplicitRuns.up_to_crossing`.
         """
         stepper, _, d = self._given
-        assert isinstance(self._runs, DelayedRuns), "only these are asked"
         out, (ended, _, reached), z, there = self._runs.up_to_crossing(inputs, first)
         if ended not in (status.DONE, status.CROSSED):
             p = inputs[: len(d.parameters)]
