@@ -142,7 +142,7 @@ class ExplicitRuns:
     n_inputs : int
         Of a run: its parameters, what every stretch sets behind them, and what else the rates read.
     delays : DelayTables, optional
-        Of a model with delays: rates and outputs find the lagged values among their inputs, outputs behind the forcings.
+        Rates and outputs then find the lagged values among their inputs, outputs behind the forcings.
 
     Attributes
     ----------
@@ -155,13 +155,9 @@ class ExplicitRuns:
     """
 
     def __init__(
-        self,
-        functions: ModelFunctions,
-        solver: Solver,
-        course: Course,
-        n_inputs: int,
+        self, functions: ModelFunctions, solver: Solver, course: Course, n_inputs: int,
         delays: DelayTables | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         f, s, stretches, n = functions, solver, course.stretches, len(solver.atol)
         forced = np.ascontiguousarray(course.forced, dtype=float).reshape(len(course.rows), -1)
         given = np.ascontiguousarray(course.given, dtype=float) if len(course.given) else np.zeros((0, 0))

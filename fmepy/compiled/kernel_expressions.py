@@ -24,7 +24,7 @@ from fmepy.compiled.kernel_values import (
     group_of,
     words_of,
 )
-from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, structure
+from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, structure, weighted
 
 _IN_LLVM = {
     math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
@@ -337,6 +337,22 @@ class Expressions(Writer):
     def _pointer(self, address: Value, node: Any) -> str:
         return self._named(f"inttoptr i64 {self._as('i', address, node)} to ptr")
 
+    def weighted(self, values: list[Value], node: Any) -> Value:
+        """Write `weighted`."""
+        weights, rows, i = values[0].type.value, values[1], self._as("i", values[2], node)
+        total = "" if len(values) < 4 else self._as("d", values[3], node)
+        for k, weight in enumerate(weights):
+            if weight != 0:
+                at = self._named(f"getelementptr inbounds double, ptr {self._row(rows, str(k))}, i64 {i}")
+                term = self._named(f"fmul double {number(weight)}, {self._named(f'load double, ptr {at}')}")
+                total = self._named(f"fadd double {total}, {term}") if total else term
+        return Value("d", (total,))
+
+    def _row(self, rows: Value, k: str) -> str:
+        """Return the name of the place where a row of a matrix begins."""
+        offset = self._named(f"mul nsw i64 {k}, {rows.parts[2]}")
+        return self._named(f"getelementptr inbounds double, ptr {rows.parts[0]}, i64 {offset}")
+
     def called(self, values: list[Value], node: Any) -> Value:
         """Write `call`."""
         at = self._pointer(values[0], node)
@@ -378,6 +394,7 @@ _OWN: dict[Any, Callable[[Expressions, list[Value], Any], Value]] = {
     doubles: lambda body, values, node: body.array_at("d", values, node),
     integers: lambda body, values, node: body.array_at("i", values, node),
     structure: Expressions.structure_at,
+    weighted: Expressions.weighted,
     call: Expressions.called,
     min: lambda body, values, node: body.extreme(ast.Lt(), values, node),
     max: lambda body, values, node: body.extreme(ast.Gt(), values, node),

@@ -7,8 +7,8 @@ A kernel is a plain function of a small part of Python, and runs as Python too. 
 * arithmetic, comparisons, choices; abs, min, max, len, int, float, and what `kernel_code` lists of math and numpy;
 * ``a[i, j]``, ``a[i]`` (a part of an array), ``a[i:j]``, ``a[i, j:]``, ``a.shape``, ``a.reshape(())``; only a literal
   index counts from the end;
-* calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `call`, below. Kernels may be
-  handed on as arguments.
+* calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `weighted`, `call`, below.
+  Kernels may be handed on as arguments.
 
 What a name holds has one type throughout a kernel, except that a whole number becomes a float where it must. A kernel
 is translated once for each combination of the types of its arguments; what is None, a kernel or another object of
@@ -53,6 +53,18 @@ def integers(address: int, *shape: int) -> Any:
 def multiply_add(a: float, b: float, c: float) -> float:
     """Return a b + c, rounded once where the machine can."""
     return a * b + c
+
+
+def weighted(weights: tuple[float, ...], rows: Any, i: int, *start: float) -> float:
+    """Return start + weights[0] rows[0, i] + weights[1] rows[1, i] + ..., added in this order, but for zero weights.
+
+    The weights are known when a kernel is translated.
+    """
+    total = start[0] if start else None
+    for weight, row in zip(weights, rows, strict=False):
+        if weight != 0:
+            total = weight * row[i] if total is None else total + weight * row[i]
+    return total
 
 
 def call(address: Any, *arguments: Any) -> None:
