@@ -25,6 +25,7 @@ from fmepy.compiled.kernel_values import (
     words_of,
 )
 from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, structure, weighted
+from fmepy.compiled.llvm_operations import number
 
 _IN_LLVM = {
     math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
@@ -97,6 +98,8 @@ class Expressions(Writer):
         value = self._value(node.value)
         if isinstance(value.type, Group):
             return self._one_of(value, ast.literal_eval(node.slice))
+        if isinstance(value.type, Known):
+            return constant(value.type.value[ast.literal_eval(node.slice)])
         if isinstance(node.slice, ast.Slice):
             return self._part(value, node.slice)
         if isinstance(node.slice, ast.Tuple) and isinstance(node.slice.elts[-1], ast.Slice):
@@ -119,24 +122,26 @@ class Expressions(Writer):
         """Return kind and address of what an index points at, and its shape."""
         if not isinstance(value.type, ArrayType):
             raise self._fail(node, "this has no entries")
-        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        sizes, offset = value.parts[1:], ""
-        if len(indices) > len(sizes):
-            raise self._fail(node, f"there are {len(sizes)} dimensions")
+        nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(nodes) > value.type.dims:
+            raise self._fail(node, f"there are {value.type.dims} dimensions")
+        indices = [self._as("i", self._value(n), node) for n in nodes]
+        return value.type.of, self._address(value, indices, node), value.parts[1 + len(nodes) :]
+
+    def _address(self, array: Value, indices: Sequence[str], node: Any) -> str:
+        """Return the address of an array's part."""
+        pointer, *sizes = array.parts
+        offset = ""
         for k, size in enumerate(sizes):
             if offset:
                 offset = self._named(f"mul nsw i64 {offset}, {size}")
             if k < len(indices):
-                at = self._as("i", self._value(indices[k]), node)
+                at = indices[k]
                 if at.startswith("-"):  # literally
                     at = self._named(f"add nsw i64 {size}, {at}")
                 self._check(f"icmp ult i64 {at}, {size}", node)
                 offset = self._named(f"add nsw i64 {offset}, {at}") if offset else at
-        return (
-            value.type.of,
-            self._named(f"getelementptr inbounds {LLVM[value.type.of]}, ptr {value.parts[0]}, i64 {offset}"),
-            sizes[len(indices) :],
-        )
+        return self._named(f"getelementptr inbounds {LLVM[array.type.of]}, ptr {pointer}, i64 {offset}")
 
     def _part(self, value: Value, cut: Any) -> Value:
         pointer, first, *rest = value.parts
@@ -343,15 +348,10 @@ class Expressions(Writer):
         total = "" if len(values) < 4 else self._as("d", values[3], node)
         for k, weight in enumerate(weights):
             if weight != 0:
-                at = self._named(f"getelementptr inbounds double, ptr {self._row(rows, str(k))}, i64 {i}")
-                term = self._named(f"fmul double {number(weight)}, {self._named(f'load double, ptr {at}')}")
+                at = self._named(f"load double, ptr {self._address(rows, [str(k), i], node)}")
+                term = self._named(f"fmul double {number(weight)}, {at}")
                 total = self._named(f"fadd double {total}, {term}") if total else term
         return Value("d", (total,))
-
-    def _row(self, rows: Value, k: str) -> str:
-        """Return the name of the place where a row of a matrix begins."""
-        offset = self._named(f"mul nsw i64 {k}, {rows.parts[2]}")
-        return self._named(f"getelementptr inbounds double, ptr {rows.parts[0]}, i64 {offset}")
 
     def called(self, values: list[Value], node: Any) -> Value:
         """Write `call`."""

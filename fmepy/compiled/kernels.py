@@ -55,7 +55,7 @@ def multiply_add(a: float, b: float, c: float) -> float:
     return a * b + c
 
 
-def weighted(weights: tuple[float, ...], rows: Any, i: int, *start: float) -> float:
+def weighted(weights: tuple[float, ...], rows: Any, i: int, *start: float) -> Any:
     """Return start + weights[0] rows[0, i] + weights[1] rows[1, i] + ..., added in this order, but for zero weights.
 
     The weights are known when a kernel is translated.

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.kernels import call, doubles, new, structure
+from fmepy.compiled.kernels import call, doubles, new, structure, weighted
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-WIDE, KINDS = 3, (1, 4)
+WIDE, KINDS, WEIGHTS = 3, (1, 4), ((0.1,), (0.0, -0.7))
 
 
 def halved(x: float, out: int):
@@ -129,6 +129,7 @@ def arrays(job: Job):
     out[14], out[15] = inner.shape[0], inner[0]
     n, d = M.shape
     out[16] = n * 10 + d
+    out[17], out[18] = weighted(WEIGHTS[1], rows[1], 2), weighted(WEIGHTS[0], M, at[0], x[1])
 
 
 def tuples(job: Job):
