@@ -29,7 +29,7 @@ from fmepy.compiled.llvm_operations import number
 
 _IN_LLVM = {
     math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
-    math.log2: "log2", np.log2: "log2", math.pow: "pow", np.ceil: "ceil", np.floor: "floor",
+    math.log2: "log2", np.log2: "log2", math.pow: "pow", np.ceil: "ceil", np.floor: "floor", abs: "fabs",
     multiply_add: "fmuladd",
 }  # fmt: skip
 _OPERATIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
@@ -370,23 +370,11 @@ class Expressions(Writer):
             out = self._named(f"select i1 {better}, {LLVM[kind]} {b.parts[0]}, {LLVM[kind]} {out}")
         return Value(kind, (out,))
 
-    def absolute(self, values: list[Value], node: Any) -> Value:
-        """Write `abs`."""
-        return self._from_llvm("fabs", values, node)
-
     def whole(self, values: list[Value], node: Any) -> Value:
         """Write `int`."""
         if values[0].type == "i":
             return values[0]
         return Value("i", (self._named(f"fptosi double {self._as('d', values[0], node)} to i64"),))
-
-    def real(self, values: list[Value], node: Any) -> Value:
-        """Write `float`."""
-        return Value("d", (self._as("d", values[0], node),))
-
-    def length(self, values: list[Value], node: Any) -> Value:
-        """Write `len`."""
-        return Value("i", (values[0].parts[1],))
 
 
 _OWN: dict[Any, Callable[[Expressions, list[Value], Any], Value]] = {
@@ -398,8 +386,7 @@ _OWN: dict[Any, Callable[[Expressions, list[Value], Any], Value]] = {
     call: Expressions.called,
     min: lambda body, values, node: body.extreme(ast.Lt(), values, node),
     max: lambda body, values, node: body.extreme(ast.Gt(), values, node),
-    abs: Expressions.absolute,
     int: Expressions.whole,
-    float: Expressions.real,
-    len: Expressions.length,
+    float: lambda body, values, node: Value("d", (body._as("d", values[0], node),)),
+    len: lambda body, values, node: Value("i", (values[0].parts[1],)),
 }

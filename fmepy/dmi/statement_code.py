@@ -70,13 +70,6 @@ def _statement_text(target: Reference, value: Node, shapes: tuple[tuple[str, Sha
     return _ModuleWriter(target, value, defaultdict(tuple, shapes)).written()
 
 
-class _ArrayNodes:
-    """What is no part of the expression that it stands in: it is computed before."""
-
-    def __contains__(self, e: Any) -> bool:
-        return isinstance(e, ArrayNode)
-
-
 class _ModuleWriter(ExpressionWriter):
     """One statement being written."""
 
@@ -134,8 +127,8 @@ class _ModuleWriter(ExpressionWriter):
                     self._store(e)
 
     def _computed(self, e: Node) -> str:
-        """Return the name of an expression's value; no deep one is written as one."""
-        for part in statements([e], MOST_NESTED, _ArrayNodes())[0]:
+        """Return the name of an expression's value; no deep one is written as one, and arrays in it are computed before."""
+        for part in statements([e], MOST_NESTED, lambda a: isinstance(a, ArrayNode))[0]:
             self.value(part)
         return self.value(e)
 
