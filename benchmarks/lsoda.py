@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import hiv
-from fmepy.compiled.python_code import straight_line
+from fmepy.compiled.python_code import StatementWriter
 from fmepy.language.equations import symbol
 
 
@@ -70,7 +70,7 @@ def of_model(model: Any, atol: float, rtol: float) -> Callable[[np.ndarray], np.
     equations, doubles = model.equations, numba.types.CPointer(numba.types.double)
     names = {symbol(s): f"y[{i}]" for i, s in enumerate(equations.states)}
     names |= {symbol(s): f"p[{i}]" for i, s in enumerate(equations.parameters)} | {symbol(equations.time): "t"}
-    lines = straight_line([(f"dy[{i}]", e) for i, e in enumerate(equations.rates)], names)
+    lines = StatementWriter(names).written([(f"dy[{i}]", e) for i, e in enumerate(equations.rates)])
     known: dict[str, Any] = {k: v for k, v in vars(math).items() if not k.startswith("_")}
     exec("\n".join(["def rates(t, y, dy, p):", *(f"    {line}" for line in lines)]), known)
     compiled = numba.cfunc(numba.types.void(numba.types.double, doubles, doubles, doubles))(known["rates"])

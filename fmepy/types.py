@@ -24,6 +24,7 @@ Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
 Cube: TypeAlias = NDArray[np.float64]
 IntVector: TypeAlias = NDArray[np.intp]
+IntMatrix: TypeAlias = NDArray[np.intp]
 BoolVector: TypeAlias = NDArray[np.bool_]
 AxesArray: TypeAlias = NDArray[np.object_]
 """Panels of a picture: matplotlib Axes."""
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayLike", "AxesArray", "BadData", "BoolVector", "BoundCost", "BoundLikelihood", "BoundModel", "BoundaryFit",
     "Collin", "Cost", "Cube", "FilterResult", "FilterSummary", "FitComparison", "Forecast", "GlobalIndices",
-    "Identifiability", "IdentifiableFit", "IntVector", "Landscape", "Matrix", "ModCRL", "ModCost", "ModFit",
+    "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector", "Landscape", "Matrix", "ModCRL", "ModCost", "ModFit",
     "ModFitSummary", "ModMCMC", "Model", "Prediction", "Profile", "PseudoOptim", "RangeSummary", "Runs",
     "ScenarioSummary", "Scenarios", "Sector", "Seed", "SensFun", "SensFunSummary", "SensRange", "SteadyState",
     "SumCost", "Transport", "UserBounds", "UserParameters", "Vector", "Which",

@@ -34,17 +34,26 @@ def c_loop(kernel: Callable[..., None], what: str) -> Callable[..., None]:
         For the message at the first time, when it takes a moment.
     """
     name = f"{kernel.__module__.rpartition('.')[2]}_{kernel.__name__}"
-    path = cache_folder() / f"{name}-{_digest(Path(inspect.getfile(kernel)).parent)}.o"
-    made = read_kept(path)
-    if made is None:
+
+    def make() -> bytes:
         logger.info("Compiling %s for the first time; this happens once and takes a second.", what)
-        made = object_of(optimised(kernel_text(kernel), 3, "run"))
-        write_kept(path, made)
-        prune(path.parent)
-    code = Code(made)
+        return object_of(optimised(kernel_text(kernel), 3, "run"))
+
+    code = kept_code(f"{name}-{_digest(Path(inspect.getfile(kernel)).parent)}", make)
     function = ctypes.CFUNCTYPE(None, *(_KINDS[kind] for kind in kinds_of(kernel)))(code.address("run"))
     function.code = code  # type: ignore[attr-defined]  # it lives as long
     return function
+
+
+def kept_code(name: str, make: Callable[[], bytes]) -> Code:
+    """Return code whose object file is kept under a name; it is made where it is not there yet."""
+    path = cache_folder() / f"{name}.o"
+    made = read_kept(path)
+    if made is None:
+        made = make()
+        write_kept(path, made)
+        prune(path.parent)
+    return Code(made)
 
 
 def checked_loop(kernel: Callable[..., None], what: str = "") -> Callable[..., None]:

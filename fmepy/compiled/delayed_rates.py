@@ -10,6 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 from fmepy.compiled.kernels import call
+from fmepy.types import IntVector
 
 APART = 1e-12
 """Relative distance below which two times are one."""
@@ -26,16 +27,43 @@ STATE, FIRST, LAST, READ, PART, OF_DELAY = 0, 1, 2, 3, 4, 5
 the part of the past that the first belongs to. (All are whole numbers, in an array of floats.)"""
 
 
+class DelayTables(NamedTuple):
+    """The delays of a model, and its past, by addresses of functions like those of `ModelFunctions`.
+
+    Attributes
+    ----------
+    values : int
+        Gives the delays, and their derivatives to each parameter asked for, times its scale.
+    history : int
+        Gives z before the start, and behind it the slopes of the states in time.
+    at : int
+        Where in the inputs of a run the lagged values begin.
+    states : ndarray of int
+        Of which state each delay reads the past.
+    varies : ndarray of int
+        Whether it changes in a run.
+    """
+
+    values: int
+    history: int
+    at: int
+    states: IntVector
+    varies: IntVector
+
+
 class Delayed(NamedTuple):
     """What the rates of one run read beside time and states.
 
     Attributes
     ----------
-    rates, history : int
-        Functions of (t, z, inputs, out); the history gives z, and behind it its slopes in time.
+    tables : DelayTables
+    rates, watch : int
+        Of the model; the conditions that are watched.
+    start : float
+        Of the run.
+    watched : int
+        The stretch from which on conditions are watched.
     inputs : array
-    at : int
-        Where the lagged values begin in them.
     delays : array, shape (n_delays + 1, OF_DELAY + n_blocks)
         Of each: what the names above say, then its value, and its derivatives to each parameter asked for; and a last
         row.
@@ -43,27 +71,20 @@ class Delayed(NamedTuple):
         Start of each, one over its length, and for each entry of z its value there and the coefficients.
     before : array
         Room for what the history gives.
-    values : int
-        Gives the delays, and their derivatives, of time, z and inputs.
     now : array, shape (n_blocks, n_delays)
-        Room for them.
-    start : float
-        Of the run.
-    watch : int
-        Gives the conditions that are watched, of time, z and inputs.
+        Room for the delays, and their derivatives.
     """
 
+    tables: Any
     rates: Any
-    history: Any
+    watch: Any
+    start: Any
+    watched: Any
     inputs: Any
-    at: Any
     delays: Any
     steps: Any
     before: Any
-    values: Any
     now: Any
-    start: Any
-    watch: Any
 
 
 def keep_step(m, t, h, y, c):
@@ -107,7 +128,7 @@ def look_up(t, y, m):
     n_blocks = m.delays.shape[1] - OF_DELAY
     n = len(y) // n_blocks
     if m.delays[n_delays, VARYING] > 0.0:
-        call(m.values, t, y, m.inputs, m.now)
+        call(m.tables.values, t, y, m.inputs, m.now)
     for k in range(n_delays):
         delay = m.delays[k]
         where = int(delay[FIRST])
@@ -115,7 +136,7 @@ def look_up(t, y, m):
             for b in range(n_blocks):
                 delay[OF_DELAY + b] = m.now[b, k]
             where = _place(m, delay, t)
-        i, at, s = int(delay[STATE]), m.at + k, t - delay[OF_DELAY]
+        i, at, s = int(delay[STATE]), m.tables.at + k, t - delay[OF_DELAY]
         if where >= 0:
             step = m.steps[_step_of(m, delay, s)]
             part, slope = (s - step[0]) * step[1], 0.0
@@ -157,7 +178,7 @@ def _look_elsewhere(s, y, m, k, where):
     """Do so for a delay that reads the present, what was before the start, or nowhere."""
     n_delays = len(m.delays) - 1
     n_blocks = m.delays.shape[1] - OF_DELAY
-    n, delay, at = len(y) // n_blocks, m.delays[k], m.at + k
+    n, delay, at = len(y) // n_blocks, m.delays[k], m.tables.at + k
     i = int(delay[STATE])
     if where == NOWHERE:
         m.delays[n_delays, LOST] = k + 1
@@ -166,7 +187,7 @@ def _look_elsewhere(s, y, m, k, where):
         for b in range(n_blocks):
             m.inputs[at + b * n_delays] = y[b * n + i]
     else:
-        call(m.history, s, y, m.inputs, m.before)
+        call(m.tables.history, s, y, m.inputs, m.before)
         m.inputs[at] = m.before[i]
         for b in range(1, n_blocks):
             m.inputs[at + b * n_delays] = m.before[b * n + i] - m.before[n_blocks * n + i] * delay[OF_DELAY + b]
@@ -195,7 +216,7 @@ def _rates_of_present(t, y, m, out):
         delay = m.delays[k]
         if int(delay[FIRST]) == PRESENT:
             for b in range(1, m.delays.shape[1] - OF_DELAY):
-                m.inputs[m.at + b * n_delays + k] -= out[int(delay[STATE])] * delay[OF_DELAY + b]
+                m.inputs[m.tables.at + b * n_delays + k] -= out[int(delay[STATE])] * delay[OF_DELAY + b]
     call(m.rates, t, y, m.inputs, out)
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 
 from fmepy.compiled.crossings import NEVER, bisected, first_crossing, has_crossed
+from fmepy.compiled.kernels import weighted
 from fmepy.compiled.rosenbrock import (
     ALWAYS,
     CALM,
@@ -68,56 +69,47 @@ QUIET, QUIET_STEPS = 5.0, 10
 """one where it was smaller in so many steps of the stiff one, each of which takes the time of several."""
 
 
+A3 = (3.0 / 40.0, 9.0 / 40.0)
+A4 = (44.0 / 45.0, -56.0 / 15.0, 32.0 / 9.0)
+A5 = (19372.0 / 6561.0, -25360.0 / 2187.0, 64448.0 / 6561.0, -212.0 / 729.0)
+A6 = (9017.0 / 3168.0, -355.0 / 33.0, 46732.0 / 5247.0, 49.0 / 176.0, -5103.0 / 18656.0)
+A7 = (35.0 / 384.0, 0.0, 500.0 / 1113.0, 125.0 / 192.0, -2187.0 / 6784.0, 11.0 / 84.0)
+"""Of the arguments of the stages."""
+E = (71.0 / 57600.0, 0.0, -71.0 / 16695.0, 71.0 / 1920.0, -17253.0 / 339200.0, 22.0 / 525.0, -1.0 / 40.0)
+"""The difference between orders 5 and 4."""
+D = (
+    -12715105075.0 / 11282082432.0, 0.0, 87487479700.0 / 32700410799.0, -10690763975.0 / 1880347072.0,
+    701980252875.0 / 199316789632.0, -1453857185.0 / 822651844.0, 69997945.0 / 29380423.0,
+)  # fmt: skip
+"""Of the last coefficient of the polynomial within a step."""
+
+
 def step(rates, model, t, h, t_new, y, y_new, arg, k):
     """Take one step: from y and k[0], its rates, set y_new and the stages k[1], ..., k[6]; arg is k[5]'s argument."""
-    n = len(y)
-    k1, k2, k3, k4, k5, k6, k7 = k[0], k[1], k[2], k[3], k[4], k[5], k[6]
-    for i in range(n):
-        arg[i] = y[i] + h * (1.0 / 5.0) * k1[i]
-    rates(t + h / 5.0, arg, model, k2)
-    for i in range(n):
-        arg[i] = y[i] + h * (3.0 / 40.0 * k1[i] + 9.0 / 40.0 * k2[i])
-    rates(t + 3.0 / 10.0 * h, arg, model, k3)
-    for i in range(n):
-        arg[i] = y[i] + h * (44.0 / 45.0 * k1[i] - 56.0 / 15.0 * k2[i] + 32.0 / 9.0 * k3[i])
-    rates(t + 4.0 / 5.0 * h, arg, model, k4)
-    for i in range(n):
-        arg[i] = y[i] + h * (
-            19372.0 / 6561.0 * k1[i] - 25360.0 / 2187.0 * k2[i] + 64448.0 / 6561.0 * k3[i] - 212.0 / 729.0 * k4[i]
-        )
-    rates(t + 8.0 / 9.0 * h, arg, model, k5)
-    for i in range(n):
-        arg[i] = y[i] + h * (
-            9017.0 / 3168.0 * k1[i]
-            - 355.0 / 33.0 * k2[i]
-            + 46732.0 / 5247.0 * k3[i]
-            + 49.0 / 176.0 * k4[i]
-            - 5103.0 / 18656.0 * k5[i]
-        )
-    rates(t_new, arg, model, k6)
-    for i in range(n):
-        y_new[i] = y[i] + h * (
-            35.0 / 384.0 * k1[i]
-            + 500.0 / 1113.0 * k3[i]
-            + 125.0 / 192.0 * k4[i]
-            - 2187.0 / 6784.0 * k5[i]
-            + 11.0 / 84.0 * k6[i]
-        )
-    rates(t_new, y_new, model, k7)
+    for i in range(len(y)):
+        arg[i] = y[i] + h * (1.0 / 5.0) * k[0, i]
+    rates(t + h / 5.0, arg, model, k[1])
+    _set_argument(A3, h, y, k, arg)
+    rates(t + 3.0 / 10.0 * h, arg, model, k[2])
+    _set_argument(A4, h, y, k, arg)
+    rates(t + 4.0 / 5.0 * h, arg, model, k[3])
+    _set_argument(A5, h, y, k, arg)
+    rates(t + 8.0 / 9.0 * h, arg, model, k[4])
+    _set_argument(A6, h, y, k, arg)
+    rates(t_new, arg, model, k[5])
+    _set_argument(A7, h, y, k, y_new)
+    rates(t_new, y_new, model, k[6])
+
+
+def _set_argument(weights, h, y, k, arg):
+    for i in range(len(y)):
+        arg[i] = y[i] + h * weighted(weights, k, i)
 
 
 def set_error(h, k, error):
     """Set the difference between orders 5 and 4."""
-    k1, k3, k4, k5, k6, k7 = k[0], k[2], k[3], k[4], k[5], k[6]
     for i in range(len(error)):
-        error[i] = h * (
-            71.0 / 57600.0 * k1[i]
-            - 71.0 / 16695.0 * k3[i]
-            + 71.0 / 1920.0 * k4[i]
-            - 17253.0 / 339200.0 * k5[i]
-            + 22.0 / 525.0 * k6[i]
-            - 1.0 / 40.0 * k7[i]
-        )
+        error[i] = h * weighted(E, k, i)
 
 
 def size_of_error(y, y_new, n_states, rtol, atol, ratios):
@@ -165,23 +157,15 @@ def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
 
 def prepare_dense(h, y, y_new, k, c):
     """Set the coefficients c, shape (4, n), of the polynomial within a step."""
-    k1, k3, k4, k5, k6, k7 = k[0], k[2], k[3], k[4], k[5], k[6]
     rise, bow, rest, last = c[0], c[1], c[2], c[3]
     for i in range(len(y)):  # a loop for each, which the compiler turns into one over several states at once
         rise[i] = y_new[i] - y[i]
     for i in range(len(y)):
-        bow[i] = h * k1[i] - rise[i]
+        bow[i] = h * k[0, i] - rise[i]
     for i in range(len(y)):
-        rest[i] = rise[i] - h * k7[i] - bow[i]
+        rest[i] = rise[i] - h * k[6, i] - bow[i]
     for i in range(len(y)):
-        last[i] = h * (
-            -12715105075.0 / 11282082432.0 * k1[i]
-            + 87487479700.0 / 32700410799.0 * k3[i]
-            - 10690763975.0 / 1880347072.0 * k4[i]
-            + 701980252875.0 / 199316789632.0 * k5[i]
-            - 1453857185.0 / 822651844.0 * k6[i]
-            + 69997945.0 / 29380423.0 * k7[i]
-        )
+        last[i] = h * weighted(D, k, i)
 
 
 def dense(s, y, c, row):
@@ -277,7 +261,8 @@ def _change_method(stiff, rates, model, t, y, k1):
     seen[STEPS] = seen[CALM] = 0.0
 
 
-def _copy(values, out):
+def copy(values, out):
+    """Set the first numbers of `out`."""
     for i in range(len(values)):
         out[i] = values[i]
 
@@ -311,10 +296,10 @@ def drive(
     n, end = len(start), times[-1]
     began, told = t, TOO_MANY_STEPS
     y, y_new, arg, k, c = work[0], work[1], work[2], work[3:10], work[10:14]
-    _copy(start, y)
+    copy(start, y)
     row = 0
     if times[0] == t:
-        _copy(start, out[0])
+        copy(start, out[0])
         row = 1
     rates(t, y, model, k[0])
     for i in range(n):
@@ -376,14 +361,14 @@ def drive(
                 if marks[1, i] == marks[1, i]:  # one without a value stays on its side
                     marks[0, i] = marks[1, i]
         if row < len(times) and times[row] == t_new:
-            _copy(y_new, out[row])
+            copy(y_new, out[row])
             row += 1
         factor = min(10.0, max(0.2, 0.9 * max(size, 1e-10) ** -0.17 * last_error**0.04))
         h = min(h * (min(1.0, factor) if rejected else factor), max_step)
         last_error, rejected = max(size, 1e-4), False
         t = t_new
-        _copy(y_new, y)
-        _copy(k[6], k[0])
+        copy(y_new, y)
+        copy(k[6], k[0])
         if stiff is not None:
             stiff.room[IS_KNOWN] = 0.0
             if is_slow:

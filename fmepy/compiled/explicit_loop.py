@@ -1,19 +1,21 @@
 # mypy: ignore-errors
-"""Whole runs of one model by the explicit method, in one call without Python's lock: what is compiled of it.
+"""Whole runs of one model, in one call without Python's lock: what is compiled of it.
 
 A run goes along a course of stretches: initial values, then for each stretch the solver and the changes at its end, at
-last the outputs of all rows. The functions of a model come as addresses of C functions ``void f(double t, double* y,
-double* inputs, double* out)``; what `course` and `numbers` hold says `compiled.explicit_runs`.
+last the outputs of all rows. Of a model with delays a stretch is what `compiled.delay_loop` makes of it.
 """
 
 from __future__ import annotations
 
 import math
 
-from fmepy.compiled.dormand_prince import LOOK, drive
-from fmepy.compiled.kernels import call, doubles, integers, new
+from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_changes, set_outputs
+from fmepy.compiled.delay_loop import begin, room_of, run_stretch
+from fmepy.compiled.delayed_rates import OF_DELAY, Delayed, DelayTables, watch
+from fmepy.compiled.dormand_prince import LOOK, copy
+from fmepy.compiled.kernels import call, integers, new, structure
 from fmepy.compiled.rosenbrock import ALWAYS, END, IS_KNOWN, IS_STIFF, MEMORY, WAIT, Stiff, is_on
-from fmepy.compiled.status import DONE, HEAD, NO_VALUE, NOT_FINITE, SEEN, WORK
+from fmepy.compiled.status import DONE, NO_ROOM, NO_VALUE
 
 
 def _rates(t, y, model, out):
@@ -24,142 +26,107 @@ def _watch(t, y, model, out):
     call(model[1], t, y, model[2], out)
 
 
-def _copy(given, taken, n):
-    for i in range(n):
-        taken[i] = given[i]
+def _run(watcher, c, runs, inputs, rows, m, room, stiff):
+    """Run a model once; return how it ended, its rows, the time reached.
 
-
-def _first_not_finite(rows, n):
-    """Return the first row with a state that is not finite; their number if there is none."""
-    for i in range(len(rows)):
-        for j in range(n):
-            if not abs(rows[i, j]) < math.inf:
-                return i
-    return len(rows)
-
-
-def _changes(of_changes, e, k, t, z, inputs, at, given, values, n_states):
-    """Make the changes at the end of stretch k, e being the first that was not made; return the next, or -1.
-
-    It is -1 where a value is not finite. The values of changes of one order are computed before any of them is made.
+    m and room are of a model with delays, `stiff` of one without; else None.
     """
-    while of_changes[e, 0] == k:
-        end = e
-        while of_changes[end, 0] == k and of_changes[end, 3] == of_changes[e, 3]:
-            _copy(given[end], inputs[at:], given.shape[1])
-            call(of_changes[end, 4], t, z, inputs, values[end - e])
-            if not abs(values[end - e, 0]) < math.inf:
-                return -1
-            end += 1
-        for c in range(e, end):
-            state, how, v = of_changes[c, 1], of_changes[c, 2], values[c - e, 0]
-            old = z[state]
-            z[state] = v if how == 0 else old + v if how == 1 else old * v
-            for b in range(1, values.shape[1]):
-                i, dv = b * n_states + state, values[c - e, b]
-                z[i] = dv if how == 0 else z[i] + dv if how == 1 else v * z[i] + old * dv
-        e = end
-    return e
+    n, row, reached, h = len(c.atol), c.n_at_start, c.start, 0.0  # the first step is found
+    z = runs.values[:n]
+    if c.values != 0:
+        call(c.values, c.start, runs.work[0], inputs, runs.values)
+        for i in range(n):
+            if not abs(z[i]) < math.inf:
+                return NO_VALUE, row, reached
+    if m is not None:
+        status = begin(watcher, c, runs, m, room)
+        if status != DONE:
+            return status, row, reached
+    if row > 0:
+        copy(z, rows[0])
+        if m is not None:
+            set_outputs(c, runs, inputs, m, 0, rows[0])
+    change = make_changes(c, runs, inputs, 0, -1, reached)
+    for k in range(len(c.bounds)):
+        if change < 0:
+            return NO_VALUE, row, reached
+        copy(c.constants[k], inputs[c.n_parameters :])
+        if m is None:
+            status, came, reached, h = advance(
+                _rates, watcher, (c.rates, c.watch, inputs), c, runs, c.begins[k], h, c.max_step,
+                c.times[c.bounds[k, 0] : c.bounds[k, 1]], rows[row:], None, stiff,
+            )  # fmt: skip
+            came = c.bounds[k, 2] if status == DONE else came
+        else:
+            status, came, reached, h = run_stretch(watcher, c, runs, m, room, k, h, rows, row)
+        row += came
+        if status != DONE:
+            return status, row, reached
+        before = change
+        change = make_changes(c, runs, inputs, change, k, reached)
+        if m is None and (change != before or not is_on(stiff)):  # the first step of a stretch is found anew
+            h = 0.0
+    if change < 0:
+        return NO_VALUE, row, reached
+    if m is None:
+        for i in range(len(rows)):
+            set_outputs(c, runs, inputs, None, i, rows[i])
+    return DONE, row, reached
 
 
-def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told):
-    head = integers(course, HEAD)
-    rates, watch, of_values, of_outputs = head[0], head[1], head[2], head[3]
-    n, n_states, n_inputs, n_parameters, n_constants = head[4], head[5], head[6], head[7], head[8]
-    n_outputs, n_forced, n_watched = head[9], head[10], head[11]
-    n_rows, n_at_start, n_stretches = head[12], head[13], head[14]
-    n_changes, n_given, together, most_steps = head[15], head[16], head[17], head[18]
-    bounds, of_changes = integers(stretches, n_stretches, 3), integers(changes, n_changes + 1, 5)
-    n_times = bounds[n_stretches - 1, 1] if n_stretches > 0 else 0
-    begins = 3 + n + n_rows  # of the stretches, in `numbers`
-    times = begins + n_stretches
-    constants, forced = times + n_times, times + n_times + n_stretches * n_constants
-    at_changes = forced + n_rows * n_forced
-    F = doubles(numbers, at_changes + n_changes * n_given)
-    given = F[at_changes:].reshape((n_changes, n_given))
-    rtol, max_step, start, atol = F[0], F[1], F[2], F[3 : 3 + n]
-    U, rows = doubles(inputs, n_runs, n_inputs), doubles(out, n_runs * n_rows, n + n_outputs)
-    W, marks, ends = doubles(work, WORK, n), doubles(seen, SEEN, n_watched), doubles(told, n_runs, 3)
-    n_blocks = n // n_states
-    V = doubles(values, n + n_parameters + n_forced + together * n_blocks)
-    of_these = V[n + n_parameters + n_forced :].reshape((together, n_blocks))
-    plan = integers(head[19], 3)
-    stiff = Stiff(plan[0], head[19], new(plan[1]))
-    for r in range(n_runs):
+def _runs(watcher, c, runs):
+    plan = integers(c.plan, 3)
+    stiff = Stiff(plan[0], c.plan, new(plan[1]))
+    for r in range(len(runs.inputs)):
         for i in range(MEMORY):
             stiff.room[i] = 0.0
         stiff.room[WAIT] = LOOK
         if plan[2] > 0:  # algebraic states have no rates
             stiff.room[IS_STIFF] = stiff.room[ALWAYS] = 1.0
             stiff.room[IS_KNOWN] = -1.0
-        if n_stretches > 0:
-            stiff.room[END] = F[times + n_times - 1]
-        status, reached, row, first = DONE, start, n_at_start, r * n_rows
-        if of_values != 0:
-            call(of_values, start, W[0], U[r], V)
-            for i in range(n):
-                if not abs(V[i]) < math.inf:
-                    status = NO_VALUE
-        if n_at_start > 0:
-            _copy(V, rows[first], n)
-        change, behind, h = 0, n_inputs - n_given, 0.0
-        if status == DONE:
-            change = _changes(of_changes, 0, -1, start, V[:n], U[r], behind, given, of_these, n_states)
-        if change < 0:
-            status = NO_VALUE
-        for k in range(n_stretches):
-            if status != DONE:
-                break
-            for i in range(n_constants):
-                U[r, n_parameters + i] = F[constants + k * n_constants + i]
-            a, b, kept = bounds[k, 0], bounds[k, 1], bounds[k, 2]
-            t, wanted = F[begins + k], F[times + a : times + b]
-            most = most_steps + int(min((wanted[-1] - t) / max_step, 1e7))
-            status, came, reached, h = drive(
-                _rates, watcher, (rates, watch, U[r]), t, h, V[:n], wanted, n_states, rtol, atol, max_step,
-                most, rows[first + row : first + row + b - a], W, marks, None, stiff,
-            )  # fmt: skip
-            if status == DONE:
-                bad = _first_not_finite(rows[first + row : first + row + b - a], n)
-                if bad < b - a:
-                    status, reached = NOT_FINITE, wanted[bad]
-            row += kept if status == DONE else came
-            _copy(W[0], V, n)
-            before = change
-            if status == DONE:
-                change = _changes(of_changes, change, k, wanted[-1], V[:n], U[r], behind, given, of_these, n_states)
-                if change < 0:
-                    status = NO_VALUE
-            if change != before or not is_on(stiff):  # the first step of a stretch is found anew
-                h = 0.0
-        if of_outputs != 0 and status == DONE:
-            Q = V[n:]
-            _copy(U[r], Q, n_parameters)
-            for i in range(n_rows):
-                for j in range(n_forced):
-                    Q[n_parameters + j] = F[forced + i * n_forced + j]
-                call(of_outputs, F[3 + n + i], rows[first + i, :n], Q, rows[first + i, n:])
-        ends[r, 0], ends[r, 1], ends[r, 2] = status, row, reached
+        if len(c.times) > 0:
+            stiff.room[END] = c.times[-1]
+        ended = runs.ended[r]
+        ended[0], ended[1], ended[2] = _run(watcher, c, runs, runs.inputs[r], runs.out[r], None, None, stiff)
 
 
-def run_smooth(
-    course: int, stretches: int, changes: int, numbers: int, n_runs: int,
-    inputs: int, work: int, seen: int, values: int, out: int, told: int,
-):  # fmt: skip
-    """Run a model many times; arrays come as their addresses."""
-    _runs(None, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told)
+def run_smooth(c: CourseTables, runs: RunArrays):
+    """Run a model many times."""
+    _runs(None, c, runs)
 
 
-def run_watched(
-    course: int, stretches: int, changes: int, numbers: int, n_runs: int,
-    inputs: int, work: int, seen: int, values: int, out: int, told: int,
-):  # fmt: skip
+def run_watched(c: CourseTables, runs: RunArrays):
     """Do so up to the first crossing of a condition."""
-    _runs(_watch, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told)
+    _runs(_watch, c, runs)
+
+
+def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, watched: int, first: int, room: int):
+    """Run a model with delays many times, from run `first` on; `room` is for so many steps of the past."""
+    _runs_delayed(None, c, runs, d, watched, first, room)
+
+
+def run_delayed_watched(c: CourseTables, runs: RunArrays, d: DelayTables, watched: int, first: int, room: int):
+    """Do so up to the first crossing of a condition; the inputs then hold the lagged values there, and `values` z.
+
+    watched : the stretch from which on conditions are watched
+    """
+    _runs_delayed(watch, c, runs, d, watched, first, room)
+
+
+def _runs_delayed(watcher, c, runs, d, watched, first, room):
+    n, n_delays, n_blocks = len(c.atol), len(d.states), len(c.atol) // c.n_states
+    delays, steps, before = new(n_delays + 1, OF_DELAY + n_blocks), new(room, 2 + 5 * n), new(n + c.n_states)
+    now, space = new(n_blocks, n_delays), room_of(c, n_delays)
+    for r in range(first, len(runs.inputs)):
+        m = Delayed(d, c.rates, c.watch, c.start, watched, runs.inputs[r], delays, steps, before, now)
+        ended = runs.ended[r]
+        ended[0], ended[1], ended[2] = _run(watcher, c, runs, runs.inputs[r], runs.out[r], m, space, None)
+        if ended[0] == NO_ROOM:
+            break
 
 
 def run_apart(table: int, first: int, last: int):
-    """Run models of several courses once each, those of rows first to last of a table of the addresses."""
-    T = integers(table, last, 10)
+    """Run models along courses of their own: the addresses of tables and arrays stand in the rows first to last."""
+    T = integers(table, last, 2)
     for i in range(first, last):
-        _runs(None, T[i, 0], T[i, 1], T[i, 2], T[i, 3], 1, T[i, 4], T[i, 5], T[i, 6], T[i, 7], T[i, 8], T[i, 9])
+        _runs(None, structure(T[i, 0], CourseTables), structure(T[i, 1], RunArrays))

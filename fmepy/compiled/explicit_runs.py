@@ -11,9 +11,11 @@ import numpy as np
 
 from fmepy.compiled import explicit_loop
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.kernels import call
+from fmepy.compiled.courses import CourseTables, RunArrays
+from fmepy.compiled.delayed_rates import DelayTables
+from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.compiled.status import EXPLODED, HEAD, NO_RATES, SEEN, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS, WORK
+from fmepy.compiled.status import EXPLODED, NO_RATES, NO_ROOM, SEEN, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS, WORK
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
@@ -24,6 +26,8 @@ CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
 """What a run knows of the stiff method before there is one."""
 _LEARNING = threading.Lock()
+FIRST_ROOM = 200
+"""Steps of the past that there is room for at first, of a model with delays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,55 +141,82 @@ class ExplicitRuns:
     course : Course
     n_inputs : int
         Of a run: its parameters, what every stretch sets behind them, and what else the rates read.
+    delays : DelayTables, optional
+        Rates and outputs then find the lagged values among their inputs, outputs behind the forcings.
+
+    Attributes
+    ----------
+    at_course : int
+        Where the words of its `CourseTables` stand.
+    shape : tuple of int
+        Of the rows of a run.
+    n_inputs : int
+        With what changes are computed from.
     """
 
-    def __init__(self, functions: ModelFunctions, solver: Solver, course: Course, n_inputs: int) -> None:
-        f, s, n = functions, solver, len(solver.atol)
-        forced = np.asarray(course.forced, dtype=float).reshape(len(course.rows), -1)
-        n_constants = len(course.stretches[0].constants) if course.stretches else 0
-        given = np.asarray(course.given, dtype=float)
-        n_given = given.shape[1] if len(given) else 0
-        n_inputs += n_given
-        changes = np.asarray(course.changes, dtype=np.int64).reshape(-1, 5)
-        together = 0
-        if len(changes):  # most stretches between crossings have none, and there are thousands
-            together = int(np.unique(changes[:, [0, 3]], axis=0, return_counts=True)[1].max())
-        self._head = np.array([
-            f.rates, f.watch, f.values, f.outputs, n, s.n_states, n_inputs, course.n_parameters, n_constants,
-            f.n_outputs, forced.shape[1], f.n_watched, len(course.rows), course.n_at_start, len(course.stretches),
-            len(changes), n_given, together, s.most_steps, address(_NO_PLAN),
-        ], dtype=np.int64)  # fmt: skip
-        assert len(self._head) == HEAD
-        stops = np.cumsum([0, *(len(k.times) for k in course.stretches)])
-        kept = [k.kept for k in course.stretches]
-        self._stretches = np.column_stack([stops[:-1], stops[1:], kept]).astype(np.int64)
-        self._changes = np.zeros((len(changes) + 1, 5), dtype=np.int64)  # and one at the end that is never made
-        self._changes[:-1, :4], self._changes[-1, 0] = changes[:, :4], len(course.stretches)
-        self._changes[:-1, 4] = np.array(f.changes, dtype=np.int64)[changes[:, 4]] if len(changes) else 0
-        self._numbers = np.concatenate([
-            [s.rtol, s.max_step, course.start], s.atol, course.rows, [k.start for k in course.stretches],
-            *(k.times for k in course.stretches), *(k.constants for k in course.stretches), forced.ravel(),
-            given.ravel(),
-        ])  # fmt: skip
-        self._fixed = [address(a) for a in (self._head, self._stretches, self._changes, self._numbers)]
-        run = explicit_loop.run_watched if f.n_watched else explicit_loop.run_smooth
-        self._loop = c_loop(run, "the explicit solver")
-        self._functions, self._solver, self._n_inputs = functions, solver, n_inputs
+    def __init__(
+        self, functions: ModelFunctions, solver: Solver, course: Course, n_inputs: int,
+        delays: DelayTables | None = None,
+    ) -> None:  # fmt: skip
+        f, s, stretches, n = functions, solver, course.stretches, len(solver.atol)
+        forced = np.ascontiguousarray(course.forced, dtype=float).reshape(len(course.rows), -1)
+        given = np.ascontiguousarray(course.given, dtype=float) if len(course.given) else np.zeros((0, 0))
+        changes = np.zeros((len(course.changes) + 1, 5), dtype=np.int64)  # and one at the end that is never made
+        changes[-1, 0], together = len(stretches), 0
+        if len(course.changes):  # most stretches between crossings have none, and there are thousands
+            changes[:-1] = course.changes
+            changes[:-1, 4] = np.array(f.changes, dtype=np.int64)[changes[:-1, 4]]
+            together = int(np.unique(changes[:-1, [0, 3]], axis=0, return_counts=True)[1].max())
+        n_lags = 0 if delays is None else len(delays.states) * (n // s.n_states)
+        ends = np.cumsum([0, *(len(k.times) for k in stretches)])
+        constants = np.array([k.constants for k in stretches], dtype=float)
+        self._tables = CourseTables(
+            address(_NO_PLAN), f.rates, f.watch, f.values, f.outputs, s.n_states, course.n_parameters, n_inputs,
+            course.n_at_start, together, n_lags, s.most_steps, float(s.rtol), float(s.max_step), float(course.start),
+            np.array(s.atol), np.array(course.rows), np.array([k.start for k in stretches], dtype=float),
+            np.concatenate([np.zeros(0), *(k.times for k in stretches)]),
+            np.array([*zip(ends, ends[1:], (k.kept for k in stretches), strict=False)], dtype=np.int64).reshape(-1, 3),
+            constants if len(stretches) else np.zeros((0, 0)), forced, given, changes,
+        )  # fmt: skip
+        self._course = packed(self._tables)
+        self.at_course, self._functions, self._solver = address(self._course), functions, solver
+        self._past = None if delays is None else (packed(delays), delays)  # the words, and what they point at
+        self._loop, self._room = self._compiled(delays is not None, f.n_watched > 0), FIRST_ROOM
         self._stiff: Any = None
         if functions.stiff is not None and functions.stiff.made is not None:
             self.learns_stiff()
-        self._rows, self._width = len(course.rows), n + f.n_outputs
-        # where things lie in the one array of a single run: every array's address takes time
-        of_changes = together * (n // s.n_states)
-        sizes = [3, n_inputs, WORK * n, SEEN * f.n_watched, n + course.n_parameters + forced.shape[1] + of_changes]
-        self._places: list[int] = np.cumsum(sizes).tolist()
-        self._offsets = [8 * place for place in self._places]
-        self._free: list[tuple[Vector, int]] = []
-        self._size = self._places[-1] + self._rows * self._width
+        self.shape, self.n_inputs = (len(course.rows), n + f.n_outputs), n_inputs + given.shape[1]
+        self._n_values = n + course.n_parameters + forced.shape[1] + n_lags + together * (n // s.n_states)
+        self._free: list[tuple[RunArrays, int, Any]] = []
 
-    def _call(self, told: Vector, n_runs: int, *addresses: int) -> None:
-        """Run; the addresses are those of inputs, room to work, marks, values, rows, and of `told`: how they ended."""
-        self._loop(*self._fixed, n_runs, *addresses)
+    def _compiled(self, has_delays: bool, watches: bool) -> Callable[..., None]:
+        if has_delays:
+            run = explicit_loop.run_delayed_watched if watches else explicit_loop.run_delayed
+            return c_loop(run, "the explicit solver with delays")
+        return c_loop(explicit_loop.run_watched if watches else explicit_loop.run_smooth, "the explicit solver")
+
+    def _run(self, arrays: RunArrays, at: int, watched: int = 0) -> None:
+        """Run; `at` is the address of the arrays' words, `watched` that of `up_to_crossing`."""
+        if self._past is None:
+            self._loop(self.at_course, at)
+            return
+        first = 0
+        while True:  # with ever more room for the past
+            self._loop(self.at_course, at, address(self._past[0]), watched, first, self._room)
+            full = np.flatnonzero(arrays.ended[first:, 0] == NO_ROOM)
+            if not len(full):
+                return
+            first += int(full[0])
+            self._room *= 4
+
+    def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
+        """Return where runs work that begin with such inputs, the address of the words of that, and these."""
+        out = np.empty((len(inputs), *self.shape)) if out is None else out
+        ended = np.empty((len(inputs), 3)) if ended is None else ended
+        work, seen = np.empty((WORK, len(self._solver.atol))), np.empty((SEEN, self._functions.n_watched))
+        arrays = RunArrays(inputs, work, seen, np.empty(self._n_values), out, ended)
+        words = packed(arrays)
+        return arrays, address(words), words
 
     def learns_stiff(self) -> bool:
         """Make the stiff method known to all further runs; return False if there is none.
@@ -196,18 +227,8 @@ class ExplicitRuns:
             if self._stiff is None and self._functions.stiff is not None:
                 self._stiff = self._functions.stiff()
                 if self._stiff is not None:
-                    self._head[-1] = address(self._stiff[0])
+                    self._course[0] = address(self._stiff[0])  # `CourseTables.plan`
         return self._stiff is not None
-
-    @property
-    def addresses(self) -> list[int]:
-        """Where its course lies: what the compiled loop is told first."""
-        return self._fixed
-
-    @property
-    def layout(self) -> tuple[list[int], tuple[int, int]]:
-        """Where inputs, room to work, marks, values and rows begin in the numbers of a run; the shape of its rows."""
-        return self._places, (self._rows, self._width)
 
     def one(self, inputs: Vector, start: Vector | None = None) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
@@ -218,31 +239,29 @@ class ExplicitRuns:
         start : z at the start, where it is not computed
         """
         try:
-            own, told = self._free.pop()  # of no other thread's; an address takes time
+            room = self._free.pop()  # of no other thread's; an address takes time
         except IndexError:
-            own = np.empty(self._size)
-            told = address(own)
-        own[3 : 3 + len(inputs)] = inputs
+            room = self.arrays(np.zeros((1, self.n_inputs)))
+        arrays, at, _ = room
+        arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
-            at = self._places[3]
-            own[at : at + len(start)] = start
-        _, work, seen, values, out = self._offsets
-        self._call(own, 1, told + 24, told + work, told + seen, told + values, told + out, told)
-        rows, ended = own[self._places[4] :].reshape(self._rows, self._width).copy(), own[:3].tolist()
+            arrays.values[: len(start)] = start
+        self._run(arrays, at)
+        rows, ended = arrays.out[0].copy(), arrays.ended[0].tolist()
         if ended[0] in (TOO_MANY_STEPS, STEP_TOO_SMALL, NO_RATES, EXPLODED):
-            ended += self._worst(ended[2], own)
-        self._free.append((own, told))
+            ended += self._worst(ended[2], arrays)
+        self._free.append(room)
         if ended[0] == STIFF and self.learns_stiff():
             return self.one(inputs, start)
         return rows, ended
 
-    def _worst(self, t: float, own: Vector) -> list[float]:
+    def _worst(self, t: float, arrays: RunArrays) -> list[float]:
         """Return the state whose rate is not finite at t or right behind it, else the one that changes fastest."""
-        n = self._solver.n_states
-        y, slopes = own[self._places[1] :][:n], np.zeros(len(self._solver.atol))
+        n, z = self._solver.n_states, arrays.work[0]
+        y, slopes = z[:n], np.zeros(len(z))
         scale = self._solver.atol[:n] + self._solver.rtol * np.abs(y)
         for later in (0.0, 1e-15, 1e-12, 1e-9, 1e-6):
-            call(self._functions.rates, t + later * max(abs(t), 1e-3), own[self._places[1] :], own[3:], slopes)
+            call(self._functions.rates, t + later * max(abs(t), 1e-3), z, arrays.inputs, slopes)
             with np.errstate(all="ignore"):  # rates of 1e308 are finite too
                 speeds = np.where(np.isfinite(slopes[:n]), np.abs(slopes[:n]) / scale, np.inf)
             if not np.isfinite(slopes[:n]).all():
@@ -264,16 +283,26 @@ class ExplicitRuns:
         told : array, shape (n_run, 3)
             How each run ended (`compiled.status`), the rows written, the time reached.
         """
-        inputs = np.zeros((len(P), self._n_inputs))
+        inputs = np.zeros((len(P), self.n_inputs))
         inputs[:, : P.shape[1]] = P
-        room = np.empty(self._places[-1])
-        out, told = np.empty((len(P), self._rows, self._width)), np.empty((len(P), 3))
-        work, seen, values = (address(room) + offset for offset in self._offsets[1:4])
-        self._call(told.ravel(), len(P), address(inputs), work, seen, values, address(out), address(told))
+        arrays, at, _ = self.arrays(inputs)
+        self._run(arrays, at)
+        out, told = arrays.out, arrays.ended
         again = np.flatnonzero(told[:, 0] == STIFF)
         if len(again) and self.learns_stiff():
             out[again], told[again] = self.many(P[again])
         return out, told
+
+    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, list[float], Vector, Vector]:
+        """Return the rows of a run with delays and how it ended, its last z, its inputs there with the lagged values.
+
+        first : the stretch from which on conditions are watched; what crosses zero then ends the run
+        """
+        arrays, at, _ = self.arrays(np.zeros((1, self.n_inputs)))
+        arrays.inputs[0, : len(inputs)] = inputs
+        self._run(arrays, at, first)
+        z, there = arrays.values[: len(self._solver.atol)], arrays.inputs[0, : len(inputs)]
+        return arrays.out[0], arrays.ended[0].tolist(), z, there
 
 
 class RunsOfCourses:
@@ -293,20 +322,16 @@ class RunsOfCourses:
     def __init__(self, runs: Sequence[ExplicitRuns]) -> None:
         self._runs = tuple(runs)
         self._loop = c_loop(explicit_loop.run_apart, "the explicit solver, for runs of several courses")
-        layouts = [r.layout for r in runs]
-        rooms = np.cumsum([0, *(places[-1] for places, _ in layouts)]).tolist()
-        first = np.cumsum([0, *(shape[0] for _, shape in layouts)]).tolist()
-        width, most_inputs = layouts[0][1][1], max(places[1] - places[0] for places, _ in layouts)
-        self._room, self.rows = np.zeros(rooms[-1]), np.empty((first[-1], width))
-        self._inputs, self._told = np.zeros((len(runs), most_inputs)), np.empty((len(runs), 3))
-        room, out = address(self._room), address(self.rows)
-        inputs, told = address(self._inputs), address(self._told)
-        self._table = np.array([
-            [*r.addresses, inputs + 8 * i * most_inputs, *(room + 8 * (at + p) for p in places[1:4]),
-             out + 8 * row * width, told + 24 * i]
-            for i, (r, (places, _), at, row) in enumerate(zip(runs, layouts, rooms, first, strict=False))
-        ], dtype=np.int64)  # fmt: skip
-        self._pieces = in_pieces(len(runs)) if first[-1] * width > _WORTH_THREADS else [(0, len(runs))]
+        ends = np.cumsum([0, *(r.shape[0] for r in runs)]).tolist()
+        self.rows = np.empty((ends[-1], runs[0].shape[1]))
+        self._inputs, self._told = np.zeros((len(runs), max(r.n_inputs for r in runs))), np.empty((len(runs), 3))
+        self._rooms = [
+            r.arrays(self._inputs[i : i + 1], self.rows[None, a:b], self._told[i : i + 1])
+            for i, (r, a, b) in enumerate(zip(runs, ends, ends[1:], strict=False))
+        ]
+        places = [(r.at_course, at) for r, (_, at, _) in zip(runs, self._rooms, strict=True)]
+        self._table = np.array(places, dtype=np.int64)
+        self._pieces = in_pieces(len(runs)) if self.rows.size > _WORTH_THREADS else [(0, len(runs))]
 
     def run(self, inputs: Matrix, then: Callable[[int, int], None]) -> Matrix:
         """Write `rows`, calling ``then(first, last)`` when those of some runs are there; return how each ended.

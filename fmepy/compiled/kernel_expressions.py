@@ -12,12 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.kernel_values import LLVM, ArrayType, Group, Known, Type, Value, Writer, constant, words_of
-from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new
+from fmepy.compiled.kernel_values import (
+    LLVM,
+    ArrayType,
+    Group,
+    Known,
+    Type,
+    Value,
+    Writer,
+    constant,
+    group_of,
+    words_of,
+)
+from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, structure, weighted
+from fmepy.compiled.llvm_operations import number
 
 _IN_LLVM = {
     math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
-    math.log2: "log2", np.log2: "log2", math.pow: "pow", np.ceil: "ceil", np.floor: "floor",
+    math.log2: "log2", np.log2: "log2", math.pow: "pow", np.ceil: "ceil", np.floor: "floor", abs: "fabs",
     multiply_add: "fmuladd",
 }  # fmt: skip
 _OPERATIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
@@ -86,6 +98,8 @@ class Expressions(Writer):
         value = self._value(node.value)
         if isinstance(value.type, Group):
             return self._one_of(value, ast.literal_eval(node.slice))
+        if isinstance(value.type, Known):
+            return constant(value.type.value[ast.literal_eval(node.slice)])
         if isinstance(node.slice, ast.Slice):
             return self._part(value, node.slice)
         if isinstance(node.slice, ast.Tuple) and isinstance(node.slice.elts[-1], ast.Slice):
@@ -108,24 +122,26 @@ class Expressions(Writer):
         """Return kind and address of what an index points at, and its shape."""
         if not isinstance(value.type, ArrayType):
             raise self._fail(node, "this has no entries")
-        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        sizes, offset = value.parts[1:], ""
-        if len(indices) > len(sizes):
-            raise self._fail(node, f"there are {len(sizes)} dimensions")
+        nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(nodes) > value.type.dims:
+            raise self._fail(node, f"there are {value.type.dims} dimensions")
+        indices = [self._as("i", self._value(n), node) for n in nodes]
+        return value.type.of, self._address(value, indices, node), value.parts[1 + len(nodes) :]
+
+    def _address(self, array: Value, indices: Sequence[str], node: Any) -> str:
+        """Return the address of an array's part."""
+        pointer, *sizes = array.parts
+        offset = ""
         for k, size in enumerate(sizes):
             if offset:
                 offset = self._named(f"mul nsw i64 {offset}, {size}")
             if k < len(indices):
-                at = self._as("i", self._value(indices[k]), node)
+                at = indices[k]
                 if at.startswith("-"):  # literally
                     at = self._named(f"add nsw i64 {size}, {at}")
                 self._check(f"icmp ult i64 {at}, {size}", node)
                 offset = self._named(f"add nsw i64 {offset}, {at}") if offset else at
-        return (
-            value.type.of,
-            self._named(f"getelementptr inbounds {LLVM[value.type.of]}, ptr {value.parts[0]}, i64 {offset}"),
-            sizes[len(indices) :],
-        )
+        return self._named(f"getelementptr inbounds {LLVM[array.type.of]}, ptr {pointer}, i64 {offset}")
 
     def _part(self, value: Value, cut: Any) -> Value:
         pointer, first, *rest = value.parts
@@ -316,13 +332,30 @@ class Expressions(Writer):
 
     def array_at(self, of: str, values: list[Value], node: Any) -> Value:
         """Write `doubles` and `integers`."""
-        at = self._named(f"inttoptr i64 {self._as('i', values[0], node)} to ptr")
         sizes = tuple(self._as("i", v, node) for v in values[1:])
-        return Value(ArrayType(of, len(sizes)), (at, *sizes))
+        return Value(ArrayType(of, len(sizes)), (self._pointer(values[0], node), *sizes))
+
+    def structure_at(self, values: list[Value], node: Any) -> Value:
+        """Write `structure`."""
+        return Value(group_of(values[1].type.value), (), self._pointer(values[0], node))
+
+    def _pointer(self, address: Value, node: Any) -> str:
+        return self._named(f"inttoptr i64 {self._as('i', address, node)} to ptr")
+
+    def weighted(self, values: list[Value], node: Any) -> Value:
+        """Write `weighted`."""
+        weights, rows, i = values[0].type.value, values[1], self._as("i", values[2], node)
+        total = "" if len(values) < 4 else self._as("d", values[3], node)
+        for k, weight in enumerate(weights):
+            if weight != 0:
+                at = self._named(f"load double, ptr {self._address(rows, [str(k), i], node)}")
+                term = self._named(f"fmul double {number(weight)}, {at}")
+                total = self._named(f"fadd double {total}, {term}") if total else term
+        return Value("d", (total,))
 
     def called(self, values: list[Value], node: Any) -> Value:
         """Write `call`."""
-        at = self._named(f"inttoptr i64 {self._as('i', values[0], node)} to ptr")
+        at = self._pointer(values[0], node)
         passed = ", ".join(f"{words_of(v.type)[0]} {v.parts[0]}" for v in values[1:])
         self._emit(f"call void {at}({passed})")
         return Value(Known(None))
@@ -337,34 +370,23 @@ class Expressions(Writer):
             out = self._named(f"select i1 {better}, {LLVM[kind]} {b.parts[0]}, {LLVM[kind]} {out}")
         return Value(kind, (out,))
 
-    def absolute(self, values: list[Value], node: Any) -> Value:
-        """Write `abs`."""
-        return self._from_llvm("fabs", values, node)
-
     def whole(self, values: list[Value], node: Any) -> Value:
         """Write `int`."""
         if values[0].type == "i":
             return values[0]
         return Value("i", (self._named(f"fptosi double {self._as('d', values[0], node)} to i64"),))
 
-    def real(self, values: list[Value], node: Any) -> Value:
-        """Write `float`."""
-        return Value("d", (self._as("d", values[0], node),))
-
-    def length(self, values: list[Value], node: Any) -> Value:
-        """Write `len`."""
-        return Value("i", (values[0].parts[1],))
-
 
 _OWN: dict[Any, Callable[[Expressions, list[Value], Any], Value]] = {
     new: Expressions.new_array,
     doubles: lambda body, values, node: body.array_at("d", values, node),
     integers: lambda body, values, node: body.array_at("i", values, node),
+    structure: Expressions.structure_at,
+    weighted: Expressions.weighted,
     call: Expressions.called,
     min: lambda body, values, node: body.extreme(ast.Lt(), values, node),
     max: lambda body, values, node: body.extreme(ast.Gt(), values, node),
-    abs: Expressions.absolute,
     int: Expressions.whole,
-    float: Expressions.real,
-    len: Expressions.length,
+    float: lambda body, values, node: Value("d", (body._as("d", values[0], node),)),
+    len: lambda body, values, node: Value("i", (values[0].parts[1],)),
 }

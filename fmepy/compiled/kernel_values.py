@@ -38,7 +38,7 @@ class Known:
 Type: TypeAlias = "str | ArrayType | Group | Known"  # "d": a float, "i": a whole number, "b": a truth value
 LLVM = {"d": "double", "i": "i64", "b": "i1"}
 _OF_WORD: dict[str, Type] = {
-    "int": "i", "float": "d", "bool": "b", "IntVector": ArrayType("i", 1),
+    "int": "i", "float": "d", "bool": "b", "IntVector": ArrayType("i", 1), "IntMatrix": ArrayType("i", 2),
     "Vector": ArrayType("d", 1), "Matrix": ArrayType("d", 2), "Cube": ArrayType("d", 3),
 }  # fmt: skip
 
@@ -47,10 +47,22 @@ def annotated(thing: Any) -> list[Type]:
     """Return the types of a kernel's arguments or of a named tuple's fields: the words that stand there count."""
     known, out = vars(sys.modules[thing.__module__]), []
     for name, hint in thing.__annotations__.items():
-        word = getattr(hint, "__forward_arg__", hint)
-        if name != "return":
-            out.append(_OF_WORD[word] if word in _OF_WORD else Group(tuple(annotated(known[word])), known[word]))
+        word = getattr(hint, "__forward_arg__", getattr(hint, "__name__", hint))
+        if name == "return":
+            continue
+        if word not in _OF_WORD and not hasattr(known.get(word), "__annotations__"):
+            raise KernelError(
+                f"{thing.__name__}: `{name}` is annotated {word!r}, which says no type of an argument; write one of "
+                f"{', '.join(_OF_WORD)}, or the name of a named tuple, in a module that begins with `from __future__ "
+                "import annotations`."
+            )
+        out.append(_OF_WORD[word] if word in _OF_WORD else group_of(known[word]))
     return out
+
+
+def group_of(kind: Any) -> Group:
+    """Return the type of a named tuple or dataclass."""
+    return Group(tuple(annotated(kind)), kind)
 
 
 def passed_as(kind: Type) -> str:

@@ -7,8 +7,8 @@ A kernel is a plain function of a small part of Python, and runs as Python too. 
 * arithmetic, comparisons, choices; abs, min, max, len, int, float, and what `kernel_code` lists of math and numpy;
 * ``a[i, j]``, ``a[i]`` (a part of an array), ``a[i:j]``, ``a[i, j:]``, ``a.shape``, ``a.reshape(())``; only a literal
   index counts from the end;
-* calls of other kernels; of `new`, `doubles`, `integers`, `multiply_add`, `call`, below. Kernels may be handed on as
-  arguments.
+* calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `weighted`, `call`, below.
+  Kernels may be handed on as arguments.
 
 What a name holds has one type throughout a kernel, except that a whole number becomes a float where it must. A kernel
 is translated once for each combination of the types of its arguments; what is None, a kernel or another object of
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -54,6 +55,18 @@ def multiply_add(a: float, b: float, c: float) -> float:
     return a * b + c
 
 
+def weighted(weights: tuple[float, ...], rows: Any, i: int, *start: float) -> Any:
+    """Return start + weights[0] rows[0, i] + weights[1] rows[1, i] + ..., added in this order, but for zero weights.
+
+    The weights are known when a kernel is translated.
+    """
+    total = start[0] if start else None
+    for weight, row in zip(weights, rows, strict=False):
+        if weight != 0:
+            total = weight * row[i] if total is None else total + weight * row[i]
+    return total
+
+
 def call(address: Any, *arguments: Any) -> None:
     """Call the C function at an address: of whole numbers, floats, and where arrays begin."""
     if callable(address):  # a test's
@@ -62,6 +75,23 @@ def call(address: Any, *arguments: Any) -> None:
     kinds = [ctypes.c_void_p if isinstance(a, np.ndarray) else ctypes.c_double for a in arguments]
     passed = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
     ctypes.CFUNCTYPE(None, *kinds)(int(address))(*passed)
+
+
+def structure(address: int, kind: Any) -> Any:
+    """Return the named tuple of a class whose words, those of `packed`, stand at an address."""
+    from fmepy.compiled.kernel_values import group_of, words_of  # which read this module
+
+    group = group_of(kind)
+    return _unpacked(group, iter(integers(address, len(words_of(group))).tolist()))
+
+
+def _unpacked(kind: Any, words: Iterator[int]) -> Any:
+    if hasattr(kind, "types"):
+        return kind.made_by(*(_unpacked(part, words) for part in kind.types))
+    first = next(words)
+    if hasattr(kind, "dims"):
+        return {"d": doubles, "i": integers}[kind.of](first, *(next(words) for _ in range(kind.dims)))
+    return struct.unpack("d", struct.pack("q", first))[0] if kind == "d" else first
 
 
 def packed(values: Any) -> Any:

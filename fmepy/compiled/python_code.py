@@ -75,7 +75,7 @@ def _code(
         read = [f"{names[s]} = of({place})" for s, place in places if s in used]
     else:
         read = [f"{''.join(f'{names[s]}, ' for s in group)}= g{i}" for i, group in enumerate(groups) if len(group)]
-    writer = _StatementWriter(names, "c", arrays)
+    writer = StatementWriter(names, arrays)
     lines = [*read, *writer.written(list(zip(results, expressions, strict=True)))]
     head = f"def f({', '.join(f'g{i}' for i in range(len(groups)))}):"
     text = "\n    ".join([head, *lines, f"return [{', '.join(results)}]"])
@@ -93,38 +93,18 @@ def _as_numpy(value: Any) -> Any:
     return value if isinstance(value, np.ndarray) else np.float64(value)
 
 
-def straight_line(
-    targets: Sequence[tuple[str, Node]],
-    names: Mapping[Any, str],
-    *,
-    temporaries: str = "c",
-) -> list[str]:
-    """Return assignments, one a line, that compute expressions on floats; common parts are computed once.
+class StatementWriter:
+    """Writes expressions as Python's, on floats throughout; common parts are computed once.
 
     All common parts are computed, those of branches not taken too: the code is for arithmetic that gives NaN where
-    there is no value, as numpy's does.
-
-    Parameters
-    ----------
-    targets : sequence of (str, Node)
-        What is assigned: our name for it, and the expression.
-    names : mapping of Symbol to str
-        Our names of all symbols that occur.
-    temporaries : str
-        First letter of the names of common parts; no name in `names` or `targets` may be such a letter and a number.
+    there is no value, as numpy's does. Their names are c and a number.
 
     Examples
     --------
-    >>> from fmepy.language.equations import symbol
-    >>> x, k = symbol("x"), symbol("k")
-    >>> straight_line([("a", x + (k * x) ** 2), ("b", 3 / (k * x) ** 2)], {x: "y0", k: "p0"})
+    >>> x, k = Symbol("x"), Symbol("k")
+    >>> targets = [("a", x + (k * x) ** 2), ("b", 3 / (k * x) ** 2)]
+    >>> StatementWriter({x: "y0", k: "p0"}).written(targets)
     ['c0 = p0*y0', 'a = y0 + c0**2', 'b = 3.0/c0**2']
-    """
-    return _StatementWriter(names, temporaries, False).written(targets)
-
-
-class _StatementWriter:
-    """Writes expressions as Python's, on floats throughout.
 
     Attributes
     ----------
@@ -134,10 +114,10 @@ class _StatementWriter:
         Numbers that are divided by or chosen, by name: where Python's would raise they are to be numpy's.
     """
 
-    def __init__(self, names: Mapping[Any, str], temporaries: str, arrays: bool) -> None:
+    def __init__(self, names: Mapping[Any, str], arrays: bool = False) -> None:
         self.names: dict[Any, str] = dict(names)
         self.lines, self.words, self.constants = list[str](), set[str](), dict[str, float]()
-        self._letter, self._arrays = temporaries, arrays
+        self._arrays = arrays
 
     def written(self, targets: Sequence[tuple[str, Node]]) -> list[str]:
         """Return the assignments."""
@@ -158,7 +138,7 @@ class _StatementWriter:
     def assign(self, e: Node) -> str:
         """Give an expression a name, which it is known by from then on."""
         text = self.text(e)
-        name = f"{self._letter}{len(self.lines)}"
+        name = f"c{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
         self.names[e] = name
         return name

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fmepy.language.nodes import Node, in_order
 
 
-def statements(roots: Sequence[Node], most_nested: int, known: Container[Node] = ()) -> tuple[list[Node], set[Node]]:
+def statements(
+    roots: Sequence[Node], most_nested: int, is_known: Callable[[Any], object] = ().__contains__
+) -> tuple[list[Node], set[Node]]:
     """Return what is computed on its own, in order, and the set of what several places need.
 
     Parameters
@@ -17,10 +20,10 @@ def statements(roots: Sequence[Node], most_nested: int, known: Container[Node] =
         The results; those that are no symbols or numbers are among what is computed.
     most_nested : int
         Levels of an expression that are written as one; deeper ones are cut.
-    known : container of Node
-        What is computed already, and what is in that alone.
+    is_known : callable
+        Whether a part, and what is in that alone, is computed already.
     """
-    order = in_order(roots, known)
+    order = in_order(roots, is_known)
     uses: Counter[Node] = Counter(roots)
     heights: dict[Node, int] = {}
     for e in order:

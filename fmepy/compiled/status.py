@@ -26,8 +26,6 @@ LOST_DELAY = 12
 NO_ROOM = 11
 """The steps of the past are more than there is room for; the run is begun again with more."""
 
-HEAD = 20
-"""Numbers of the array that says what a run goes along, see `compiled.explicit_runs`."""
 WORK = 14
 """Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial."""
 SEEN = 8

@@ -228,13 +228,6 @@ class _Source:
         raise ModelError(f"{name!r} has no value: no statement gives it one, nor does the data base.")
 
 
-class _Opaque:
-    """What is not looked into to see how large an expression is."""
-
-    def __contains__(self, e: Any) -> bool:
-        return isinstance(e, Shared)
-
-
 class _Values:
     """The values of all elements as expressions: of states, time, series and parameters; at the start of the last."""
 
@@ -274,7 +267,7 @@ class _Values:
                     read = reference_of(symbol_read, self._source.layout.shapes)
                     rule[symbol_read] = self.of(self._source.layout.begin[read.name] + read.positions[0])
             value = substituted([value], rule)[0]
-            size = len(in_order([value], _Opaque()))
+            size = len(in_order([value], lambda e: isinstance(e, Shared)))
             self._known[begin + i], _ = shared(self._source.names[begin + i], value, size, MOST_COPIED)
 
     def of(self, place: int) -> Node:

@@ -15,7 +15,7 @@ from fmepy.dmi.evaluation_order import Block, Graph, Piece
 from fmepy.dmi.run_loop import RunPlan
 from fmepy.dmi.stateful_functions import rate_of
 from fmepy.errors import ModelError, check_choice
-from fmepy.types import IntVector
+from fmepy.types import IntMatrix, IntVector
 
 if TYPE_CHECKING:
     from fmepy.dmi.compiled_program import ModularProgram
@@ -155,16 +155,16 @@ class _PlanMaker:
         rates = ((level, at(level.target), self._layout.places(rate_of(level.target.name), level.target.positions))
                  for level in work.levels)  # fmt: skip
         plan = RunPlan(
-            tasks=_whole(self._task(piece) for piece in self._tasks),
+            tasks=_rows(5, (self._task(piece) for piece in self._tasks)),
             order=_whole(self._order),
-            sections=_whole(self._sections),
+            sections=_rows(4, self._sections),
             schedules=_whole([*begins, len(self._sections), *counts]),
             loops=_whole(np.cumsum([0, *map(len, self._loops)])),
             places=_whole(p for loop in self._loops for p in loop),
-            levels=_whole((x, dx, level.step) for level, to, of in rates for x, dx in zip(to, of, strict=True)),
-            kept=_whole((a, b, step) for x, y, step in work.kept for a, b in zip(at(x), at(y), strict=True)),
-            lags=_whole(self._lags()),
-            delays=_whole((at(d.tau)[0], len(at(d.tau)), d.step) for d in work.delays),
+            levels=_rows(3, ((x, dx, level.step) for level, to, of in rates for x, dx in zip(to, of, strict=True))),
+            kept=_rows(3, ((a, b, step) for x, y, step in work.kept for a, b in zip(at(x), at(y), strict=True))),
+            lags=_rows(10, self._lags()),
+            delays=_rows(3, ((at(d.tau)[0], len(at(d.tau)), d.step) for d in work.delays)),
             least=np.array([least_tau(d.kind, d.step * rules.dt) for d in work.delays]),
             columns=program.output_places,
             forced=program.forced,
@@ -223,6 +223,10 @@ class _PlanMaker:
 
 
 def _whole(values: Iterable[object]) -> IntVector:
-    """Return whole numbers, or rows of them, as one contiguous vector."""
-    found: IntVector = np.array(list(values), dtype=np.int64).ravel()
-    return found
+    """Return whole numbers as a vector."""
+    return np.array(list(values), dtype=np.int64)
+
+
+def _rows(n: int, values: Iterable[object]) -> IntMatrix:
+    """Return rows of n whole numbers as a matrix."""
+    return _whole(values).reshape(-1, n)

@@ -19,7 +19,7 @@ from fmepy.dmi.returned_values import values_of
 from fmepy.dmi.run_loop import State
 from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.errors import ModelError, listed
-from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import IntMatrix, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.dmi.compiled_program import ModularProgram
@@ -102,14 +102,14 @@ class Running:
     ) -> None:  # fmt: skip
         self._program, self._planned, self._z = program, planned, z
         plan, n_steps = planned.plan, len(schedule) - 1
-        lags = plan.lags.reshape(-1, 10).copy()
+        lags = plan.lags.copy()
         lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
         lags[:, 9] = np.cumsum(lengths) - lengths
         self._error: tuple[str, BaseException]
-        self._plan = plan._replace(lags=lags.ravel(), tasks=self._with_functions(plan.tasks))
+        self._plan = plan._replace(lags=lags, tasks=self._with_functions(plan.tasks))
         largest = int(np.diff(plan.loops).max(initial=0))
         n_loops = plan.schedules[plan.n_schedules + 1 :]
-        n_levels = len(plan.levels) // 3
+        n_levels = len(plan.levels)
         self._state = State(
             at=np.array([0, 0, 0, -1, 0, 0, 0, 0, 0, 0], dtype=np.int64),
             z=z,
@@ -129,7 +129,6 @@ class Running:
         )
         self._words = packed(self._plan), packed(self._state)
         self._notes: dict[tuple[str, ...], str] = {}  # of each loop the first
-        self._sections = self._plan.sections.reshape(-1, 4)
 
     # --- the whole
 
@@ -167,10 +166,10 @@ class Running:
         """Do what the compiled loop was left for."""
         at = self._state.at
         if status == run_loop.UNSETTLED:
-            self._settle(*self._sections[at[run_loop.SECTION]].tolist())
+            self._settle(*self._plan.sections[at[run_loop.SECTION]].tolist())
             return
         if status == run_loop.NOT_FINITE:
-            name = self._program.layout.names[self._plan.levels[3 * at[run_loop.ABOUT]]]
+            name = self._program.layout.names[self._plan.levels[at[run_loop.ABOUT], 0]]
             raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
         self._check(status)
         raise self._short_delay()
@@ -234,16 +233,16 @@ class Running:
 
     # --- modules that are Python functions
 
-    def _with_functions(self, tasks: IntVector) -> IntVector:
+    def _with_functions(self, tasks: IntMatrix) -> IntMatrix:
         """Return tasks with the addresses of C functions that call Python modules."""
         kind, self._functions = ctypes.CFUNCTYPE(None, ctypes.c_double, *[ctypes.c_void_p] * 3), list[Any]()
-        rows = tasks.reshape(-1, 5).copy()
+        rows = tasks.copy()
         for row in np.flatnonzero(rows[:, 0] == 2):
             called = self._program.work.evaluations[rows[row, 1]]
             function = kind(lambda *_, called=called: self._call(called))
             self._functions.append(function)  # which live as long
             rows[row, 1] = ctypes.cast(function, ctypes.c_void_p).value or 0
-        return rows.ravel()
+        return rows
 
     def _call(self, called: Evaluation) -> None:
         """Call a Python module, and take what it returns; an error is kept until the compiled loop has been left."""

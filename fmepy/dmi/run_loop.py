@@ -14,7 +14,7 @@ import math
 from typing import NamedTuple
 
 from fmepy.compiled.kernels import call
-from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import IntMatrix, IntVector, Matrix, Vector
 
 STATUS, STEP, STAGE, SECTION, ROW, LOGGED, LOG, ABOUT, UNTIL, ERRORS = range(10)
 """What stands in `State.at`: why the run was left; the step, its stage, the section of its schedule where it is; rows
@@ -27,12 +27,12 @@ DONE, RAISED, UNSETTLED, NOT_FINITE, NEGATIVE_LAG, SHORT_DELAY = range(6)
 class RunPlan(NamedTuple):
     """What all runs of a program share."""
 
-    tasks: IntVector
+    tasks: IntMatrix
     """Of each task: 0, 1 for a look into a history, 2 for a Python module; address, or number of the lag; its first
     pointer; its first element, and the one after its last."""
     order: IntVector
     """Tasks, section by section."""
-    sections: IntVector
+    sections: IntMatrix
     """Of each section: its first in `order`, and the one after its last; its loop, or -1; which of the loops of its
     schedule it is."""
     schedules: IntVector
@@ -41,14 +41,14 @@ class RunPlan(NamedTuple):
     """Of each loop the first of its places, and at the end their number."""
     places: IntVector
     """The places of values, loop by loop."""
-    levels: IntVector
+    levels: IntMatrix
     """Of each element of a level: its place, that of its rate, its module's step."""
-    kept: IntVector
+    kept: IntMatrix
     """Of what is kept for the next step: from where, to where, the step."""
-    lags: IntVector
+    lags: IntMatrix
     """Of each lag: places of x, tau, before, result; how far their elements are apart (0 or 1, three numbers); how many
     x has; the module's step; where its history begins."""
-    delays: IntVector
+    delays: IntMatrix
     """Of each smooth or delay: the place of tau, how many elements it has, the module's step."""
     least: Vector
     """Of each the shortest tau."""
@@ -98,13 +98,11 @@ class State(NamedTuple):
 def run(p: RunPlan, s: State):
     """Run on from where `s.at` says, to the end or to where Python is needed."""
     at, z = s.at, s.z
-    tasks, sections = p.tasks.reshape((len(p.tasks) // 5, 5)), p.sections.reshape((len(p.sections) // 4, 4))
-    levels, kept = p.levels.reshape((len(p.levels) // 3, 3)), p.kept.reshape((len(p.kept) // 3, 3))
-    lags = p.lags.reshape((len(p.lags) // 10, 10))
-    k, stage, section, last = at[1], at[2], at[3], len(s.schedule) - 1
+    sections, levels = p.sections, p.levels
+    k, stage, section, last = at[STEP], at[STAGE], at[SECTION], len(s.schedule) - 1
     per_step = 2 if p.common_step > 0 else 1
-    at[0] = 0
-    while k <= at[8]:
+    at[STATUS] = DONE
+    while k <= at[UNTIL]:
         schedule = s.schedule[k] if stage == 0 else p.n_schedules - 1
         part = 0.0 if stage == 0 else 1.0 if stage == 3 else 0.5
         t = s.start + k * p.dt + part * p.common_step * p.dt
@@ -116,16 +114,16 @@ def run(p: RunPlan, s: State):
                 z[p.forced[j]] = s.series[row, j]
             section = p.schedules[schedule]
             if stage == 0:
-                at[6] = at[5]
-                at[5] += p.schedules[p.n_schedules + 1 + schedule]
+                at[LOG] = at[LOGGED]
+                at[LOGGED] += p.schedules[p.n_schedules + 1 + schedule]
         while section < p.schedules[schedule + 1]:
             a, b, loop = sections[section, 0], sections[section, 1], sections[section, 2]
             if loop < 0:
-                status = _execute(tasks, lags, a, b, t, k, p, s)
+                status = _execute(a, b, t, k, p, s)
             else:
-                status = _settle(tasks, lags, a, b, loop, s.log[at[6] + sections[section, 3]], t, k, p, s)
-            if status != 0:
-                at[0], at[1], at[2], at[3] = status, k, stage, section
+                status = _settle(a, b, loop, s.log[at[LOG] + sections[section, 3]], t, k, p, s)
+            if status != DONE:
+                at[STATUS], at[STEP], at[STAGE], at[SECTION] = status, k, stage, section
                 return
             section += 1
         section = -1
@@ -133,41 +131,40 @@ def run(p: RunPlan, s: State):
             if k == 0:
                 for i in range(len(levels)):
                     if not abs(z[levels[i, 0]]) < math.inf:
-                        at[0], at[1], at[2], at[7] = 3, k, 0, i
+                        at[STATUS], at[STEP], at[STAGE], at[ABOUT] = NOT_FINITE, k, 0, i
                         return
             if k < last and _is_too_short(p, z, at, k):
-                at[0], at[1], at[2] = 5, k, 0
+                at[STATUS], at[STEP], at[STAGE] = SHORT_DELAY, k, 0
                 return
-            _end_step(levels, kept, lags, z, at, k, p, s)
+            _end_step(z, at, k, p, s)
         if p.common_step == 0 or (stage == 0 and (k % p.common_step != 0 or k + p.common_step > last)):
             k += 1
         else:
             stage = _stage(levels, z, stage, p, s)
             if stage == 0:
                 k += 1
-    at[0], at[1], at[2], at[3] = 0, k, stage, section
+    at[STATUS], at[STEP], at[STAGE], at[SECTION] = DONE, k, stage, section
 
 
 def execute(p: RunPlan, s: State, first: int, last: int):
     """Execute the tasks first to last - 1 of `order` once, at the time of `s.at`."""
-    part = 0.0 if s.at[2] == 0 else 1.0 if s.at[2] == 3 else 0.5
-    t = s.start + s.at[1] * p.dt + part * p.common_step * p.dt
-    tasks, lags = p.tasks.reshape((len(p.tasks) // 5, 5)), p.lags.reshape((len(p.lags) // 10, 10))
-    s.at[0] = _execute(tasks, lags, first, last, t, s.at[1], p, s)
+    part = 0.0 if s.at[STAGE] == 0 else 1.0 if s.at[STAGE] == 3 else 0.5
+    t = s.start + s.at[STEP] * p.dt + part * p.common_step * p.dt
+    s.at[STATUS] = _execute(first, last, t, s.at[STEP], p, s)
 
 
-def _execute(tasks, lags, first, last, t, k, p, s):
-    """Execute tasks one after the other; return 0, RAISED, or NEGATIVE_LAG."""
-    out = 0
+def _execute(first, last, t, k, p, s):
+    """Execute tasks one after the other; return DONE, RAISED, or NEGATIVE_LAG."""
+    out, tasks = DONE, p.tasks
     for i in range(first, last):
         task = p.order[i]
         if tasks[task, 0] != 1:
             call(tasks[task, 1], t, s.pointers[tasks[task, 2] :], tasks[task, 3], tasks[task, 4])
-            if s.at[9] != 0:
-                return 1
-        elif not _look_back(lags[tasks[task, 1]], tasks[task, 3], tasks[task, 4], k, p.dt, s.z, s.history):
-            s.at[7] = tasks[task, 1]
-            out = 4
+            if s.at[ERRORS] != 0:
+                return RAISED
+        elif not _look_back(p.lags[tasks[task, 1]], tasks[task, 3], tasks[task, 4], k, p.dt, s.z, s.history):
+            s.at[ABOUT] = tasks[task, 1]
+            out = NEGATIVE_LAG
     return out
 
 
@@ -195,8 +192,8 @@ def _look_back(lag, first, last, k, dt, z, history):
     return holds
 
 
-def _settle(tasks, lags, first, last, loop, line, t, k, p, s):
-    """Execute a loop again and again until nothing moves; return 0, UNSETTLED, or what is wrong."""
+def _settle(first, last, loop, line, t, k, p, s):
+    """Execute a loop again and again until nothing moves; return DONE, UNSETTLED, or what is wrong."""
     z, begin, end = s.z, p.loops[loop], p.loops[loop + 1]
     settled, count, most = False, 0, 0.0
     for i in range(begin, end):
@@ -204,8 +201,8 @@ def _settle(tasks, lags, first, last, loop, line, t, k, p, s):
     while count < p.max_iterations and not settled:
         for i in range(begin, end):
             s.old[i - begin] = z[p.places[i]]
-        status = _execute(tasks, lags, first, last, t, k, p, s)
-        if status != 0:
+        status = _execute(first, last, t, k, p, s)
+        if status != DONE:
             return status
         count += 1
         settled, most = True, 0.0
@@ -218,11 +215,11 @@ def _settle(tasks, lags, first, last, loop, line, t, k, p, s):
                 most = move
     line[0], line[1], line[2], line[4] = k, loop, max(line[2], float(count)), max(line[4], most)
     if settled:
-        return 0
+        return DONE
     if p.goes_on == 1:
         line[3] = 2.0
-        return 0
-    return 2
+        return DONE
+    return UNSETTLED
 
 
 def _move(levels, z, moves, at, k):
@@ -231,7 +228,7 @@ def _move(levels, z, moves, at, k):
         if k % levels[i, 2] == 0:
             z[levels[i, 0]] += moves[i]
             if not abs(z[levels[i, 0]]) < math.inf:
-                at[0], at[1], at[2], at[7] = 3, k, 0, i
+                at[STATUS], at[STEP], at[STAGE], at[ABOUT] = NOT_FINITE, k, 0, i
                 return True
     return False
 
@@ -239,20 +236,21 @@ def _move(levels, z, moves, at, k):
 def _is_too_short(p, z, at, k):
     """Tell whether the tau of a smooth or delay that moves on is shorter than it may be."""
     for i in range(len(p.least)):
-        if k % p.delays[3 * i + 2] == 0:
-            for j in range(p.delays[3 * i + 1]):
-                if not z[p.delays[3 * i] + j] >= p.least[i]:
-                    at[7] = i
+        if k % p.delays[i, 2] == 0:
+            for j in range(p.delays[i, 1]):
+                if not z[p.delays[i, 0] + j] >= p.least[i]:
+                    at[ABOUT] = i
                     return True
     return False
 
 
-def _end_step(levels, kept, lags, z, at, k, p, s):
+def _end_step(z, at, k, p, s):
     """Write the row, what is remembered, and what levels will move by."""
-    if s.keep[at[4]] == k:
+    if s.keep[at[ROW]] == k:
         for j in range(len(p.columns)):
-            s.rows[at[4], j] = z[p.columns[j]]
-        at[4] += 1
+            s.rows[at[ROW], j] = z[p.columns[j]]
+        at[ROW] += 1
+    levels, kept, lags = p.levels, p.kept, p.lags
     for i in range(len(kept)):
         if k % kept[i, 2] == 0:
             z[kept[i, 1]] = z[kept[i, 0]]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import logging
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,10 +26,10 @@ from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
+from fmepy.compiled.c_loops import kept_code
 from fmepy.compiled.llvm_code import MOST_NESTED, Alone, ExpressionWriter
 from fmepy.compiled.llvm_operations import NAN, declarations, number
-from fmepy.compiled.machine import Code, object_of, optimised, versions
+from fmepy.compiled.machine import object_of, optimised, versions
 from fmepy.compiled.statements import statements
 from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, size_of
 from fmepy.language.nodes import Node, Number, Symbol, in_order
@@ -68,13 +67,6 @@ def statement_text(target: Reference, value: Node, shapes: Mapping[str, Shape]) 
 @lru_cache(maxsize=20_000)  # changed copies of a system ask for nearly all of it again
 def _statement_text(target: Reference, value: Node, shapes: tuple[tuple[str, Shape], ...]) -> StatementText:
     return _ModuleWriter(target, value, defaultdict(tuple, shapes)).written()
-
-
-class _ArrayNodes:
-    """What is no part of the expression that it stands in: it is computed before."""
-
-    def __contains__(self, e: Any) -> bool:
-        return isinstance(e, ArrayNode)
 
 
 class _ModuleWriter(ExpressionWriter):
@@ -134,8 +126,8 @@ class _ModuleWriter(ExpressionWriter):
                     self._store(e)
 
     def _computed(self, e: Node) -> str:
-        """Return the name of an expression's value; no deep one is written as one."""
-        for part in statements([e], MOST_NESTED, _ArrayNodes())[0]:
+        """Return the name of an expression's value: arrays in it come before, and no deep one is written as one."""
+        for part in statements([e], MOST_NESTED, lambda a: isinstance(a, ArrayNode))[0]:
             self.value(part)
         return self.value(e)
 
@@ -253,8 +245,6 @@ class _ModuleWriter(ExpressionWriter):
 
 # --- the text as machine code
 
-logger = logging.getLogger(__name__)
-
 _LEVEL = 0
 """Of optimisation: 1 takes ten times as long, and the functions, which are short and written without what could be left
 out, run no faster."""
@@ -286,14 +276,7 @@ def compiled_statements(texts: Sequence[StatementText]) -> list[Compiled]:
 
 def _made(texts: dict[str, frozenset[tuple[str, int]]]) -> dict[str, Compiled]:
     key = hashlib.sha256("\n".join([versions(), f"{_LEVEL}", *texts]).encode()).hexdigest()[:32]
-    path = cache_folder() / f"modules-{key}.o"
-    made = read_kept(path)
-    if made is None:
-        logger.debug("Compiling %d statements of modules.", len(texts))
-        made = object_of(optimised(_program(texts), _LEVEL), quick=True)
-        write_kept(path, made)
-        prune(path.parent)
-    code = Code(made)
+    code = kept_code(f"modules-{key}", lambda: object_of(optimised(_program(texts), _LEVEL), quick=True))
     addresses = ctypes.cast(code.place("functions"), ctypes.POINTER(ctypes.c_int64))[: len(texts)]
     return {text: Compiled(a, code) for text, a in zip(texts, addresses, strict=True)}
 

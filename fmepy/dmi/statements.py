@@ -90,7 +90,13 @@ class Elements:
 
     def at(self, e: Node, i: int) -> Node:
         """Return an expression at an element."""
-        for part in in_order([e], _MadeAt(self, i)):
+
+        def is_made(part: Any) -> bool:  # what looks at several elements becomes so when it is asked for
+            if (part, i) not in self.made and isinstance(part, (ArrayNode, Whole)):
+                self.made[part, i] = self.of_array(part, i)
+            return (part, i) in self.made
+
+        for part in in_order([e], is_made):
             self.made[part, i] = part.rebuilt([self.made[a, i] for a in part.args]) if part.args else part
         return self.made[e, i]
 
@@ -123,19 +129,6 @@ class Elements:
             line = ys[k] + (ys[k + 1] - ys[k]) / (xs[k + 1] - xs[k]) * (x - xs[k])
             out = choose_above(x, xs[k + 1], out, line)
         return choose_above(x, xs[0], out, ys[0])
-
-
-class _MadeAt:
-    """What is known at an element; what looks at several ones becomes known when it is asked for."""
-
-    def __init__(self, elements: Elements, i: int) -> None:
-        self._elements, self._i = elements, i
-
-    def __contains__(self, e: Any) -> bool:
-        made, key = self._elements.made, (e, self._i)
-        if key not in made and isinstance(e, (ArrayNode, Whole)):
-            made[key] = self._elements.of_array(*key)
-        return key in made
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,21 +23,15 @@ def as_sympy(e: Node) -> Any:
     import sympy
 
     memo: dict[Node, Any] = {}
-    for node in in_order([e], _Named(memo)):
+
+    def is_named(e: Any) -> bool:
+        if e.word == "shared" and e not in memo:
+            memo[e] = _symbol(e.name)
+        return e in memo
+
+    for node in in_order([e], is_named):
         memo[node] = _converted(sympy, node, [memo[a] for a in node.args])
     return memo[e]
-
-
-class _Named:
-    """Shared parts, which stand for themselves by their names."""
-
-    def __init__(self, memo: dict[Node, Any]) -> None:
-        self._memo = memo
-
-    def __contains__(self, e: Any) -> bool:
-        if e.word == "shared" and e not in self._memo:
-            self._memo[e] = _symbol(e.name)
-        return e in self._memo
 
 
 def _symbol(name: str) -> Any:

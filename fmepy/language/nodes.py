@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -47,7 +47,7 @@ class Node:
         """The symbols that occur in it."""
         if self._free is None:
             free: dict[Node, frozenset[Symbol]] = {}
-            for e in in_order([self], _HasFree()):
+            for e in in_order([self], lambda e: e._free is not None):
                 parts = [free.get(a) or a._free or _NONE for a in e.args]
                 free[e] = max(parts, key=len, default=_NONE)
                 if any(p - free[e] for p in parts):
@@ -203,13 +203,6 @@ def made(kind: Any, word: str, args: tuple[Node, ...], content: Any = None) -> A
                 found._free = frozenset([found])
             _nodes[key] = found
     return found
-
-
-class _HasFree:
-    """The nodes whose symbols are known."""
-
-    def __contains__(self, e: Any) -> bool:
-        return e._free is not None
 
 
 def number(value: float) -> Number:
@@ -412,17 +405,17 @@ def choose_above(left: Any, right: Any, yes: Any, no: Any) -> Node:
 # --- through expressions
 
 
-def in_order(expressions: Iterable[Node], known: Container[Node] = ()) -> list[Node]:
-    """Return the nodes of expressions, each once and after what it is made of; not what is `known` or in that alone."""
+def in_order(expressions: Iterable[Node], is_known: Callable[[Any], object] = ().__contains__) -> list[Node]:
+    """Return the nodes of expressions, each once and after what it is made of; not what is known or in that alone."""
     seen: set[Node] = set()
     out: list[Node] = []
     waiting = list(expressions)[::-1]
     while waiting:
         e = waiting[-1]
-        if e in seen or e in known:
+        if e in seen or is_known(e):
             waiting.pop()
             continue
-        new = [a for a in e.args if a not in seen and a not in known]
+        new = [a for a in e.args if a not in seen and not is_known(a)]
         if new:
             waiting.extend(new[::-1])
         else:
@@ -439,7 +432,7 @@ def mapped(
 ) -> list[Node]:
     """Return expressions made anew from the inside: ``change(e, parts)`` of every node, with its changed parts."""
     memo = {} if memo is None else memo
-    for e in in_order(expressions, memo):
+    for e in in_order(expressions, memo.__contains__):
         memo[e] = change(e, [memo[a] for a in e.args])
     return [memo[e] for e in expressions]
 
@@ -460,7 +453,7 @@ def nodes_in(expressions: Iterable[Node], *words: str) -> list[Node]:
 def values_of(expressions: Sequence[Node], values: Mapping[Node, float]) -> list[float]:
     """Return the numbers that expressions are where symbols have values; NaN where there is none."""
     memo: dict[Node, float] = dict(values)
-    for e in in_order(expressions, memo):
+    for e in in_order(expressions, memo.__contains__):
         memo[e] = _value(e, [memo[a] for a in e.args])
     return [memo[e] for e in expressions]
 

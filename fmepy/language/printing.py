@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fmepy.language.nodes import Node, Number, Shared, Symbol, in_order
+from fmepy.language.nodes import Node, Number, Symbol, in_order
 
 MOST_WRITTEN = 10_000
 """Characters of a part up to which it is printed; of a longer one stands ``(...)``."""
@@ -15,22 +15,16 @@ MOST_WRITTEN = 10_000
 def text_of(e: Node) -> str:
     """Return an expression as it is written in a text."""
     written: dict[Node, _Text] = {}
-    for node in in_order([e], _Printed(written)):
-        text = _text(node, [written[a] for a in node.args] if node.word != "shared" else [])
+
+    def is_written(e: Any) -> bool:
+        if e.word == "shared" and e not in written:  # its value need not be looked into
+            written[e] = _Text(e.name, 4)
+        return e in written
+
+    for node in in_order([e], is_written):
+        text = _text(node, [written[a] for a in node.args])
         written[node] = text if len(text.text) <= MOST_WRITTEN else _Text("(...)", 4)
     return written[e].text
-
-
-class _Printed:
-    """What need not be looked into to print: the values of shared parts."""
-
-    def __init__(self, written: dict[Node, _Text]) -> None:
-        self._written = written
-
-    def __contains__(self, e: Any) -> bool:
-        if e.word == "shared" and e not in self._written:
-            self._written[e] = _Text(e.name, 4)
-        return e in self._written
 
 
 @dataclass(slots=True)
@@ -49,7 +43,7 @@ class _Text:
 def _text(e: Node, parts: list[_Text]) -> _Text:
     if isinstance(e, Number):
         return _Text(_digits(e.value), 1 if e.value < 0 else 4)
-    if isinstance(e, Symbol | Shared):
+    if isinstance(e, Symbol):
         return _Text(e.name, 4)
     if e.word == "+":
         text = parts[0].text

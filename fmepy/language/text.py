@@ -96,16 +96,9 @@ def convert(
     return converter.whole(), converter.size
 
 
-class _Seen:
-    """What has been looked at: the values of shared parts."""
-
-    def __contains__(self, e: Any) -> bool:
-        return isinstance(e, Shared)
-
-
 def _finished(expr: Node, tree: Tree) -> Value:
-    """Return an expression after a last look at every number in it."""
-    for e in in_order([expr], _Seen()):
+    """Return an expression after a last look at every number in it; the values of shared parts have had theirs."""
+    for e in in_order([expr], lambda e: isinstance(e, Shared)):
         if isinstance(e, Number):
             if not math.isfinite(e.value):
                 raise tree.error("this holds a number beyond the range of floating point")

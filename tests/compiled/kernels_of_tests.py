@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.kernels import call, doubles, new
+from fmepy.compiled.kernels import call, doubles, new, structure, weighted
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-WIDE, KINDS = 3, (1, 4)
+WIDE, KINDS, WEIGHTS = 3, (1, 4), ((0.1,), (0.0, -0.7))
 
 
 def halved(x: float, out: int):
@@ -129,6 +129,7 @@ def arrays(job: Job):
     out[14], out[15] = inner.shape[0], inner[0]
     n, d = M.shape
     out[16] = n * 10 + d
+    out[17], out[18] = weighted(WEIGHTS[1], rows[1], 2), weighted(WEIGHTS[0], M, at[0], x[1])
 
 
 def tuples(job: Job):
@@ -140,6 +141,12 @@ def tuples(job: Job):
     a, out, _ = state
     out[2] = a
     job.out[3] = _applied(_square, 3.0) + _applied(_cube, 2.0)
+
+
+def at_an_address(words: int, out: int):
+    job = structure(words, Job)
+    doubles(out, 4)[0] = job.a + job.n + job.part.rows[1, 0, 2]
+    doubles(out, 4)[1] = job.M[1, 2] + job.at[1] + _of_work(Work(job.x, job.at, job.part, 3), None)
 
 
 def _of_work(work, M):

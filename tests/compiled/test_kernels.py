@@ -12,7 +12,7 @@ import pytest
 from fmepy.compiled import c_loops
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernel_code import kernel_text
-from fmepy.compiled.kernels import KernelError, packed
+from fmepy.compiled.kernels import KernelError, doubles, packed
 from tests.compiled import kernels_of_tests as kernels
 
 
@@ -42,6 +42,27 @@ def test_a_kernel_does_what_python_does(name, given):
     np.testing.assert_array_equal(ours.out, theirs.out)
     np.testing.assert_array_equal(ours.x, theirs.x)
     assert np.any(ours.out)
+
+
+def test_a_structure_stands_at_an_address():
+    words, ours, theirs = packed(given := job()), np.zeros(4), np.zeros(4)
+    c_loop(kernels.at_an_address, "a kernel")(address(words), address(ours))
+    kernels.at_an_address(address(words), address(theirs))
+    np.testing.assert_array_equal(ours, theirs)
+    assert ours[0] == given.a + given.n + given.part.rows[1, 0, 2]
+
+
+def test_annotations_are_read_as_classes_too_and_what_is_none_is_told():
+    def plain(x, n, out):
+        doubles(out, 1)[0] = x * n
+
+    plain.__annotations__ = {"x": float, "n": int, "out": int}  # as in a module without annotations as text
+    out = np.zeros(1)
+    c_loop(plain, "a kernel")(1.5, 3, address(out))
+    assert out[0] == 4.5
+    plain.__annotations__ = {"x": np.ndarray, "n": int, "out": int}
+    with pytest.raises(KernelError, match=r"plain: `x` is annotated 'ndarray', .* write one of int, float, .*Vector"):
+        kernel_text(plain)
 
 
 def unknown_name(x: float):

@@ -373,10 +373,10 @@ def test_many_runs_are_the_runs_one_by_one_and_failed_ones_are_told():
 
 
 def test_the_room_for_the_past_does_not_change_a_number(monkeypatch):
-    from fmepy.compiled import delay_runs
+    from fmepy.compiled import explicit_runs
 
     plenty = with_everything()().to_numpy()
-    monkeypatch.setattr(delay_runs, "FIRST_ROOM", 3)
+    monkeypatch.setattr(explicit_runs, "FIRST_ROOM", 3)
     bound = with_everything().bind()
     np.testing.assert_array_equal(bound.simulate(bound.theta0), plenty[:, 1:])
     Y, why = bound.simulate_many(np.array([bound.theta0, bound.theta0 * 0.9]))
@@ -386,9 +386,9 @@ def test_the_room_for_the_past_does_not_change_a_number(monkeypatch):
 
 @pytest.mark.slow
 def test_the_loop_with_delays_reads_nothing_beyond_its_arrays(monkeypatch):
-    from fmepy.compiled import c_loops, delay_runs
+    from fmepy.compiled import c_loops, explicit_runs
 
-    monkeypatch.setattr(delay_runs, "c_loop", lambda kernel, what: c_loops.checked_loop(kernel, what))
+    monkeypatch.setattr(explicit_runs, "c_loop", lambda kernel, what: c_loops.checked_loop(kernel, what))
     bound = with_everything().bind(["k", "tau"])
     Y, _ = bound.sensitivities(bound.theta0)
     np.testing.assert_allclose(Y, with_everything()().to_numpy()[:, 1:], rtol=1e-6, atol=1e-7)

@@ -21,7 +21,7 @@ import numpy as np
 
 from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
-from fmepy.compiled.delay_runs import DelayedRuns, Delays
+from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, RunsOfCourses, Solver, Stretch
 from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
@@ -130,8 +130,8 @@ class WholeRuns:
             n_outputs=m * (1 + k),
             changes=tuple(around.address(f"change{i}") for i in range(len(kinds))),
         )
-        rest = functions, stepper._solver, course, stepper._n_inputs
-        self._runs = ExplicitRuns(*rest) if not system.delays else DelayedRuns(_delays(system, around), *rest)
+        delays = _delays(system, around) if system.delays else None
+        self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs, delays)
         # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
         of_states = np.arange(n * (1 + k)).reshape(1 + k, n)
         of_outputs = of_states.size + np.arange(m * (1 + k)).reshape(1 + k, m)
@@ -153,10 +153,9 @@ class WholeRuns:
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
         """Return the rows, the time of the crossing (None: the run came to its end), and z and all inputs there.
 
-        Of a model with delays; inputs and first: see `DelayedRuns.up_to_crossing`.
+        Of a model with delays; inputs and first: see `ExplicitRuns.up_to_crossing`.
         """
         stepper, _, d = self._given
-        assert isinstance(self._runs, DelayedRuns), "only these are asked"
         out, (ended, _, reached), z, there = self._runs.up_to_crossing(inputs, first)
         if ended not in (status.DONE, status.CROSSED):
             p = inputs[: len(d.parameters)]
@@ -242,7 +241,7 @@ def _around(
     """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `ModelFunctions`.
 
     Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
-    parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `compiled.delay_runs.Delays`.
+    parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `delayed_rates.DelayTables`.
     """
     n = system.n_states
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
@@ -277,9 +276,9 @@ def _around(
     return compiled(program.text())
 
 
-def _delays(system: System, around: Code) -> Delays:
-    states, at = tuple(d.state for d in system.delays), system.layout.lags.start
-    return Delays(states, system.varying_delays, around.address("delays"), around.address("history"), at)
+def _delays(system: System, around: Code) -> DelayTables:
+    states, varies = (np.array(a, dtype=np.int64) for a in ([d.state for d in system.delays], system.varying_delays))
+    return DelayTables(around.address("delays"), around.address("history"), system.layout.lags.start, states, varies)
 
 
 def _delay_failure(

@@ -170,7 +170,7 @@ def _domain(e: Any) -> str:
 
 def is_partial(e: Any, memo: dict[Any, bool]) -> bool:
     """Tell whether an expression may be NaN where all its symbols are finite: roots, logarithms, arcs."""
-    for part in in_order([e], memo):
+    for part in in_order([e], memo.__contains__):
         here = _domain(part) == "below" or (part.word in TABLE and TABLE[part.word].bounded)
         memo[part] = here or any(memo[a] for a in part.args)
     return memo[e]
