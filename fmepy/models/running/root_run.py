@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.compiled.crossings import NEVER, first_crossing
 from fmepy.compiled.python_code import scalar_function
-from fmepy.compiled.status import SEEN
 from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import symbol, symbols
@@ -226,10 +224,6 @@ class RootRun:
             return t, z
         return at, z + (at - t) * np.asarray(self.all_rates(t, z), dtype=float)
 
-    def watched(self, t: float, z: Vector) -> Vector:
-        """Return what ends a stretch where it crosses zero, on the side that each root was read to be on."""
-        return np.array(self.table.values(t, z, self.inputs)) - self._offsets
-
     def cross(self, t: float, z: Vector, first: int | None, read_anew: Callable[[float, Vector], Any]) -> Vector:
         """Return z after all that fires at t: root `first`, and every other that crosses zero within rounding.
 
@@ -302,52 +296,3 @@ class RootRun:
                 time=t,
                 exploded=True,
             )
-
-
-class StepRootRun:
-    """The same along a run of fixed steps (`models.engines.fixed`).
-
-    Parameters
-    ----------
-    run : RootRun
-    set_inputs : callable
-        ``set_inputs(t)`` puts the forcings at t into the inputs of the run.
-    """
-
-    def __init__(self, run: RootRun, set_inputs: Callable[[float], None]) -> None:
-        self._run, self._set = run, set_inputs
-
-    def begin(self, t: float, z: Vector) -> None:
-        """Find out on which side of zero every root is."""
-        self._set(t)
-        self._run.read(t, z)
-
-    def next(
-        self, t: float, end: float, z: Vector, to: Callable[[float, float, Vector], Vector]
-    ) -> tuple[float, Vector] | None:
-        """Return the first crossing and z after it; None if nothing crosses."""
-        if not end > t:
-            return None
-
-        def dense(s: float, z: Vector, step: Any, place: Vector) -> None:
-            place[:] = to(t, t + s * h, z)
-
-        def watch(at: float, z: Vector, model: Any, place: Vector) -> None:
-            self._set(at)
-            place[:] = self._run.watched(at, z)
-
-        h, found, high, first = end - t, to(t, end, z), end, None
-        seen = np.empty((SEEN, len(self._run.table.roots)))
-        watch(t, z, None, seen[0])
-        watch(end, found, None, seen[1])
-        s = first_crossing(dense, watch, None, t, h, z, None, seen, np.empty_like(z))
-        if s != NEVER:
-            high = min(t + s * h, end)
-            found = to(t, high, z)
-            self._set(high)
-            first = int(np.argmin(self._run.distances(high, found)))
-        out = self._run.cross(high, found, first, lambda t, z: None)
-        if first is None and out is found:
-            return None
-        self._run.read(high, out)
-        return high, out

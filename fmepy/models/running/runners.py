@@ -14,19 +14,19 @@ import numpy as np
 
 from fmepy.compiled.explicit_runs import Course
 from fmepy.compiled.llvm_code import NotWritableError
-from fmepy.errors import FmepyError, SimulationError
+from fmepy.errors import SimulationError
 from fmepy.language.functions import holds_choices, holds_jumps
 from fmepy.language.nodes import Node
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper
-from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
+from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.event_application import EventTable, Settle
 from fmepy.models.running.events import Event
-from fmepy.models.running.forcings import forced_at, forcing_jumps, stage_values
+from fmepy.models.running.forcings import forcing_jumps
 from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
-from fmepy.models.running.root_run import Hit, RootRun, RootTable, StepRootRun
+from fmepy.models.running.root_run import Hit, RootRun, RootTable
 from fmepy.models.running.system import build_system, scales_of
 from fmepy.models.running.time_switches import depends_on_parameters
 from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
@@ -154,69 +154,6 @@ class _AdaptiveRunner(ModelRunner):
             return None
 
 
-class _FixedRunner(ModelRunner):
-    def __init__(self, engine: Engine, options: SolverOptions, times: Vector, *rest: Any) -> None:
-        super().__init__(*rest)
-        self._step, self._forcings = engine.steps[options.method], self._definition.forcings
-        stops = np.concatenate([self.timeline.event_times, forcing_jumps(self._forcings)])
-        times = continued(times, float(self.timeline.rows[-1]))
-        self._grid = fixed_grid(times, options.dt, snapped(stops, np.concatenate([times, self.timeline.event_times])))
-
-    def _step_roots(self, p: Vector, rates: Any, hits: list[Hit], settle: Settle | None) -> StepRootRun | None:
-        """Return the root events of a run."""
-        if (table := self._problem.roots) is None:
-            return None
-        layout = table.system.layout
-        inputs = np.zeros(layout.size)
-        inputs[: len(p)] = p
-
-        def set_inputs(t: float) -> None:
-            inputs[layout.lines] = [c for u in forced_at(self._forcings, t) for c in (u, 0.0)]
-
-        run = RootRun(
-            table, inputs, lambda t, z: rates(t, z, forced_at(self._forcings, t)), hits, settle, line=self.timeline
-        )
-        return StepRootRun(run, set_inputs)
-
-    def _solve(
-        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
-    ) -> Matrix:
-        at, rates, step = self.timeline.event_times, self._problem.rates, self._step
-        inputs_at = self._problem.layout.at_stage(p, scales)
-
-        def after(t: float, z: Vector) -> Vector:
-            return apply_events(np.flatnonzero(at == t), z) if t in at else z
-
-        if self._settled is not None:
-            completed = self._settled.constraints.completed
-
-            def step(rates: Any, t: float, z: Vector, h: float, u: Any) -> Vector:
-                return completed(t + h, self._step(rates, t, z, h, u), inputs_at(u[2]))
-
-        def guarded(t: float, z: Vector, u: Any) -> Any:
-            try:
-                return rates(t, z, inputs_at(u))
-            except FmepyError:  # ours are ValueErrors too
-                raise
-            except Exception as error:
-                raise SimulationError(
-                    f"the model's function failed: {type(error).__name__}: {error}", time=t
-                ) from error
-
-        with np.errstate(all="ignore"):
-            Z = fixed_run(
-                step,
-                guarded,
-                z,
-                self._grid,
-                self.timeline.rows,
-                lambda start, end: stage_values(self._forcings, start, end),
-                after,
-                self._step_roots(p, guarded, hits, settle),
-            )
-        return finite_rows(Z, self.timeline.rows)
-
-
 class _DelayedRunner(ModelRunner):
     """Whole runs of models with delays, which keep their own past (`compiled.delay_loop`).
 
@@ -308,8 +245,7 @@ def make_runner(
     if definition.has_delays:
         return _delayed_runner(engine, common, options)
     if engine.steps:
-        problem = _problem_of_steps(definition, names)
-        return None if problem is None else _FixedRunner(engine, options, times, problem, *common)
+        return _fixed_runner(engine, common, options, times)
     if names and definition.equations is None and engine.method_of(options) != "lsoda" and not engine.needs_equations:
         return None  # the others have no way to be told of a Jacobian in blocks
     problem = problem_of(definition, names, engine.watches_switches)
@@ -323,13 +259,19 @@ def make_runner(
     return _AdaptiveRunner(stepper, problem, *common)
 
 
-def _problem_of_steps(definition: Definition, names: tuple[str, ...]) -> InitialValueProblem | None:
-    """Return the problem of fixed steps, whose rates hold their conditions; None if it cannot give sensitivities."""
-    if names and definition.roots:  # the length of a cut step moves with the parameters too
-        return None
-    if definition.equations is not None:
-        return InitialValueProblem(definition, build_system(definition.equations, names, False))
-    return InitialValueProblem(definition, None, names) if not names or has_slopes(definition) else None
+def _fixed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOptions, times: Vector) -> ModelRunner | None:
+    """Return a runner of fixed steps, whose rates hold their conditions; None if it cannot give sensitivities."""
+    definition, timeline, names = common
+    equations, forcings = definition.equations, definition.forcings
+    if names and (definition.roots or (equations is None and not has_slopes(definition))):
+        return None  # the length of a step that a root cuts moves with the parameters too
+    system = None if equations is None else build_system(equations, names, False, roots=definition.roots)
+    times, jumps = continued(times, float(timeline.rows[-1])), forcing_jumps(forcings)
+    jumps = snapped(jumps, np.concatenate([times, timeline.event_times]))
+    grid = fixed_grid(times, options.dt, np.concatenate([timeline.event_times, jumps]))
+    problem = InitialValueProblem(definition, system, names if system is None else ())
+    stepper = FixedStepper(problem, engine.steps[options.method], grid)
+    return _AdaptiveRunner(stepper, problem, definition, replace(timeline, knots=jumps), names)
 
 
 def _delayed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOptions) -> ModelRunner | None:

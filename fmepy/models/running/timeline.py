@@ -93,6 +93,8 @@ class Timeline:
         Events at the very start, which come after its row.
     n_at_start : int
         Rows at the very start: 0 or 1.
+    knots : ndarray
+        Where forcings have kinks or jumps.
     """
 
     start: float
@@ -101,13 +103,14 @@ class Timeline:
     event_times: Vector
     first_events: tuple[int, ...]
     n_at_start: int
+    knots: Vector
 
     @classmethod
     def of(cls, start: float, rows: Vector, forcings: tuple[Forcing, ...], event_times: Vector) -> Timeline:
         """Return a timeline whose events lie on the rows that they miss by rounding alone (0.7 and 7 * 0.1)."""
         events = snapped(event_times, np.append(rows, start))
         first = tuple(np.flatnonzero(events == start).tolist())
-        return cls(start, rows, forcings, events, first, int(rows[0] == start))
+        return cls(start, rows, forcings, events, first, int(rows[0] == start), forcing_knots(forcings))
 
     def segments(self, crossings: Sequence[tuple[float, int]] = ()) -> tuple[Segment, ...]:
         """Return the run's segments; `crossings` are (time, switch) known beforehand."""
@@ -120,7 +123,7 @@ class Timeline:
     def _segments(self, crossings: Sequence[tuple[float, int]]) -> tuple[Segment, ...]:
         last = float(self.rows[-1])
         marks = np.concatenate([self.rows, self.event_times, [self.start]])
-        stops = np.concatenate([snapped(forcing_knots(self.forcings), marks), self.event_times])
+        stops = np.concatenate([snapped(self.knots, marks), self.event_times])
         crossings = list(
             zip(snapped(np.array([t for t, _ in crossings]), marks), [i for _, i in crossings], strict=True)
         )
