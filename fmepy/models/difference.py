@@ -1,20 +1,33 @@
-"""Models of difference equations: `DifferenceModel`, x[n] = f(x[n-1], u[n], n)."""
+"""Models of difference equations: `DifferenceModel`, x[n] = f(x[n-1], u[n], n).
+
+With x[n] = f(x[n-1], u[n], n; p) and outputs h(x[n], u[n], n; p)::
+
+    S[n] = F S[n-1] + df/dp,  F = df/dx at x[n-1]          dh/dp = (dh/dx) S[n] + dh/dp
+
+The loop (`compiled.difference_loop`) serves all models; of a model two functions are compiled, the step and the
+outputs. Of F and the other matrices they compute the entries that are not zero.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from fmepy.compiled import difference_loop
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.llvm_code import LlvmProgram, Place
+from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
-from fmepy.language.equations import Equations, symbols
+from fmepy.language.derivatives import entries_of
+from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.bound_model import BoundDynamic
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import DynamicModel
-from fmepy.models.engines.difference_kernels import Kernels
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.tolerances import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.numerics.differences import central_differences, steps_beside
@@ -183,7 +196,6 @@ class BoundDifference(BoundDynamic):
     def _forget_compiled(self) -> None:
         """Set what is compiled at its first use."""
         self._table: ValueTable | None = None
-        self._kernels: Kernels | None = None
         self._next: Callable[..., Any] | None = None
         self._outputs = None
 
@@ -191,25 +203,37 @@ class BoundDifference(BoundDynamic):
         """Return Y, shape (n_time, n_var)."""
         p = self._parameters(theta)
         y = self._initial_values(p)
-        if not self.exact:
-            return self._run_python(p, y)
-        out = np.empty((len(self.times), len(self.var_names)))
-        self._check(self._compiled().run(y, p, self._U, self._start, self._steps, out), p)
-        return out
+        return self._run(p, y, np.empty((len(y), 0)), ())[0] if self.exact else self._run_python(p, y)
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par)."""
         if not self.exact:
             return self._differences(np.asarray(theta, dtype=float))
         p = self._parameters(theta)
-        y, S = self._initial_values(p), self._initial.slope(p.tolist())
-        n, k = len(self.times), len(self.var_names)
-        Y, slopes = np.empty((n, k)), np.empty((n, k, len(self.names)))
-        self._check(self._compiled().run_sens(y, S, p, self._U, self._start, self._steps, Y, slopes), p)
+        y = self._initial_values(p)
+        Y, slopes = self._run(p, y, self._initial.slope(p.tolist()), self.names)
         bad = np.flatnonzero(~np.isfinite(slopes[:, : len(y)]).all(axis=(1, 2)))
         if len(bad):
             self._fail("a sensitivity became NaN or infinite", float(self.times[bad[0]]), p)
         return Y, slopes
+
+    def _run(self, p: Vector, y: Vector, S: Matrix, names: tuple[str, ...]) -> tuple[Matrix, Cube]:
+        """Run the compiled loop from y and S, the derivatives of y to `names`; return both in all rows."""
+        equations, keep = self._definition.equations, self._steps.astype(np.int64)
+        assert equations is not None, "the model checked this at the door"
+        step, write, counts, places, _ = _compiled(equations, names)
+        n, m, n_par = len(y), len(equations.outputs), len(names)
+        x, both = np.array(y, dtype=float), np.concatenate([S, S])
+        v, w = np.empty(n + counts[0] + counts[1]), np.empty(m + counts[2] + counts[3])
+        q, told = np.concatenate([p, np.empty(self._U.shape[1])]), np.empty(1)
+        out, slopes = np.empty((len(keep), n + m)), np.empty((len(keep), n + m, n_par))
+        loop = c_loop(difference_loop.run, "the loop of difference models")
+        arrays = (q, self._U, keep, places, x, both, v, w, out, slopes, told)
+        sizes = n, m, len(p), self._U.shape[1], n_par, *counts, len(keep)
+        loop(step, write, *sizes, self._start, *map(address, arrays))
+        if told[0] >= 0:
+            self._fail("a state became NaN or infinite", self._start + int(told[0]), p)
+        return out, slopes
 
     @property
     def _initial(self) -> ValueTable:
@@ -222,16 +246,6 @@ class BoundDifference(BoundDynamic):
             return self._initial.value(p.tolist())
         except SimulationError as error:
             self._fail(str(error), self._start, p)
-
-    def _compiled(self) -> Kernels:
-        if self._kernels is None:
-            assert self._definition.equations is not None, "the model checked this at the door"
-            self._kernels = Kernels(self._definition.equations, self.names)
-        return self._kernels
-
-    def _check(self, failed_step: int, p: Vector) -> None:
-        if failed_step >= 0:
-            self._fail("a state became NaN or infinite", self._start + failed_step, p)
 
     def _fail(self, why: str, time: float, p: Vector) -> NoReturn:
         raise self._failure(f" at time {time:.6g} (step {round(time - self._start)})", why, p, time)
@@ -280,3 +294,41 @@ class BoundDifference(BoundDynamic):
         Y = self.simulate(theta)
         steps = steps_beside(theta, DIFFERENCE_STEP)
         return Y, central_differences(self.simulate, theta, steps, self._box, base=Y)
+
+
+# --- what is compiled of a model
+
+
+class _CompiledStep(NamedTuple):
+    """A model's functions by address, how many entries each matrix has, and their rows and columns."""
+
+    step: int
+    write: int
+    counts: list[int]
+    places: Any
+    code: Code
+
+
+@lru_cache(maxsize=64)
+def _compiled(equations: Equations, names: tuple[str, ...]) -> _CompiledStep:
+    """Return the functions ``step`` and ``write`` of a model, and the entries of F, df/dp, dh/dx and dh/dp.
+
+    q holds parameters and forcings; behind the next states, or the outputs, stand the entries of the matrices.
+    """
+    states, p = [symbol(s) for s in equations.states], [symbol(k) for k in names]
+    rates, outputs = equations.rates, list(e for _, e in equations.outputs)
+    where: dict[Any, Place] = {symbol(equations.time): "t"}
+    where |= {s: ("x", i) for i, s in enumerate(states)}
+    where |= {symbol(k): ("q", i) for i, k in enumerate([*equations.parameters, *equations.forcings])}
+    matrices = tuple(
+        entries_of(expressions, symbols)
+        for expressions in (rates, outputs)
+        for symbols in (states if names else [], p)
+    )  # fmt: skip
+    program = LlvmProgram(["t"], ["x", "q", "out"])
+    for name, expressions, (own, others) in (("step", rates, matrices[:2]), ("write", outputs, matrices[2:])):
+        listed = [*expressions, *(e for _, _, e in own), *(e for _, _, e in others)]
+        program.function(name, [("out", i, e) for i, e in enumerate(listed)], where)
+    code = compiled(program.text())
+    places = np.array([(i, j) for m in matrices for i, j, _ in m], dtype=np.int64)
+    return _CompiledStep(code.address("step"), code.address("write"), [len(m) for m in matrices], places, code)

@@ -32,8 +32,7 @@ from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.language.nodes import ONE, ZERO, Node, add, as_node, call, choose_above, fresh, substituted
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
-from fmepy.models.engines.base import Engine, SolverOptions
-from fmepy.models.engines.failures import MOST_STEPS, failure_of
+from fmepy.models.engines.base import MOST_STEPS, Engine, SolverOptions, failure_of
 from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
 from fmepy.models.running.events import GIVEN, Root, kinds_of

@@ -62,13 +62,13 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
             raise ModelError(f"`method={method!r}` belongs to the engine {own.name!r}, not to {name!r}.")
         if limited and own.steps:
             raise ModelError(f"`max_step` is for solvers that choose their steps; method={method!r} takes `dt`.")
-        return own, method, _checked(own, method, definition, limited)
+        return own, method, _checked(own, definition)
     if name != "auto":
         own = named(name)
-        return own, own.methods[0], _checked(own, own.methods[0], definition, limited)
+        return own, own.methods[0], _checked(own, definition)
     notes: list[str] = []
     for engine in sorted((e for e in ENGINES if e.rank is not None), key=lambda e: e.rank or 0.0):
-        why = engine.why_not(definition, limited)
+        why = engine.why_not(definition)
         if not why:
             return engine, engine.methods[0], notes[0] if notes else ""
         notes.append(why)
@@ -87,17 +87,11 @@ def _for_delays(name: str, method: str | None, definition: Definition) -> tuple[
             f"{explicit.ENGINE.name!r} alone. Leave both out. (It is an explicit method: a stiff "
             "model with delays has no engine here.)"
         )
-    return engine, engine.methods[0], _checked(engine, engine.methods[0], definition, False)
+    return engine, engine.methods[0], _checked(engine, definition)
 
 
-def _checked(engine: Engine, method: str, definition: Definition, limited: bool) -> str:
+def _checked(engine: Engine, definition: Definition) -> str:
     """Return an empty string if an engine that was asked for can run the model."""
-    if limited and not engine.limits_steps:
-        others = ", ".join(f"engine={k!r}" for k in engine_names() if named(k).limits_steps)
-        raise ModelError(
-            f"`max_step` cannot limit the steps of {engine.name} (method={method!r}): it has no largest step. Leave "
-            f"engine='auto', or pass one that has: {others}."
-        )
     if why := engine.why_not(definition):
         raise ModelError(f"The model cannot run on {engine.name}: {why}. Leave engine='auto' to run it on what it can.")
     return ""
