@@ -37,6 +37,7 @@ needs to remember (retries, the engine in use) lives in the bound model.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -112,24 +113,26 @@ def engine_of(bound: Any) -> str:
 
 
 class OfRuns:
-    """What makes its runs by another bound model, `bound`, and says of them what that one says."""
+    """What makes its runs by another bound model, `bound`, and says of them what that one says.
+
+    Attributes
+    ----------
+    exact : bool
+        True if sensitivities solve their equations; asking may compile them.
+    retries : int
+        Runs so far that the first engine could not finish and another one did.
+    engine : str
+        The engine that runs the model, as far as it says.
+    """
 
     bound: Any
+    exact: Any = property(attrgetter("bound.exact"))
+    retries: Any = property(attrgetter("bound.retries"))
+    engine: Any = property(lambda self: engine_of(self.bound))
 
-    @property
-    def exact(self) -> bool:
-        """True if sensitivities solve their equations; asking may compile them."""
-        return bool(self.bound.exact)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return int(self.bound.retries)
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return engine_of(self.bound)
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        keep_within(self.bound, lower, upper)
 
 
 def simulate_many(bound: Any, Theta: Matrix) -> tuple[Cube, Any]:

@@ -25,7 +25,7 @@ from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.running.array_rates import ArraysAt
-from fmepy.numerics.differences import central_differences, derivatives, roomy_steps, steps_beside
+from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
 from fmepy.types import Matrix, Vector
 
@@ -402,8 +402,7 @@ def slopes_at_rest(
     if exact is not None:
         S = -factored.solve(exact)
         return S, source.extras_along(y, p, places, S)
-    theta = p[places]
-    S = -factored.solve(_forward_to_parameters(system, y, f, places, box))
+    theta, S = p[places], np.zeros((len(y), len(places)))
     n_extra = len(source.extra_names) * source.n_rows
 
     def along(moved: Vector) -> Vector:
@@ -418,7 +417,7 @@ def slopes_at_rest(
         return np.concatenate([rates, extras.ravel()])
 
     steps = steps_beside(theta, _PARAMETER_STEP)
-    before = 1.0
+    before = np.inf
     for _ in range(_MOST_CORRECTIONS):
         slopes = central_differences(along, theta, steps / _curved(S, theta, y), box)
         correction = -factored.solve(slopes[: len(y)])
@@ -434,27 +433,6 @@ def slopes_at_rest(
             factored, change = system.structure.solver(system.jacobian(y, f)), np.inf
         before = change
     return S, slopes[len(y) :]
-
-
-def _forward_to_parameters(system: AtParameters, y: Vector, f: Vector, places: Any, box: Any) -> Matrix:
-    """Return df/dp by forward differences, shape (n, n_par): a first guess."""
-    theta = system.p[places]
-    lower, upper = (np.full(len(theta), -np.inf), np.full(len(theta), np.inf)) if box is None else box
-
-    def rates(points: list[Vector]) -> list[Any]:
-        out = []
-        for moved in points:
-            q = system.p.copy()
-            q[places] = moved
-            found = system.source.rates(y, q)
-            out.append(found if np.isfinite(found).all() else None)
-        return out
-
-    steps = roomy_steps(steps_beside(theta, _PARAMETER_STEP**1.5), lower, upper)
-    slopes = derivatives(rates, theta, steps, lower, upper, central=False, base=f)
-    return (
-        np.stack([np.zeros(len(y)) if s is None else s for s in slopes], axis=-1) if slopes else np.empty((len(y), 0))
-    )
 
 
 def _curved(S: Matrix, theta: Vector, y: Vector) -> Vector:

@@ -19,17 +19,17 @@ from fmepy.language.functions import holds_choices, holds_jumps
 from fmepy.language.nodes import Node
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
-from fmepy.models.engines.base import Engine, SolverOptions, Stepper
+from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.event_application import EventTable, Settle
+from fmepy.models.running.event_application import EventTable
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps
 from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
 from fmepy.models.running.root_run import Hit, RootRun, RootTable
-from fmepy.models.running.system import build_system, scales_of
+from fmepy.models.running.system import System, build_system, scales_of
 from fmepy.models.running.time_switches import depends_on_parameters
-from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
+from fmepy.models.running.timeline import Segment, Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
 MOST_CROSSINGS = 1000
@@ -37,10 +37,11 @@ MOST_CROSSINGS = 1000
 
 
 class ModelRunner:
-    """``run(p) -> Z`` at the rows of a timeline, with or without sensitivities.
+    """``run(p) -> Y`` at the rows of a timeline, with or without sensitivities.
 
     Parameters
     ----------
+    stepper : Stepper
     problem : InitialValueProblem
     definition : Definition
     timeline : Timeline
@@ -49,99 +50,79 @@ class ModelRunner:
     """
 
     def __init__(
-        self, problem: InitialValueProblem, definition: Definition, timeline: Timeline, names: tuple[str, ...]
+        self,
+        stepper: Any,
+        problem: InitialValueProblem,
+        definition: Definition,
+        timeline: Timeline,
+        names: tuple[str, ...],
     ) -> None:
-        self._problem, self._definition, self.timeline, self.names = problem, definition, timeline, names
+        self._stepper, self._problem, self._system, self._layout = stepper, problem, problem.system, problem.layout
+        self._definition, self.timeline, self.names = definition, timeline, names
         self.n_states = len(definition.states)
-        self._initial = ValueTable(definition.initial, definition.parameters, names)
-        self._events = EventTable(definition, names)
-        self._places = [definition.parameters.index(k) for k in names]
-        self._settled = Settled(definition, names) if definition.algebraic else None
+
+    @cached_property
+    def _between(self) -> tuple[ValueTable, EventTable, Settled | None, list[int]]:
+        """The initial values, events and algebraic states of runs that are not `whole`, and the places of `names`."""
+        d = self._definition
+        settled = Settled(d, self.names) if d.algebraic else None
+        places = [d.parameters.index(k) for k in self.names]
+        return ValueTable(d.initial, d.parameters, self.names), EventTable(d, self.names), settled, places
 
     def run(self, p: Vector, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
         """Return Y, shape (n_time, n_state), and S, shape (n_time, n_state, n_names) (None without sensitivities).
 
         Of `whole` runs Y has the outputs too, shape (n_time, n_var). A list of `hits` gets those of the root events.
         """
-        hits = [] if hits is None else hits
         if self.whole is not None:
             return self.whole.with_slopes(p) if self.names else (self.whole.one(p), None)
-        plain = p.tolist()
-        y = self._initial.value(plain)
-        if not self.names:
-            return self._begun(p, y, None, hits), None
-        scales = scales_of(p[self._places])
-        S = self._initial.slope(plain) * scales
-        Z = self._begun(p, np.concatenate((y, S.T.ravel())), scales, hits)
+        initial, events, settled, places = self._between
+        layout, line, plain = self._layout, self.timeline, p.tolist()
+        inputs = np.zeros(layout.size + (self._problem.n_watched if self._stepper.watches_switches else 0))
+        inputs[: len(p)] = p
+        z, scales, settle = initial.value(plain), None, None
+        if self.names:
+            scales = inputs[layout.scales] = scales_of(p[places])
+            z = np.concatenate((z, (initial.slope(plain) * scales).T.ravel()))
+        if settled is not None:
+            settle = settled.of(p, scales)
+            z = settle(line.start, z)
+        if self._is_smooth:
+            if self._segments is not None and layout.n_forcings:
+                inputs[layout.lines], inputs[layout.origin] = self._segments[0].lines, line.start
+            Z = finite_rows(self._stepper.advance(line.start, z, inputs, line.rows)[1], line.rows)
+        else:
+            roots, table = None, self._problem.roots
+            if table is not None:
+                found = [] if hits is None else hits
+                roots = RootRun(table, inputs, self._problem.rates_of(inputs), found, settle, line=line)
+            apply_events = events.prepared(plain, scales, settle)
+            rest = line, self._segments, z, inputs, apply_events, roots
+            Z = run_segments(self._stepper, self._system, layout, *rest)
+        if scales is None:
+            return Z, None
         n = self.n_states
         return Z[:, :n], Z[:, n:].reshape(len(Z), len(scales), n).transpose(0, 2, 1) / scales
 
-    def _begun(self, p: Vector, z: Vector, scales: Vector | None, hits: list[Hit]) -> Matrix:
-        """Run from z, made consistent where there are algebraic states."""
-        settle = None
-        if self._settled is not None:
-            settle = self._settled.of(p, scales)
-            z = settle(self.timeline.start, z)
-        apply_events = self._events.prepared(p.tolist(), scales, settle)
-        return self._solve(p, z, scales, apply_events, hits, settle)
+    @cached_property
+    def _segments(self) -> tuple[Segment, ...] | None:
+        """The stretches of every run; None where they depend on the parameters."""
+        return None if self._system is not None and self._system.planned else self.timeline.segments()
 
-    def _solve(
-        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
-    ) -> Matrix:
-        raise NotImplementedError
-
-    @property
-    def whole(self) -> Any:
-        """Whole runs from parameters to outputs (`models.engines.base`, 5.), None where there are none."""
-        return None
-
-
-class _AdaptiveRunner(ModelRunner):
-    def __init__(self, stepper: Stepper, problem: InitialValueProblem, *rest: Any) -> None:
-        super().__init__(problem, *rest)
-        self._stepper: Any = stepper
-        self._system, self._layout, self._roots = problem.system, problem.layout, problem.roots
-        planned = self._system is not None and self._system.planned
-        self._segments = None if planned else self.timeline.segments()
-        self._inputs = np.zeros(problem.layout.size + (problem.n_watched if stepper.watches_switches else 0))
-        self._is_smooth = self._one_smooth_stretch()
-
-    def _one_smooth_stretch(self) -> bool:
+    @cached_property
+    def _is_smooth(self) -> bool:
         """Whether nothing happens between the start and the last row, so that one call of the engine gives all rows."""
-        has_switches = self._system is not None and bool(self._system.switches)
-        if (
-            has_switches
-            or self._roots is not None
-            or self._segments is None
-            or len(self._segments) != 1
-            or self.timeline.first_events
-        ):
+        happens = self._problem.roots is not None or (self._system is not None and self._system.switches)
+        if happens or self.timeline.first_events:
             return False
-        if self._layout.n_forcings:
-            self._inputs[self._layout.lines] = self._segments[0].lines
-            self._inputs[self._layout.origin] = self.timeline.start
-        return True
-
-    def _solve(
-        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
-    ) -> Matrix:
-        inputs = self._inputs.copy()
-        inputs[: len(p)] = p
-        if scales is not None:
-            inputs[self._layout.scales] = scales
-        if self._is_smooth:
-            rows = self.timeline.rows
-            return finite_rows(self._stepper.advance(self.timeline.start, z, inputs, rows)[1], rows)
-        roots = None
-        if self._roots is not None:
-            roots = RootRun(self._roots, inputs, self._problem.rates_of(inputs), hits, settle, line=self.timeline)
-        return run_segments(
-            self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events, roots
-        )
+        return self._segments is not None and len(self._segments) == 1
 
     @cached_property
     def whole(self) -> Any:
-        """Whole runs, where the engine has them and nothing happens at times that depend on the run."""
+        """Whole runs from parameters to outputs, where the engine has them (`models.engines.base`, 5.), or None.
+
+        There are none where something happens at times that depend on the run.
+        """
         system = self._system
         if system is None or system.n_watched or not hasattr(self._stepper, "along"):
             return None
@@ -168,10 +149,7 @@ class _DelayedRunner(ModelRunner):
     with n hits takes the time of n/2 runs. There are no exact sensitivities.
     """
 
-    def __init__(self, stepper: Any, problem: InitialValueProblem, *rest: Any) -> None:
-        super().__init__(problem, *rest)
-        assert problem.system is not None, "a model with delays has equations"
-        self._stepper, self._system = stepper, problem.system
+    _system: System
 
     def run(self, p: Vector, hits: Any = None) -> tuple[Matrix, Any]:
         """Return Y with the outputs, shape (n_time, n_var), and its derivatives (None without)."""
@@ -256,7 +234,7 @@ def make_runner(
     if problem.constraints is not None:
         solves = engine.method_of(options) in engine.has_mass
         stepper = CompletedStepper(stepper, problem.constraints, options, solves)
-    return _AdaptiveRunner(stepper, problem, *common)
+    return ModelRunner(stepper, problem, *common)
 
 
 def _fixed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOptions, times: Vector) -> ModelRunner | None:
@@ -271,7 +249,7 @@ def _fixed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOption
     grid = fixed_grid(times, options.dt, np.concatenate([timeline.event_times, jumps]))
     problem = InitialValueProblem(definition, system, names if system is None else ())
     stepper = FixedStepper(problem, engine.steps[options.method], grid)
-    return _AdaptiveRunner(stepper, problem, definition, replace(timeline, knots=jumps), names)
+    return ModelRunner(stepper, problem, definition, replace(timeline, knots=jumps), names)
 
 
 def _delayed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOptions) -> ModelRunner | None:
