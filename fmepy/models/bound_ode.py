@@ -14,14 +14,14 @@ import numpy as np
 from fmepy.errors import ModelError, SimulationError
 from fmepy.language.equations import names_in
 from fmepy.models.base import one_by_one
-from fmepy.models.bound_model import BoundDynamic
+from fmepy.models.dynamic import BoundDynamic
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.array_rates import ArraysAt
+from fmepy.models.running.event_application import Hit
 from fmepy.models.running.forcings import forcing_values
-from fmepy.models.running.root_run import Hit
+from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
 from fmepy.models.running.system import OutputFunctions, scales_of
 from fmepy.models.running.timeline import Timeline
@@ -60,7 +60,7 @@ class BoundOde(BoundDynamic):
         self._limits: list[float] | None = None
         self._has_looked = False  # whether states grow from below their tolerance
         self._model, self._hold = model, hold_engine
-        self._engines_in_order: list[Engine] | None = None if options is None else list(model.engines)  # a first run
+        self._order: list[Engine] | None = None if options is None else list(model.engines)  # of a first run
         event_times = np.array([e.time for e in model.definition.events])
         begins = float(model.times[0] if start is None else start)
         if d.has_delays and begins != model.times[0]:
@@ -74,27 +74,22 @@ class BoundOde(BoundDynamic):
         self._slopes: OutputFunctions | None = None
 
     @property
-    def _engines(self) -> list[Engine]:
+    def engines(self) -> list[Engine]:
         """The engines in the order in which they try a run; first the one that finished the model's first run."""
-        if self._engines_in_order is None:
-            self._engines_in_order = list(self._model.engines_of_runs())
-        return self._engines_in_order
-
-    @property
-    def engines(self) -> tuple[Engine, ...]:
-        """The engines in the order in which they try the next run."""
-        return tuple(self._engines)
+        if self._order is None:
+            self._order = list(self._model.engines_of_runs())
+        return self._order
 
     @property
     def engine(self) -> str:
         """The engine in use."""
-        name = self._engines[0].name
+        name = self.engines[0].name
         return SCIPY.name if name in (RETRY.name, TAKEN_OVER.name) else name
 
     @property
     def exact(self) -> bool:
         """Whether `sensitivities` solves the variational equations."""
-        return self._runner(self._engines[0], "exact") is not None
+        return self._runner(self.engines[0], "exact") is not None
 
     def _runner(self, engine: Engine, kind: str) -> ModelRunner | None:
         """Return the runner of an engine, made at its first use: "plain", "exact", "tight" (for differences)."""
@@ -115,7 +110,7 @@ class BoundOde(BoundDynamic):
         A list of `hits` gets those of the root events.
         """
         failures = []
-        for i, engine in enumerate(tuple(self._engines)):
+        for i, engine in enumerate(tuple(self.engines)):
             runner = self._runner(engine, kind)
             if runner is None:
                 break
@@ -132,7 +127,7 @@ class BoundOde(BoundDynamic):
                 self._tell_fallback(kind, engine, str(failures[0]))
                 if self._hold:
                     first = TAKEN_OVER if engine.name == RETRY.name else engine
-                    self._engines_in_order = [first, *self._engines[i + 1 :]]
+                    self._order = [first, *self.engines[i + 1 :]]
             if hits is not None:
                 hits += own
             return out
@@ -145,8 +140,8 @@ class BoundOde(BoundDynamic):
 
     def _tell_fallback(self, kind: str, engine: Engine, why: str) -> None:
         """Tell, once for the model, that another engine took over; aloud where that is LSODA with rates in Python."""
-        told, first = self._model.told_fallbacks, self._engines[0].name
-        slow = self._engines[0].needs_equations and not engine.needs_equations
+        told, first = self._model.told_fallbacks, self.engines[0].name
+        slow = self.engines[0].needs_equations and not engine.needs_equations
         if (kind, slow) in told or self._options is None:
             return
         told.add((kind, slow))
@@ -210,14 +205,11 @@ class BoundOde(BoundDynamic):
         """Return Y, shape (n_run, n_time, n_var), and why runs failed; see `models.base.simulate_many`."""
         if not self.runs_on_threads:
             return one_by_one(self, Theta)
-        P = self._all_parameters(Theta)
-        Y, ok = self._whole("plain").many(P)
+        Y, ok = self._many(Theta)
         why = np.full(len(Y), "", dtype=object)
         with _ONE_AT_A_TIME:  # these hold Python's lock anyhow, and count
             for i in np.flatnonzero(~ok):
                 (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
-        if not self._model.told_small:
-            self._tell_small_of_many(P[ok], Y[ok])
         return Y, why
 
     def together(self, Theta: Matrix, slopes: bool) -> tuple[Cube, Any, BoolVector] | None:
@@ -228,14 +220,19 @@ class BoundOde(BoundDynamic):
         whole = self._whole("exact" if slopes else "plain")
         if whole is None or self._definition.has_delays:
             return None
-        P = self._all_parameters(Theta)
         if slopes:
-            found: tuple[Cube, Any, BoolVector] = whole.many_with_slopes(P)
+            found: tuple[Cube, Any, BoolVector] = whole.many_with_slopes(self._all_parameters(Theta))
             return found
-        Y, ok = whole.many(P)
+        Y, ok = self._many(Theta)
+        return Y, None, ok
+
+    def _many(self, Theta: Matrix) -> tuple[Cube, BoolVector]:
+        """Return many whole runs, and which came to their end."""
+        P = self._all_parameters(Theta)
+        Y, ok = self._whole("plain").many(P)
         if not self._model.told_small:
             self._tell_small_of_many(P[ok], Y[ok])
-        return Y, None, ok
+        return Y, ok
 
     @property
     def whole_with_slopes(self) -> Any:
@@ -244,7 +241,7 @@ class BoundOde(BoundDynamic):
 
     def _whole(self, kind: str) -> Any:
         """Return the whole runs of the first engine, None where there are none."""
-        runner = self._runner(self._engines[0], kind)
+        runner = self._runner(self.engines[0], kind)
         return None if runner is None else runner.whole
 
     def _all_parameters(self, Theta: Matrix) -> Matrix:
@@ -257,33 +254,32 @@ class BoundOde(BoundDynamic):
         """Return the states alone, shape (n_time, n_state)."""
         return self._run(self._parameters(theta), "plain")[0][:, : len(self._definition.states)]
 
-    def hits(self, theta: Vector) -> list[tuple[float, int]]:
-        """Return the hits of the root events: their times, and which one of `definition.roots` each is."""
-        hits: list[Hit] = []
-        self._run(self._parameters(theta), "plain", hits)
-        return [(t, j) for t, j, _ in hits]
+    def hits(self, theta: Vector, sensitivities: bool = False) -> tuple[list[tuple[float, int]], Matrix | None]:
+        """Return the hits of the root events, and the derivatives of their times if asked for, shape (n_hit, n_par).
 
-    def hit_slopes(self, theta: Vector) -> tuple[list[tuple[float, int]], Matrix]:
-        """Return the hits, and the derivatives of their times to theta, shape (n_hit, n_par)."""
+        Of a hit: its time, and which one of `definition.roots` it is.
+        """
         theta = np.asarray(theta, dtype=float)
-        p, n = self._parameters(theta), len(self.names)
-        if self.exact:
-            hits: list[Hit] = []
-            self._run(p, "exact", hits)
-            scales = scales_of(p[self._places])
-            return [(t, j) for t, j, _ in hits], np.array([slope for *_, slope in hits]).reshape(-1, n) / scales
-        found = self.hits(theta)
+        exact = sensitivities and self.exact
 
-        def times(th: Vector) -> Vector:
+        def at(theta: Vector, kind: str) -> list[Hit]:
             hits: list[Hit] = []
-            self._run(self._parameters(th), "tight", hits)
+            self._run(self._parameters(theta), kind, hits)
+            return hits
+
+        def times(moved: Vector) -> Vector:
+            hits = at(moved, "tight")
             if [j for _, j, _ in hits] != [j for _, j in found]:
                 raise SimulationError(
                     "The hits of the root events change beside these parameters; they have no slopes."
                 )
             return np.array([t for t, *_ in hits])
 
-        return found, central_differences(times, theta, self._steps_beside(theta), self._box)
+        hits = at(theta, "exact" if exact else "plain")
+        found = [(t, j) for t, j, _ in hits]
+        if exact:
+            return found, np.array([slope for *_, slope in hits]).reshape(-1, len(theta)) / scales_of(theta)
+        return found, central_differences(times, theta, self._steps_beside(theta), self._box) if sensitivities else None
 
     def _steps_beside(self, theta: Vector) -> Vector:
         """Return the steps of differences, see `_differences`."""
@@ -366,7 +362,7 @@ class BoundOde(BoundDynamic):
         try:
             Y, S = self._run(p, "exact")
         except SimulationError as error:
-            if error.exploded or all(self._runner(e, "exact") is not None for e in self._engines):
+            if error.exploded or all(self._runner(e, "exact") is not None for e in self.engines):
                 raise
             self._tell_differences(str(error))  # the last engine has no exact sensitivities for this model
             return self._differences(theta)

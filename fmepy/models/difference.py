@@ -24,10 +24,9 @@ from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.language.derivatives import entries_of
 from fmepy.language.equations import Equations, symbol, symbols
-from fmepy.models.bound_model import BoundDynamic
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
-from fmepy.models.dynamic import DynamicModel
+from fmepy.models.dynamic import BoundDynamic, DynamicModel
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.tolerances import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.numerics.differences import central_differences, steps_beside

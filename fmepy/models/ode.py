@@ -330,11 +330,7 @@ class OdeModel(DynamicModel):
                 "as dict(root='height', direction=-1, var='speed', value='-0.9*speed')."
             )
         theta, bound = merge_parameters(self._parms, parms).to_numpy(dtype=float), self.bind()
-        slopes = None
-        if sensitivities:
-            found, slopes = bound.hit_slopes(theta)
-        else:
-            found = bound.hits(theta)
+        found, slopes = bound.hits(theta, sensitivities)
         table = pd.DataFrame(
             {
                 "time": np.array([t for t, _ in found], dtype=float),
@@ -370,8 +366,7 @@ class OdeModel(DynamicModel):
             if self._order is None:  # all tolerances were given, so nothing has run
                 with suppress(SimulationError):
                     self._first_run(atol)
-        if self._order is None:
-            self._order = self.engines
+        self._order = self._order or self.engines
         return self._order
 
     def _first_run(self, atol: Vector) -> Matrix:
@@ -379,7 +374,7 @@ class OdeModel(DynamicModel):
         first = BoundOde(self, self.definition.parameters, first_rows(self.times), True, options)
         Y = first.states_at(self.definition.parms.to_numpy(dtype=float))
         if self.chooses_engine:
-            self._order = first.engines
+            self._order = tuple(first.engines)
         return Y
 
     def _atol_by_scale(self) -> Vector:

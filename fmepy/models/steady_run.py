@@ -209,28 +209,22 @@ class _Asked:
 
     def result(self, system: AtParameters, found: NewtonState) -> SteadyState:
         """Return what was found, and how the system behaves near it."""
-        left = float(np.abs(found.f).max(initial=0.0))
-        given = self.source.outputs(found.y, _NONE)
+        given, left = self.source.outputs(found.y, _NONE), float(np.abs(found.f).max(initial=0.0))
         outputs = {k: float(v) if np.ndim(v) == 0 else np.array(v) for k, v in given.items()}
-        return SteadyState(
-            self.labelled(found.y),
-            outputs,
-            True,
-            found.iterations,
-            left,
-            self.n_species,
-            linearised=Linearised(system, found.y, found.f),
-        )
+        near, state = Linearised(system, found.y, found.f), self.labelled(found.y)
+        return SteadyState(state, outputs, True, found.iterations, left, self.n_species, linearised=near)
 
     def refused(self, why: str, found: NewtonState) -> SimulationError:
         """Return the error of a search without a result."""
         return refused(why, found, self.labelled(found.y), {}, self.n_species)
 
 
-def check_not_negative(y: Vector, name: Any, argument: str) -> None:
-    """Refuse a start that is negative where no state may be (ModelError)."""
+def check_start(y: Vector, tol: SteadyTolerances, name: Any, argument: str) -> None:
+    """Refuse another number of tolerances than of states, and a start that is negative where no state may be."""
+    if np.ndim(tol.atol) and len(tol.atol) != y.size:
+        raise ArgumentError(f"`atol` has {len(tol.atol)} values for {y.size} states.")
     low = np.flatnonzero(y < 0)
-    if len(low):
+    if len(low) and tol.positive:
         raise ModelError(
             f"`{argument}`: {name(int(low[0]))} begins at {y[low[0]]:g}, and positive=True says that no state is "
             "negative. Begin at zero or above, or leave positive out."
@@ -238,10 +232,7 @@ def check_not_negative(y: Vector, name: Any, argument: str) -> None:
 
 
 def _found(asked: _Asked, tol: SteadyTolerances) -> SteadyState:
-    if np.ndim(tol.atol) and len(tol.atol) != asked.y.size:
-        raise ArgumentError(f"`atol` has {len(tol.atol)} values for {asked.y.size} states.")
-    if tol.positive:
-        check_not_negative(asked.y, asked.name, "y")
+    check_start(asked.y, tol, asked.name, "y")
     with np.errstate(all="ignore"):
         system, found = come_to_rest(asked.system(tol.positive), asked.y, tol)
         if why := why_not(system, found, tol, asked.name, asked.y):

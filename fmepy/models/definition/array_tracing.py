@@ -455,7 +455,7 @@ def check_same(
     read : callable
         The rates by the function.
     """
-    from fmepy.models.running.array_rates import ArraysAt
+    from fmepy.models.running.problem import ArraysAt
 
     moved = y * np.linspace(1.07, 1.02, len(y)) + 1e-3
     for t_i, y_i, p_i in ((t, y, p), (t + 0.37, moved, p), (t + 0.11, moved * 1.03, p * 1.013)):

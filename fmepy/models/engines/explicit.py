@@ -12,7 +12,6 @@ and with sensitivities second derivatives, see `compiled.rosenbrock`) is compile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -22,7 +21,7 @@ import numpy as np
 from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
-from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, RunsOfCourses, Solver, Stretch
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
 from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
@@ -179,52 +178,21 @@ class WholeRuns:
         S = out[:, :, n_var:].reshape(len(P), n_time, n_var, k) / scales[:, None, None, :]
         return out[:, :, :n_var], S, told[:, 0] == status.DONE
 
-    def together(self, runs: Sequence[WholeRuns]) -> WholeRunsApart:
-        """Return runs of several courses, of the same parameters, as one call."""
-        return WholeRunsApart(runs)
-
     def many(self, P: Matrix) -> tuple[Cube, BoolVector]:
         """Return those of many runs, shape (n_run, n_time, n_var), and which came to their end."""
         out, told = self._runs.many(P)
         return out, told[:, 0] == status.DONE
 
+    @property
+    def apart(self) -> Any:
+        """What `models.simultaneous_runs` asks: runs, inputs, places of parameters and of scales, places in a row."""
+        _, _, d = self._given
+        inputs = self._inputs.copy()
+        inputs[: len(d.parms)] = d.parms
+        return self._runs, inputs, self._places, self._scales, self._in_row
+
     def __reduce__(self) -> tuple[Any, ...]:
         return WholeRuns, self._given
-
-
-class WholeRunsApart:
-    """One whole run with sensitivities along each of several courses, in one call.
-
-    Parameters
-    ----------
-    runs : sequence of WholeRuns
-        Of the same parameters and variables.
-
-    Attributes
-    ----------
-    rows, places
-        See `models.simultaneous_runs`.
-    """
-
-    def __init__(self, runs: Sequence[WholeRuns]) -> None:
-        first = runs[0]
-        self._all, self._moved, self._scales = RunsOfCourses([r._runs for r in runs]), first._places, first._scales
-        self.rows, self.places = self._all.rows, first._in_row
-        self._inputs = np.zeros((len(runs), len(first._inputs)))
-        for row, r in zip(self._inputs, runs, strict=True):
-            _, _, d = r._given
-            row[: len(d.parms)] = d.parms
-
-    def run(self, Theta: Matrix, scales: Matrix, then: Callable[[int, int], None]) -> list[int]:
-        """Write the rows of all runs, and their scales; return which runs did not come to their end.
-
-        Theta : shape (n_run, n_par), of the parameters to which there are derivatives
-        """
-        inputs = self._inputs
-        scales[:] = scales_of(Theta)
-        inputs[:, self._moved], inputs[:, self._scales] = Theta, scales
-        told = self._all.run(inputs, then)
-        return np.flatnonzero(told[:, 0] != status.DONE).tolist()
 
 
 @lru_cache(maxsize=64)

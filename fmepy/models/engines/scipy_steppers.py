@@ -284,13 +284,12 @@ def _within(dense: Callable[[], Any], times: Vector) -> Matrix:
 # --- what is known of the engine
 
 
-def _stepper(problem: InitialValueProblem, options: SolverOptions) -> Stepper:
-    if not problem.n_watched and options.method not in IVP_METHODS:
-        return _lsoda(problem, options)
-    method = (
-        options.method if options.method in IVP_METHODS else "LSODA"
-    )  # odeint cannot stop where a condition changes
-    return IvpStepper(problem, _of_all(problem, options), method)
+def _stepper(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
+    """Return the method asked for, or LSODA, with a bound on its evaluations; it stops where a condition changes."""
+    if problem.n_watched or options.method in IVP_METHODS:  # odeint cannot stop there
+        method = options.method if options.method in IVP_METHODS else "LSODA"
+        return IvpStepper(problem, _of_all(problem, options), method)
+    return _lsoda(problem, options, most)
 
 
 def _lsoda(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
@@ -310,14 +309,11 @@ def _in_blocks(options: SolverOptions, structure: Structure) -> SolverOptions:
 
 
 def _retry(problem: InitialValueProblem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel
-    return _through(problem, options, MOST_RETRIED)
+    return _stepper(problem, replace(options, method="lsoda"), MOST_RETRIED)
 
 
-def _through(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
-    """Return LSODA that goes through switches, but stops at roots."""
-    if problem.n_watched:
-        return IvpStepper(problem, _of_all(problem, options), "LSODA")
-    return _lsoda(problem, options, most)
+def _taken_over(problem: InitialValueProblem, options: SolverOptions) -> Stepper:
+    return _stepper(problem, replace(options, method="lsoda"))
 
 
 def _of_all(problem: InitialValueProblem, options: SolverOptions) -> SolverOptions:
@@ -332,5 +328,5 @@ ENGINE = Engine("scipy", ("lsoda", *IVP_METHODS), _stepper, watches_switches=Tru
 RETRY = Engine("retry", ("lsoda",), _retry)
 """LSODA for runs that the others could not finish; it goes through switches as through anything else, so that it also
 gets along a switch that the run slides on. Not in the registry: nobody asks for it by name."""
-TAKEN_OVER = Engine("taken over", ("lsoda",), _through)
+TAKEN_OVER = Engine("taken over", ("lsoda",), _taken_over)
 """The same for a fit that has left the others: with more of an effort, for there is no other opinion."""

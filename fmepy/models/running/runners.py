@@ -22,11 +22,10 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.event_application import EventTable
+from fmepy.models.running.event_application import EventTable, Hit, RootRun, RootTable
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps
 from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
-from fmepy.models.running.root_run import Hit, RootRun, RootTable
 from fmepy.models.running.system import System, build_system, scales_of
 from fmepy.models.running.time_switches import depends_on_parameters
 from fmepy.models.running.timeline import Segment, Timeline, course_of, finite_rows, run_segments, snapped
@@ -143,10 +142,10 @@ class _DelayedRunner(ModelRunner):
     if they bend the rates and do not break them (max, min, abs), with jumps of time only if they stay where they are,
     and with delays that vary only if the past has no jump that they could pass.
 
-    **Root events.** At a hit the states change (`models.running.root_run`), and from then on it is an event at a known
-    time: the run is taken again from its start with one event more, up to the next hit. Its steps before are the same.
-    So what follows a hit by delays is stopped at, and its past read from the right side, as for any event; and a run
-    with n hits takes the time of n/2 runs. There are no exact sensitivities.
+    **Root events.** At a hit the states change (`models.running.event_application`), and from then on it is an event at
+    a known time: the run is taken again from its start with one event more, up to the next hit. Its steps before are
+    the same. So what follows a hit by delays is stopped at, and its past read from the right side, as for any event;
+    and a run with n hits takes the time of n/2 runs. There are no exact sensitivities.
     """
 
     _system: System

@@ -168,6 +168,11 @@ class System:
         return tuple(not d.tau.free_symbols <= known for d in self.delays)
 
     @property
+    def width(self) -> int:
+        """How many numbers `with_slopes` makes of one expression."""
+        return 2 + self.n_states + len(self.names)
+
+    @property
     def rates(self) -> tuple[Any, ...]:
         """F, written out: for engines that want every entry; made when first asked for."""
         return _all_rates(self)
@@ -326,17 +331,21 @@ def watched_functions(system: System) -> OnNumbers:
     return _on_numbers(system, [w.watched for w in system.switches])
 
 
+def with_slopes(system: System, expressions: Sequence[Any]) -> list[Any]:
+    """Return of every expression itself and its derivatives to the time, the states and (scaled) the parameters."""
+    scaled = zip(system.names, system.inputs[system.layout.scales], strict=True)
+    columns = [
+        list(expressions),
+        *(derivatives_of(expressions, s) for s in (system.time, *system.z[: system.n_states])),
+    ]
+    columns += [[scale * d for d in derivatives_of(expressions, symbol(name))] for name, scale in scaled]
+    return [d for row in zip(*columns, strict=True) for d in row]
+
+
 @lru_cache(maxsize=64)
 def switch_derivatives(system: System) -> Callable[[float, Any, Any], Matrix]:
-    """Return, for every switch at (t, z, inputs), a row of dg/dt, dg/dy (n_states) and the scaled dg/dp (n_sens)."""
-    y = system.z[: system.n_states]
-    scales = system.inputs[system.layout.scales]
-    conditions = [w.g for w in system.switches]
-    columns = [derivatives_of(conditions, s) for s in (system.time, *y)]
-    for name, scale in zip(system.names, scales, strict=True):
-        columns.append([scale * d for d in derivatives_of(conditions, symbol(name))])
-    function = _on_numbers(system, [d for row in zip(*columns, strict=True) for d in row])
-    width = 1 + system.n_states + len(system.names)
+    """Return, for every switch at (t, z, inputs), a row of g, dg/dt, dg/dy and the scaled dg/dp."""
+    function, width = _on_numbers(system, with_slopes(system, [w.g for w in system.switches])), system.width
     return lambda t, z, inputs: np.array(function(t, z, inputs), dtype=float).reshape(-1, width)
 
 
