@@ -184,6 +184,14 @@ class Runnable(AnswersInOwnWords, InNotebook):
     def _columns(self) -> pd.Index:
         return pd.Index(list(self.var_names))  # half of the time of a table is that of its labels
 
+    def _line(self, where: str, how: str) -> str:
+        """Return how it prints: what it is of, then its equations."""
+        names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
+        states = f"{type(self).__name__} of {len(self.states)} states ({names}){where}"
+        line = f"{states}, {len(self._parms)} parameters{how}"
+        equations = getattr(self, "equations", None)
+        return line if equations is None else f"{line}\n{equations}"
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_bound": None}  # what was compiled is made again where it is needed
 
@@ -301,13 +309,8 @@ class DynamicModel(Runnable):
         return model
 
     def __repr__(self) -> str:
-        names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
         method = getattr(self, "method", "")
-        line = (
-            f"{type(self).__name__} of {len(self.states)} states ({names}), {len(self.definition.parms)} parameters; "
-            f"engine {self.engine}" + (f", method {method}" if method else "")
-        )
-        return line if self.equations is None else f"{line}\n{self.equations}"
+        return self._line("", f"; engine {self.engine}" + (f", method {method}" if method else ""))
 
     def _repr_latex_(self) -> str | None:
         return None if self.equations is None else self.equations._repr_latex_()

@@ -79,7 +79,7 @@ def _of_equations(
 ) -> Any:
     assert d.equations is not None, "asked of equations"
     shown: dict[str, Any] = {**{k: symbol(k) for k in d.states}, **dict(d.outputs)}
-    rates = [e for e in d.equations.rates]
+    rates = d.equations.rates
     readings = [shown[v] for v in variables]
     states, n, m = [symbol(k) for k in d.states], len(d.states), len(variables)
     forcings = tuple(f.name for f in d.forcings)

@@ -240,10 +240,7 @@ class SteadyModel(Runnable):
         return self._remade(arguments, _MERGED)
 
     def __repr__(self) -> str:
-        names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
-        where = "" if self.grid is None else f" in {len(self.grid)} cells"
-        line = f"SteadyModel of {len(self.states)} states ({names}){where}, {len(self._parms)} parameters"
-        return line if self.equations is None else f"{line}\n{self.equations}"
+        return self._line("" if self.grid is None else f" in {len(self.grid)} cells", "")
 
 
 # --- the model as a function of a vector

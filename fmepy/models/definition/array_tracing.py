@@ -187,6 +187,9 @@ class _Face(Valueless, NDArrayOperatorsMixin):
         target[...] = result
         return target
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _called(func, args, kwargs)
+
     def __bool__(self) -> bool:
         raise TracingError(
             "an if (or min, max, and, or) decides on a symbol; write np.where(condition, a, b), np.maximum or "
@@ -219,15 +222,9 @@ class TracedEntry(_Face):
             raise AttributeError(name)
         return lambda *others: getattr(np, name)(self, *others)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _called(func, args, kwargs)
-
 
 class TracedArray(_Face, np.ndarray):  # type: ignore[misc]  # the mixin's
     """An array of entries, and of numbers between them."""
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _called(func, args, kwargs)
 
     def dot(self, other: Any, out: Any = None) -> Any:
         """Return the product with a vector or a matrix."""

@@ -118,6 +118,8 @@ class Engine:
         called ``refuses(equations, roots)``.
     refuses_arrays : callable
         Of an engine that needs equations: ``refuses_arrays(definition)`` returns why it cannot run a function without.
+    keeps_past : bool
+        Whether it runs models with delays.
     watches_switches : bool
         Whether its steppers stop where a condition of the states changes its truth. One that does not goes across, and
         has no exact sensitivities of models with such conditions.
@@ -135,6 +137,7 @@ class Engine:
     needs_equations: bool = False
     refuses: Callable[..., str] = _nothing
     refuses_arrays: Callable[[Definition], str] = _no_equations
+    keeps_past: bool = False
     watches_switches: bool = False
     rank: float | None = None
     has_mass: tuple[str, ...] = ()
@@ -147,6 +150,11 @@ class Engine:
         """Return why the engine cannot run a model, or an empty string."""
         if self.needs_equations and definition.equations is None:
             return self.refuses_arrays(definition)
+        if definition.has_delays and not self.keeps_past:
+            return (
+                "the model reads the past (lag), which it does not keep; models with delays run on engine='compiled' "
+                "alone, by an explicit method: one that is stiff has no engine here"
+            )
         if definition.roots and not self.watches_switches:
             return f"{self.name} does not stop where a root event fires"
         roots = (definition.roots,) if definition.roots else ()

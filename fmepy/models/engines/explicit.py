@@ -385,10 +385,11 @@ ENGINE = Engine(
     needs_equations=True,
     refuses=_refuses,
     refuses_arrays=why_no_band,
+    keeps_past=True,
     watches_switches=True,
     rank=1,
     has_mass=("switching",),
 )
 EXPLICIT = replace(ENGINE, name="explicit", methods=("dopri5",), rank=None, has_mass=(), refuses=_refuses_explicit)
-STIFF = replace(ENGINE, name="stiff", methods=("rodas5p",), rank=None, has_mass=("rodas5p",))
+STIFF = replace(ENGINE, name="stiff", methods=("rodas5p",), rank=None, has_mass=("rodas5p",), keeps_past=False)
 """The same loop, held to one of its methods."""

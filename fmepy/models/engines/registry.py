@@ -53,8 +53,6 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
     ModelError
         The engine or method asked for cannot run the model; the message says why.
     """
-    if definition.has_delays:
-        return _for_delays(name, method, definition)
     if method is not None:
         check_choice(method, methods(), "method")
         own = next(e for e in ENGINES if method in e.methods)
@@ -73,21 +71,6 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
             return engine, engine.methods[0], notes[0] if notes else ""
         notes.append(why)
     raise ModelError(f"No engine can run the model: {'; '.join(notes)}.")
-
-
-def _for_delays(name: str, method: str | None, definition: Definition) -> tuple[Engine, str, str]:
-    """Return the one engine that keeps the past of a run."""
-    engine = explicit.EXPLICIT if explicit.EXPLICIT.name == name or method is not None else explicit.ENGINE
-    if method is not None:
-        check_choice(method, methods(), "method")
-    if name not in ("auto", engine.name) or method not in (None, *engine.methods):
-        asked = f"engine={name!r}" if method is None else f"method={method!r}"
-        raise ModelError(
-            f"The model reads the past (lag), and {asked} does not keep it: models with delays run on engine="
-            f"{explicit.ENGINE.name!r} alone. Leave both out. (It is an explicit method: a stiff "
-            "model with delays has no engine here.)"
-        )
-    return engine, engine.methods[0], _checked(engine, definition)
 
 
 def _checked(engine: Engine, definition: Definition) -> str:

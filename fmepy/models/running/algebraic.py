@@ -388,11 +388,10 @@ class Settled:
 
     def of(self, p: Vector, scales: Vector | None) -> Callable[[float, Vector], Vector]:
         """Return ``settle(t, z)``, which gives z algebraic states that fulfil their equations at time t."""
-        inputs_at = self.layout.at_stage(p, scales)
 
         def settle(t: float, z: Vector) -> Vector:
             with np.errstate(all="ignore"):
-                return self.constraints.completed(t, z, inputs_at(forced_at(self._forcings, t)))
+                return self.constraints.completed(t, z, self.layout.inputs_at(p, scales, forced_at(self._forcings, t)))
 
         return settle
 
@@ -442,9 +441,8 @@ def check_index(definition: Definition, start: float) -> None:
         y = ValueTable(d.initial, d.parameters).value(p.tolist())
     except SimulationError:  # the first run will tell
         return
-    here = _AlgebraicPoint(
-        settled.constraints, start, y, settled.layout.at_stage(p, None)(forced_at(d.forcings, start))
-    )
+    inputs = settled.layout.inputs_at(p, None, forced_at(d.forcings, start))
+    here = _AlgebraicPoint(settled.constraints, start, y, inputs)
     with np.errstate(all="ignore"):
         found = here.searched()
         if not all_finite(found.f) or not (found.converged or found.why == SINGULAR_HERE):

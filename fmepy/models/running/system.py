@@ -74,21 +74,15 @@ class InputLayout:
         s, after = self.lines.start, t - inputs[self.origin]
         return [inputs[s + 2 * i] + inputs[s + 2 * i + 1] * after for i in range(self.n_forcings)]
 
-    def at_stage(self, p: Vector, scales: Vector | None) -> Callable[[Any], list[float]]:
-        """Return ``inputs(u)`` by the values of the forcings at one time; it fills one list again and again."""
+    def inputs_at(self, p: Vector, scales: Vector | None, u: Sequence[float]) -> list[float]:
+        """Return the inputs by the values of the forcings at one time."""
         inputs = np.zeros(self.size)
         inputs[: len(p)] = p
+        inputs[self.lines] = [c for v in u for c in (v, 0.0)]
         if scales is not None:
             inputs[self.scales] = scales
-        plain, lines = inputs.tolist(), self.lines
-        if not self.n_forcings:  # asked in every stage of a step
-            return lambda u: plain
-
-        def with_forcings(u: Any) -> list[float]:
-            plain[lines] = [c for v in u for c in (v, 0.0)]
-            return plain
-
-        return with_forcings
+        plain: list[float] = inputs.tolist()
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
