@@ -44,6 +44,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 
@@ -76,17 +77,10 @@ class BoundModel(Protocol):
     [[[0.0]], [[-0.736]], [[-0.541]]]
     """
 
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def theta0(self) -> Vector: ...
-
-    @property
-    def var_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def times(self) -> Vector: ...
+    names: tuple[str, ...]
+    theta0: Vector
+    var_names: tuple[str, ...]
+    times: Vector
 
     @property
     def exact(self) -> bool: ...
@@ -133,6 +127,23 @@ class OfRuns:
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
         keep_within(self.bound, lower, upper)
+
+
+class TakesDifferences:
+    """A bound model whose sensitivities may be central differences of runs, inside bounds."""
+
+    _box: tuple[Vector, Vector] | None = None
+    simulate: Any
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self._box = (lower, upper)
+
+    def differences(self, theta: Vector, relative: float) -> tuple[Matrix, Cube]:
+        """Return Y and its central differences by steps of this size, relative to the parameters."""
+        theta = np.asarray(theta, dtype=float)
+        Y = self.simulate(theta)
+        return Y, central_differences(self.simulate, theta, steps_beside(theta, relative), self._box, base=Y)
 
 
 def simulate_many(bound: Any, Theta: Matrix) -> tuple[Cube, Any]:
@@ -219,23 +230,14 @@ class Model(Protocol):
     2     2  0.271
     """
 
+    states: tuple[str, ...]
+    var_names: tuple[str, ...]
+    times: Vector
+    engine: str
+    engine_note: str
+
     @property
     def parms(self) -> pd.Series: ...
-
-    @property
-    def states(self) -> tuple[str, ...]: ...
-
-    @property
-    def var_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def times(self) -> Vector: ...
-
-    @property
-    def engine(self) -> str: ...
-
-    @property
-    def engine_note(self) -> str: ...
 
     def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Run the model and return its table."""

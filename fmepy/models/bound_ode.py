@@ -23,7 +23,7 @@ from fmepy.models.running.event_application import Hit
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
-from fmepy.models.running.system import OutputFunctions, scales_of
+from fmepy.models.running.system import scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, unresolved
 from fmepy.numerics.differences import central_differences, steps_beside
@@ -51,8 +51,8 @@ class BoundOde(BoundDynamic):
         names: tuple[str, ...],
         times: Vector,
         hold_engine: bool,
-        options: SolverOptions | None = None,
         start: float | None = None,
+        options: SolverOptions | None = None,
     ) -> None:
         d = model.definition
         super().__init__(d, names, times, forcing_values(d.forcings, times))
@@ -61,17 +61,15 @@ class BoundOde(BoundDynamic):
         self._has_looked = False  # whether states grow from below their tolerance
         self._model, self._hold = model, hold_engine
         self._order: list[Engine] | None = None if options is None else list(model.engines)  # of a first run
-        event_times = np.array([e.time for e in model.definition.events])
         begins = float(model.times[0] if start is None else start)
         if d.has_delays and begins != model.times[0]:
             raise ModelError(
                 f"`start={start!r}`: a model with delays runs from its first time, {model.times[0]:g}, for its past is "
                 "known from there."
             )
-        self._timeline = Timeline.of(begins, times, d.forcings, event_times)
+        self._timeline = Timeline.of(begins, times, d.forcings, np.array([e.time for e in d.events]))
         self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
         self._runners: dict[tuple[str, str], ModelRunner | None] = {}
-        self._slopes: OutputFunctions | None = None
 
     @property
     def engines(self) -> list[Engine]:
@@ -95,13 +93,11 @@ class BoundOde(BoundDynamic):
         """Return the runner of an engine, made at its first use: "plain", "exact", "tight" (for differences)."""
         key = (engine.name, kind)
         if key not in self._runners:
-            model = self._model
-            names = self.names if kind == "exact" else ()
             if self._options is None:
-                self._options = model.scaled_options()
+                self._options = self._model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
-            common = (self._definition, self._timeline, names, options)
-            self._runners[key] = make_runner(engine, *common, self._grid)
+            names = self.names if kind == "exact" else ()
+            self._runners[key] = make_runner(engine, self._definition, self._timeline, names, options, self._grid)
         return self._runners[key]
 
     def _run(self, p: Vector, kind: str, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
@@ -132,10 +128,8 @@ class BoundOde(BoundDynamic):
                 hits += own
             return out
         reached = min((f.time for f in failures if f.time is not None), default=None)
-        at, why = (
-            "" if reached is None else f" at time {reached:.6g}",
-            "; then ".join(dict.fromkeys(map(str, failures))),
-        )
+        at = "" if reached is None else f" at time {reached:.6g}"
+        why = "; then ".join(dict.fromkeys(map(str, failures)))
         raise self._failure(at, why, p, reached, failures[-1].exploded) from failures[-1]
 
     def _tell_fallback(self, kind: str, engine: Engine, why: str) -> None:
@@ -149,16 +143,13 @@ class BoundOde(BoundDynamic):
         if not slow:
             logger.info("%s was not finished by %s (%s), but by %s.", what, first, why, engine.name)
             return
+        hint = "engine='scipy' takes LSODA for all runs"
+        if first == EXPLICIT.name:
+            hint = "engine='compiled' runs what is stiff by a method for it"
         logger.warning(
-            "%s of the model was not finished by the engine %r (%s), but by LSODA with rates in plain Python: up to "
-            "some hundred times slower. If many are (`retries` counts them), look at what the states do there, and "
-            "give bounds that keep away from it, or a smaller `rtol`; %s.",
-            what,
-            first,
-            why,
-            "engine='compiled' runs what is stiff by a method for it"
-            if first == EXPLICIT.name
-            else "engine='scipy' takes LSODA for all runs",
+            f"{what} of the model was not finished by the engine {first!r} ({why}), but by LSODA with rates in plain "
+            "Python: up to some hundred times slower. If many are (`retries` counts them), look at what the states do "
+            f"there, and give bounds that keep away from it, or a smaller `rtol`; {hint}."
         )
 
     def _tell_differences(self, why: str) -> None:
@@ -168,11 +159,9 @@ class BoundOde(BoundDynamic):
             return
         told.add("differences")
         logger.warning(
-            "Sensitivities of the model are differences: %d runs on %s for each set. The reason: %s. Where this is "
-            "slow, write the model so that it can be compiled; engine='scipy' says that it is meant so.",
-            2 * len(self.names) + 1,
-            self.engine,
-            why,
+            f"Sensitivities of the model are differences: {2 * len(self.names) + 1} runs on {self.engine} for each "
+            f"set. The reason: {why}. Where this is slow, write the model so that it can be compiled; engine='scipy' "
+            "says that it is meant so."
         )
 
     def tightened(self) -> BoundOde | None:
@@ -338,12 +327,9 @@ class BoundOde(BoundDynamic):
         limits = self._state_limits()
         ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
         low = set(ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)].tolist())
-        seen = self._model.seen_starts
-        for i in range(len(P)) if self._starts_move else sorted(low | set(range(min(1, len(P))))):
-            moved = self._starts_move and seen is not None and _is_smaller(self._starts(P[i].tolist()), seen)
-            if i == 0 or i in low or moved:
+        for i in range(len(P)):
+            if i == 0 or i in low or self._starts_move:
                 self._tell_small(P[i], Y[i])
-                seen = self._model.seen_starts
             if self._model.told_small:
                 return
 
@@ -394,11 +380,10 @@ class BoundOde(BoundDynamic):
             Y, S = self._with_extra_sensitivities(p, Y, S)
         if Y.shape[1] == len(self.var_names):
             return Y, S
-        if self._slopes is None:
-            self._slopes = self._output_functions(self.names)
+        functions, given = self._output_functions(self.names), (p, self._at_rows)
         with np.errstate(all="ignore"):
-            table = self._slopes.beside(self.times, Y, p, self._at_rows)
-            return table, self._slopes.sensitivities_beside(self.times, Y, S, p, self._at_rows)
+            table = functions.beside(self.times, Y, *given)
+            return table, functions.sensitivities_beside(self.times, Y, S, *given)
 
     def _with_extra_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
         """Return states and beside them what the user's function gives beside the rates, with their sensitivities."""

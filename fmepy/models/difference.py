@@ -10,7 +10,7 @@ outputs. Of F and the other matrices they compute the entries that are not zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,9 +27,9 @@ from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, DynamicModel
+from fmepy.models.engines.stepwise import as_failures
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.tolerances import MOST_FIXED_STEPS, check_number_of_steps
-from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, IntVector, Matrix, Vector
 from fmepy.vocabulary import with_own_words
 
@@ -121,28 +121,6 @@ class DifferenceModel(DynamicModel):
         self.engine, self.engine_note = _choose_engine(engine, self.definition)
         self._tell()
 
-    def bind(
-        self,
-        names: Sequence[str] | None = None,
-        *,
-        times: Any = None,
-        hold_engine: bool = False,
-        start: float | None = None,
-    ) -> BoundDifference:
-        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-        times : array_like, optional
-            Rows; default the model's own times.
-        hold_engine, runs
-            Nothing here: there is one engine.
-        start : float, optional
-            Where runs begin, and the initial values hold; default ``times[0]`` of the model.
-        """
-        return BoundDifference(self, *self._asked(names, times, start), start)
-
 
 def whole_steps(times: Vector, start: float) -> IntVector:
     """Return how many steps after `start` the times lie; ModelError if that is not a whole number for each."""
@@ -182,7 +160,7 @@ class BoundDifference(BoundDynamic):
     """A DifferenceModel as a function of a plain vector; see `models.base.BoundModel`."""
 
     def __init__(
-        self, model: DifferenceModel, names: tuple[str, ...], times: Vector, start: float | None = None
+        self, model: DifferenceModel, names: tuple[str, ...], times: Vector, hold_engine: bool, start: float | None
     ) -> None:
         d, self._start = model.definition, float(model.times[0] if start is None else start)
         self._steps = whole_steps(times, self._start)
@@ -196,7 +174,6 @@ class BoundDifference(BoundDynamic):
         """Set what is compiled at its first use."""
         self._table: ValueTable | None = None
         self._next: Callable[..., Any] | None = None
-        self._outputs = None
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
@@ -207,7 +184,7 @@ class BoundDifference(BoundDynamic):
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par)."""
         if not self.exact:
-            return self._differences(np.asarray(theta, dtype=float))
+            return self.differences(theta, DIFFERENCE_STEP)
         p = self._parameters(theta)
         y = self._initial_values(p)
         Y, slopes = self._run(p, y, self._initial.slope(p.tolist()), self.names)
@@ -253,26 +230,21 @@ class BoundDifference(BoundDynamic):
 
     def _run_python(self, p: Vector, y: Vector) -> Matrix:
         """Return Y by a loop over the model's own function."""
-        advance, plain = self._next_function(), p.tolist()
-        states = np.empty((len(self.times), len(y)))
-        row = 0
-        with np.errstate(all="ignore"):
-            for k in range(int(self._steps[-1]) + 1):
-                t = self._start + k
-                if k > 0:
-                    try:
+        advance, plain, t = self._next_function(), p.tolist(), self._start
+        states, row = np.empty((len(self.times), len(y))), 0
+        try:
+            with np.errstate(all="ignore"), as_failures():
+                for k in range(int(self._steps[-1]) + 1):
+                    t = self._start + k
+                    if k > 0:
                         y = advance(t, y, plain, self._U[k])
-                    except ModelError:
-                        raise
-                    except SimulationError as error:
-                        self._fail(str(error), t, p)
-                    except Exception as error:  # whatever goes wrong in a user's function is a failed run
-                        self._fail(f"{type(error).__name__}: {error}", t, p)
-                    if not np.isfinite(y).all():
-                        self._fail("a state became NaN or infinite", t, p)
-                if self._steps[row] == k:
-                    states[row] = y
-                    row += 1
+                        if not np.isfinite(y).all():
+                            raise SimulationError("a state became NaN or infinite")
+                    if self._steps[row] == k:
+                        states[row] = y
+                        row += 1
+        except SimulationError as error:
+            self._fail(str(error), t, p)
         return self._with_outputs(p, states)
 
     def _next_function(self) -> Callable[..., Any]:
@@ -287,12 +259,6 @@ class BoundDifference(BoundDynamic):
             function = scalar_function(groups, [r for r in e.rates])
             self._next = lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
         return self._next
-
-    def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
-        """Return Y and central differences."""
-        Y = self.simulate(theta)
-        steps = steps_beside(theta, DIFFERENCE_STEP)
-        return Y, central_differences(self.simulate, theta, steps, self._box, base=Y)
 
 
 # --- what is compiled of a model
@@ -331,3 +297,6 @@ def _compiled(equations: Equations, names: tuple[str, ...]) -> _CompiledStep:
     code = compiled(program.text())
     places = np.array([(i, j) for m in matrices for i, j, _ in m], dtype=np.int64)
     return _CompiledStep(code.address("step"), code.address("write"), [len(m) for m in matrices], places, code)
+
+
+DifferenceModel._made_bound = BoundDifference

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ import pandas as pd
 from fmepy.checks import changed_arguments
 from fmepy.errors import ModelError, SimulationError, listed
 from fmepy.language.equations import Equations
-from fmepy.models.base import BoundModel
+from fmepy.models.base import BoundModel, TakesDifferences
 from fmepy.models.definition.arguments import Kind, check_increasing, finite_numbers
 from fmepy.models.definition.assemble import define
 from fmepy.models.definition.definition import Definition, Readable
@@ -65,6 +66,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
     engine_note: str
     _parms: pd.Series
     _arguments: dict[str, Any]
+    entity_inputs: EntityInputs | None = None
+    """Events and forcings that belong to entities."""
     _bound: Any = None
     _like: Self | None = None  # while a copy is made: of which model
 
@@ -76,11 +79,6 @@ class Runnable(AnswersInOwnWords, InNotebook):
     def parms(self) -> pd.Series:
         """The parameters and their values (a copy)."""
         return self._parms.copy()
-
-    @property
-    def entity_inputs(self) -> EntityInputs | None:
-        """Events and forcings that belong to entities; None if there are none."""
-        return None
 
     def of_entity(self, entity: Any) -> Self:
         """Return the model with the events and forcings of one entity.
@@ -100,22 +98,22 @@ class Runnable(AnswersInOwnWords, InNotebook):
         out: Self = self.replace(**self.entity_inputs.of(entity))
         return out
 
-    def replace(self, **arguments: Any) -> Any:
-        """Return a changed copy."""
-        raise NotImplementedError
+    def replace(self, **arguments: Any) -> Self:
+        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs`, `forcings` merge.
+
+        Equations are shared (and so is what was compiled) where nothing but numbers differs.
+        """
+        return self._remade(arguments, _MERGED)
 
     def _remade(self, arguments: dict[str, Any], merged: Sequence[str]) -> Self:
-        """Return a copy made by the constructor, with some of its `_arguments` changed; dicts named in `merged` merge.
-
-        While it is made, ``_like`` is the model that it is a copy of: equations are shared where only numbers differ.
-        """
+        """Return a copy made by the constructor, some of its `_arguments` changed; dicts named in `merged` merge."""
         given = self._arguments
         if "parms" in arguments:
             check_scale(arguments["parms"], self._parms, "parms")
             given = given | {"parms": self._parms}
         new = changed_arguments(given, arguments, merged, type(self).__name__)
         made = type(self).__new__(type(self))
-        made._like = self
+        made._like = self  # while it is made: equations are shared where only numbers differ
         type(self).__init__(made, **new)
         del made._like
         return made
@@ -233,13 +231,15 @@ class DynamicModel(Runnable):
     """
 
     options: SolverOptions | None = None
+    equations: Any = property(attrgetter("definition.equations"), doc="The symbolic form, None of what runs as Python.")
+    _made_bound: Any  # the kind of its bound models
     _is_traced = True  # whether equations are made of functions
 
     def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
         self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
         self._set_times(arguments["times"])
         events, forcings = arguments.get("events"), arguments["forcings"]
-        self._entity_inputs = inputs = inputs_by_entity(events, forcings)
+        self.entity_inputs = inputs = inputs_by_entity(events, forcings)
         if inputs is not None:  # what the model is must hold for every entity: all events, any series of a forcing
             events = events if inputs.events is None else [row for rows in inputs.events.values() for row in rows]
             of_first = {name: next(iter(series.values())) for name, series in inputs.forcings.items()}
@@ -259,11 +259,6 @@ class DynamicModel(Runnable):
         self.states, self.var_names = self.definition.states, self.definition.var_names
         self._parms = self.definition.parms
 
-    @property
-    def entity_inputs(self) -> EntityInputs | None:
-        """Events and forcings that belong to entities; None if there are none."""
-        return self._entity_inputs
-
     def _tell(self) -> None:
         """Log what is worth knowing about a model that is no copy of another."""
         if self._like is not None:
@@ -277,17 +272,27 @@ class DynamicModel(Runnable):
             )  # fmt: skip
         tell_outside(self.definition.forcings, float(self.times[0]), float(self.times[-1]))
 
-    @property
-    def equations(self) -> Equations | None:
-        """The symbolic form, None for models that run as Python."""
-        return self.definition.equations
+    def bind(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        times: Any = None,
+        hold_engine: bool = False,
+        start: float | None = None,
+    ) -> Any:
+        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
-    def replace(self, **arguments: Any) -> Self:
-        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs`, `forcings` merge.
-
-        Equations are shared (and so is what was compiled) where nothing but numbers differs.
+        Parameters
+        ----------
+        names : sequence of str, optional
+        times : array_like, optional
+            Rows; default the model's own times.
+        hold_engine : bool
+            Stay with the second engine after the first run that needed it.
+        start : float, optional
+            Where runs begin, and the initial values hold; default ``times[0]`` of the model. Events before it are none.
         """
-        return self._remade(arguments, _MERGED)
+        return self._made_bound(self, *self._asked(names, times, start), hold_engine, start)
 
     def of_equations(self, equations: Equations | Readable, **arguments: Any) -> Self:
         """Return a model of other equations that runs as this one does: its times, method, steps and tolerances.
@@ -327,7 +332,7 @@ def _without_history(definition: Definition) -> list[str]:
 # --- bound models
 
 
-class BoundDynamic:
+class BoundDynamic(TakesDifferences):
     """Base of fmepy's own bound models; see `models.base.BoundModel`.
 
     Parameters
@@ -348,9 +353,7 @@ class BoundDynamic:
         self._places = np.array([definition.parameters.index(k) for k in names], dtype=int)
         self.theta0 = self._base[self._places]
         self.retries = 0
-        self._box: tuple[Vector, Vector] | None = None
         self._at_rows = at_rows
-        self._outputs: OutputFunctions | None = None
 
     def _forget_compiled(self) -> None:
         """Set what is found or compiled at its first use, and does not travel to other processes."""
@@ -360,10 +363,6 @@ class BoundDynamic:
         anew._forget_compiled()
         return self.__dict__ | anew.__dict__
 
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        self._box = (lower, upper)
-
     def _parameters(self, theta: Vector) -> Vector:
         p = self._base.copy()
         p[self._places] = theta
@@ -371,8 +370,8 @@ class BoundDynamic:
 
     def _output_functions(self, names: tuple[str, ...] | None = None) -> OutputFunctions:
         d = self._definition
-        forcings = tuple(f.name for f in d.forcings)
-        return build_outputs(d.states + d.extra_names, d.parameters, forcings, d.time, d.outputs, names)
+        time, states, parameters, forcings, extra_names = d.groups
+        return build_outputs((time, states + extra_names, parameters, forcings), d.outputs, names)
 
     def _with_outputs(self, p: Vector, Y: Matrix) -> Matrix:
         """Return the states with the outputs beside them, shape (n_time, n_var)."""
@@ -383,9 +382,7 @@ class BoundDynamic:
             Y = np.concatenate((Y, self._extras(p, Y)), axis=1)
         if not d.outputs:
             return Y
-        if self._outputs is None:
-            self._outputs = self._output_functions()
-        return self._outputs.beside(self.times, Y, p, self._at_rows)
+        return self._output_functions().beside(self.times, Y, p, self._at_rows)
 
     def _extras(self, p: Vector, Y: Matrix) -> Matrix:
         """Return what the user's function gives beside the rates, row by row."""

@@ -135,7 +135,7 @@ class _Corrected:
         model, parms, steps, gain = self.model, self.parms, self.steps, self.gain
         self._d = d = self.definitions[0]
         self._start, self._end = float(model.times[0]), float(model.times[-1])
-        self._taken = {*d.var_names, *d.parameters, *parms, *(f.name for f in d.forcings), d.time}
+        self._taken = {*d.var_names, *d.parameters, *parms, *d.forcing_names, d.time}
         self._series: dict[str, list[Forcing]] = {}
         self._states = [self._copy(j) for j in range(1, steps + 1)]
         self._first = {symbol(k): symbol(c) for k, c in zip(d.states, self._states[0], strict=True)}
@@ -255,7 +255,7 @@ class _Corrected:
         d = self._d
         if d.equations is None:
             return self._function()
-        rates, forcings = self._rates(d.equations), (*(f.name for f in d.forcings), *self._series)
+        rates, forcings = self._rates(d.equations), (*d.forcing_names, *self._series)
         parameters = (*d.parameters, *self.parms)
         return Equations(d.kind, self._order, parameters, forcings, rates, d.outputs, d.time)
 
@@ -266,7 +266,7 @@ class _Corrected:
             definition=d,
             states=self._order,
             parameters=(*d.parameters, *self.parms),
-            forcings=(*(f.name for f in d.forcings), *self._series),
+            forcings=(*d.forcing_names, *self._series),
             starts=tuple(tuple(s.values()) for s in (self._starts[-1:] + self._starts[:-1])),
             added=tuple(by.get(k, 0) for k in d.states) if by else (),
             before=tuple(s.name for s in self._before.values()),
@@ -395,7 +395,7 @@ class CorrectedFunction:
         """Return the extra outputs of the model's own states."""
         return self._extras(t, np.asarray(y, dtype=float)[: len(self.definition.states)], p, u)
 
-    def _extras(self, t: float, x: Vector, p: Any, u: Any) -> Any:
+    def _extras(self, t: float, x: Vector, p: Any, u: Any) -> dict[str, float]:
         d = self.definition
         assert d.function is not None, "it is made around a function"
         return d.function.extras(t, x, p[: len(d.parameters)], u[: len(d.forcings)])

@@ -234,6 +234,8 @@ class OdeModel(DynamicModel):
     3  4.904      0  height -0.245
     """
 
+    _made_bound = BoundOde
+
     def __init__(
         self,
         rhs: Callable[..., Any] | str | Equations,
@@ -362,7 +364,7 @@ class OdeModel(DynamicModel):
 
     def _first_run(self, atol: Vector) -> Matrix:
         options = self.options.with_tolerances(self.options.rtol, atol)
-        first = BoundOde(self, self.definition.parameters, tolerances.first_rows(self.times), True, options)
+        first = BoundOde(self, self.definition.parameters, tolerances.first_rows(self.times), True, options=options)
         Y = first.states_at(self.definition.parms.to_numpy(dtype=float))
         if self.chooses_engine:
             self._order = tuple(first.engines)
@@ -381,28 +383,6 @@ class OdeModel(DynamicModel):
 
     def _events_outside(self) -> str:
         return events_outside(self.definition.events, self.states, float(self.times[0]), float(self.times[-1]))
-
-    def bind(
-        self,
-        names: Sequence[str] | None = None,
-        *,
-        times: Any = None,
-        hold_engine: bool = False,
-        start: float | None = None,
-    ) -> BoundOde:
-        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-        times : array_like, optional
-            Rows; default the model's own times.
-        hold_engine : bool
-            Stay with the second engine after the first run that needed it.
-        start : float, optional
-            Where runs begin, and the initial values hold; default ``times[0]`` of the model. Events before it are none.
-        """
-        return BoundOde(self, *self._asked(names, times, start), hold_engine, start=start)
 
 
 # --- checks at the door

@@ -42,7 +42,7 @@ class RunsApart:
         self.first: IntVector = np.cumsum([0, *(len(b.times) for b in self.bounds)])
         n_par, n_var = len(bounds[0].names), len(bounds[0].var_names)
         self.scales: Matrix = np.ones((len(bounds), n_par))
-        whole = [getattr(b, "whole_with_slopes", None) for b in self.bounds]
+        whole: list[Any] = [getattr(b, "whole_with_slopes", None) for b in self.bounds]
         self._courses: RunsOfCourses | None = None
         if any(w is None for w in whole):
             self.places: Any = np.arange((1 + n_par) * n_var).reshape(1 + n_par, n_var)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,6 @@ from fmepy.vocabulary import with_own_words
 
 MOST_TRACED_STATES = 20
 """Vector functions with more states run as they are."""
-_MERGED = ("state", "parms", "outputs")
 
 
 @with_own_words
@@ -136,6 +136,10 @@ class SteadyModel(Runnable):
     60  3.025   14.855  154.71
     """
 
+    equations: Any = property(
+        attrgetter("_definition.equations"), doc="The symbolic form, None of what runs as Python."
+    )
+
     def __init__(
         self,
         rhs: Callable[..., Any] | str | Equations,
@@ -162,18 +166,9 @@ class SteadyModel(Runnable):
         if grid is not None:
             numbers, self._profiles = _apart(state, len(grid))
             source = _OnGrid(rhs, grid)
-        self._definition: Definition = at_rest(
-            define(
-                "ode",
-                source,
-                state=numbers,
-                parms=parms,
-                outputs=outputs,
-                start=self.t,
-                most_states=MOST_TRACED_STATES,
-                like=None if self._like is None or grid is not None else self._like._definition,
-            )
-        )
+        like = None if self._like is None or grid is not None else self._like._definition
+        words = {"state": numbers, "parms": parms, "outputs": outputs, "start": self.t, "like": like}
+        self._definition: Definition = at_rest(define("ode", source, most_states=MOST_TRACED_STATES, **words))
         d = self._definition
         self.states, self.var_names, self._parms = d.states, d.var_names, d.parms
         self._set_times([self.t] if grid is None else grid.mid)
@@ -182,11 +177,6 @@ class SteadyModel(Runnable):
         if d.equations is None and d.arrays is None:
             self.engine_note += "; derivatives are differences of the rates"
         check_start(self.first(d.parms.to_numpy(dtype=float)), self.tolerances, self.name_of, "state")
-
-    @property
-    def equations(self) -> Equations | None:
-        """The symbolic form, None for models that run as Python."""
-        return self._definition.equations
 
     @property
     def name_of(self) -> Callable[[int], str]:
@@ -234,10 +224,6 @@ class SteadyModel(Runnable):
                 f"{self.times[-1]:g}."
             )
         return BoundSteady(self, self._definition, chosen, rows)
-
-    def replace(self, **arguments: Any) -> Self:
-        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs` merge."""
-        return self._remade(arguments, _MERGED)
 
     def __repr__(self) -> str:
         return self._line("" if self.grid is None else f" in {len(self.grid)} cells", "")

@@ -64,8 +64,8 @@ class SteadyRates:
     algebraic: tuple[int, ...] = ()
     raised = ""
     structure: Any
-    rates: Any
-    jacobian: Any
+    rates: Callable[[Vector, Vector], Vector]
+    jacobian: Callable[..., Vector]
 
     @property
     def n_rows(self) -> int:

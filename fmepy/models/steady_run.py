@@ -16,6 +16,7 @@ from fmepy.models.definition.arguments import as_state
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.scipy_steppers import LsodaStepper
+from fmepy.models.ode_run import check_species
 from fmepy.models.preequilibration import SPANS, still_moving
 from fmepy.models.steady_rates import AtParameters, OfFunction
 from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
@@ -182,11 +183,7 @@ class _Asked:
         if not self.y.size or not np.isfinite(self.y).all():
             raise ModelError("`y` must hold at least one number, all of them finite.")
         n = self.y.size
-        self.n_species = None if nspec is None else whole_number(nspec, "nspec", 1, n)
-        if self.n_species is not None and n % self.n_species:
-            raise ModelError(
-                f"`y` has {n} states, which is no multiple of nspec={nspec}: each species needs one value a cell."
-            )
+        self.n_species = None if nspec is None else check_species(n, nspec)
         given = {} if parms is None else parms.to_dict() if isinstance(parms, pd.Series) else parms
         names = tuple(self.index) if self.index is not None else tuple(str(i + 1) for i in range(n))
 
@@ -347,7 +344,7 @@ class _Run:
         self._rows = np.empty((0, len(asked.y)))
         self._last = asked.t, asked.y  # of the evaluation before
 
-    def _rates(self, time: float, z: Vector, inputs: Any) -> Vector:
+    def _rates(self, time: float, z: Vector, inputs: Any) -> Any:
         self.evaluations += 1
         self._last = time, z
         return self._asked.source.at_time(time).rates(z, _NONE)

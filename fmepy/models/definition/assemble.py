@@ -12,15 +12,7 @@ import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.language.equations import Equations, names_in, symbol
-from fmepy.models.definition.arguments import (
-    Kind,
-    ModelArguments,
-    as_names,
-    as_parms,
-    as_state,
-    by_name,
-    read_outputs,
-)
+from fmepy.models.definition.arguments import Kind, ModelArguments, as_names, as_parms, as_state, by_name, read_outputs
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions, Readable
 from fmepy.models.definition.delays import as_history, check_history, has_lags, with_plain_lags
 from fmepy.models.definition.function import read_function
@@ -181,7 +173,7 @@ def _reused(
         return there if there.algebraic == draft.algebraic else None
     if like is None or not is_copy or like.arrays is None:
         return None
-    if (like.states, like.parameters, tuple(f.name for f in like.forcings)) != names:
+    if (like.states, like.parameters, like.forcing_names) != names:
         return None
     return ModelExpressions(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
 
@@ -283,7 +275,7 @@ def _check_start(draft: Draft, given: ModelArguments) -> None:
 def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> None:
     """Refuse names without a value, and values and forcings that nothing uses; a copy keeps all of its parameters."""
     d, parameters = definition, definition.parameters
-    forcings = tuple(f.name for f in d.forcings)
+    forcings = d.forcing_names
     known = (*d.states, *parameters, *forcings, *d.extra_names, d.time)
     inside = names_in([*(() if d.equations is None else d.equations.rates), *(e for _, e in d.outputs)])
     for name in sorted(inside - set(known)):

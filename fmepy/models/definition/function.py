@@ -13,14 +13,7 @@ from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed, warn
 from fmepy.language.equations import symbols
-from fmepy.language.tracing import (
-    as_expression,
-    at_most,
-    call_traced,
-    lags_tried,
-    place_of,
-    traced,
-)
+from fmepy.language.tracing import as_expression, at_most, call_traced, lags_tried, place_of, traced
 from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.definition import Draft, ModelExpressions
@@ -157,7 +150,7 @@ def _warn_of_order(rates: RatesFunction, *start: Any) -> None:
     if isinstance(rates_alone, tuple | list | np.ndarray):
         warn(
             f"The function's arguments name the states as {listed(named)}, and `state` as {listed(rates.states)}: what "
-            "it returns is taken in the order of `state`. Use one order, or return a dict by name.",
+            "it returns is taken in the order of `state`. Use one order, or return a dict by name."
         )
 
 

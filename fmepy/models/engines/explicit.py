@@ -109,17 +109,8 @@ class WholeRuns:
         self._given, d = (stepper, course, definition), definition
         system: System = stepper._arguments[0]
         n, m, k = system.n_states, len(d.outputs), len(system.names)
-        forcings, kinds = tuple(f.name for f in d.forcings), kinds_of(d.events)[0]
-        around = _around(
-            system,
-            d.parameters,
-            forcings,
-            d.time,
-            d.initial,
-            kinds,
-            tuple(e for _, e in d.outputs),
-            d.past if system.delays else (),
-        )
+        kinds, past = kinds_of(d.events)[0], d.past if system.delays else ()
+        around = _around(system, d.groups, (d.initial, tuple(e for _, e in d.outputs), past), kinds)
         functions = replace(
             stepper._functions,
             code=(stepper._functions.code, around),
@@ -197,21 +188,16 @@ class WholeRuns:
 
 @lru_cache(maxsize=64)
 def _around(
-    system: System,
-    parameters: tuple[str, ...],
-    forcings: tuple[str, ...],
-    time: str,
-    initial: tuple[Any, ...],
-    kinds: tuple[Any, ...],
-    outputs: tuple[Any, ...],
-    past: tuple[Any, ...],
+    system: System, groups: tuple[tuple[str, ...], ...], of_states: tuple[tuple[Any, ...], ...], kinds: tuple[Any, ...]
 ) -> Code:
     """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `ModelFunctions`.
+
+    `of_states` are their initial values, the outputs and the past.
 
     Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
     parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `compiled.delay_runs.Delays`.
     """
-    n = system.n_states
+    n, ((time,), _, parameters, forcings, _), (initial, outputs, past) = system.n_states, groups, of_states
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
     y, p = [*system.z[:n], *lags[:n_delays]], [symbol(name) for name in system.names]
     own = [[as_node(v) for v in initial], substituted(outputs, system.lags), [d.tau for d in system.delays]]

@@ -324,37 +324,31 @@ class _AlgebraicPoint:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Code:
     """Functions of (t, y, inputs) of a system's equations."""
 
-    structure: Structure
-    residuals: Callable[..., Any]
-    entries: Callable[..., Any]
-    along: Callable[..., Any]
-    residuals_of_rows: Callable[..., Any]
-    entries_of_rows: Callable[..., Any]
+    def __init__(self, system: System) -> None:
+        n, rates = system.n_states, system.model_rates
+        y = system.z[:n]
+        w, g = [y[i] for i in system.algebraic], [rates[i] for i in system.algebraic]
+        x = [(s, f) for i, (s, f) in enumerate(zip(y, rates, strict=True)) if i not in system.algebraic]
+        self.structure = s = Structure.of(np.array([[v in e.free_symbols for v in w] for e in g], dtype=bool))
+        entries = [derivative(g[i], w[j]) for i, j in zip(s.rows, s.columns, strict=True)]
+        moved = [derivative(e, system.time) + along(e, [v for v, _ in x], [f for _, f in x]) for e in g]
+        self._groups, self._size = [[system.time], y, system.inputs], system.layout.size
+        self.residuals, self.entries, self.along = map(self._at_one_time, (g, entries, moved))
+        self.residuals_of_rows, self.entries_of_rows = map(self._of_rows, (g, entries))
 
-
-@lru_cache(maxsize=64)
-def _code(system: System) -> _Code:
-    n, size = system.n_states, system.layout.size
-    y, rates = system.z[:n], system.model_rates
-    w, g = [y[i] for i in system.algebraic], [rates[i] for i in system.algebraic]
-    x = [(s, f) for i, (s, f) in enumerate(zip(y, rates, strict=True)) if i not in system.algebraic]
-    structure = Structure.of(np.array([[s in e.free_symbols for s in w] for e in g], dtype=bool))
-    entries = [derivative(g[i], w[j]) for i, j in zip(structure.rows, structure.columns, strict=True)]
-    moved = [derivative(e, system.time) + along(e, [s for s, _ in x], [f for _, f in x]) for e in g]
-
-    def compiled(expressions: Any) -> Callable[..., Any]:
-        function = scalar_function([[system.time], y, system.inputs], expressions)
+    def _at_one_time(self, expressions: Any) -> Callable[..., Any]:
+        function, size = scalar_function(self._groups, expressions), self._size
         return lambda t, values, inputs: function((t,), values.tolist(), inputs[:size])
 
-    def of_rows(expressions: Any) -> Callable[..., Any]:
-        function = array_function([[system.time], y, system.inputs], expressions)
+    def _of_rows(self, expressions: Any) -> Callable[..., Any]:
+        function, size = array_function(self._groups, expressions), self._size
         return lambda t, Y, inputs: function((t,), Y, inputs[:size])
 
-    return _Code(structure, compiled(g), compiled(entries), compiled(moved), of_rows(g), of_rows(entries))
+
+_code = lru_cache(maxsize=64)(_Code)
 
 
 def equation_of(definition: Definition, i: int) -> str:

@@ -13,6 +13,7 @@ Roots that cross at one time fire by the order of their changes and as they stan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 from math import isfinite
@@ -26,6 +27,7 @@ from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import as_node
 from fmepy.models.definition.definition import Definition
+from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.events import GIVEN, Event, Root, RootChange, kinds_of
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.system import System, with_slopes
@@ -54,10 +56,8 @@ class EventTable:
 
     @cached_property
     def _kinds(self) -> tuple[list[Callable[..., list[float]]], list[int], list[float]]:
-        d = self._definition
         kinds, of, numbers = kinds_of(self.events)
-        names = (d.time, d.states, d.parameters, tuple(f.name for f in d.forcings), d.extra_names)
-        return [_function(kind, *names, self._names) for kind in kinds], of, numbers
+        return [_function(kind, self._definition.groups, self._names) for kind in kinds], of, numbers
 
     @cached_property
     def _forced(self) -> list[list[float]]:
@@ -119,30 +119,18 @@ def sizes_set(events: Sequence[Event | RootChange], definition: Definition, p: l
     """Return the largest value that each state is set to by events whose values are known before a run."""
     out, known = np.zeros(len(definition.states)), set(definition.parameters)
     for e in {(e.state, e.value): e for e in events if e.method != "multiply"}.values():
-        if isinstance(e.value, float):
-            value = e.value
-        elif names_in([e.value]) <= known:
-            value = _function(e.value, "", (), definition.parameters, (), (), ())((0.0,), (), p, (), (), (0.0,))[0]
-        else:
-            continue
-        out[e.state] = max(out[e.state], abs(value) if isfinite(value) else 0.0)
+        if isinstance(e.value, float) or names_in([e.value]) <= known:
+            with suppress(SimulationError):  # one that has no value fails in the run
+                (value,) = ValueTable([e.value], definition.parameters).value(p)
+                out[e.state] = max(out[e.state], abs(value))
     return out
 
 
 @lru_cache(maxsize=256)
-def _function(
-    kind: Any,
-    time: str,
-    states: tuple[str, ...],
-    parameters: tuple[str, ...],
-    forcings: tuple[str, ...],
-    extras: tuple[str, ...],
-    names: tuple[str, ...],
-) -> Callable[..., list[float]]:
+def _function(value: Any, groups: tuple[tuple[str, ...], ...], names: tuple[str, ...]) -> Callable[..., list[float]]:
     """Return the value of a kind of event, and its derivatives to the states and the parameters `names`."""
-    value = kind
-    slopes = [derivative(value, symbol(k)) for k in (*states, *names)] if names else []
-    return scalar_function(symbols((time,), states, parameters, forcings, extras, (GIVEN,)), [value, *slopes])
+    slopes = [derivative(value, symbol(k)) for k in (*groups[1], *names)] if names else []
+    return scalar_function(symbols(*groups, (GIVEN,)), [value, *slopes])
 
 
 # --- root events
@@ -182,26 +170,27 @@ class RootTable:
     Parameters
     ----------
     system : System
-    extra_names : sequence of str
-        What a user's function gives beside the rates.
-    extras : callable, optional
-        ``extras(t, y, inputs)`` returns its values, in that order.
+    definition : Definition
     """
 
-    def __init__(self, system: System, extra_names: Sequence[str] = (), extras: Any = None) -> None:
+    def __init__(self, system: System, definition: Definition) -> None:
         self.roots: tuple[Root, ...] = system.roots
-        self.system, self._extra_names = system, tuple(extra_names)
+        self.system, self._extra_names = system, definition.extra_names
         used = {s.name for r in self.roots for e in r.expressions for s in getattr(e, "free_symbols", ())}
-        self._extras = extras if used & set(extra_names) else None
+        self._extras = definition.function if used & set(self._extra_names) else None
 
     def _function(self, expressions: Sequence[Any]) -> Callable[[float, Vector, Any], list[float]]:
-        s, n = self.system, self.system.n_states
+        s, n, layout = self.system, self.system.n_states, self.system.layout
         groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names)]
-        function, size, nothing = scalar_function(groups, expressions), s.layout.size, [0.0] * len(self._extra_names)
+        function, nothing = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
 
         def values(t: float, z: Vector, inputs: Any) -> list[float]:
-            given = inputs[:size].tolist() if isinstance(inputs, np.ndarray) else inputs[:size]
-            extras = nothing if self._extras is None else self._extras(t, np.asarray(z[:n]), given)
+            given = inputs[: layout.size].tolist() if isinstance(inputs, np.ndarray) else inputs[: layout.size]
+            extras = nothing
+            if self._extras is not None:
+                p, u = given[: layout.n_parameters], layout.forcing_values(t, given)
+                found = self._extras.extras(t, np.asarray(z[:n]), np.array(p), np.array(u))
+                extras = [found[k] for k in self._extra_names]
             return function((t,), list(map(float, z[:n])), given, extras)
 
         return values
@@ -303,8 +292,7 @@ class RootRun:
             else:  # of a side from which it cannot fire it may be without harm
                 self._sides[j] = root.direction or self._ahead(j, t, z)
         offsets = np.where(self._sides * g < hair, g - self._sides * hair, 0.0)
-        if len(self.inputs) > self.table.system.layout.size:
-            self.inputs[-len(offsets) :] = offsets
+        self.inputs[-len(offsets) :] = offsets
         self._offsets, self._crossed_at = offsets, np.zeros(len(g))
 
     def _ahead(self, j: int, t: float, z: Vector) -> float:

@@ -285,11 +285,8 @@ def _expression(root: Any, where: str) -> Any:
 
 
 def _direction(direction: Any, where: str) -> int:
-    try:
-        if direction in DIRECTIONS:
-            return int(direction)
-    except (TypeError, ValueError):
-        pass
+    if isinstance(direction, int | float | np.number) and direction in DIRECTIONS:
+        return int(direction)
     raise ModelError(
         f"{where}: the direction is {direction!r}; it is -1 (the root falls through zero), 1 (it rises) or 0 (either)."
     )

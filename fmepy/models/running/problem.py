@@ -142,13 +142,11 @@ class InitialValueProblem:
             return code_of(d.arrays).structure
         p = d.parms.to_numpy(dtype=float).tolist()
         without = [0.0] * self.layout.n_forcings
-
-        def rates(y: Any) -> Any:
-            return function(0.0, y, p, without)
-
         try:
             with np.errstate(all="ignore"):
-                return found_structure(rates, ValueTable(d.initial, d.parameters).value(p))
+                return found_structure(
+                    lambda y: function(0.0, y, p, without), ValueTable(d.initial, d.parameters).value(p)
+                )
         except Exception:  # it is asked what it may not be made for, such as another time; it runs without
             return None
 
@@ -160,9 +158,13 @@ class InitialValueProblem:
     @cached_property
     def roots(self) -> RootTable | None:
         """The root events; None if there are none."""
-        if self.system is not None and self.system.roots:
-            return RootTable(self.system)
-        return _roots_around(self.definition)
+        d, system = self.definition, self.system
+        if not d.roots:
+            return None
+        if system is None or not system.roots:  # whatever the rates are
+            nothing = Equations("ode", d.states, d.parameters, d.forcing_names, (ZERO,) * len(d.states), (), d.time)
+            system = build_system(nothing, (), True, roots=d.roots)
+        return RootTable(system, d)
 
     @cached_property
     def watched(self) -> RatesOf:
@@ -179,25 +181,6 @@ class InitialValueProblem:
             return [v - offset for v, offset in zip(found, inputs[size:], strict=True)]
 
         return values
-
-
-def _roots_around(definition: Definition) -> RootTable | None:
-    """Return the root events of a model, whatever its rates are; None if there are none."""
-    d = definition
-    if not d.roots:
-        return None
-    names = (d.states, d.parameters, tuple(f.name for f in d.forcings))
-    system = build_system(Equations("ode", *names, (ZERO,) * len(d.states), (), d.time), (), True, roots=d.roots)
-    layout = system.layout
-
-    def extras(t: float, y: Vector, inputs: Any) -> list[float]:
-        assert d.function is not None, "only functions have extra outputs without equations"
-        found = d.function.extras(
-            t, y, *map(np.array, (inputs[: layout.n_parameters], layout.forcing_values(t, inputs)))
-        )
-        return [found[k] for k in d.extra_names]
-
-    return RootTable(system, d.extra_names, extras)
 
 
 MOST_DENSE = 100

@@ -243,20 +243,8 @@ def build_system(
             known.add(w.mode)
     algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
     held = tuple(r.mapped(lambda e: e.subs(lines)) for r in roots)
-    return System(
-        len(y),
-        names,
-        time,
-        tuple(z),
-        tuple(inputs),
-        tuple(rates),
-        switches,
-        tuple(planned),
-        layout,
-        algebraic,
-        delays,
-        held,
-    )
+    parts = len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, tuple(planned)
+    return System(*parts, layout, algebraic, delays, held)
 
 
 def _any(g: Any) -> bool:
@@ -389,15 +377,13 @@ class OutputFunctions:
 
 @lru_cache(maxsize=64)
 def build_outputs(
-    columns: tuple[str, ...],
-    parameters: tuple[str, ...],
-    forcings: tuple[str, ...],
-    time: str,
-    outputs: tuple[tuple[str, Any], ...],
-    names: tuple[str, ...] | None,
+    names_of: tuple[tuple[str, ...], ...], outputs: tuple[tuple[str, Any], ...], names: tuple[str, ...] | None
 ) -> OutputFunctions:
-    """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
-    groups = symbols((time,), columns, parameters, forcings)
+    """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives).
+
+    names_of : the names of the time, of the columns, of parameters and of forcings
+    """
+    groups, columns = symbols(*names_of), names_of[1]
     expressions = [e for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:

@@ -94,8 +94,7 @@ def _within(starts: Vector, ends: Vector) -> Vector:
 
 
 def _state(g: Any, is_level: bool) -> Vector:
-    state: Vector = np.nan_to_num(np.floor(g)) if is_level else np.where(np.greater(g, 0), 1.0, 0.0)
-    return state
+    return np.asarray(np.nan_to_num(np.floor(g)) if is_level else np.where(np.greater(g, 0), 1.0, 0.0))
 
 
 @lru_cache(maxsize=256)
@@ -139,8 +138,7 @@ def _of_lines(g0: Vector, slope: Vector, edges: Vector, is_level: bool) -> Vecto
     with np.errstate(all="ignore"):
         if not is_level:
             t = -g0 / slope
-            zeros: Vector = t[(t > a) & (t <= b)]
-            return zeros
+            return np.asarray(t[(t > a) & (t <= b)])
         ends = np.array([g0 + slope * a, g0 + slope * b])
         low, high = np.ceil(ends.min(axis=0)), np.floor(ends.max(axis=0))
         count = np.where(np.isfinite(ends).all(axis=0) & (slope != 0), np.maximum(high - low + 1, 0), 0.0)
@@ -167,5 +165,4 @@ def _of_curves(function: _Function, p: Any, M: Matrix, edges: Vector, is_level: 
         middle = 0.5 * (low + high)
         same = state(middle, modes) == left
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    found: Vector = high
-    return found
+    return np.asarray(high)

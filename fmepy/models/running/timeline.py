@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import floor, isfinite
 from typing import Any
 
@@ -114,13 +114,6 @@ class Timeline:
 
     def segments(self, crossings: Sequence[tuple[float, int]] = ()) -> tuple[Segment, ...]:
         """Return the run's segments; `crossings` are (time, switch) known beforehand."""
-        return self._segments(crossings) if crossings else self._whole
-
-    @cached_property
-    def _whole(self) -> tuple[Segment, ...]:
-        return self._segments(())
-
-    def _segments(self, crossings: Sequence[tuple[float, int]]) -> tuple[Segment, ...]:
         last = float(self.rows[-1])
         marks = np.concatenate([self.rows, self.event_times, [self.start]])
         stops = np.concatenate([snapped(self.knots, marks), self.event_times])
@@ -155,8 +148,7 @@ def snapped(times: Vector, marks: Vector) -> Vector:
     right = np.clip(np.searchsorted(marks, times), 1, len(marks) - 1) if len(marks) > 1 else np.zeros(len(times), int)
     nearest = np.where(np.abs(marks[right - 1] - times) < np.abs(marks[right] - times), marks[right - 1], marks[right])
     close = np.abs(nearest - times) <= 1e-13 * np.maximum(np.abs(times), marks[-1] - marks[0])
-    snapped: Vector = np.where(close, nearest, times)
-    return snapped
+    return np.asarray(np.where(close, nearest, times))
 
 
 def merged(times: Vector) -> Vector:
@@ -329,8 +321,7 @@ class _Modes:
         """Return z with algebraic states that fulfil their equations by the present modes."""
         if self._constraints is None:
             return z
-        completed: Vector = self._constraints.completed(t, z, self._plain)
-        return completed
+        return np.asarray(self._constraints.completed(t, z, self._plain))
 
     def _speeds(self, t: float, z: Vector, f: Vector) -> tuple[list[float], Matrix, Matrix]:
         """Return of all switches dg/dt along the run, dg/dy and the scaled dg/dp."""
@@ -377,7 +368,7 @@ class _Modes:
         if self.roots is not None:
             self.roots.read(t, z)
         watched = self.system.watched
-        if not watched or len(self.inputs) == self._offsets:
+        if not watched:
             return
         plain, f, moved, g = self._plain, self._f(t, z), z.copy(), watched_functions(self.system)
         later = NEAR * so_far(t, self._start)
