@@ -126,8 +126,8 @@ class Sheet:
                 if _is_missing(cell):
                     raise ValueError
             except (ValueError, TypeError):
-                said = "the date is missing" if _is_missing(cell) else f"{_cut(cell)} is no date such as 2001-12-31"
-                raise self.error(f"{said} in column {name!r}.", line) from None
+                problem = "the date is missing" if _is_missing(cell) else f"{_cut(cell)} is no date such as 2001-12-31"
+                raise self.error(f"{problem} in column {name!r}.", line) from None
         first = min(moments) if origin is None else as_dates([origin])[0]
         seconds = [(moment - first).total_seconds() for moment in moments]
         return pd.Series(seconds, self.frame.index, name=name) / SECONDS[unit], first
@@ -145,8 +145,8 @@ class Sheet:
         if len(back):
             i = int(back[0]) + 1
             how = "is there twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
-            said = f"time {times[i]:g} {how}; times must increase. Sort them, and keep each once."
-            raise self.error(said, self.lines[i])
+            message = f"time {times[i]:g} {how}; times must increase. Sort them, and keep each once."
+            raise self.error(message, self.lines[i])
         return times
 
     def check_columns(self, known: Sequence[str], needed: Sequence[str] = ()) -> None:
@@ -179,8 +179,8 @@ def _text(cell: Any) -> str:
 
 
 def _cut(cell: Any) -> str:
-    said = repr(cell)
-    return said if len(said) <= 60 else f"{said[:57]}..."
+    text = repr(cell)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def column_names(head: Sequence[Any], place: str) -> list[str]:
