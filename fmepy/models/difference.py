@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -264,19 +264,9 @@ class BoundDifference(BoundDynamic):
 # --- what is compiled of a model
 
 
-class _CompiledStep(NamedTuple):
-    """A model's functions by address, how many entries each matrix has, and their rows and columns."""
-
-    step: int
-    write: int
-    counts: list[int]
-    places: Any
-    code: Code
-
-
 @lru_cache(maxsize=64)
-def _compiled(equations: Equations, names: tuple[str, ...]) -> _CompiledStep:
-    """Return the functions ``step`` and ``write`` of a model, and the entries of F, df/dp, dh/dx and dh/dp.
+def _compiled(equations: Equations, names: tuple[str, ...]) -> tuple[int, int, list[int], Any, Code]:
+    """Return the addresses of ``step`` and ``write``, how many entries F, df/dp, dh/dx and dh/dp have, and where.
 
     q holds parameters and forcings; behind the next states, or the outputs, stand the entries of the matrices.
     """
@@ -296,7 +286,7 @@ def _compiled(equations: Equations, names: tuple[str, ...]) -> _CompiledStep:
         program.function(name, [("out", i, e) for i, e in enumerate(listed)], where)
     code = compiled(program.text())
     places = np.array([(i, j) for m in matrices for i, j, _ in m], dtype=np.int64)
-    return _CompiledStep(code.address("step"), code.address("write"), [len(m) for m in matrices], places, code)
+    return code.address("step"), code.address("write"), [len(m) for m in matrices], places, code
 
 
 DifferenceModel._made_bound = BoundDifference

@@ -17,7 +17,7 @@ from fmepy.models.definition.arguments import ModelArguments
 from fmepy.models.definition.assemble import define
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions
 from fmepy.models.definition.delays import at_rest
-from fmepy.models.definition.function import as_loops, read_signature
+from fmepy.models.definition.function import as_loops, drafted, read_signature
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, Runnable
 from fmepy.models.steady_rates import AtParameters, OfEquations, OfFunction, SteadyRates, slopes_at_rest
@@ -425,6 +425,4 @@ class _OnGrid:
 
             return as_loops(rates, source.tried(), shape, what, "runs as it is", read, *start)
 
-        named = rates.form == "named"
-        reads = frozenset((*rates.positional, *rates.keywords)) if named else None
-        return Draft(rates.states, parms, given.initial, find, time, reads, rates)
+        return drafted(rates, parms, time, given, find)

@@ -33,16 +33,13 @@ def read_function(function: Callable[..., Any], given: ModelArguments) -> Draft:
     if not given.initial:
         raise ModelError("`state` is missing: give the initial values as a dict, such as state={'N': 0.1}.")
     rates, parms, time = read_signature(function, given)
-    is_named = rates.form == "named"
-    return Draft(
-        states=rates.states,
-        parms=parms,
-        initial=given.initial,
-        find=partial(_find, rates, parms, time, given),
-        time=time,
-        reads=frozenset((*rates.positional, *rates.keywords)) if is_named else None,  # of arrays: who knows
-        function=rates,
-    )
+    return drafted(rates, parms, time, given, partial(_find, rates, parms, time, given))
+
+
+def drafted(rates: RatesFunction, parms: dict[str, float], time: str, given: ModelArguments, find: Any) -> Draft:
+    """Return the draft of a model that is a function; of one of arrays nobody knows what it reads."""
+    reads = frozenset((*rates.positional, *rates.keywords)) if rates.form == "named" else None
+    return Draft(rates.states, parms, given.initial, find, time, reads, rates)
 
 
 def read_signature(function: Callable[..., Any], given: ModelArguments) -> tuple[RatesFunction, dict[str, float], str]:
@@ -142,7 +139,7 @@ def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tu
 
 def _warn_of_order(rates: RatesFunction, *start: Any) -> None:
     """Warn where the function's arguments and `state` name the states in two orders, and rates come without names."""
-    named = rates.called_in_order
+    named = tuple(k for k in (*rates.positional, *rates.keywords) if k in rates.states)
     if sorted(named) != sorted(rates.states) or named == rates.states:
         return
     result = rates.returned(*start)

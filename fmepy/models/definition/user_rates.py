@@ -74,11 +74,6 @@ class RatesFunction:
                 "Change a copy of it: y = y.copy()."
             ) from error
 
-    @property
-    def called_in_order(self) -> tuple[str, ...]:
-        """The states in the order in which the function's arguments name them; () of arrays."""
-        return tuple(k for k in (*self.positional, *self.keywords) if k in self.states)
-
     def _split(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """Split what the function returned into rates and extra outputs."""
         extra: dict[str, Any] = {}

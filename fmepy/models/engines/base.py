@@ -118,6 +118,8 @@ class Engine:
         called ``refuses(equations, roots)``.
     refuses_arrays : callable
         Of an engine that needs equations: ``refuses_arrays(definition)`` returns why it cannot run a function without.
+    limits_steps : bool
+        Whether it keeps `max_step`.
     keeps_past : bool
         Whether it runs models with delays.
     watches_switches : bool
@@ -137,6 +139,7 @@ class Engine:
     needs_equations: bool = False
     refuses: Callable[..., str] = _nothing
     refuses_arrays: Callable[[Definition], str] = _no_equations
+    limits_steps: bool = True
     keeps_past: bool = False
     watches_switches: bool = False
     rank: float | None = None
@@ -146,8 +149,10 @@ class Engine:
         """Return the method asked for if it is one of the engine's own, else its default."""
         return options.method if options.method in self.methods else self.methods[0]
 
-    def why_not(self, definition: Definition) -> str:
-        """Return why the engine cannot run a model, or an empty string."""
+    def why_not(self, definition: Definition, limited: bool = False) -> str:
+        """Return why the engine cannot run a model, or an empty string; `limited`: its steps are."""
+        if limited and not self.limits_steps:
+            return f"`max_step` is given, and {self.name} has no largest step"
         if self.needs_equations and definition.equations is None:
             return self.refuses_arrays(definition)
         if definition.has_delays and not self.keeps_past:

@@ -60,22 +60,22 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
             raise ModelError(f"`method={method!r}` belongs to the engine {own.name!r}, not to {name!r}.")
         if limited and own.steps:
             raise ModelError(f"`max_step` is for solvers that choose their steps; method={method!r} takes `dt`.")
-        return own, method, _checked(own, definition)
+        return own, method, _checked(own, definition, limited)
     if name != "auto":
         own = named(name)
-        return own, own.methods[0], _checked(own, definition)
+        return own, own.methods[0], _checked(own, definition, limited)
     notes: list[str] = []
     for engine in sorted((e for e in ENGINES if e.rank is not None), key=lambda e: e.rank or 0.0):
-        why = engine.why_not(definition)
+        why = engine.why_not(definition, limited)
         if not why:
             return engine, engine.methods[0], notes[0] if notes else ""
         notes.append(why)
     raise ModelError(f"No engine can run the model: {'; '.join(notes)}.")
 
 
-def _checked(engine: Engine, definition: Definition) -> str:
+def _checked(engine: Engine, definition: Definition, limited: bool) -> str:
     """Return an empty string if an engine that was asked for can run the model."""
-    if why := engine.why_not(definition):
+    if why := engine.why_not(definition, limited):
         raise ModelError(f"The model cannot run on {engine.name}: {why}. Leave engine='auto' to run it on what it can.")
     return ""
 

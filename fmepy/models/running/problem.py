@@ -17,21 +17,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmepy.compiled.array_code import ArrayCode
 from fmepy.language.arrays import ArrayProgram
 from fmepy.language.equations import Equations
-from fmepy.language.nodes import TABLE, ZERO, in_order
+from fmepy.language.functions import holds_choices, holds_jumps
+from fmepy.language.nodes import TABLE, ZERO, Node, in_order
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.algebraic import Constraints
 from fmepy.models.running.event_application import RootTable
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
+from fmepy.models.running.time_switches import depends_on_parameters
 from fmepy.numerics.structure import FEW, Structure, found_structure
 from fmepy.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.models.engines.base import Engine
 
 RatesOf = Callable[[float, Any, Any], Any]
 """F(t, z, inputs) -> rates of z; z is an ndarray, inputs a list of floats."""
@@ -195,20 +200,32 @@ def has_slopes(definition: Definition) -> bool:
     return len(d.states) <= MOST_DENSE or not code_of(d.arrays).structure.is_dense
 
 
-def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> InitialValueProblem | None:
-    """Return the problem with sensitivities for `names`, or None if an engine of that ability cannot give these."""
-    if definition.equations is None:
-        return None if names and not has_slopes(definition) else InitialValueProblem(definition, None, names)
-    system = build_system(definition.equations, names, True, roots=definition.roots)
-    if names and any(
-        e.word in TABLE and TABLE[e.word].jumps and e.word != "where" for e in in_order(system.model_rates)
-    ):
-        return None  # a function that jumps and was not taken out: where it does, sensitivities would not
-    if system.watched and not watches_switches:  # it goes through them as through anything else
-        if names:
+def problem_of(definition: Definition, names: tuple[str, ...], engine: Engine) -> InitialValueProblem | None:
+    """Return the problem with sensitivities for `names`, or None if an engine cannot give these."""
+    d, equations = definition, definition.equations
+    if names and d.roots and (engine.steps or d.has_delays):
+        return None  # with steps of a fixed length, that of a step that a root cuts moves with the parameters too
+    if equations is None:
+        return None if names and not has_slopes(d) else InitialValueProblem(d, None, names)
+    if engine.steps:  # its rates hold their conditions
+        return InitialValueProblem(d, build_system(equations, names, False, roots=d.roots))
+    system = build_system(equations, names, True, roots=d.roots)
+    across = bool(system.watched) and (d.has_delays or not engine.watches_switches)
+    if across:  # it goes through conditions as through anything else
+        if names and not d.has_delays:
             return None
-        system = build_system(definition.equations, (), True, True, definition.roots)
-    return InitialValueProblem(definition, system)
+        system = build_system(equations, names, True, True, d.roots)
+    if not names:
+        return InitialValueProblem(d, system)
+    if d.has_delays:
+        varying = any(system.varying_delays) and (d.events or any(h is not None for h in d.history))
+        past = [h for h in d.past if isinstance(h, Node)]
+        moves = varying or depends_on_parameters(system) or holds_choices(past)
+        if moves or (across and holds_jumps(equations.rates)):  # which conditions that it goes across may cause
+            return None
+    elif any(e.word in TABLE and TABLE[e.word].jumps and e.word != "where" for e in in_order(system.model_rates)):
+        return None  # a function that jumps and was not taken out: where it does, sensitivities would not
+    return InitialValueProblem(d, system)
 
 
 # --- functions that are loops over arrays

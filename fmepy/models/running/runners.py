@@ -15,8 +15,6 @@ import numpy as np
 from fmepy.compiled.explicit_runs import Course
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import SimulationError
-from fmepy.language.functions import holds_choices, holds_jumps
-from fmepy.language.nodes import Node
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions
@@ -25,8 +23,8 @@ from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.event_application import EventTable, Hit, RootRun, RootTable
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps
-from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
-from fmepy.models.running.system import System, build_system, scales_of
+from fmepy.models.running.problem import InitialValueProblem, problem_of
+from fmepy.models.running.system import System, scales_of
 from fmepy.models.running.time_switches import depends_on_parameters
 from fmepy.models.running.timeline import Segment, Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
@@ -218,55 +216,22 @@ def make_runner(
     times : ndarray
         Those of the model, whose grid fixed steps follow whatever the rows.
     """
-    common = (definition, timeline, names)
-    if definition.has_delays:
-        return _delayed_runner(engine, common, options)
-    if engine.steps:
-        return _fixed_runner(engine, common, options, times)
-    if names and definition.equations is None and engine.method_of(options) != "lsoda" and not engine.needs_equations:
-        return None  # the others have no way to be told of a Jacobian in blocks
-    problem = problem_of(definition, names, engine.watches_switches)
+    knows_blocks = engine.method_of(options) == "lsoda" or engine.needs_equations or engine.steps  # of a Jacobian
+    if names and definition.equations is None and not knows_blocks:
+        return None
+    problem = problem_of(definition, names, engine)
     if problem is None:
         return None
+    if engine.steps:
+        times = continued(times, float(timeline.rows[-1]))
+        jumps = snapped(forcing_jumps(definition.forcings), np.concatenate([times, timeline.event_times]))
+        grid = fixed_grid(times, options.dt, np.concatenate([timeline.event_times, jumps]))
+        fixed = FixedStepper(problem, engine.steps[options.method], grid)
+        return ModelRunner(fixed, problem, definition, replace(timeline, knots=jumps), names)
     assert engine.stepper is not None, "an engine has steps or a stepper"
     stepper = engine.stepper(problem, options)
     if problem.constraints is not None:
         solves = engine.method_of(options) in engine.has_mass
         stepper = CompletedStepper(stepper, problem.constraints, options, solves)
-    return ModelRunner(stepper, problem, *common)
-
-
-def _fixed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOptions, times: Vector) -> ModelRunner | None:
-    """Return a runner of fixed steps, whose rates hold their conditions; None if it cannot give sensitivities."""
-    definition, timeline, names = common
-    equations, forcings = definition.equations, definition.forcings
-    if names and (definition.roots or (equations is None and not has_slopes(definition))):
-        return None  # the length of a step that a root cuts moves with the parameters too
-    system = None if equations is None else build_system(equations, names, False, roots=definition.roots)
-    times, jumps = continued(times, float(timeline.rows[-1])), forcing_jumps(forcings)
-    jumps = snapped(jumps, np.concatenate([times, timeline.event_times]))
-    grid = fixed_grid(times, options.dt, np.concatenate([timeline.event_times, jumps]))
-    problem = InitialValueProblem(definition, system, names if system is None else ())
-    stepper = FixedStepper(problem, engine.steps[options.method], grid)
-    return ModelRunner(stepper, problem, definition, replace(timeline, knots=jumps), names)
-
-
-def _delayed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOptions) -> ModelRunner | None:
-    """Return a runner of a model with delays, None if it cannot give these sensitivities exactly."""
-    definition, _, names = common
-    equations = definition.equations
-    assert equations is not None, "a model with delays has equations"
-    assert engine.stepper is not None, "its engine chooses steps"
-    if names and definition.roots:
-        return None
-    system = build_system(equations, names, True, roots=definition.roots)
-    if system.watched:
-        system = build_system(equations, names, True, planned_only=True, roots=definition.roots)
-        if names and holds_jumps(equations.rates):  # which conditions that the solver goes across may cause
-            return None
-    if names and (depends_on_parameters(system) or holds_choices([h for h in definition.past if isinstance(h, Node)])):
-        return None
-    if names and any(system.varying_delays) and (definition.events or any(h is not None for h in definition.history)):
-        return None
-    problem = InitialValueProblem(definition, system)
-    return _DelayedRunner(engine.stepper(problem, options), problem, *common)
+    kind = _DelayedRunner if definition.has_delays else ModelRunner
+    return kind(stepper, problem, definition, timeline, names)

@@ -40,7 +40,7 @@ def short_of_text(equations):
     return "it has no word for powers" if "**" in str(equations.rates) else ""
 
 
-HEUN = Engine("heun", ("heun2",), HeunStepper, refuses=short_of_text, rank=0)
+HEUN = Engine("heun", ("heun2",), HeunStepper, limits_steps=False, refuses=short_of_text, rank=0)
 
 
 @pytest.fixture
@@ -112,6 +112,9 @@ def test_it_says_what_it_cannot(heun):
     other = fme.OdeModel("d(x)/dt = -x**2\nx(0) = 1", times=[0, 1])
     assert other.engine != "heun"
     assert "no word for powers" in other.engine_note
+    with pytest.raises(ModelError, match="cannot run on heun: `max_step` is given, and heun has no largest step"):
+        model(engine="heun", max_step=0.1)
+    assert model(max_step=0.1).engine != "heun"
     with pytest.raises(ModelError, match="belongs to the engine 'heun', not to 'scipy'"):
         model(engine="scipy", method="heun2")
 
