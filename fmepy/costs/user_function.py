@@ -330,7 +330,7 @@ def as_simulator(
         x_place=first.x_place,
         is_single_row=n == 1,
         rtol=None,
-        source=source,
+        bound=source,
     )
 
 
@@ -360,7 +360,7 @@ def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | 
         x_place=0,
         is_single_row=len(source.bound.times) == 1,
         rtol=_rtol(model),
-        source=source,
+        bound=source,
     )
 
 

@@ -43,6 +43,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 
@@ -75,17 +76,10 @@ class BoundModel(Protocol):
     [[[0.0]], [[-0.736]], [[-0.541]]]
     """
 
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def theta0(self) -> Vector: ...
-
-    @property
-    def var_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def times(self) -> Vector: ...
+    names: tuple[str, ...]
+    theta0: Vector
+    var_names: tuple[str, ...]
+    times: Vector
 
     @property
     def exact(self) -> bool: ...
@@ -112,24 +106,43 @@ def engine_of(bound: Any) -> str:
 
 
 class OfRuns:
-    """What makes its runs by another bound model, `bound`, and says of them what that one says."""
+    """What makes its runs by another bound model, `bound`, and says of them what that one says.
+
+    Attributes
+    ----------
+    exact : bool or None
+        True if sensitivities solve their equations (asking may compile them); None where nobody says.
+    retries : int
+        Runs so far that the first engine could not finish and another one did.
+    engine : str
+        The engine that runs the model, as far as it says.
+    """
 
     bound: Any
+    exact: Any = property(lambda self: getattr(self.bound, "exact", None))
+    retries: Any = property(lambda self: getattr(self.bound, "retries", 0))
+    engine: Any = property(lambda self: engine_of(self.bound))
 
-    @property
-    def exact(self) -> Any:
-        """True if sensitivities solve their equations (asking may compile them); None where nobody says."""
-        return getattr(self.bound, "exact", None)
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        keep_within(self.bound, lower, upper)
 
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return int(getattr(self.bound, "retries", 0))
 
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return engine_of(self.bound)
+class TakesDifferences:
+    """A bound model whose sensitivities may be central differences of runs, inside bounds."""
+
+    _box: tuple[Vector, Vector] | None = None
+    simulate: Any
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self._box = (lower, upper)
+
+    def differences(self, theta: Vector, relative: float) -> tuple[Matrix, Cube]:
+        """Return Y and its central differences by steps of this size, relative to the parameters."""
+        theta = np.asarray(theta, dtype=float)
+        Y = self.simulate(theta)
+        return Y, central_differences(self.simulate, theta, steps_beside(theta, relative), self._box, base=Y)
 
 
 def simulate_many(bound: Any, Theta: Matrix) -> tuple[Cube, Any]:
@@ -216,23 +229,14 @@ class Model(Protocol):
     2     2  0.271
     """
 
+    states: tuple[str, ...]
+    var_names: tuple[str, ...]
+    times: Vector
+    engine: str
+    engine_note: str
+
     @property
     def parms(self) -> pd.Series: ...
-
-    @property
-    def states(self) -> tuple[str, ...]: ...
-
-    @property
-    def var_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def times(self) -> Vector: ...
-
-    @property
-    def engine(self) -> str: ...
-
-    @property
-    def engine_note(self) -> str: ...
 
     def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Run the model and return its table."""

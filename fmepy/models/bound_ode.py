@@ -14,16 +14,16 @@ import numpy as np
 from fmepy.errors import ModelError, SimulationError
 from fmepy.language.equations import names_in
 from fmepy.models.base import one_by_one
-from fmepy.models.bound_model import BoundDynamic
+from fmepy.models.dynamic import BoundDynamic
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.array_rates import ArraysAt
+from fmepy.models.running.event_application import Hit
 from fmepy.models.running.forcings import forcing_values
-from fmepy.models.running.root_run import Hit
+from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
-from fmepy.models.running.system import OutputFunctions, scales_of
+from fmepy.models.running.system import scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, unresolved
 from fmepy.numerics.differences import central_differences, steps_beside
@@ -51,8 +51,8 @@ class BoundOde(BoundDynamic):
         names: tuple[str, ...],
         times: Vector,
         hold_engine: bool,
-        options: SolverOptions | None = None,
         start: float | None = None,
+        options: SolverOptions | None = None,
     ) -> None:
         d = model.definition
         super().__init__(d, names, times, forcing_values(d.forcings, times))
@@ -60,53 +60,44 @@ class BoundOde(BoundDynamic):
         self._limits: list[float] | None = None
         self._has_looked = False  # whether states grow from below their tolerance
         self._model, self._hold = model, hold_engine
-        self._engines_in_order: list[Engine] | None = None if options is None else list(model.engines)  # a first run
-        event_times = np.array([e.time for e in model.definition.events])
+        self._order: list[Engine] | None = None if options is None else list(model.engines)  # of a first run
         begins = float(model.times[0] if start is None else start)
         if d.has_delays and begins != model.times[0]:
             raise ModelError(
                 f"`start={start!r}`: a model with delays runs from its first time, {model.times[0]:g}, for its past is "
                 "known from there."
             )
-        self._timeline = Timeline.of(begins, times, d.forcings, event_times)
+        self._timeline = Timeline.of(begins, times, d.forcings, np.array([e.time for e in d.events]))
         self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
         self._runners: dict[tuple[str, str], ModelRunner | None] = {}
-        self._slopes: OutputFunctions | None = None
 
     @property
-    def _engines(self) -> list[Engine]:
+    def engines(self) -> list[Engine]:
         """The engines in the order in which they try a run; first the one that finished the model's first run."""
-        if self._engines_in_order is None:
-            self._engines_in_order = list(self._model.engines_of_runs())
-        return self._engines_in_order
-
-    @property
-    def engines(self) -> tuple[Engine, ...]:
-        """The engines in the order in which they try the next run."""
-        return tuple(self._engines)
+        if self._order is None:
+            self._order = list(self._model.engines_of_runs())
+        return self._order
 
     @property
     def engine(self) -> str:
         """The engine in use."""
-        name = self._engines[0].name
+        name = self.engines[0].name
         return SCIPY.name if name in (RETRY.name, TAKEN_OVER.name) else name
 
     @property
     def exact(self) -> bool:
         """Whether `sensitivities` solves the variational equations."""
-        return self._runner(self._engines[0], "exact") is not None
+        return self._runner(self.engines[0], "exact") is not None
 
     def _runner(self, engine: Engine, kind: str) -> ModelRunner | None:
         """Return the runner of an engine, made at its first use: "plain", "exact", "tight" (for differences)."""
         key = (engine.name, kind)
         if key not in self._runners:
-            model = self._model
-            names = self.names if kind == "exact" else ()
             if self._options is None:
-                self._options = model.scaled_options()
+                self._options = self._model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
-            common = (self._definition, self._timeline, names, options)
-            self._runners[key] = make_runner(engine, *common, self._grid)
+            names = self.names if kind == "exact" else ()
+            self._runners[key] = make_runner(engine, self._definition, self._timeline, names, options, self._grid)
         return self._runners[key]
 
     def _run(self, p: Vector, kind: str, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
@@ -115,7 +106,7 @@ class BoundOde(BoundDynamic):
         A list of `hits` gets those of the root events.
         """
         failures = []
-        for i, engine in enumerate(tuple(self._engines)):
+        for i, engine in enumerate(tuple(self.engines)):
             runner = self._runner(engine, kind)
             if runner is None:
                 break
@@ -132,21 +123,19 @@ class BoundOde(BoundDynamic):
                 self._tell_fallback(kind, engine, str(failures[0]))
                 if self._hold:
                     first = TAKEN_OVER if engine.name == RETRY.name else engine
-                    self._engines_in_order = [first, *self._engines[i + 1 :]]
+                    self._order = [first, *self.engines[i + 1 :]]
             if hits is not None:
                 hits += own
             return out
         reached = min((f.time for f in failures if f.time is not None), default=None)
-        at, why = (
-            "" if reached is None else f" at time {reached:.6g}",
-            "; then ".join(dict.fromkeys(map(str, failures))),
-        )
+        at = "" if reached is None else f" at time {reached:.6g}"
+        why = "; then ".join(dict.fromkeys(map(str, failures)))
         raise self._failure(at, why, p, reached, failures[-1].exploded) from failures[-1]
 
     def _tell_fallback(self, kind: str, engine: Engine, why: str) -> None:
         """Tell, once for the model, that another engine took over; aloud where that is LSODA with rates in Python."""
-        told, first = self._model.told_fallbacks, self._engines[0].name
-        slow = self._engines[0].needs_equations and not engine.needs_equations
+        told, first = self._model.told_fallbacks, self.engines[0].name
+        slow = self.engines[0].needs_equations and not engine.needs_equations
         if (kind, slow) in told or self._options is None:
             return
         told.add((kind, slow))
@@ -154,16 +143,13 @@ class BoundOde(BoundDynamic):
         if not slow:
             logger.info("%s was not finished by %s (%s), but by %s.", what, first, why, engine.name)
             return
+        hint = "engine='scipy' takes LSODA for all runs"
+        if first == EXPLICIT.name:
+            hint = "engine='compiled' runs what is stiff by a method for it"
         logger.warning(
-            "%s of the model was not finished by the engine %r (%s), but by LSODA with rates in plain Python: up to "
-            "some hundred times slower. If many are (`retries` counts them), look at what the states do there, and "
-            "give bounds that keep away from it, or a smaller `rtol`; %s.",
-            what,
-            first,
-            why,
-            "engine='compiled' runs what is stiff by a method for it"
-            if first == EXPLICIT.name
-            else "engine='scipy' takes LSODA for all runs",
+            f"{what} of the model was not finished by the engine {first!r} ({why}), but by LSODA with rates in plain "
+            "Python: up to some hundred times slower. If many are (`retries` counts them), look at what the states do "
+            f"there, and give bounds that keep away from it, or a smaller `rtol`; {hint}."
         )
 
     def _tell_differences(self, why: str) -> None:
@@ -173,11 +159,9 @@ class BoundOde(BoundDynamic):
             return
         told.add("differences")
         logger.warning(
-            "Sensitivities of the model are differences: %d runs on %s for each set. The reason: %s. Where this is "
-            "slow, write the model so that it can be compiled; engine='scipy' says that it is meant so.",
-            2 * len(self.names) + 1,
-            self.engine,
-            why,
+            f"Sensitivities of the model are differences: {2 * len(self.names) + 1} runs on {self.engine} for each "
+            f"set. The reason: {why}. Where this is slow, write the model so that it can be compiled; engine='scipy' "
+            "says that it is meant so."
         )
 
     def tightened(self) -> BoundOde | None:
@@ -210,14 +194,11 @@ class BoundOde(BoundDynamic):
         """Return Y, shape (n_run, n_time, n_var), and why runs failed; see `models.base.simulate_many`."""
         if not self.runs_on_threads:
             return one_by_one(self, Theta)
-        P = self._all_parameters(Theta)
-        Y, ok = self._whole("plain").many(P)
+        Y, ok = self._many(Theta)
         why = np.full(len(Y), "", dtype=object)
         with _ONE_AT_A_TIME:  # these hold Python's lock anyhow, and count
             for i in np.flatnonzero(~ok):
                 (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
-        if not self._model.told_small:
-            self._tell_small_of_many(P[ok], Y[ok])
         return Y, why
 
     def together(self, Theta: Matrix, slopes: bool) -> tuple[Cube, Any, BoolVector] | None:
@@ -228,14 +209,19 @@ class BoundOde(BoundDynamic):
         whole = self._whole("exact" if slopes else "plain")
         if whole is None or self._definition.has_delays:
             return None
-        P = self._all_parameters(Theta)
         if slopes:
-            found: tuple[Cube, Any, BoolVector] = whole.many_with_slopes(P)
+            found: tuple[Cube, Any, BoolVector] = whole.many_with_slopes(self._all_parameters(Theta))
             return found
-        Y, ok = whole.many(P)
+        Y, ok = self._many(Theta)
+        return Y, None, ok
+
+    def _many(self, Theta: Matrix) -> tuple[Cube, BoolVector]:
+        """Return many whole runs, and which came to their end."""
+        P = self._all_parameters(Theta)
+        Y, ok = self._whole("plain").many(P)
         if not self._model.told_small:
             self._tell_small_of_many(P[ok], Y[ok])
-        return Y, None, ok
+        return Y, ok
 
     @property
     def whole_with_slopes(self) -> Any:
@@ -244,7 +230,7 @@ class BoundOde(BoundDynamic):
 
     def _whole(self, kind: str) -> Any:
         """Return the whole runs of the first engine, None where there are none."""
-        runner = self._runner(self._engines[0], kind)
+        runner = self._runner(self.engines[0], kind)
         return None if runner is None else runner.whole
 
     def _all_parameters(self, Theta: Matrix) -> Matrix:
@@ -257,33 +243,32 @@ class BoundOde(BoundDynamic):
         """Return the states alone, shape (n_time, n_state)."""
         return self._run(self._parameters(theta), "plain")[0][:, : len(self._definition.states)]
 
-    def hits(self, theta: Vector) -> list[tuple[float, int]]:
-        """Return the hits of the root events: their times, and which one of `definition.roots` each is."""
-        hits: list[Hit] = []
-        self._run(self._parameters(theta), "plain", hits)
-        return [(t, j) for t, j, _ in hits]
+    def hits(self, theta: Vector, sensitivities: bool = False) -> tuple[list[tuple[float, int]], Matrix | None]:
+        """Return the hits of the root events, and the derivatives of their times if asked for, shape (n_hit, n_par).
 
-    def hit_slopes(self, theta: Vector) -> tuple[list[tuple[float, int]], Matrix]:
-        """Return the hits, and the derivatives of their times to theta, shape (n_hit, n_par)."""
+        Of a hit: its time, and which one of `definition.roots` it is.
+        """
         theta = np.asarray(theta, dtype=float)
-        p, n = self._parameters(theta), len(self.names)
-        if self.exact:
-            hits: list[Hit] = []
-            self._run(p, "exact", hits)
-            scales = scales_of(p[self._places])
-            return [(t, j) for t, j, _ in hits], np.array([slope for *_, slope in hits]).reshape(-1, n) / scales
-        found = self.hits(theta)
+        exact = sensitivities and self.exact
 
-        def times(th: Vector) -> Vector:
+        def at(theta: Vector, kind: str) -> list[Hit]:
             hits: list[Hit] = []
-            self._run(self._parameters(th), "tight", hits)
+            self._run(self._parameters(theta), kind, hits)
+            return hits
+
+        def times(moved: Vector) -> Vector:
+            hits = at(moved, "tight")
             if [j for _, j, _ in hits] != [j for _, j in found]:
                 raise SimulationError(
                     "The hits of the root events change beside these parameters; they have no slopes."
                 )
             return np.array([t for t, *_ in hits])
 
-        return found, central_differences(times, theta, self._steps_beside(theta), self._box)
+        hits = at(theta, "exact" if exact else "plain")
+        found = [(t, j) for t, j, _ in hits]
+        if exact:
+            return found, np.array([slope for *_, slope in hits]).reshape(-1, len(theta)) / scales_of(theta)
+        return found, central_differences(times, theta, self._steps_beside(theta), self._box) if sensitivities else None
 
     def _steps_beside(self, theta: Vector) -> Vector:
         """Return the steps of differences, see `_differences`."""
@@ -342,12 +327,9 @@ class BoundOde(BoundDynamic):
         limits = self._state_limits()
         ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
         low = set(ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)].tolist())
-        seen = self._model.seen_starts
-        for i in range(len(P)) if self._starts_move else sorted(low | set(range(min(1, len(P))))):
-            moved = self._starts_move and seen is not None and _is_smaller(self._starts(P[i].tolist()), seen)
-            if i == 0 or i in low or moved:
+        for i in range(len(P)):
+            if i == 0 or i in low or self._starts_move:
                 self._tell_small(P[i], Y[i])
-                seen = self._model.seen_starts
             if self._model.told_small:
                 return
 
@@ -366,7 +348,7 @@ class BoundOde(BoundDynamic):
         try:
             Y, S = self._run(p, "exact")
         except SimulationError as error:
-            if error.exploded or all(self._runner(e, "exact") is not None for e in self._engines):
+            if error.exploded or all(self._runner(e, "exact") is not None for e in self.engines):
                 raise
             self._tell_differences(str(error))  # the last engine has no exact sensitivities for this model
             return self._differences(theta)
@@ -398,11 +380,10 @@ class BoundOde(BoundDynamic):
             Y, S = self._with_extra_sensitivities(p, Y, S)
         if Y.shape[1] == len(self.var_names):
             return Y, S
-        if self._slopes is None:
-            self._slopes = self._output_functions(self.names)
+        functions, given = self._output_functions(self.names), (p, self._at_rows)
         with np.errstate(all="ignore"):
-            table = self._slopes.beside(self.times, Y, p, self._at_rows)
-            return table, self._slopes.sensitivities_beside(self.times, Y, S, p, self._at_rows)
+            table = functions.beside(self.times, Y, *given)
+            return table, functions.sensitivities_beside(self.times, Y, S, *given)
 
     def _with_extra_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
         """Return states and beside them what the user's function gives beside the rates, with their sensitivities."""

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed, repeated
-from fmepy.models.base import OfRuns, engine_of, keep_within, simulate_many
+from fmepy.models.base import OfRuns, simulate_many
 from fmepy.models.mapped import BoundMappedModel
 from fmepy.parameters.functions import UserFunction
 from fmepy.parameters.maps import Map, Selected
@@ -29,7 +29,7 @@ Many = Callable[[Sequence[Vector]], list[tuple[bool, Any]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Simulator:
+class Simulator(OfRuns):
     """A model, whoever wrote it, as a function of a plain vector; it pickles if the user's function does (cloudpickle).
 
     Attributes
@@ -54,6 +54,8 @@ class Simulator:
     rtol : float or None
         Relative tolerance of the solver where it is known (fmepy models of differential equations with error control);
         None says nothing about the noise of a run.
+    bound : BoundAnew or TableFunction
+        What stands behind it, and runs.
     """
 
     names: tuple[str, ...]
@@ -65,34 +67,12 @@ class Simulator:
     x_place: int | None
     is_single_row: bool
     rtol: float | None
-    source: BoundAnew | TableFunction
-
-    @property
-    def exact(self) -> bool:
-        """Whether `sensitivities` solves the variational equations; False: by differences, or there are none.
-
-        Asking a compiled model may compile its sensitivity equations.
-        """
-        return bool(self.source.exact)
-
-    @property
-    def engine(self) -> str:
-        """What runs the model; "" of a function of the user's."""
-        return engine_of(self.source)
+    bound: BoundAnew | TableFunction
 
     @property
     def is_model(self) -> bool:
         """Whether a fmepy model stands behind it, so that there are `sensitivities`."""
-        return isinstance(self.source, BoundAnew)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far, in this process, that the first engine could not finish and another one did."""
-        return self.source.retries
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of `sensitivities` inside these bounds, shape (n_par,) each."""
-        keep_within(self.source, lower, upper)
+        return isinstance(self.bound, BoundAnew)
 
     def run(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_x, n_var).
@@ -104,7 +84,7 @@ class Simulator:
         SimulationError
             The run failed, or gave other columns or rows than the first; it carries the parameters.
         """
-        return self.source.run(theta)
+        return self.bound.run(theta)
 
     def places(self, sensvar: str | int | Sequence[str | int] | None) -> IntVector:
         """Return the columns of Y that `sensvar` selects, in its order.
@@ -149,7 +129,7 @@ class Simulator:
         ArgumentError
             A user's function stands behind it: it has none.
         """
-        return self.source.sensitivities(theta)
+        return self.bound.sensitivities(theta)
 
 
 class ChosenOutputs:
@@ -163,8 +143,9 @@ class ChosenOutputs:
         self.simulator, self.places = simulator, places
         self._run = simulator.run  # looked up once
         self._all = np.array_equal(places, np.arange(len(simulator.var_names)))
-        bound = simulator.source.bound if isinstance(simulator.source, BoundAnew) else None
-        self.many: Many | None = self._at_once if getattr(bound, "runs_on_threads", False) else None
+        bound = simulator.bound
+        on_threads = isinstance(bound, BoundAnew) and getattr(bound.bound, "runs_on_threads", False)
+        self.many: Many | None = self._at_once if on_threads else None
 
     def __call__(self, theta: Vector) -> Matrix:  # noqa: D102    # told by its class
         Y = self._run(theta)
@@ -175,7 +156,7 @@ class ChosenOutputs:
         return Y.T
 
     def _at_once(self, thetas: Sequence[Vector]) -> list[tuple[bool, Any]]:
-        Y, why = simulate_many(self.simulator.source.bound, np.array(thetas))  # type: ignore[union-attr]
+        Y, why = simulate_many(self.simulator.bound.bound, np.array(thetas))  # type: ignore[union-attr]
         values = Y.transpose(0, 2, 1)[:, self.places]
         out: list[tuple[bool, Any]] = [(True, v) for v in values]
         for i in np.flatnonzero(~np.isfinite(values).all(axis=(1, 2))).tolist():
@@ -216,10 +197,6 @@ class BoundAnew(OfRuns):
         for map in maps:
             self.bound = BoundMappedModel(self.bound, map)
         self.run, self.sensitivities = self.bound.simulate, self.bound.sensitivities  # looked up once
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        keep_within(self.bound, lower, upper)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BoundAnew, self._given

@@ -1,23 +1,35 @@
-"""Models of difference equations: `DifferenceModel`, x[n] = f(x[n-1], u[n], n)."""
+"""Models of difference equations: `DifferenceModel`, x[n] = f(x[n-1], u[n], n).
+
+With x[n] = f(x[n-1], u[n], n; p) and outputs h(x[n], u[n], n; p)::
+
+    S[n] = F S[n-1] + df/dp,  F = df/dx at x[n-1]          dh/dp = (dh/dx) S[n] + dh/dp
+
+The loop (`compiled.difference_loop`) serves all models; of a model two functions are compiled, the step and the
+outputs. Of F and the other matrices they compute the entries that are not zero.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
 
+from fmepy.compiled import difference_loop
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.llvm_code import LlvmProgram, Place
+from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
-from fmepy.language.equations import Equations, symbols
-from fmepy.models.bound_model import BoundDynamic
+from fmepy.language.derivatives import entries_of
+from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
-from fmepy.models.dynamic import DynamicModel
-from fmepy.models.engines.difference_kernels import Kernels
+from fmepy.models.dynamic import BoundDynamic, DynamicModel
+from fmepy.models.engines.stepwise import as_failures
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.tolerances import MOST_FIXED_STEPS, check_number_of_steps
-from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, IntVector, Matrix, Vector
 from fmepy.vocabulary import with_own_words
 
@@ -109,28 +121,6 @@ class DifferenceModel(DynamicModel):
         self.engine, self.engine_note = _choose_engine(engine, self.definition)
         self._tell()
 
-    def bind(
-        self,
-        names: Sequence[str] | None = None,
-        *,
-        times: Any = None,
-        hold_engine: bool = False,
-        start: float | None = None,
-    ) -> BoundDifference:
-        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-        times : array_like, optional
-            Rows; default the model's own times.
-        hold_engine, runs
-            Nothing here: there is one engine.
-        start : float, optional
-            Where runs begin, and the initial values hold; default ``times[0]`` of the model.
-        """
-        return BoundDifference(self, *self._asked(names, times, start), start)
-
 
 def whole_steps(times: Vector, start: float) -> IntVector:
     """Return how many steps after `start` the times lie; ModelError if that is not a whole number for each."""
@@ -170,7 +160,7 @@ class BoundDifference(BoundDynamic):
     """A DifferenceModel as a function of a plain vector; see `models.base.BoundModel`."""
 
     def __init__(
-        self, model: DifferenceModel, names: tuple[str, ...], times: Vector, start: float | None = None
+        self, model: DifferenceModel, names: tuple[str, ...], times: Vector, hold_engine: bool, start: float | None
     ) -> None:
         d, self._start = model.definition, float(model.times[0] if start is None else start)
         self._steps = whole_steps(times, self._start)
@@ -183,33 +173,43 @@ class BoundDifference(BoundDynamic):
     def _forget_compiled(self) -> None:
         """Set what is compiled at its first use."""
         self._table: ValueTable | None = None
-        self._kernels: Kernels | None = None
         self._next: Callable[..., Any] | None = None
-        self._outputs = None
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
         p = self._parameters(theta)
         y = self._initial_values(p)
-        if not self.exact:
-            return self._run_python(p, y)
-        out = np.empty((len(self.times), len(self.var_names)))
-        self._check(self._compiled().run(y, p, self._U, self._start, self._steps, out), p)
-        return out
+        return self._run(p, y, np.empty((len(y), 0)), ())[0] if self.exact else self._run_python(p, y)
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par)."""
         if not self.exact:
-            return self._differences(np.asarray(theta, dtype=float))
+            return self.differences(theta, DIFFERENCE_STEP)
         p = self._parameters(theta)
-        y, S = self._initial_values(p), self._initial.slope(p.tolist())
-        n, k = len(self.times), len(self.var_names)
-        Y, slopes = np.empty((n, k)), np.empty((n, k, len(self.names)))
-        self._check(self._compiled().run_sens(y, S, p, self._U, self._start, self._steps, Y, slopes), p)
+        y = self._initial_values(p)
+        Y, slopes = self._run(p, y, self._initial.slope(p.tolist()), self.names)
         bad = np.flatnonzero(~np.isfinite(slopes[:, : len(y)]).all(axis=(1, 2)))
         if len(bad):
             self._fail("a sensitivity became NaN or infinite", float(self.times[bad[0]]), p)
         return Y, slopes
+
+    def _run(self, p: Vector, y: Vector, S: Matrix, names: tuple[str, ...]) -> tuple[Matrix, Cube]:
+        """Run the compiled loop from y and S, the derivatives of y to `names`; return both in all rows."""
+        equations, keep = self._definition.equations, self._steps.astype(np.int64)
+        assert equations is not None, "the model checked this at the door"
+        step, write, counts, places, _ = _compiled(equations, names)
+        n, m, n_par = len(y), len(equations.outputs), len(names)
+        x, both = np.array(y, dtype=float), np.concatenate([S, S])
+        v, w = np.empty(n + counts[0] + counts[1]), np.empty(m + counts[2] + counts[3])
+        q, told = np.concatenate([p, np.empty(self._U.shape[1])]), np.empty(1)
+        out, slopes = np.empty((len(keep), n + m)), np.empty((len(keep), n + m, n_par))
+        loop = c_loop(difference_loop.run, "the loop of difference models")
+        arrays = (q, self._U, keep, places, x, both, v, w, out, slopes, told)
+        sizes = n, m, len(p), self._U.shape[1], n_par, *counts, len(keep)
+        loop(step, write, *sizes, self._start, *map(address, arrays))
+        if told[0] >= 0:
+            self._fail("a state became NaN or infinite", self._start + int(told[0]), p)
+        return out, slopes
 
     @property
     def _initial(self) -> ValueTable:
@@ -223,16 +223,6 @@ class BoundDifference(BoundDynamic):
         except SimulationError as error:
             self._fail(str(error), self._start, p)
 
-    def _compiled(self) -> Kernels:
-        if self._kernels is None:
-            assert self._definition.equations is not None, "the model checked this at the door"
-            self._kernels = Kernels(self._definition.equations, self.names)
-        return self._kernels
-
-    def _check(self, failed_step: int, p: Vector) -> None:
-        if failed_step >= 0:
-            self._fail("a state became NaN or infinite", self._start + failed_step, p)
-
     def _fail(self, why: str, time: float, p: Vector) -> NoReturn:
         raise self._failure(f" at time {time:.6g} (step {round(time - self._start)})", why, p, time)
 
@@ -240,26 +230,21 @@ class BoundDifference(BoundDynamic):
 
     def _run_python(self, p: Vector, y: Vector) -> Matrix:
         """Return Y by a loop over the model's own function."""
-        advance, plain = self._next_function(), p.tolist()
-        states = np.empty((len(self.times), len(y)))
-        row = 0
-        with np.errstate(all="ignore"):
-            for k in range(int(self._steps[-1]) + 1):
-                t = self._start + k
-                if k > 0:
-                    try:
+        advance, plain, t = self._next_function(), p.tolist(), self._start
+        states, row = np.empty((len(self.times), len(y))), 0
+        try:
+            with np.errstate(all="ignore"), as_failures():
+                for k in range(int(self._steps[-1]) + 1):
+                    t = self._start + k
+                    if k > 0:
                         y = advance(t, y, plain, self._U[k])
-                    except ModelError:
-                        raise
-                    except SimulationError as error:
-                        self._fail(str(error), t, p)
-                    except Exception as error:  # whatever goes wrong in a user's function is a failed run
-                        self._fail(f"{type(error).__name__}: {error}", t, p)
-                    if not np.isfinite(y).all():
-                        self._fail("a state became NaN or infinite", t, p)
-                if self._steps[row] == k:
-                    states[row] = y
-                    row += 1
+                        if not np.isfinite(y).all():
+                            raise SimulationError("a state became NaN or infinite")
+                    if self._steps[row] == k:
+                        states[row] = y
+                        row += 1
+        except SimulationError as error:
+            self._fail(str(error), t, p)
         return self._with_outputs(p, states)
 
     def _next_function(self) -> Callable[..., Any]:
@@ -275,8 +260,33 @@ class BoundDifference(BoundDynamic):
             self._next = lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
         return self._next
 
-    def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
-        """Return Y and central differences."""
-        Y = self.simulate(theta)
-        steps = steps_beside(theta, DIFFERENCE_STEP)
-        return Y, central_differences(self.simulate, theta, steps, self._box, base=Y)
+
+# --- what is compiled of a model
+
+
+@lru_cache(maxsize=64)
+def _compiled(equations: Equations, names: tuple[str, ...]) -> tuple[int, int, list[int], Any, Code]:
+    """Return the addresses of ``step`` and ``write``, how many entries F, df/dp, dh/dx and dh/dp have, and where.
+
+    q holds parameters and forcings; behind the next states, or the outputs, stand the entries of the matrices.
+    """
+    states, p = [symbol(s) for s in equations.states], [symbol(k) for k in names]
+    rates, outputs = equations.rates, list(e for _, e in equations.outputs)
+    where: dict[Any, Place] = {symbol(equations.time): "t"}
+    where |= {s: ("x", i) for i, s in enumerate(states)}
+    where |= {symbol(k): ("q", i) for i, k in enumerate([*equations.parameters, *equations.forcings])}
+    matrices = tuple(
+        entries_of(expressions, symbols)
+        for expressions in (rates, outputs)
+        for symbols in (states if names else [], p)
+    )  # fmt: skip
+    program = LlvmProgram(["t"], ["x", "q", "out"])
+    for name, expressions, (own, others) in (("step", rates, matrices[:2]), ("write", outputs, matrices[2:])):
+        listed = [*expressions, *(e for _, _, e in own), *(e for _, _, e in others)]
+        program.function(name, [("out", i, e) for i, e in enumerate(listed)], where)
+    code = compiled(program.text())
+    places = np.array([(i, j) for m in matrices for i, j, _ in m], dtype=np.int64)
+    return code.address("step"), code.address("write"), [len(m) for m in matrices], places, code
+
+
+DifferenceModel._made_bound = BoundDifference

@@ -9,27 +9,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from fmepy.checks import changed_arguments
-from fmepy.errors import ModelError, listed
+from fmepy.errors import ModelError, SimulationError, listed
 from fmepy.language.equations import Equations
-from fmepy.models.base import BoundModel
-from fmepy.models.definition.arguments import Kind
+from fmepy.models.base import BoundModel, TakesDifferences
+from fmepy.models.definition.arguments import Kind, check_increasing, finite_numbers
 from fmepy.models.definition.assemble import define
 from fmepy.models.definition.definition import Definition, Readable
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
 from fmepy.models.running.forcings import tell_outside
-from fmepy.models.running.system import delays_of
+from fmepy.models.running.system import OutputFunctions, build_outputs, delays_of
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import check_scale
 from fmepy.results.notebook import InNotebook
 from fmepy.tables.columns import refuse_dates
-from fmepy.types import UserParameters, Vector
+from fmepy.types import Matrix, UserParameters, Vector
 from fmepy.vocabulary import AnswersInOwnWords, by_name
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
     engine_note: str
     _parms: pd.Series
     _arguments: dict[str, Any]
+    entity_inputs: EntityInputs | None = None
+    """Events and forcings that belong to entities."""
     _bound: Any = None
     _like: Self | None = None  # while a copy is made: of which model
 
@@ -76,11 +79,6 @@ class Runnable(AnswersInOwnWords, InNotebook):
     def parms(self) -> pd.Series:
         """The parameters and their values (a copy)."""
         return self._parms.copy()
-
-    @property
-    def entity_inputs(self) -> EntityInputs | None:
-        """Events and forcings that belong to entities; None if there are none."""
-        return None
 
     def of_entity(self, entity: Any) -> Self:
         """Return the model with the events and forcings of one entity.
@@ -100,22 +98,22 @@ class Runnable(AnswersInOwnWords, InNotebook):
         out: Self = self.replace(**self.entity_inputs.of(entity))
         return out
 
-    def replace(self, **arguments: Any) -> Any:
-        """Return a changed copy."""
-        raise NotImplementedError
+    def replace(self, **arguments: Any) -> Self:
+        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs`, `forcings` merge.
+
+        Equations are shared (and so is what was compiled) where nothing but numbers differs.
+        """
+        return self._remade(arguments, _MERGED)
 
     def _remade(self, arguments: dict[str, Any], merged: Sequence[str]) -> Self:
-        """Return a copy made by the constructor, with some of its `_arguments` changed; dicts named in `merged` merge.
-
-        While it is made, ``_like`` is the model that it is a copy of: equations are shared where only numbers differ.
-        """
+        """Return a copy made by the constructor, some of its `_arguments` changed; dicts named in `merged` merge."""
         given = self._arguments
         if "parms" in arguments:
             check_scale(arguments["parms"], self._parms, "parms")
             given = given | {"parms": self._parms}
         new = changed_arguments(given, arguments, merged, type(self).__name__)
         made = type(self).__new__(type(self))
-        made._like = self
+        made._like = self  # while it is made: equations are shared where only numbers differ
         type(self).__init__(made, **new)
         del made._like
         return made
@@ -184,6 +182,14 @@ class Runnable(AnswersInOwnWords, InNotebook):
     def _columns(self) -> pd.Index:
         return pd.Index(list(self.var_names))  # half of the time of a table is that of its labels
 
+    def _line(self, where: str, how: str) -> str:
+        """Return how it prints: what it is of, then its equations."""
+        names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
+        states = f"{type(self).__name__} of {len(self.states)} states ({names}){where}"
+        line = f"{states}, {len(self._parms)} parameters{how}"
+        equations = getattr(self, "equations", None)
+        return line if equations is None else f"{line}\n{equations}"
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_bound": None}  # what was compiled is made again where it is needed
 
@@ -197,10 +203,7 @@ def as_times(times: Any) -> Vector:
         Empty, not numbers, not finite, or out of order.
     """
     refuse_dates(times, "`times`", ModelError)
-    try:
-        out: Vector = np.array(times, dtype=float)
-    except (TypeError, ValueError):
-        raise ModelError(f"`times` must be numbers; got {times!r}.") from None
+    out = finite_numbers(times, "times")
     if out.ndim == 0:
         raise ModelError(
             f"`times={times!r}` is one number; the times of all rows are needed, such as np.linspace(0, "
@@ -208,15 +211,7 @@ def as_times(times: Any) -> Vector:
         )
     if out.ndim != 1 or not len(out):
         raise ModelError("`times` must be a sequence of at least one number.")
-    if not np.isfinite(out).all():
-        raise ModelError("`times` holds NaN or infinite numbers.")
-    back = np.flatnonzero(np.diff(out) <= 0)
-    if len(back):
-        i = int(back[0])
-        raise ModelError(
-            f"`times` must increase: {out[i + 1]:g} (position {i + 1}) comes after {out[i]:g}. "
-            "Sort them and keep each once, as np.unique does."
-        )
+    check_increasing(out, "times", advice=" Sort them and keep each once, as np.unique does.")
     return out
 
 
@@ -236,13 +231,15 @@ class DynamicModel(Runnable):
     """
 
     options: SolverOptions | None = None
+    equations: Any = property(attrgetter("definition.equations"), doc="The symbolic form, None of what runs as Python.")
+    _made_bound: Any  # the kind of its bound models
     _is_traced = True  # whether equations are made of functions
 
     def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
         self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
         self._set_times(arguments["times"])
         events, forcings = arguments.get("events"), arguments["forcings"]
-        self._entity_inputs = inputs = inputs_by_entity(events, forcings)
+        self.entity_inputs = inputs = inputs_by_entity(events, forcings)
         if inputs is not None:  # what the model is must hold for every entity: all events, any series of a forcing
             events = events if inputs.events is None else [row for rows in inputs.events.values() for row in rows]
             of_first = {name: next(iter(series.values())) for name, series in inputs.forcings.items()}
@@ -262,11 +259,6 @@ class DynamicModel(Runnable):
         self.states, self.var_names = self.definition.states, self.definition.var_names
         self._parms = self.definition.parms
 
-    @property
-    def entity_inputs(self) -> EntityInputs | None:
-        """Events and forcings that belong to entities; None if there are none."""
-        return self._entity_inputs
-
     def _tell(self) -> None:
         """Log what is worth knowing about a model that is no copy of another."""
         if self._like is not None:
@@ -280,17 +272,27 @@ class DynamicModel(Runnable):
             )  # fmt: skip
         tell_outside(self.definition.forcings, float(self.times[0]), float(self.times[-1]))
 
-    @property
-    def equations(self) -> Equations | None:
-        """The symbolic form, None for models that run as Python."""
-        return self.definition.equations
+    def bind(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        times: Any = None,
+        hold_engine: bool = False,
+        start: float | None = None,
+    ) -> Any:
+        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
-    def replace(self, **arguments: Any) -> Self:
-        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs`, `forcings` merge.
-
-        Equations are shared (and so is what was compiled) where nothing but numbers differs.
+        Parameters
+        ----------
+        names : sequence of str, optional
+        times : array_like, optional
+            Rows; default the model's own times.
+        hold_engine : bool
+            Stay with the second engine after the first run that needed it.
+        start : float, optional
+            Where runs begin, and the initial values hold; default ``times[0]`` of the model. Events before it are none.
         """
-        return self._remade(arguments, _MERGED)
+        return self._made_bound(self, *self._asked(names, times, start), hold_engine, start)
 
     def of_equations(self, equations: Equations | Readable, **arguments: Any) -> Self:
         """Return a model of other equations that runs as this one does: its times, method, steps and tolerances.
@@ -312,13 +314,8 @@ class DynamicModel(Runnable):
         return model
 
     def __repr__(self) -> str:
-        names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
         method = getattr(self, "method", "")
-        line = (
-            f"{type(self).__name__} of {len(self.states)} states ({names}), {len(self.definition.parms)} parameters; "
-            f"engine {self.engine}" + (f", method {method}" if method else "")
-        )
-        return line if self.equations is None else f"{line}\n{self.equations}"
+        return self._line("", f"; engine {self.engine}" + (f", method {method}" if method else ""))
 
     def _repr_latex_(self) -> str | None:
         return None if self.equations is None else self.equations._repr_latex_()
@@ -330,3 +327,77 @@ def _without_history(definition: Definition) -> list[str]:
         return []
     read = {d.state for d in delays_of(definition.equations)}
     return [s for i, s in enumerate(definition.states) if i in read and definition.history[i] is None]
+
+
+# --- bound models
+
+
+class BoundDynamic(TakesDifferences):
+    """Base of fmepy's own bound models; see `models.base.BoundModel`.
+
+    Parameters
+    ----------
+    definition : Definition
+    names : tuple of str
+        The parameters that theta holds.
+    times : ndarray, shape (n_time,)
+        The rows.
+    at_rows : ndarray, shape (n_forcing, n_time)
+        The forcings there.
+    """
+
+    def __init__(self, definition: Definition, names: tuple[str, ...], times: Vector, at_rows: Matrix) -> None:
+        self._definition = definition
+        self.names, self.times, self.var_names = names, times, definition.var_names
+        self._base = definition.parms.to_numpy(dtype=float, copy=True)
+        self._places = np.array([definition.parameters.index(k) for k in names], dtype=int)
+        self.theta0 = self._base[self._places]
+        self.retries = 0
+        self._at_rows = at_rows
+
+    def _forget_compiled(self) -> None:
+        """Set what is found or compiled at its first use, and does not travel to other processes."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        anew = object.__new__(type(self))
+        anew._forget_compiled()
+        return self.__dict__ | anew.__dict__
+
+    def _parameters(self, theta: Vector) -> Vector:
+        p = self._base.copy()
+        p[self._places] = theta
+        return p
+
+    def _output_functions(self, names: tuple[str, ...] | None = None) -> OutputFunctions:
+        d = self._definition
+        time, states, parameters, forcings, extra_names = d.groups
+        return build_outputs((time, states + extra_names, parameters, forcings), d.outputs, names)
+
+    def _with_outputs(self, p: Vector, Y: Matrix) -> Matrix:
+        """Return the states with the outputs beside them, shape (n_time, n_var)."""
+        d = self._definition
+        if Y.shape[1] == len(self.var_names):
+            return Y
+        if d.extra_names:
+            Y = np.concatenate((Y, self._extras(p, Y)), axis=1)
+        if not d.outputs:
+            return Y
+        return self._output_functions().beside(self.times, Y, p, self._at_rows)
+
+    def _extras(self, p: Vector, Y: Matrix) -> Matrix:
+        """Return what the user's function gives beside the rates, row by row."""
+        d = self._definition
+        assert d.function is not None, "only functions have extra outputs without equations"
+        plain, out = p.tolist(), np.empty((len(Y), len(d.extra_names)))
+        with np.errstate(all="ignore"):
+            for i, (t, y) in enumerate(zip(self.times, Y, strict=True)):
+                extra = d.function.extras(t, y, plain, self._at_rows[:, i])
+                out[i] = [extra[k] for k in d.extra_names]
+        return out
+
+    def _failure(self, where: str, why: str, p: Vector, time: float | None, exploded: bool = False) -> SimulationError:
+        """Return the error of a failed run."""
+        parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
+        values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
+        message = f"The run failed{where}: {why}.{f' Parameters: {values}.' if values else ''}"
+        return SimulationError(message, parameters=parameters, time=time, exploded=exploded)

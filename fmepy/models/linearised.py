@@ -79,17 +79,16 @@ def _of_equations(
 ) -> Any:
     assert d.equations is not None, "asked of equations"
     shown: dict[str, Any] = {**{k: symbol(k) for k in d.states}, **dict(d.outputs)}
-    rates = [e for e in d.equations.rates]
+    rates = d.equations.rates
     readings = [shown[v] for v in variables]
     states, n, m = [symbol(k) for k in d.states], len(d.states), len(variables)
-    forcings = tuple(f.name for f in d.forcings)
-    groups = symbols((d.time,), d.states, d.parameters, forcings)
+    groups = symbols(*d.groups[:4])
 
     def values(expressions: Sequence[Any]) -> Vector:
         return np.array(scalar_function(groups, expressions)((t,), x.tolist(), p.tolist(), u.tolist()), dtype=float)
 
     slopes = [derivative(e, s) for e in (*rates, *readings) for s in states]
-    moving = {*states, symbol(d.time), *(symbol(k) for k in forcings)}
+    moving = {*states, symbol(d.time), *(symbol(k) for k in d.forcing_names)}
     of_parameters = [[derivative(e, symbol(k)) for e in rates] for k in d.parameters]
     noisy = [e for k, column in zip(d.parameters, of_parameters, strict=True) if k in keys for e in column]
     is_linear = not any(e.free_symbols & moving for e in (*slopes, *noisy))
@@ -100,11 +99,10 @@ def _of_equations(
 def _of_function(
     d: Definition, x: Vector, p: Vector, t: float, u: Vector, variables: Sequence[str], keys: Sequence[str]
 ) -> Any:
-    function, forcings = d.function, tuple(f.name for f in d.forcings)
+    function = d.function
     assert function is not None, "a definition has equations or a function"
-    groups = symbols((d.time,), d.states, d.parameters, forcings, d.extra_names)
     shown = {**{k: symbol(k) for k in (*d.states, *d.extra_names)}, **dict(d.outputs)}
-    read = scalar_function(groups, [shown[v] for v in variables])
+    read = scalar_function(symbols(*d.groups), [shown[v] for v in variables])
 
     def readings(y: Vector) -> Vector:
         extras = list(function.extras(t, y, p, u).values()) if d.extra_names else []
@@ -117,8 +115,7 @@ def _of_function(
         def at(value: Vector) -> Vector:
             return function(t, x, np.concatenate([p[:j], value, p[j + 1 :]]), u)
 
-        slope: Vector = central_differences(at, p[j : j + 1], steps_beside(p[j : j + 1], _STEP))[:, 0]
-        return slope
+        return np.asarray(central_differences(at, p[j : j + 1], steps_beside(p[j : j + 1], _STEP))[:, 0])
 
     steps = steps_beside(x, _STEP)
     return central_differences(rates, x, steps), of_parameter, central_differences(readings, x, steps), rates(x), False

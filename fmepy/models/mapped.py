@@ -8,6 +8,7 @@ With ``full(theta)`` a map of parameters (`fmepy.parameters.maps`) and D its der
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 class BoundMappedModel(OfRuns):
     """A bound model as a function of other parameters; see `fmepy.models.base.BoundModel`."""
+
+    runs_on_threads: Any = property(lambda self: getattr(self.bound, "runs_on_threads", False))
 
     def __init__(self, bound: Any, map: Map) -> None:
         self.bound, self.map = bound, map
@@ -44,11 +47,6 @@ class BoundMappedModel(OfRuns):
         Y: Matrix = self._simulate(self._full(theta))
         return Y
 
-    @property
-    def runs_on_threads(self) -> bool:
-        """Whether many runs are done without Python's lock."""
-        return bool(getattr(self.bound, "runs_on_threads", False))
-
     def simulate_many(self, Theta: Matrix) -> tuple[Cube, Any]:
         """Return Y of many runs, and why runs failed, see `fmepy.models.base.simulate_many`."""
         return many_of(self.map, Theta, lambda full: simulate_many(self.bound, full))
@@ -63,42 +61,13 @@ class Around:
     """What a model around another one, `inner`, shows of it."""
 
     inner: Any
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """The model's states."""
-        return tuple(self.inner.states)
-
-    @property
-    def var_names(self) -> tuple[str, ...]:
-        """States, then outputs."""
-        return tuple(self.inner.var_names)
-
-    @property
-    def x_name(self) -> str:
-        """What the rows of its table are told apart by."""
-        return str(getattr(self.inner, "x_name", "time"))
-
-    @property
-    def x_note(self) -> str:
-        """What is said of observations with another column."""
-        return str(getattr(self.inner, "x_note", ""))
-
-    @property
-    def times(self) -> Vector:
-        """The model's times."""
-        times: Vector = self.inner.times
-        return times
-
-    @property
-    def engine(self) -> str:
-        """What runs the model."""
-        return str(self.inner.engine)
-
-    @property
-    def engine_note(self) -> str:
-        """Why not the faster engine."""
-        return str(self.inner.engine_note)
+    states: Any = property(attrgetter("inner.states"))
+    var_names: Any = property(attrgetter("inner.var_names"))
+    x_name: Any = property(lambda self: getattr(self.inner, "x_name", "time"))
+    x_note: Any = property(lambda self: getattr(self.inner, "x_note", ""))
+    times: Any = property(attrgetter("inner.times"))
+    engine: Any = property(attrgetter("inner.engine"))
+    engine_note: Any = property(attrgetter("inner.engine_note"))
 
 
 class MappedModel(Around, Mapped):

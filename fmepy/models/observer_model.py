@@ -98,7 +98,7 @@ def corrected_model(
     """
     check_modelled(model, form)
     own = [model if s.label is None or model.entity_inputs is None else model.of_entity(s.label) for s in samples]
-    return _Corrected(model, [m.definition for m in own], samples, gain, form, steps, dict(parms or {}), column).model()
+    return _Corrected(model, [m.definition for m in own], samples, gain, form, steps, dict(parms or {}), column).made()
 
 
 def check_modelled(model: Any, form: str) -> None:
@@ -118,25 +118,24 @@ def check_modelled(model: Any, form: str) -> None:
         )
 
 
+@dataclass(eq=False)
 class _Corrected:
     """What a corrected model is made of."""
 
-    def __init__(
-        self,
-        model: Any,
-        definitions: Sequence[Definition],
-        samples: Sequence[Samples],
-        gain: Sequence[Entry],
-        form: str,
-        steps: int,
-        parms: dict[str, float],
-        column: str | None,
-    ) -> None:
-        self._model, self._definitions, self._samples, self._column = model, definitions, samples, column
-        self._form, self._steps, self._parms = form, steps, parms
-        self._d = d = definitions[0]
+    model: Any
+    definitions: Sequence[Definition]
+    samples: Sequence[Samples]
+    gain: Sequence[Entry]
+    form: str
+    steps: int
+    parms: dict[str, float]
+    column: str | None
+
+    def __post_init__(self) -> None:
+        model, parms, steps, gain = self.model, self.parms, self.steps, self.gain
+        self._d = d = self.definitions[0]
         self._start, self._end = float(model.times[0]), float(model.times[-1])
-        self._taken = {*d.var_names, *d.parameters, *parms, *(f.name for f in d.forcings), d.time}
+        self._taken = {*d.var_names, *d.parameters, *parms, *d.forcing_names, d.time}
         self._series: dict[str, list[Forcing]] = {}
         self._states = [self._copy(j) for j in range(1, steps + 1)]
         self._first = {symbol(k): symbol(c) for k, c in zip(d.states, self._states[0], strict=True)}
@@ -148,9 +147,14 @@ class _Corrected:
         self._by = [(state, v, self._gain(state, v, k) * errors[v]) for state, v, k in gain]
         self._starts = self._handed_on() if d.kind == "difference" else []
 
+    @property
+    def _order(self) -> tuple[str, ...]:
+        """The states of all copies, those of the last one first."""
+        return tuple(c for copy in (self._states[-1], *self._states[:-1]) for c in copy)
+
     def _copy(self, j: int) -> tuple[str, ...]:
         """Return the names of a copy's states; the last one has the model's own."""
-        if j == self._steps:
+        if j == self.steps:
             return self._d.states
         return tuple(self._free(f"{k}_ahead{j}") for k in self._d.states)
 
@@ -172,18 +176,18 @@ class _Corrected:
         """Return a gain as a symbol or expression: numbers are inputs, so that others need no compilation."""
         if not isinstance(value, float):
             return value
-        return self._forcing(f"gain_{state}_{variable}", [([self._start], [value])] * len(self._samples), "constant")
+        return self._forcing(f"gain_{state}_{variable}", [([self._start], [value])] * len(self.samples), "constant")
 
     # --- errors
 
     def _error(self, variable: str, shown: Any) -> Any:
         """Return y - h, which is zero where the variable corrects nothing."""
-        found = [s.of(variable) for s in self._samples]
+        found = [s.of(variable) for s in self.samples]
         if self._d.kind == "difference":  # of the step before
             y = self._forcing(f"{variable}_read", [(t + 1, v) if len(t) else _ZERO for t, v in found], "linear")
             return self._at_steps(f"{variable}_is_read", [t for t, _ in found]) * (y - shown)
         y = self._forcing(f"{variable}_read", [(t, v) if len(t) else _ZERO for t, v in found], "linear")
-        if self._form == "innovation" or all(len(t) and t[0] <= self._start and t[-1] >= self._end for t, _ in found):
+        if self.form == "innovation" or all(len(t) and t[0] <= self._start and t[-1] >= self._end for t, _ in found):
             return y - shown
         return self._forcing(f"{variable}_is_read", [self._inside(t) for t, _ in found], "constant") * (y - shown)
 
@@ -209,7 +213,7 @@ class _Corrected:
         """Return by forcing that of the step before."""
         out = {}
         for k, f in enumerate(self._d.forcings):
-            of_runs = [d.forcings[k] for d in self._definitions]
+            of_runs = [d.forcings[k] for d in self.definitions]
             out[symbol(f.name)] = self._forcing(
                 f"{f.name}_before", [(g.times + 1, g.values) for g in of_runs], f.method
             )
@@ -229,8 +233,8 @@ class _Corrected:
         """Return by copy what a difference equation starts a step from, for each of its states."""
         d, by = self._d, self._by_state
         out = [{symbol(k): symbol(c) + by.get(k, 0) for k, c in zip(d.states, self._states[0], strict=True)}]
-        if self._steps > 1:
-            on = self._at_steps("is_sample", [s.times for s in self._samples])
+        if self.steps > 1:
+            on = self._at_steps("is_sample", [s.times for s in self.samples])
             for earlier, mine in zip(self._states, self._states[1:], strict=False):
                 both = zip(d.states, earlier, mine, strict=True)
                 out.append({symbol(k): on * symbol(a) + (1 - on) * symbol(b) for k, a, b in both})
@@ -241,7 +245,7 @@ class _Corrected:
         as_they_are = [{symbol(k): symbol(c) for k, c in zip(d.states, copy, strict=True)} for copy in self._states]
         starts = self._starts or as_they_are
         rates = [[e.subs(start) for e in equations.rates] for start in starts]
-        if self._form == "observer":
+        if self.form == "observer":
             by = self._by_state
             rates[0] = [e + by.get(k, 0) for k, e in zip(d.states, rates[0], strict=True)]
         return tuple(e for copy in (rates[-1], *rates[:-1]) for e in copy)
@@ -251,20 +255,18 @@ class _Corrected:
         d = self._d
         if d.equations is None:
             return self._function()
-        rates, forcings = self._rates(d.equations), (*(f.name for f in d.forcings), *self._series)
-        states = tuple(c for copy in (self._states[-1], *self._states[:-1]) for c in copy)
-        parameters = (*d.parameters, *self._parms)
-        return Equations(d.kind, states, parameters, forcings, rates, d.outputs, d.time)
+        rates, forcings = self._rates(d.equations), (*d.forcing_names, *self._series)
+        parameters = (*d.parameters, *self.parms)
+        return Equations(d.kind, self._order, parameters, forcings, rates, d.outputs, d.time)
 
     def _function(self) -> CorrectedFunction:
         d = self._d
-        order = tuple(c for copy in (self._states[-1], *self._states[:-1]) for c in copy)
-        by = self._by_state if self._form == "observer" else {}
+        by = self._by_state if self.form == "observer" else {}
         return CorrectedFunction(
             definition=d,
-            states=order,
-            parameters=(*d.parameters, *self._parms),
-            forcings=(*(f.name for f in d.forcings), *self._series),
+            states=self._order,
+            parameters=(*d.parameters, *self.parms),
+            forcings=(*d.forcing_names, *self._series),
             starts=tuple(tuple(s.values()) for s in (self._starts[-1:] + self._starts[:-1])),
             added=tuple(by.get(k, 0) for k in d.states) if by else (),
             before=tuple(s.name for s in self._before.values()),
@@ -278,7 +280,7 @@ class _Corrected:
         for copy in self._states[:-1]:
             names = dict(zip(d.states, copy, strict=True))
             rows += [e.row(copy, _renamed(e, names)) for e in d.events]
-        if self._form == "observer":
+        if self.form == "observer":
             return rows
         first = min((e.order for e in d.events), default=0) - 1
         at_first = dict(zip(d.states, self._states[0], strict=True))
@@ -289,46 +291,42 @@ class _Corrected:
                 rows += [_row(b, t, symbol(a), "replace", first) for t in samples.times.tolist()]
         return rows
 
-    def model(self) -> Any:
+    def made(self) -> Any:
         """Return the model."""
-        d, label = self._d, self._column
+        d, label = self._d, self.column
         initial = [dict(zip(copy, d.initial, strict=True)) for copy in (self._states[-1], *self._states[:-1])]
         events = [
             row if label is None else {**row, label: s.label}
-            for own, s in zip(self._definitions, self._samples, strict=True)
+            for own, s in zip(self.definitions, self.samples, strict=True)
             for row in self._events(own, s)
             or ([] if label is None else [_row(d.states[0], self._start, 0.0, "add", 0)])
         ]
-        forcings = {f.name: [own.forcings[k] for own in self._definitions] for k, f in enumerate(d.forcings)}
+        forcings = {f.name: [own.forcings[k] for own in self.definitions] for k, f in enumerate(d.forcings)}
         words: dict[str, Any] = {
             "state": {k: v for copy in initial for k, v in copy.items()},
-            "parms": {**d.parms.to_dict(), **self._parms},
+            "parms": {**d.parms.to_dict(), **self.parms},
             "forcings": {k: self._as_input(f) for k, f in {**forcings, **self._series}.items()} or None,
         }
         if d.kind == "ode":
             words["events"] = events or None
-            atol = [None if np.isnan(a) else a for a in self._model.options.atol.tolist()]
+            atol = [None if np.isnan(a) else a for a in self.model.options.atol.tolist()]
             words["atol"] = {k: a for copy in self._states for k, a in zip(copy, atol, strict=True)}
-        return _made(self._model, self._source(), words)
+        if not getattr(self.model, "chooses_engine", True):
+            words["engine"] = self.model.engine  # which was asked for
+        return self.model.of_equations(self._source(), **words)
 
     def _as_input(self, series: Sequence[Forcing]) -> Any:
         """Return an input of one run; or a table of the entities'."""
-        if self._column is None:
+        if self.column is None:
             return series[0]
         parts = [
-            pd.DataFrame({"time": f.times, "value": f.values, self._column: s.label})
-            for f, s in zip(series, self._samples, strict=True)
+            pd.DataFrame({"time": f.times, "value": f.values, self.column: s.label})
+            for f, s in zip(series, self.samples, strict=True)
         ]
         return pd.concat(parts, ignore_index=True), series[0].method
 
 
 _ZERO: tuple[list[float], list[float]] = ([0.0], [0.0])
-
-
-def _made(model: Any, source: Any, words: dict[str, Any]) -> Any:
-    """Return the model of a source, on the model's engine where that was asked for."""
-    given = {} if not hasattr(model, "chooses_engine") or model.chooses_engine else {"engine": model.engine}
-    return model.of_equations(source, **given, **words)
 
 
 def _row(state: str, time: float, value: Any, method: str, order: int) -> dict[str, Any]:
@@ -380,44 +378,32 @@ class CorrectedFunction:
 
     def __call__(self, t: float, y: Any, p: Any, u: Any) -> Vector:
         """Return the rates (or next states) of all copies."""
-        own, n = self._own, len(self.definition.states)
-        extras = self._before(t, y, p, u) if self.starts else None
+        d, n = self.definition, len(self.definition.states)
+        extras = None
+        if self.starts:  # those of the first copy at the step before
+            extras = self._extras(t - 1, self._first(y), p, np.array([u[self.forcings.index(k)] for k in self.before]))
         made = self._expressions(t, y, p, u, extras)
         starts = np.array(made[: len(y)]) if self.starts else np.asarray(y, dtype=float)
-        out = np.concatenate([own(t, x, p[: self._n_parms], u[: self._n_forcings]) for x in starts.reshape(-1, n)])
+        assert d.function is not None, "it is made around a function"
+        own = [d.function(t, x, p[: len(d.parameters)], u[: len(d.forcings)]) for x in starts.reshape(-1, n)]
+        out = np.concatenate(own)
         if self.added:
             out[:n] += made
         return out
 
     def extras(self, t: float, y: Any, p: Any, u: Any) -> dict[str, float]:
         """Return the extra outputs of the model's own states."""
-        x = np.asarray(y, dtype=float)[: len(self.definition.states)]
-        found: dict[str, float] = self._own.extras(t, x, p[: self._n_parms], u[: self._n_forcings])
-        return found
+        return self._extras(t, np.asarray(y, dtype=float)[: len(self.definition.states)], p, u)
 
-    @property
-    def _own(self) -> Any:
-        return self.definition.function
-
-    @property
-    def _n_parms(self) -> int:
-        return len(self.definition.parms)
-
-    @property
-    def _n_forcings(self) -> int:
-        return len(self.definition.forcings)
+    def _extras(self, t: float, x: Vector, p: Any, u: Any) -> dict[str, float]:
+        d = self.definition
+        assert d.function is not None, "it is made around a function"
+        return d.function.extras(t, x, p[: len(d.parameters)], u[: len(d.forcings)])
 
     def _first(self, y: Any) -> Vector:
         """Return the states of the first copy, the one that is corrected."""
         n = len(self.definition.states)
         return np.asarray(y, dtype=float)[n : 2 * n] if len(y) > n else np.asarray(y, dtype=float)
-
-    def _before(self, t: float, y: Any, p: Any, u: Any) -> dict[str, float]:
-        """Return the extra outputs of the first copy at the step before."""
-        at = [self.forcings.index(k) for k in self.before]
-        x = self._first(y)
-        found: dict[str, float] = self._own.extras(t - 1, x, p[: self._n_parms], np.asarray(u, dtype=float)[at])
-        return found
 
     def _expressions(self, t: float, y: Any, p: Any, u: Any, extras: dict[str, float] | None) -> list[float]:
         wanted = self.added or tuple(e for copy in self.starts for e in copy)
@@ -425,7 +411,7 @@ class CorrectedFunction:
             return []
         names = self.definition.extra_names
         if extras is None and names_in(wanted) & set(names):
-            extras = self._own.extras(t, self._first(y), p[: self._n_parms], u[: self._n_forcings])
+            extras = self._extras(t, self._first(y), p, u)
         beside = [] if extras is None else [extras[k] for k in names]
         groups = ((self.definition.time,), self.states, self.parameters, self.forcings, names if beside else ())
         return _function(groups, wanted)((t,), list(y), list(p), list(u), beside)

@@ -15,19 +15,10 @@ from fmepy.models.bound_ode import BoundOde
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry
 from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.running import tolerances
 from fmepy.models.running.algebraic import check_index
 from fmepy.models.running.event_application import sizes_set
 from fmepy.models.running.events import events_outside
-from fmepy.models.running.tolerances import (
-    MOST_FIXED_STEPS,
-    check_number_of_steps,
-    first_rows,
-    known_starts,
-    read_max_step,
-    read_tolerances,
-    reads_time,
-    scaled_tolerances,
-)
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 from fmepy.vocabulary import with_own_words
@@ -243,6 +234,8 @@ class OdeModel(DynamicModel):
     3  4.904      0  height -0.245
     """
 
+    _made_bound = BoundOde
+
     def __init__(
         self,
         rhs: Callable[..., Any] | str | Equations,
@@ -266,9 +259,9 @@ class OdeModel(DynamicModel):
         engine = registry.ALIASES.get(engine, engine)
         check_choice(engine, ("auto", *registry.engine_names()), "engine")
         super().__init__("ode", rhs, locals(), 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES)
-        rtol, atol = read_tolerances(rtol, atol, self.states)
+        rtol, atol = tolerances.read_tolerances(rtol, atol, self.states)
         span = float(self.times[-1] - self.times[0])
-        longest = read_max_step(max_step, span)
+        longest = tolerances.read_max_step(max_step, span)
         is_banded = bandwidth is not None and engine == "auto" and method is None and self.definition.equations is None
         self._engine, self.method, self.engine_note = registry.choose_engine(
             "scipy" if is_banded else engine, method, self.definition, bool(np.isfinite(longest))
@@ -276,7 +269,7 @@ class OdeModel(DynamicModel):
         self.engine: str = self._engine.name
         if self.definition.algebraic and self._like is None:
             check_index(self.definition, float(self.times[0]))
-        if self.engine_note and self.definition.equations is None and np.isinf(longest) and reads_time(rhs):
+        if self.engine_note and self.definition.equations is None and np.isinf(longest) and tolerances.reads_time(rhs):
             self.engine_note += _STEPPED_OVER
         if dt is not None:
             _check_step(dt, self.method, bool(self._engine.steps), span)
@@ -330,11 +323,7 @@ class OdeModel(DynamicModel):
                 "as dict(root='height', direction=-1, var='speed', value='-0.9*speed')."
             )
         theta, bound = merge_parameters(self._parms, parms).to_numpy(dtype=float), self.bind()
-        slopes = None
-        if sensitivities:
-            found, slopes = bound.hit_slopes(theta)
-        else:
-            found = bound.hits(theta)
+        found, slopes = bound.hits(theta, sensitivities)
         table = pd.DataFrame(
             {
                 "time": np.array([t for t, _ in found], dtype=float),
@@ -370,16 +359,15 @@ class OdeModel(DynamicModel):
             if self._order is None:  # all tolerances were given, so nothing has run
                 with suppress(SimulationError):
                     self._first_run(atol)
-        if self._order is None:
-            self._order = self.engines
+        self._order = self._order or self.engines
         return self._order
 
     def _first_run(self, atol: Vector) -> Matrix:
         options = self.options.with_tolerances(self.options.rtol, atol)
-        first = BoundOde(self, self.definition.parameters, first_rows(self.times), True, options)
+        first = BoundOde(self, self.definition.parameters, tolerances.first_rows(self.times), True, options=options)
         Y = first.states_at(self.definition.parms.to_numpy(dtype=float))
         if self.chooses_engine:
-            self._order = first.engines
+            self._order = tuple(first.engines)
         return Y
 
     def _atol_by_scale(self) -> Vector:
@@ -388,35 +376,13 @@ class OdeModel(DynamicModel):
         events: list[Any] = [e for e in d.events if self.times[0] <= e.time < self.times[-1]]
         events += [c for r in d.roots for c in r.changes]
         plain, given = p.tolist(), self.options.atol
-        starts = known_starts(d)(plain)
+        starts = tolerances.known_starts(d)(plain)
         if np.isnan(given).all():  # what grows from here has been looked at
             self.seen_starts = np.where(starts > 0, starts, np.inf)
-        return scaled_tolerances(given, starts, self._first_run, sizes_set(events, d, plain))
+        return tolerances.scaled_tolerances(given, starts, self._first_run, sizes_set(events, d, plain))
 
     def _events_outside(self) -> str:
         return events_outside(self.definition.events, self.states, float(self.times[0]), float(self.times[-1]))
-
-    def bind(
-        self,
-        names: Sequence[str] | None = None,
-        *,
-        times: Any = None,
-        hold_engine: bool = False,
-        start: float | None = None,
-    ) -> BoundOde:
-        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-        times : array_like, optional
-            Rows; default the model's own times.
-        hold_engine : bool
-            Stay with the second engine after the first run that needed it.
-        start : float, optional
-            Where runs begin, and the initial values hold; default ``times[0]`` of the model. Events before it are none.
-        """
-        return BoundOde(self, *self._asked(names, times, start), hold_engine, start=start)
 
 
 # --- checks at the door
@@ -427,7 +393,7 @@ def _check_step(dt: float, method: str, has_fixed_steps: bool, span: float) -> N
         raise ModelError(
             f"`dt={dt!r}` is the step of method='euler' or 'rk4' and must be positive; the method here is {method!r}."
         )
-    check_number_of_steps(span, dt, f"dt={dt!r}", MOST_FIXED_STEPS)
+    tolerances.check_number_of_steps(span, dt, f"dt={dt!r}", tolerances.MOST_FIXED_STEPS)
 
 
 def _bandwidth(bandwidth: Any, is_compiled: bool) -> tuple[int, int]:

@@ -127,6 +127,16 @@ def one_by_one(outputs: Mapping[Any, Any]) -> dict[str, Any]:
     return dict(found)
 
 
+def check_species(n: int, nspec: Any) -> int:
+    """Return how many species there are; ModelError for n states of unequal numbers."""
+    species = whole_number(nspec, "nspec", 1)
+    if n % species:
+        raise ModelError(
+            f"`y` has {n} states, which is no multiple of nspec={nspec}: each species needs one value a cell."
+        )
+    return species
+
+
 def ode_1d(
     y: Any,
     times: Any,
@@ -179,9 +189,5 @@ def ode_1d(
     0     0  0.00  0.000  0.000
     1     1  0.92  0.319  0.082
     """
-    n, species = len(y), whole_number(nspec, "nspec", 1)
-    if n % species:
-        raise ModelError(
-            f"`y` has {n} states, which is no multiple of nspec={nspec}: each species needs one value a cell."
-        )
+    check_species(len(y), nspec)
     return ode(y, times, func, parms, rtol=rtol, atol=atol)

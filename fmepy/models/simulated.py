@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, FmepyError, SimulationError, listed
+from fmepy.models.base import TakesDifferences
 from fmepy.models.dynamic import Runnable
-from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.types import Cube, Matrix, Vector
@@ -83,7 +83,7 @@ class SimulatedModel(Runnable):
         return out
 
 
-class BoundRuns:
+class BoundRuns(TakesDifferences):
     """A SimulatedModel as a function of a plain vector; see `models.base.BoundModel`."""
 
     exact = False
@@ -93,7 +93,6 @@ class BoundRuns:
         self._model, self.names, self.times, self.var_names = model, names, times, model.var_names
         self._values = {str(k): float(v) for k, v in model.parms.items()}
         self.theta0: Vector = np.array([self._values[k] for k in names], dtype=float)
-        self._box: tuple[Vector, Vector] | None = None
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
@@ -120,11 +119,4 @@ class BoundRuns:
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and central differences, shape (n_time, n_var, n_par)."""
-        theta = np.asarray(theta, dtype=float)
-        Y = self.simulate(theta)
-        steps = steps_beside(theta, self._model.relative_step)
-        return Y, central_differences(self.simulate, theta, steps, self._box, base=Y)
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        self._box = (lower, upper)
+        return self.differences(theta, self._model.relative_step)

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.explicit_runs import RunsOfCourses
+from fmepy.compiled.status import DONE
+from fmepy.models.running.system import scales_of
 from fmepy.types import IntVector, Matrix, Vector
 
 
@@ -39,12 +42,17 @@ class RunsApart:
         self.first: IntVector = np.cumsum([0, *(len(b.times) for b in self.bounds)])
         n_par, n_var = len(bounds[0].names), len(bounds[0].var_names)
         self.scales: Matrix = np.ones((len(bounds), n_par))
-        self._together: Any = _whole_runs(self.bounds)
-        if self._together is None:
+        whole: list[Any] = [getattr(b, "whole_with_slopes", None) for b in self.bounds]
+        self._courses: RunsOfCourses | None = None
+        if any(w is None for w in whole):
             self.places: Any = np.arange((1 + n_par) * n_var).reshape(1 + n_par, n_var)
             self.rows: Matrix = np.empty((int(self.first[-1]), self.places.size))
-        else:
-            self.places, self.rows = self._together.places, self._together.rows
+            return
+        runs, inputs, (self._moved, *_), (self._at_scales, *_), (self.places, *_) = zip(
+            *(w.apart for w in whole), strict=True
+        )
+        self._courses, self._inputs = RunsOfCourses(runs), np.array(inputs)
+        self.rows = self._courses.rows
 
     @property
     def retries(self) -> int:
@@ -65,12 +73,15 @@ class RunsApart:
         SimulationError
             A run failed.
         """
-        if self._together is None:
+        if self._courses is None:
             for i in range(len(Theta)):
                 self._run_alone(i, Theta[i])
             then(0, len(Theta))
             return
-        for i in self._together.run(Theta, self.scales, then):
+        self.scales[:] = scales_of(Theta)
+        self._inputs[:, self._moved], self._inputs[:, self._at_scales] = Theta, self.scales
+        told = self._courses.run(self._inputs, then)
+        for i in np.flatnonzero(told[:, 0] != DONE).tolist():
             self._run_alone(i, Theta[i])
             then(i, i + 1)
 
@@ -79,11 +90,3 @@ class RunsApart:
         rows = self.rows[self.first[i] : self.first[i + 1]]
         rows[:, self.places[0]] = Y
         rows[:, self.places[1:]] = S.transpose(0, 2, 1) * self.scales[i][:, None]
-
-
-def _whole_runs(bounds: Sequence[Any]) -> Any:
-    """Return the whole runs of bound models as one call; None where one of them has none."""
-    runs: list[Any] = [getattr(b, "whole_with_slopes", None) for b in bounds]
-    if any(r is None for r in runs):
-        return None
-    return runs[0].together(runs)

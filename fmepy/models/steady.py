@@ -5,30 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ModelError, SimulationError, check_choice
+from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.language.equations import Equations
-from fmepy.models.bound_model import BoundDynamic
 from fmepy.models.definition.arguments import ModelArguments
 from fmepy.models.definition.assemble import define
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions
 from fmepy.models.definition.delays import at_rest
-from fmepy.models.definition.function import read_signature
+from fmepy.models.definition.function import as_loops, drafted, read_signature
 from fmepy.models.definition.values import ValueTable
-from fmepy.models.dynamic import Runnable
-from fmepy.models.steady_rates import (
-    AtParameters,
-    OfEquations,
-    OfFunction,
-    SteadyRates,
-    loops_of_profiles,
-    slopes_at_rest,
-)
-from fmepy.models.steady_run import check_not_negative, tolerances
+from fmepy.models.dynamic import BoundDynamic, Runnable
+from fmepy.models.steady_rates import AtParameters, OfEquations, OfFunction, SteadyRates, slopes_at_rest
+from fmepy.models.steady_run import check_start, tolerances
 from fmepy.models.steady_state import come_to_rest, refused, state_names, why_not
 from fmepy.models.transport import Grid1D
 from fmepy.numerics.at_rest import NewtonState, rest_from
@@ -38,7 +31,6 @@ from fmepy.vocabulary import with_own_words
 
 MOST_TRACED_STATES = 20
 """Vector functions with more states run as they are."""
-_MERGED = ("state", "parms", "outputs")
 
 
 @with_own_words
@@ -144,6 +136,10 @@ class SteadyModel(Runnable):
     60  3.025   14.855  154.71
     """
 
+    equations: Any = property(
+        attrgetter("_definition.equations"), doc="The symbolic form, None of what runs as Python."
+    )
+
     def __init__(
         self,
         rhs: Callable[..., Any] | str | Equations,
@@ -169,19 +165,10 @@ class SteadyModel(Runnable):
         numbers, self._profiles = state, dict[str, Vector]()
         if grid is not None:
             numbers, self._profiles = _apart(state, len(grid))
-            source = _OnGrid(rhs, self)
-        self._definition: Definition = at_rest(
-            define(
-                "ode",
-                source,
-                state=numbers,
-                parms=parms,
-                outputs=outputs,
-                start=self.t,
-                most_states=MOST_TRACED_STATES,
-                like=None if self._like is None or grid is not None else self._like._definition,
-            )
-        )
+            source = _OnGrid(rhs, grid)
+        like = None if self._like is None or grid is not None else self._like._definition
+        words = {"state": numbers, "parms": parms, "outputs": outputs, "start": self.t, "like": like}
+        self._definition: Definition = at_rest(define("ode", source, most_states=MOST_TRACED_STATES, **words))
         d = self._definition
         self.states, self.var_names, self._parms = d.states, d.var_names, d.parms
         self._set_times([self.t] if grid is None else grid.mid)
@@ -189,22 +176,13 @@ class SteadyModel(Runnable):
         self.engine, self.engine_note = "newton", "" if d.equations is not None else d.note
         if d.equations is None and d.arrays is None:
             self.engine_note += "; derivatives are differences of the rates"
-        y = self.first(d.parms.to_numpy(dtype=float))
-        if np.ndim(self.tolerances.atol) and len(self.tolerances.atol) != len(y):
-            raise ArgumentError(f"`atol` has {len(self.tolerances.atol)} values for {len(y)} states.")
-        if positive:
-            check_not_negative(y, self.name_of, "state")
-
-    @property
-    def equations(self) -> Equations | None:
-        """The symbolic form, None for models that run as Python."""
-        return self._definition.equations
+        check_start(self.first(d.parms.to_numpy(dtype=float)), self.tolerances, self.name_of, "state")
 
     @property
     def name_of(self) -> Callable[[int], str]:
         """What state i is called in messages."""
-        n = len(self.states) * (1 if self.grid is None else len(self.grid))
-        return state_names(self.states, n, None if self.grid is None else len(self.grid))
+        cells = None if self.grid is None else len(self.grid)
+        return state_names(self.states, len(self.states) * (cells or 1), cells)
 
     def first(self, p: Vector) -> Vector:
         """Return where the search begins, as `state` says, shape (n,)."""
@@ -222,9 +200,7 @@ class SteadyModel(Runnable):
         assert d.function is not None, "a definition has equations or a function"
         p = d.parms.to_numpy(dtype=float)
         cells = None if self.grid is None else len(self.grid)
-        source = OfFunction(d.function, self.t, self.first(p), p, cells, arrays=d.arrays)
-        source.extra_names = d.extra_names
-        return source
+        return OfFunction(d.function, self.t, self.first(p), p, cells, extra_names=d.extra_names, arrays=d.arrays)
 
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundSteady:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
@@ -249,15 +225,8 @@ class SteadyModel(Runnable):
             )
         return BoundSteady(self, self._definition, chosen, rows)
 
-    def replace(self, **arguments: Any) -> Self:
-        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs` merge."""
-        return self._remade(arguments, _MERGED)
-
     def __repr__(self) -> str:
-        names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
-        where = "" if self.grid is None else f" in {len(self.grid)} cells"
-        line = f"SteadyModel of {len(self.states)} states ({names}){where}, {len(self._parms)} parameters"
-        return line if self.equations is None else f"{line}\n{self.equations}"
+        return self._line("" if self.grid is None else f" in {len(self.grid)} cells", "")
 
 
 # --- the model as a function of a vector
@@ -275,13 +244,7 @@ class BoundSteady(BoundDynamic):
         grid = model.times
         super().__init__(definition, names, rows, np.empty((0, len(grid))))
         self._model, self._tol, self._grid = model, model.tolerances, grid
-        self._between: tuple[Any, Any, Any] | None = None
-        if not np.array_equal(rows, grid):
-            high = np.clip(np.searchsorted(grid, rows), 1, max(len(grid) - 1, 1)) if len(grid) > 1 else np.zeros(1, int)
-            low = np.maximum(high - 1, 0)
-            wide = grid[high] - grid[low]
-            weight = (rows - grid[low]) / np.where(wide > 0, wide, 1.0)
-            self._between = low, high, np.where(np.abs(weight - np.rint(weight)) < 1e-12, np.rint(weight), weight)
+        self._has_all_rows = np.array_equal(rows, grid)
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:
@@ -362,12 +325,11 @@ class BoundSteady(BoundDynamic):
 
     # --- the contract
 
-    def simulate(self, theta: Vector) -> Matrix:
+    def simulate(self, theta: Vector) -> Any:
         """Return Y, shape (n_row, n_var)."""
         theta = np.asarray(theta, dtype=float)
         system, found = self._search(theta)
-        Y: Matrix = self._picked_rows(self._table(system, found.y))
-        return Y
+        return self._picked_rows(self._table(system, found.y))
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_row, n_var, n_par)."""
@@ -403,11 +365,9 @@ class BoundSteady(BoundDynamic):
 
     def _picked_rows(self, table: Any) -> Any:
         """Return a table of all cells at the rows that were asked for, linear between middles."""
-        if self._between is None:
+        if self._has_all_rows:
             return table
-        low, high, weight = self._between
-        weight = weight.reshape(-1, *[1] * (table.ndim - 1))
-        return np.where(weight == 0, table[low], (1 - weight) * table[low] + weight * table[high])
+        return np.apply_along_axis(lambda column: np.interp(self.times, self._grid, column), 0, table)
 
 
 # --- the door
@@ -441,7 +401,7 @@ class _OnGrid:
     """A function of profiles as the source of a model; see `models.definition.definition.Readable`."""
 
     function: Any
-    model: SteadyModel
+    grid: Grid1D
 
     def draft(self, given: ModelArguments) -> Draft:
         """Return what it holds."""
@@ -453,15 +413,16 @@ class _OnGrid:
         rates, parms, time = read_signature(self.function, given)
 
         def find() -> ModelExpressions:
-            p = np.array(list(parms.values()), dtype=float)
+            p, cells = np.array(list(parms.values()), dtype=float), len(self.grid)
             values = ValueTable(list(given.initial.values()), list(parms)).value(p.tolist())
-            grid = self.model.grid
-            assert grid is not None, "it is read on one"
-            source = OfFunction(rates, given.start, np.repeat(values, len(grid)), p, len(grid))
-            extras = source.tried()
-            arrays, note = loops_of_profiles(rates, source, len(rates.states), len(grid))
-            return ModelExpressions(None, extra_names=extras, note=note, arrays=arrays)
+            source = OfFunction(rates, given.start, np.repeat(values, cells), p, cells)
+            shape = (len(values), cells) if rates.form == "named" else (source.n,)
+            what, start = "a function of profiles", (given.start, source.own[0], p, np.empty(0))
 
-        named = rates.form == "named"
-        reads = frozenset((*rates.positional, *rates.keywords)) if named else None
-        return Draft(rates.states, parms, given.initial, find, time, reads, rates)
+            def read(t: float, y: Vector, p: Vector, u: Vector) -> Vector:
+                found: Vector = source.at_time(t).rates(y, p)
+                return found
+
+            return as_loops(rates, source.tried(), shape, what, "runs as it is", read, *start)
+
+        return drafted(rates, parms, time, given, find)

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
-from fmepy.errors import FmepyError, ModelError, SimulationError, TracingError, listed
+from fmepy.errors import FmepyError, ModelError, SimulationError, listed
 from fmepy.language.arrays import ArrayProgram
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import Equations, symbol, symbols
-from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.user_rates import RatesFunction
-from fmepy.models.running.array_rates import ArraysAt
-from fmepy.numerics.differences import central_differences, derivatives, roomy_steps, steps_beside
+from fmepy.models.running.problem import ArraysAt
+from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
 from fmepy.types import Matrix, Vector
 
@@ -49,47 +48,41 @@ class SteadyRates:
         What comes beside the rates.
     algebraic : tuple of int
         States in whose place stands an equation that holds at any time, and no rate.
+    raised : str
+        What the function raised last, in words, or an empty string.
+    structure : Structure
+        Of the Jacobian, at the model's own start and parameters.
+    rates : callable
+        ``rates(y, p)`` returns f(y; p), shape (n,); NaN where it has no value.
+    jacobian : callable
+        ``jacobian(y, f, p, structure, positive)`` returns the entries of df/dy.
     """
 
     n: int
     n_species: int
     extra_names: tuple[str, ...] = ()
     algebraic: tuple[int, ...] = ()
-    own: tuple[Vector, Vector]
+    raised = ""
+    structure: Any
+    rates: Callable[[Vector, Vector], Vector]
+    jacobian: Callable[..., Vector]
 
     @property
     def n_rows(self) -> int:
         """Cells, 1 without a grid."""
         return self.n // self.n_species
 
-    @cached_property
-    def structure(self) -> Structure:
-        """Of the Jacobian, at the model's own start and parameters."""
-        raise NotImplementedError
-
-    def rates(self, y: Vector, p: Vector) -> Vector:
-        """Return f(y; p), shape (n,); NaN where it has no value."""
-        raise NotImplementedError
-
     def with_extras(self, y: Vector, p: Vector) -> tuple[Vector, Matrix]:
         """Return the rates, and what comes beside them, shape (n_rows, n_extra)."""
         return self.rates(y, p), np.empty((self.n_rows, 0))
 
-    def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
-        """Return the entries of df/dy."""
-        raise NotImplementedError
-
-    def to_parameters(self, y: Vector, p: Vector, places: Any, box: Any) -> Matrix | None:
+    def to_parameters(self, y: Vector, p: Vector, places: Any) -> Matrix | None:
         """Return df/dp, shape (n, n_par), None where it is not known exactly."""
         return None
 
     def extras_along(self, y: Vector, p: Vector, places: Any, S: Matrix) -> Matrix:
         """Return the derivatives of what comes beside the rates, the states moving by S, where `to_parameters` is."""
         return np.empty((0, len(places)))
-
-    def told(self) -> str:
-        """Return what the function raised last, in words, or an empty string."""
-        return ""
 
 
 class OfEquations(SteadyRates):
@@ -100,14 +93,13 @@ class OfEquations(SteadyRates):
         self.n = self.n_species = len(equations.states)
         self.algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
         self._groups = symbols((equations.time,), equations.states, equations.parameters)
-        self._expressions = [e for e in equations.rates]
-        self._rates = scalar_function(self._groups, self._expressions)
+        self._rates = scalar_function(self._groups, self._equations.rates)
         self._slopes: dict[Any, Callable[..., list[float]]] = {}
 
     @cached_property
     def structure(self) -> Structure:
         """By the symbols that stand in the equations."""
-        used = [e.free_symbols for e in self._expressions]
+        used = [e.free_symbols for e in self._equations.rates]
         states = [symbol(s) for s in self._equations.states]
         return Structure.of(np.array([[s in names for s in states] for names in used], dtype=bool))
 
@@ -119,20 +111,19 @@ class OfEquations(SteadyRates):
     def _entries(self) -> Callable[..., list[float]]:
         s, states = self.structure, [symbol(k) for k in self._equations.states]
         pairs = zip(s.rows, s.columns, strict=True)
-        return scalar_function(self._groups, [derivative(self._expressions[i], states[j]) for i, j in pairs])
+        return scalar_function(self._groups, [derivative(self._equations.rates[i], states[j]) for i, j in pairs])
 
     def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
         """Return the entries of df/dy, exactly."""
         return np.array(self._entries((self._t,), y.tolist(), p.tolist()))
 
-    def to_parameters(self, y: Vector, p: Vector, places: Any, box: Any) -> Matrix:
+    def to_parameters(self, y: Vector, p: Vector, places: Any) -> Matrix:
         """Return df/dp, exactly."""
         key = tuple(places)
         if key not in self._slopes:
             moved = [symbol(self._equations.parameters[k]) for k in key]
-            self._slopes[key] = scalar_function(
-                self._groups, [derivative(e, s) for e in self._expressions for s in moved]
-            )
+            slopes = [derivative(e, s) for e in self._equations.rates for s in moved]
+            self._slopes[key] = scalar_function(self._groups, slopes)
         return np.array(self._slopes[key]((self._t,), y.tolist(), p.tolist())).reshape(self.n, len(key))
 
 
@@ -162,24 +153,20 @@ class OfFunction(SteadyRates):
         cells: int | None = None,
         *,
         blocks: int = 0,
+        extra_names: tuple[str, ...] = (),
         arrays: ArrayProgram | None = None,
     ) -> None:
-        self._function, self._t, self._cells, self._names = function, t, cells, tuple(function.states)
-        self.n, self.own, self._raised = len(y), (y, p), ""
-        self.n_species = len(self._names) if cells is not None else self.n
+        self._function, self.time, self._cells = function, t, cells
+        self.n, self.own, self.extra_names = len(y), (y, p), extra_names
+        self.n_species = len(function.states) if cells is not None else self.n
         self._blocks = blocks or (self.n_species if cells is not None else 0)
         self._arrays = arrays
         self._at: tuple[bytes, ArraysAt] | None = None
 
-    @property
-    def time(self) -> float:
-        """When the rates are taken."""
-        return self._t
-
     def at_time(self, t: float) -> OfFunction:
         """Return the same at another time."""
         out = copy(self)
-        out._t = t
+        out.time = t
         return out
 
     def _call(self, y: Vector, p: Vector) -> tuple[Any, dict[str, Any]]:
@@ -187,31 +174,30 @@ class OfFunction(SteadyRates):
         if self._cells is not None and self._function.form == "named":
             states = y.reshape(self.n_species, self._cells)
             states.flags.writeable = False
-        return self._function.raw(self._t, states, p.tolist(), ())
+        return self._function.raw(self.time, states, p.tolist(), ())
 
     def _read(self, result: Any) -> Vector:
         """Return what a function gave as rates."""
         if self._cells is None:
-            return self._function.checked(result, self._t)
+            return self._function.checked(result, self.time)
         try:
             rates = np.array(result, dtype=float)
         except (TypeError, ValueError):
             rates = np.empty((0, 0, 0))
         if rates.size != self.n or rates.ndim > 2:
             raise ModelError(
-                f"The function must return the rates of {listed(self._names)} in {self._cells} cells: an array of "
-                f"{self._cells} numbers a species, in that order. It returned {_shapes(result)}."
+                f"The function must return the rates of {listed(self._function.states)} in {self._cells} cells: an "
+                f"array of {self._cells} numbers a species, in that order. It returned {_shapes(result)}."
             )
         return rates.reshape(-1)
 
-    def rates(self, y: Vector, p: Vector) -> Vector:
+    def rates(self, y: Vector, p: Vector) -> Any:
         """Return f(y; p); NaN where the function raises for want of a value."""
         if self._arrays is not None:
-            of_loops = self._loops(self._arrays, p).rates(self._t, y)
+            of_loops = self._loops(self._arrays, p).rates(self.time, y)
             if of_loops is not None and np.isfinite(of_loops.dot(of_loops)):
                 return of_loops
-        found: Vector = self._tried(y, p, lambda result, extra: self._read(result), np.full(self.n, np.nan))
-        return found
+        return self._tried(y, p, lambda result, extra: self._read(result), np.full(self.n, np.nan))
 
     def _loops(self, arrays: ArrayProgram, p: Vector) -> ArraysAt:
         key = p.tobytes()
@@ -224,31 +210,23 @@ class OfFunction(SteadyRates):
         try:
             return read(*self._call(y.copy(), p))
         except SimulationError as error:
-            self._raised = str(error)
+            self.raised = str(error)
         except FmepyError:
             raise
         except (ValueError, ArithmeticError) as error:
-            self._raised = f"{type(error).__name__}: {error}"
+            self.raised = f"{type(error).__name__}: {error}"
         except Exception as error:
             raise SimulationError(f"the model's function failed: {type(error).__name__}: {error}") from error
         return otherwise
 
-    def told(self) -> str:
-        """Return what the function raised last."""
-        return self._raised
+    def outputs(self, y: Vector, p: Vector) -> Any:
+        """Return what the function gives beside the rates, as it is, by name."""
+        return self._tried(y, p, lambda result, extra: extra, {})
 
-    def outputs(self, y: Vector, p: Vector) -> dict[str, Any]:
-        """Return what the function gives beside the rates, as it is."""
-        found: dict[str, Any] = self._tried(y, p, lambda result, extra: extra, {})
-        return found
-
-    def with_extras(self, y: Vector, p: Vector) -> tuple[Vector, Matrix]:
+    def with_extras(self, y: Vector, p: Vector) -> Any:
         """Return the rates and what comes beside them; one number of a run stands in every row."""
         nothing = np.full(self.n, np.nan), np.full((self.n_rows, len(self.extra_names)), np.nan)
-        found: tuple[Vector, Matrix] = self._tried(
-            y, p, lambda r, extra: (self._read(r), self._columns(extra)), nothing
-        )
-        return found
+        return self._tried(y, p, lambda result, extra: (self._read(result), self._columns(extra)), nothing)
 
     def _columns(self, extra: Mapping[str, Any]) -> Matrix:
         out = np.empty((self.n_rows, len(extra)))
@@ -317,23 +295,23 @@ class OfFunction(SteadyRates):
     def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
         """Return the entries of df/dy, of loops exactly where they are finite, else by differences."""
         if self._arrays is not None and structure is self.structure:
-            entries = self._loops(self._arrays, p).jacobian(self._t, y)
+            entries = self._loops(self._arrays, p).jacobian(self.time, y)
             if np.isfinite(entries).all():
                 return entries
         return difference_jacobian(lambda z: self.rates(z, p), y, f, structure, self._sizes(y), positive=positive)
 
-    def to_parameters(self, y: Vector, p: Vector, places: Any, box: Any) -> Matrix | None:
+    def to_parameters(self, y: Vector, p: Vector, places: Any) -> Matrix | None:
         """Return df/dp of loops, exactly; None where it has no finite value."""
         if self._arrays is None:
             return None
-        slopes = ArraysAt(self._arrays, p, places, np.ones(len(places))).to_parameters(self._t, y)
+        slopes = ArraysAt(self._arrays, p, places, np.ones(len(places))).to_parameters(self.time, y)
         return slopes if np.isfinite(slopes).all() else None
 
     def extras_along(self, y: Vector, p: Vector, places: Any, S: Matrix) -> Matrix:
         """Return the derivatives of the extras where the states move by S, shape (n_rows * n_extra, n_par)."""
         assert self._arrays is not None, "only loops are exact"
         at = ArraysAt(self._arrays, p, places, np.ones(len(places)))
-        flat = at.extra_slopes(self._t, np.concatenate([y, S.T.ravel()]))
+        flat = at.extra_slopes(self.time, np.concatenate([y, S.T.ravel()]))
         out, at_entry = np.empty((self.n_rows, len(self._arrays.extras), len(places))), 0
         for k, run in enumerate(self._arrays.extras):
             out[:, k] = flat[at_entry : at_entry + run.length]  # one number of a run stands in every row
@@ -398,12 +376,11 @@ def slopes_at_rest(
     ``f(y + dy/dp (p' - p), p')`` corrects dy/dp, until it changes no more.
     """
     source, p = system.source, system.p
-    exact = source.to_parameters(y, p, places, box)
+    exact = source.to_parameters(y, p, places)
     if exact is not None:
         S = -factored.solve(exact)
         return S, source.extras_along(y, p, places, S)
-    theta = p[places]
-    S = -factored.solve(_forward_to_parameters(system, y, f, places, box))
+    theta, S = p[places], np.zeros((len(y), len(places)))
     n_extra = len(source.extra_names) * source.n_rows
 
     def along(moved: Vector) -> Vector:
@@ -418,7 +395,7 @@ def slopes_at_rest(
         return np.concatenate([rates, extras.ravel()])
 
     steps = steps_beside(theta, _PARAMETER_STEP)
-    before = 1.0
+    before = np.inf
     for _ in range(_MOST_CORRECTIONS):
         slopes = central_differences(along, theta, steps / _curved(S, theta, y), box)
         correction = -factored.solve(slopes[: len(y)])
@@ -436,46 +413,8 @@ def slopes_at_rest(
     return S, slopes[len(y) :]
 
 
-def _forward_to_parameters(system: AtParameters, y: Vector, f: Vector, places: Any, box: Any) -> Matrix:
-    """Return df/dp by forward differences, shape (n, n_par): a first guess."""
-    theta = system.p[places]
-    lower, upper = (np.full(len(theta), -np.inf), np.full(len(theta), np.inf)) if box is None else box
-
-    def rates(points: list[Vector]) -> list[Any]:
-        out = []
-        for moved in points:
-            q = system.p.copy()
-            q[places] = moved
-            found = system.source.rates(y, q)
-            out.append(found if np.isfinite(found).all() else None)
-        return out
-
-    steps = roomy_steps(steps_beside(theta, _PARAMETER_STEP**1.5), lower, upper)
-    slopes = derivatives(rates, theta, steps, lower, upper, central=False, base=f)
-    return (
-        np.stack([np.zeros(len(y)) if s is None else s for s in slopes], axis=-1) if slopes else np.empty((len(y), 0))
-    )
-
-
 def _curved(S: Matrix, theta: Vector, y: Vector) -> Vector:
     """Return how much shorter the step of a parameter must be for the states to move by as small a part."""
     size = np.abs(y)[:, None] + _SMALL * float(np.abs(y).max(initial=0.0))
     moved = np.abs(S) * np.where(theta != 0, np.abs(theta), 1.0) / np.where(size > 0, size, 1.0)
     return np.asarray(np.maximum(1.0, moved.max(axis=0, initial=0.0)))
-
-
-def loops_of_profiles(
-    rates: RatesFunction, source: OfFunction, n_species: int, cells: int
-) -> tuple[ArrayProgram | None, str]:
-    """Return a function of profiles on a grid as loops over arrays, or None and why not.
-
-    source : OfFunction
-        The same function, on the grid.
-    """
-    y, p = source.own
-    try:
-        arrays = traced_arrays(rates, (n_species, cells) if rates.form == "named" else (len(y),))
-        check_same(arrays, lambda t, y, p, u: source.at_time(t).rates(y, p), source.time, y, p, np.empty(0))
-    except TracingError as error:
-        return None, f"a function of profiles runs as it is, for it cannot be turned into loops over arrays: {error}"
-    return arrays, "a function of profiles is compiled as loops over arrays"

@@ -16,6 +16,7 @@ from fmepy.models.definition.arguments import as_state
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.scipy_steppers import LsodaStepper
+from fmepy.models.ode_run import check_species
 from fmepy.models.preequilibration import SPANS, still_moving
 from fmepy.models.steady_rates import AtParameters, OfFunction
 from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
@@ -182,11 +183,7 @@ class _Asked:
         if not self.y.size or not np.isfinite(self.y).all():
             raise ModelError("`y` must hold at least one number, all of them finite.")
         n = self.y.size
-        self.n_species = None if nspec is None else whole_number(nspec, "nspec", 1, n)
-        if self.n_species is not None and n % self.n_species:
-            raise ModelError(
-                f"`y` has {n} states, which is no multiple of nspec={nspec}: each species needs one value a cell."
-            )
+        self.n_species = None if nspec is None else check_species(n, nspec)
         given = {} if parms is None else parms.to_dict() if isinstance(parms, pd.Series) else parms
         names = tuple(self.index) if self.index is not None else tuple(str(i + 1) for i in range(n))
 
@@ -209,28 +206,22 @@ class _Asked:
 
     def result(self, system: AtParameters, found: NewtonState) -> SteadyState:
         """Return what was found, and how the system behaves near it."""
-        left = float(np.abs(found.f).max(initial=0.0))
-        given = self.source.outputs(found.y, _NONE)
+        given, left = self.source.outputs(found.y, _NONE), float(np.abs(found.f).max(initial=0.0))
         outputs = {k: float(v) if np.ndim(v) == 0 else np.array(v) for k, v in given.items()}
-        return SteadyState(
-            self.labelled(found.y),
-            outputs,
-            True,
-            found.iterations,
-            left,
-            self.n_species,
-            linearised=Linearised(system, found.y, found.f),
-        )
+        near, state = Linearised(system, found.y, found.f), self.labelled(found.y)
+        return SteadyState(state, outputs, True, found.iterations, left, self.n_species, linearised=near)
 
     def refused(self, why: str, found: NewtonState) -> SimulationError:
         """Return the error of a search without a result."""
         return refused(why, found, self.labelled(found.y), {}, self.n_species)
 
 
-def check_not_negative(y: Vector, name: Any, argument: str) -> None:
-    """Refuse a start that is negative where no state may be (ModelError)."""
+def check_start(y: Vector, tol: SteadyTolerances, name: Any, argument: str) -> None:
+    """Refuse another number of tolerances than of states, and a start that is negative where no state may be."""
+    if np.ndim(tol.atol) and len(tol.atol) != y.size:
+        raise ArgumentError(f"`atol` has {len(tol.atol)} values for {y.size} states.")
     low = np.flatnonzero(y < 0)
-    if len(low):
+    if len(low) and tol.positive:
         raise ModelError(
             f"`{argument}`: {name(int(low[0]))} begins at {y[low[0]]:g}, and positive=True says that no state is "
             "negative. Begin at zero or above, or leave positive out."
@@ -238,10 +229,7 @@ def check_not_negative(y: Vector, name: Any, argument: str) -> None:
 
 
 def _found(asked: _Asked, tol: SteadyTolerances) -> SteadyState:
-    if np.ndim(tol.atol) and len(tol.atol) != asked.y.size:
-        raise ArgumentError(f"`atol` has {len(tol.atol)} values for {asked.y.size} states.")
-    if tol.positive:
-        check_not_negative(asked.y, asked.name, "y")
+    check_start(asked.y, tol, asked.name, "y")
     with np.errstate(all="ignore"):
         system, found = come_to_rest(asked.system(tol.positive), asked.y, tol)
         if why := why_not(system, found, tol, asked.name, asked.y):
@@ -356,7 +344,7 @@ class _Run:
         self._rows = np.empty((0, len(asked.y)))
         self._last = asked.t, asked.y  # of the evaluation before
 
-    def _rates(self, time: float, z: Vector, inputs: Any) -> Vector:
+    def _rates(self, time: float, z: Vector, inputs: Any) -> Any:
         self.evaluations += 1
         self._last = time, z
         return self._asked.source.at_time(time).rates(z, _NONE)

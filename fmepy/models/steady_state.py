@@ -236,7 +236,7 @@ def why_not(system: AtParameters, found: NewtonState, tol: SteadyTolerances, nam
         )
     if found.converged:
         return ""
-    told = system.source.told()
+    told = system.source.raised
     if not np.isfinite(found.f).all():
         i = int(np.argmin(np.isfinite(found.f)))
         cause = f"; the function raised {told}" if told else ""

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError
+from fmepy.models.definition.arguments import check_increasing, finite_numbers
 from fmepy.models.definition.array_tracing import as_traced, is_traced, require
 from fmepy.types import Vector
 
@@ -68,19 +69,15 @@ class Grid1D:
     """
 
     def __init__(self, edges: Any, *, area: Any = 1.0) -> None:
-        self.edges = _numbers(edges, "edges")
+        self.edges = finite_numbers(edges, "edges", ArgumentError)
         if self.edges.ndim != 1 or len(self.edges) < 3:
             raise ArgumentError(
                 f"`edges` makes a grid of {max(self.edges.size - 1, 0)} cells; at least two are needed, so three edges "
                 "or more, such as np.linspace(0, 5, 101)."
             )
-        back = np.flatnonzero(np.diff(self.edges) <= 0)
-        if len(back):
-            i = int(back[0])
-            raise ArgumentError(
-                f"`edges` must increase: {self.edges[i + 1]:g} (position {i + 1}) comes after {self.edges[i]:g}."
-            )
-        given = _numbers([area(x) for x in self.edges] if callable(area) else area, "area")
+        check_increasing(self.edges, "edges", ArgumentError)
+        given = [area(x) for x in self.edges] if callable(area) else area
+        given = finite_numbers(given, "area", ArgumentError)
         if given.ndim and given.shape != self.edges.shape:
             raise ArgumentError(
                 f"`area` has the shape {given.shape}; one number is needed, or one for each of the "
@@ -93,7 +90,7 @@ class Grid1D:
         self.mid: Vector = (self.edges[:-1] + self.edges[1:]) / 2
         self.volume: Vector = self.width * (self.area[:-1] + self.area[1:]) / 2
         self.distance: Vector = np.diff(np.concatenate([self.edges[:1], self.mid, self.edges[-1:]]))
-        self._known: dict[tuple[float, float], Any] = {}
+        self._known: dict[tuple[float, float], tuple[Any, Any]] = {}
         for array in (self.edges, self.area, self.width, self.mid, self.volume, self.distance):
             array.flags.writeable = False
 
@@ -104,8 +101,7 @@ class Grid1D:
         """
         is_plain = isinstance(D, float | int) and isinstance(v, float | int)
         if is_plain and (D, v) in self._known:
-            kept: tuple[Any, Any] = self._known[D, v]
-            return kept
+            return self._known[D, v]
         n = len(self.mid)
         D, v = _at_edges(D, n, "D"), _at_edges(v, n, "v")
         if is_traced(D):
@@ -140,16 +136,6 @@ class Grid1D:
 
         ends = f"from {self.edges[0]:g} to {self.edges[-1]:g}"
         return f"Grid1D of {len(self)} cells {ends}, {told('width', self.width)}, {told('area', self.area)}"
-
-
-def _numbers(values: Any, argument: str) -> Vector:
-    try:
-        out: Vector = np.array(values, dtype=float)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"`{argument}` must be numbers; got {values!r}.") from None
-    if not np.isfinite(out).all():
-        raise ArgumentError(f"`{argument}` holds NaN or infinite numbers.")
-    return out
 
 
 @dataclass(slots=True, eq=False)
@@ -239,22 +225,22 @@ def transport_1d(
     >>> flow.flux, flow.rate, flow.balance
     (array([0.5, 0.5, 0.5, 0. ]), array([0. , 0. , 0.5]), 0.0)
     """
-    if flux_up is not None and up is not None:
-        raise _two_conditions("upper", f"up={up!r} and flux_up={flux_up!r}")
-    if flux_down is not None and down is not None:
-        raise _two_conditions("lower", f"down={down!r} and flux_down={flux_down!r}")
+    for end, known, flux in (("upper", up, flux_up), ("lower", down, flux_down)):
+        if known is not None and flux is not None:
+            raise ArgumentError(
+                f"The concentration {known!r} and the flux {flux!r} are two conditions at the {end} end: give one of "
+                "the two, or neither (no gradient)."
+            )
     if not isinstance(grid, Grid1D):
         raise ArgumentError(f"`grid` must be a Grid1D, such as Grid1D(np.linspace(0, 5, 101)); got {grid!r}.")
     up, down = _at_end(up, "up"), _at_end(down, "down")
     flux_up, flux_down = _at_end(flux_up, "flux_up"), _at_end(flux_down, "flux_down")
     n, traced = len(grid.mid), is_traced(C, D, v, up, down, flux_up, flux_down)
-    if not is_traced(C):
-        try:
-            C = np.asarray(C, dtype=float)
-        except ValueError:
-            raise _no_numbers("C", C) from None
-    if C.shape != (n,):
-        raise ArgumentError(f"`C` has the shape {C.shape}; the grid has {n} cells, so {n} concentrations are needed.")
+    C = _as_numbers(C, "C")
+    if np.shape(C) != (n,):
+        raise ArgumentError(
+            f"`C` has the shape {np.shape(C)}; the grid has {n} cells, so {n} concentrations are needed."
+        )
     along, carried = grid.exchange(D, v)
     known = np.empty(n + 2)
     if traced:
@@ -276,53 +262,38 @@ def transport_1d(
     return Transport((through[:-1] - through[1:]) / grid.volume, flux, grid)
 
 
-def _two_conditions(end: str, given: str) -> ArgumentError:
-    return ArgumentError(
-        f"`{given}` are two conditions at the {end} end: give the concentration there, or the flux, or neither (no "
-        "gradient)."
-    )
-
-
-def _no_numbers(argument: str, value: Any) -> ArgumentError:
-    return ArgumentError(f"`{argument}={value!r}`: transport needs finite numbers.")
-
-
-def _check_number(value: Any, argument: str) -> None:
-    """Refuse text, and a plain number that is not finite.
+def _as_numbers(value: Any, argument: str) -> Any:
+    """Return symbols and plain numbers as they are, all else as an array; text, and a plain NaN, are refused.
 
     NaN that was computed with arrays passes: it is how dependencies are found, see `fmepy.numerics.structure`.
     """
-    if isinstance(value, str | bytes | dict | set) or (type(value) in (float, int) and not isfinite(value)):
-        raise _no_numbers(argument, value)
+    try:
+        if value is None or isinstance(value, str | bytes | dict | set):
+            raise ValueError
+        if type(value) in (float, int) and not isfinite(value):
+            raise ValueError
+        return value if is_traced(value) or isinstance(value, float | int) else np.asarray(value, dtype=float)
+    except ValueError:
+        raise ArgumentError(f"`{argument}={value!r}`: transport needs finite numbers.") from None
 
 
 def _at_end(value: Any, argument: str) -> Any:
     """Return what holds at an end: one number, or None."""
     if value is None:
         return value
-    _check_number(value, argument)
-    if not is_traced(value) and np.ndim(value) > 0:
-        if np.size(value) != 1:
-            raise ArgumentError(f"`{argument}` holds {np.size(value)} values; at an end of the grid one is needed.")
-        return np.ravel(value)[0]
-    return value
+    found = _as_numbers(value, argument)
+    if is_traced(value) or np.ndim(found) == 0:
+        return found
+    if np.size(found) != 1:
+        raise ArgumentError(f"`{argument}` holds {np.size(found)} values; at an end of the grid one is needed.")
+    return np.ravel(found)[0]
 
 
 def _at_edges(value: Any, n: int, argument: str) -> Any:
     """Return a coefficient as one number, or one an edge."""
-    if value is None:
-        raise _no_numbers(argument, value)
-    _check_number(value, argument)
-    if isinstance(value, float | int):
-        return value
-    try:
-        found = value if is_traced(value) else np.asarray(value, dtype=float)
-    except ValueError:
-        raise _no_numbers(argument, value) from None
-    if is_traced(value) and np.ndim(value) == 0:
-        return value
-    if found.ndim == 0:
-        return float(found)
+    found = _as_numbers(value, argument)
+    if np.ndim(found) == 0:
+        return found if is_traced(found) or isinstance(found, float | int) else float(found)
     if found.shape != (n + 1,):
         raise ArgumentError(
             f"`{argument}` has the shape {found.shape}; one number is needed, or one for each of the {n + 1} edges."
@@ -334,7 +305,6 @@ def _weighted(h: Vector, D: Any, v: Any) -> Any:
     """Return D/h B(Pe), one an edge; without diffusion what makes the flux the one upstream."""
     if isinstance(v, float | int) and v == 0:
         return D / h
-    D, v = (x if is_traced(x) else np.asarray(x, dtype=float) for x in (D, v))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         Pe = v * h / D
         weight = np.where(np.abs(Pe) < 1e-5, 1 - Pe / 2, Pe / np.expm1(Pe))  # B(Pe); B(-Pe) = B(Pe) + Pe

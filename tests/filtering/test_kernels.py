@@ -11,7 +11,7 @@ import pytest
 from fmepy.compiled import explicit_runs
 from fmepy.compiled.c_loops import checked_loop
 from fmepy.filtering import paths, run
-from fmepy.models.engines import difference_kernels
+from fmepy.models import difference
 from tests.filtering.problems import (
     accumulator_cost,
     ar1_cost,
@@ -131,7 +131,7 @@ def test_noisy_paths(both):
 
 @pytest.mark.parametrize("name", ["forced", "events"])
 def test_the_explicit_solver_and_difference_models(monkeypatch, name):
-    for module in (explicit_runs, difference_kernels):
+    for module in (explicit_runs, difference):
         monkeypatch.setattr(module, "c_loop", lambda kernel, what: checked(kernel))
     bound = every_model("compiled")[name].bind()
     bound.simulate(bound.theta0)

@@ -66,7 +66,7 @@ def assert_agree(S, D, part=1e-4):
 def test_rows_of_a_solver_are_brought_nearer_to_the_equations_and_lost_ones_are_told():
     """What an engine that solves the equations itself hands over, an old dg/dw or not."""
     settled = Settled(decay().definition, ())
-    inputs = settled.layout.at_stage(np.array([0.5, 2.0]), None)([])
+    inputs = settled.layout.inputs_at(np.array([0.5, 2.0]), None, [])
     t, atol = np.array([0.0, 1.0]), np.full(2, 1e-6)
     off = np.array([[1.0, 2.0 + 1e-5], [0.5, 0.5 - 2e-5]])
     nearer = settled.constraints.checked(t, off.copy(), inputs, 1e-6, atol)

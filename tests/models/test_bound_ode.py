@@ -116,10 +116,10 @@ def failing(monkeypatch, *steppers):
 def test_runs_and_sensitivities_that_fall_back_to_python_are_told_once_each_with_the_reason(
     engine, monkeypatch, caplog
 ):
-    from fmepy.models.running.runners import _AdaptiveRunner
+    from fmepy.models.running.runners import ModelRunner
 
     failing(monkeypatch, CompiledStepper)
-    monkeypatch.setattr(_AdaptiveRunner, "whole", None)
+    monkeypatch.setattr(ModelRunner, "whole", None)
     model = hiv_model(engine=engine)
     bound = model.bind(["bet", "rho"])
     bound.simulate(bound.theta0)  # the first run, that finds the scale, falls back too

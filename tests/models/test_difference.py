@@ -16,9 +16,9 @@ import pytest
 from fmepy.compiled import folder as compiled_folder
 from fmepy.compiled import llvm_code, machine
 from fmepy.errors import ModelError, ParameterError, SimulationError
+from fmepy.models import difference
 from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
-from fmepy.models.engines import difference_kernels
 
 ENGINES = ["compiled", "python"]
 
@@ -170,7 +170,7 @@ def test_large_systems_are_written_in_blocks_with_the_same_result(monkeypatch):
     Y, S = straight.sensitivities(straight.theta0)
     monkeypatch.setattr(llvm_code, "MOST_OPERATIONS", 3)
     written = []
-    monkeypatch.setattr(difference_kernels, "compiled", lambda text: written.append(text) or machine.compiled(text))
+    monkeypatch.setattr(difference, "compiled", lambda text: written.append(text) or machine.compiled(text))
     blocked = driven_model().bind(names)
     Y2, S2 = blocked.sensitivities(blocked.theta0)
     assert "@step.3(" in written[-1]

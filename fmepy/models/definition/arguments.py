@@ -10,13 +10,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, ParameterError, TracingError, did_you_mean, listed, repeated
+from fmepy.errors import ArgumentError, ModelError, ParameterError, TracingError, did_you_mean, listed, repeated
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.text import parse_expression, read_value
 from fmepy.language.tracing import as_expression, call_traced, traced
 from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
+from fmepy.types import Vector
 
 Kind = Literal["ode", "difference"]
 
@@ -63,18 +64,52 @@ class ModelArguments:
         return tuple(f.name for f in self.forcings)
 
 
+def finite_numbers(values: Any, argument: str, error: type[ArgumentError] = ModelError) -> Vector:
+    """Return numbers as an array; what is none, or not finite, is refused."""
+    try:
+        out: Vector = np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        raise error(f"`{argument}` must be numbers; got {values!r}.") from None
+    if not np.isfinite(out).all():
+        raise error(f"`{argument}` holds NaN or infinite numbers.")
+    return out
+
+
+def check_increasing(values: Vector, argument: str, error: type[ArgumentError] = ModelError, advice: str = "") -> None:
+    """Refuse numbers that do not increase; `advice` ends the message."""
+    back = np.flatnonzero(np.diff(values) <= 0)
+    if len(back):
+        i = int(back[0])
+        raise error(
+            f"`{argument}` must increase: {values[i + 1]:g} (position {i + 1}) comes after {values[i]:g}.{advice}"
+        )
+
+
+def by_name(
+    given: Any, argument: str, what: str, error: type[ArgumentError] = ModelError, kinds: Any = Mapping | pd.Series
+) -> dict[str, Any]:
+    """Return what was given by name, each name once; nothing for None.
+
+    what : str
+        What the dict must be of, for the message.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, kinds):
+        form = "dict" if kinds is Mapping else "dict or Series"
+        raise error(f"`{argument}` must be a {form} of {what}; got {type(given).__name__}.")
+    names = [normal_name(k) for k in given.keys()]  # noqa: SIM118  # a Series iterates over its values
+    if twice := repeated(names):
+        raise error(f"`{argument}` names {listed(twice)} more than once.")
+    return dict(zip(names, given.values() if isinstance(given, Mapping) else list(given), strict=True))
+
+
 def as_parms(parms: Any) -> dict[str, float]:
     """Return values of parameters by name; ParameterError where they are no finite numbers."""
-    if parms is None:
-        return {}
-    if not isinstance(parms, Mapping | pd.Series):
-        raise ParameterError(f"`parms` must be a dict or Series of names and values; got {type(parms).__name__}.")
-    check_scale(parms, {str(name): None for name in parms.keys()}, "parms")  # noqa: SIM118    # a Series, too
-    out: dict[str, float] = {}
-    for key, value in parms.items():
-        name = normal_name(key)
-        if name in out:
-            raise ParameterError(f"`parms` names {name!r} more than once.")
+    out = by_name(parms, "parms", "names and values", ParameterError)
+    if out:
+        check_scale(parms, dict.fromkeys(map(str, parms.keys())), "parms")
+    for name, value in out.items():
         try:
             out[name] = float(value)
         except (TypeError, ValueError):
@@ -91,17 +126,10 @@ def as_names(names: Any) -> tuple[str, ...]:
 
 def as_state(state: Any) -> dict[str, Any]:
     """Return initial values by name; a bare sequence gets the names 1, 2, ... as in R."""
-    if state is None:
-        return {}
-    if isinstance(state, Mapping | pd.Series):
-        names = [normal_name(k) for k in state.keys()]  # noqa: SIM118  # a Series iterates over its values
-        if twice := repeated(names):
-            raise ModelError(f"`state` names {listed(twice)} more than once.")
-        values = list(state.values()) if isinstance(state, Mapping) else list(state)
-    else:
-        values = list(np.atleast_1d(np.asarray(state, dtype=object)))
-        names = [str(i + 1) for i in range(len(values))]
-    return {name: _initial_value(name, value) for name, value in zip(names, values, strict=True)}
+    if state is not None and not isinstance(state, Mapping | pd.Series):
+        state = {str(i): value for i, value in enumerate(np.atleast_1d(np.asarray(state, dtype=object)), 1)}
+    found = by_name(state, "state", "names and values")
+    return {name: _initial_value(name, value) for name, value in found.items()}
 
 
 def _initial_value(name: str, value: Any) -> Any:
@@ -118,15 +146,6 @@ def _initial_value(name: str, value: Any) -> Any:
         f"The initial value of {name!r} is {value!r}; a finite number, a parameter's name or an expression of "
         "parameters is needed."
     )
-
-
-def as_outputs(outputs: Any) -> dict[str, Any]:
-    """Return what was given as outputs by name; what they are is read later, see `read_outputs`."""
-    if outputs is None:
-        return {}
-    if not isinstance(outputs, Mapping):
-        raise ModelError(f"`outputs` must be a dict of name and expression; got {type(outputs).__name__}.")
-    return {normal_name(name): value for name, value in outputs.items()}
 
 
 def read_outputs(outputs: Mapping[str, Any], known: Sequence[str], defined: Mapping[str, Any]) -> dict[str, Any]:

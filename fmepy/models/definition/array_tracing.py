@@ -188,6 +188,9 @@ class _Face(Valueless, NDArrayOperatorsMixin):
         target[...] = result
         return target
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _called(func, args, kwargs)
+
     def __float__(self) -> float:
         raise TracingError(
             f"a value is needed where there is only a symbol, such as by float(); leave float() out; or {_INTO_NUMBERS}"
@@ -221,15 +224,9 @@ class TracedEntry(_Face):
             raise AttributeError(name)
         return lambda *others: getattr(np, name)(self, *others)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _called(func, args, kwargs)
-
 
 class TracedArray(_Face, np.ndarray):  # type: ignore[misc]  # the mixin's
     """An array of entries, and of numbers between them."""
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _called(func, args, kwargs)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, TracedArray):  # a mask of conditions
@@ -474,7 +471,7 @@ def check_same(
     read : callable
         The rates by the function.
     """
-    from fmepy.models.running.array_rates import ArraysAt
+    from fmepy.models.running.problem import ArraysAt
 
     moved = y * np.linspace(1.07, 1.02, len(y)) + 1e-3
     for t_i, y_i, p_i in ((t, y, p), (t + 0.37, moved, p), (t + 0.11, moved * 1.03, p * 1.013)):

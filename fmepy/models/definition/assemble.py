@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -12,20 +12,12 @@ import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.language.equations import Equations, names_in, symbol
-from fmepy.models.definition.arguments import (
-    Kind,
-    ModelArguments,
-    as_names,
-    as_outputs,
-    as_parms,
-    as_state,
-    read_outputs,
-)
+from fmepy.models.definition.arguments import Kind, ModelArguments, as_names, as_parms, as_state, by_name, read_outputs
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions, Readable
 from fmepy.models.definition.delays import as_history, check_history, has_lags, with_plain_lags
 from fmepy.models.definition.function import read_function
 from fmepy.models.definition.text import read_text
-from fmepy.models.running.events import Event, Root, check_roots, read_events
+from fmepy.models.running.events import Event, check_roots, read_events
 from fmepy.models.running.forcings import as_forcings
 from fmepy.parameters.named import check_names
 
@@ -85,15 +77,14 @@ def define(
         initial=as_state(state),
         parms=as_parms(parms),
         forcings=as_forcings(forcings),
-        outputs=as_outputs(outputs),
+        outputs=by_name(outputs, "outputs", "name and expression", kinds=Mapping),
         start=start,
         trace=trace,
         most_states=most_states,
         is_copy=like is not None,
         algebraic=as_names(algebraic),
     )
-    draft = _read(source, given)
-    draft = _with_algebraic(draft, given)
+    draft = _with_algebraic(_read(source, given), given)
     past = as_history(history)
     _check_apart(draft, given)
     _check_start(draft, given)
@@ -106,6 +97,7 @@ def define(
             "both. Solve the algebraic equation, and write what it gives as an assignment."
         )
     timed, roots = read_events(events, draft.states)
+    by_symbol = {symbol(k): e for k, e in found.own.items()}
     definition = Definition(
         kind=kind,
         source=source,
@@ -113,7 +105,7 @@ def define(
         parms=pd.Series(draft.parms, dtype=float),
         initial=tuple(_number(draft.initial[s]) for s in draft.states),
         forcings=given.forcings,
-        events=_of_outputs(timed, dict(found.own)),
+        events=_of_outputs(timed, by_symbol),
         extra_names=found.extra_names,
         outputs=tuple(found.own.items()),
         equations=equations,
@@ -123,7 +115,7 @@ def define(
         given_outputs=given.outputs,
         algebraic=draft.algebraic,
         history=tuple(past.get(s) for s in draft.states) if is_delayed else (),
-        roots=_roots_of_outputs(roots, dict(found.own)),
+        roots=tuple(r.mapped(lambda e: e.subs(by_symbol)) for r in roots),
         arrays=found.arrays,
     )
     _check_events(definition)
@@ -181,7 +173,7 @@ def _reused(
         return there if there.algebraic == draft.algebraic else None
     if like is None or not is_copy or like.arrays is None:
         return None
-    if (like.states, like.parameters, tuple(f.name for f in like.forcings)) != names:
+    if (like.states, like.parameters, like.forcing_names) != names:
         return None
     return ModelExpressions(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
 
@@ -211,18 +203,12 @@ def _expressions(
     return Equations(given.kind, *names, rates, outputs, draft.time, draft.algebraic), replace(found, rates=rates)
 
 
-def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Event, ...]:
+def _of_outputs(events: tuple[Event, ...], by_symbol: dict[Any, Any]) -> tuple[Event, ...]:
     """Return events whose values are of states, parameters, forcings and time: outputs are put in by what they are."""
-    by_name = {symbol(k): e for k, e in outputs.items()}
-    made = {e.value: e.value.subs(by_name) for e in events if not isinstance(e.value, float)}
+    made = {e.value: e.value.subs(by_symbol) for e in events if not isinstance(e.value, float)}
     if has_lags(made.values()):
         raise ModelError("`events`: a value is of an output that reads the past; an event knows the present alone.")
     return tuple(replace(e, value=made[e.value]) if e.value in made else e for e in events)
-
-
-def _roots_of_outputs(roots: tuple[Root, ...], outputs: dict[str, Any]) -> tuple[Root, ...]:
-    by_name = {symbol(k): e for k, e in outputs.items()}
-    return tuple(r.mapped(lambda e: e.subs(by_name)) for r in roots)
 
 
 def _number(value: Any) -> Any:
@@ -289,7 +275,7 @@ def _check_start(draft: Draft, given: ModelArguments) -> None:
 def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> None:
     """Refuse names without a value, and values and forcings that nothing uses; a copy keeps all of its parameters."""
     d, parameters = definition, definition.parameters
-    forcings = tuple(f.name for f in d.forcings)
+    forcings = d.forcing_names
     known = (*d.states, *parameters, *forcings, *d.extra_names, d.time)
     inside = names_in([*(() if d.equations is None else d.equations.rates), *(e for _, e in d.outputs)])
     for name in sorted(inside - set(known)):

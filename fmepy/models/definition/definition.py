@@ -182,6 +182,16 @@ class Definition:
             )
 
     @property
+    def forcing_names(self) -> tuple[str, ...]:
+        """Names of the forcings."""
+        return tuple(f.name for f in self.forcings)
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Names that expressions are of, in groups: the time, states, parameters, forcings and extra outputs."""
+        return (self.time,), self.states, self.parameters, self.forcing_names, self.extra_names
+
+    @property
     def algebraic_places(self) -> list[int]:
         """Positions of the algebraic states among all."""
         return [self.states.index(s) for s in self.algebraic]

@@ -7,21 +7,18 @@ and the time in it goes back too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
-
-import pandas as pd
 
 from fmepy.errors import ModelError, did_you_mean, listed
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.nodes import ZERO, Node, as_node, call, mapped, nodes_in
 from fmepy.language.text import ONLY_IN_RATES, read_value
-from fmepy.parameters.names import normal_name
+from fmepy.models.definition.arguments import ModelArguments, by_name
 
 if TYPE_CHECKING:
-    from fmepy.models.definition.arguments import ModelArguments
     from fmepy.models.definition.definition import Definition, Draft
 
 
@@ -92,13 +89,8 @@ def _rebuilt(e: Any, lag: Callable[[Any, Any], Any]) -> Any:
 
 def as_history(history: Any) -> dict[str, Any]:
     """Return what the user gave as history by state: numbers and expressions."""
-    if history is None:
-        return {}
-    if not isinstance(history, Mapping | pd.Series):
-        raise ModelError(
-            f"`history` must be a dict of states and what they were before the start; got {type(history).__name__}."
-        )
-    return {normal_name(k): _past(normal_name(k), v) for k, v in history.items()}
+    given = by_name(history, "history", "states and what they were before the start")
+    return {name: _past(name, value) for name, value in given.items()}
 
 
 def _past(name: str, value: Any) -> Any:

@@ -14,14 +14,7 @@ from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed, warn
 from fmepy.language.equations import symbols
-from fmepy.language.tracing import (
-    SymbolArray,
-    as_expression,
-    at_most,
-    lags_tried,
-    traced,
-    with_symbols,
-)
+from fmepy.language.tracing import SymbolArray, as_expression, at_most, lags_tried, traced, with_symbols
 from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.definition import Draft, ModelExpressions
@@ -41,16 +34,13 @@ def read_function(function: Callable[..., Any], given: ModelArguments) -> Draft:
     if not given.initial:
         raise ModelError("`state` is missing: give the initial values as a dict, such as state={'N': 0.1}.")
     rates, parms, time = read_signature(function, given)
-    is_named = rates.form == "named"
-    return Draft(
-        states=rates.states,
-        parms=parms,
-        initial=given.initial,
-        find=partial(_find, rates, parms, time, given),
-        time=time,
-        reads=frozenset((*rates.positional, *rates.keywords)) if is_named else None,  # of arrays: who knows
-        function=rates,
-    )
+    return drafted(rates, parms, time, given, partial(_find, rates, parms, time, given))
+
+
+def drafted(rates: RatesFunction, parms: dict[str, float], time: str, given: ModelArguments, find: Any) -> Draft:
+    """Return the draft of a model that is a function; of one of arrays nobody knows what it reads."""
+    reads = frozenset((*rates.positional, *rates.keywords)) if rates.form == "named" else None
+    return Draft(rates.states, parms, given.initial, find, time, reads, rates)
 
 
 def read_signature(function: Callable[..., Any], given: ModelArguments) -> tuple[RatesFunction, dict[str, float], str]:
@@ -139,21 +129,18 @@ def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tu
             return tuple(rates.extras(t0, y0, p, u))
     except ModelError:
         raise
-    except (ArithmeticError, ValueError, SimulationError) as error:
-        if not isinstance(error, ValueError):
-            raise SimulationError(
-                f"The model's function fails at its start: {_told(error)}.",
-                parameters=dict(zip(rates.parameters, p, strict=True)),
-                time=t0,
-            ) from error
-        raise ModelError(f"The model's function fails when it is called at the start: {error}.") from error
+    except (ArithmeticError, SimulationError) as error:
+        parameters = dict(zip(rates.parameters, p, strict=True))
+        why = f"The model's function fails at its start: {_told(error)}."
+        raise SimulationError(why, parameters=parameters, time=t0) from error
     except Exception as error:
-        raise ModelError(f"The model's function fails when it is called at the start: {_told(error)}.") from error
+        why = str(error) if isinstance(error, ValueError) else _told(error)
+        raise ModelError(f"The model's function fails when it is called at the start: {why}.") from error
 
 
 def _warn_of_order(rates: RatesFunction, *start: Any) -> None:
     """Warn where the function's arguments and `state` name the states in two orders, and rates come without names."""
-    named = rates.called_in_order
+    named = tuple(k for k in (*rates.positional, *rates.keywords) if k in rates.states)
     if sorted(named) != sorted(rates.states) or named == rates.states:
         return
     result = rates.returned(*start)
@@ -161,7 +148,7 @@ def _warn_of_order(rates: RatesFunction, *start: Any) -> None:
     if isinstance(rates_alone, tuple | list | np.ndarray):
         warn(
             f"The function's arguments name the states as {listed(named)}, and `state` as {listed(rates.states)}: what "
-            "it returns is taken in the order of `state`. Use one order, or return a dict by name.",
+            "it returns is taken in the order of `state`. Use one order, or return a dict by name."
         )
 
 
@@ -170,31 +157,48 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
 
 
+def as_loops(
+    rates: RatesFunction,
+    extra_names: tuple[str, ...],
+    shape: tuple[int, ...],
+    what: str,
+    as_it_is: str,
+    read: Callable[[float, Vector, Vector, Vector], Vector],
+    *start: Any,
+) -> ModelExpressions:
+    """Return a function of arrays as loops over arrays, checked against itself; where there are none, as it is.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the states that it gets.
+    what, as_it_is : str
+        What it is called in notes, and how it runs without loops.
+    read : callable
+        The rates by the function.
+    """
+    try:
+        arrays = traced_arrays(rates, shape)
+        check_same(arrays, read, *start)
+    except TracingError as error:
+        note = f"{what} {as_it_is}, for it cannot be turned into loops over arrays: {error}"
+        return ModelExpressions(None, extra_names=extra_names, note=note)
+    note = f"{what} is compiled as loops over arrays"
+    return ModelExpressions(None, extra_names=extra_names, note=note, arrays=arrays)
+
+
 def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool, *start: Any) -> ModelExpressions:
     """Return a vector function as loops over arrays; where there are none, or may be none, as it is."""
     n = len(rates.states)
-    as_it_is = "runs as it is (compiling it cell by cell would take longer than it saves)"
+    what, as_it_is = f"a vector function of {n} states", "runs as it is (cell by cell it would compile too slowly)"
     if not can_be:
-        raise TracingError(f"a vector function of {n} states {as_it_is}")
-    try:
-        arrays = traced_arrays(rates, (n,))
-        check_same(arrays, lambda t, y, p, u: rates(t, y, p, u), *start)
-    except TracingError as error:
-        note = f"a vector function of {n} states {as_it_is}, for it cannot be turned into loops over arrays: {error}"
-        return ModelExpressions(
-            None, extra_names=extra_names, note=note + "; the structure of its Jacobian is found by trying"
-        )
-    return ModelExpressions(
-        None,
-        extra_names=extra_names,
-        note=f"a vector function of {n} states is compiled as loops over arrays, not cell by cell",
-        arrays=arrays,
-    )
+        raise TracingError(f"{what} {as_it_is}")
+    return as_loops(rates, extra_names, (n,), what, as_it_is, lambda t, y, p, u: rates(t, y, p, u), *start)
 
 
 def _as_grid(*of_arrays: Any) -> ModelExpressions | None:
     """Return a vector function as loops that the compiled engine runs, None where they are none for it."""
-    from fmepy.models.running.array_rates import code_of
+    from fmepy.models.running.problem import code_of
 
     try:
         found = _as_arrays(*of_arrays)
@@ -203,13 +207,9 @@ def _as_grid(*of_arrays: Any) -> ModelExpressions | None:
     return found if found.arrays is not None and code_of(found.arrays).band_width <= MOST_BAND else None
 
 
+@at_most(MOST_OPERATIONS)
 def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
     """Return the function's expressions; TracingError if it has none."""
-    with at_most(MOST_OPERATIONS):
-        return _called(rates, time)
-
-
-def _called(rates: RatesFunction, time: str) -> ModelExpressions:
     groups = (rates.states, rates.parameters, rates.forcings)
     y, p, u = (np.array([traced(k) for k in names], dtype=object).view(SymbolArray) for names in groups)
     result, extra = with_symbols(

@@ -26,13 +26,6 @@ def _unragged(value: Any) -> Any:
         return [None]
 
 
-def _changed(error: ValueError) -> ModelError:
-    return ModelError(
-        f"The function changes the array of states that it is given ({error}), which is the solver's own. Change a "
-        "copy of it: y = y.copy()."
-    )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RatesFunction:
     """A user's Python function behind one face: ``(t, y, p, u) -> (rates, extra outputs)``, all arrays but the extras.
@@ -63,21 +56,23 @@ class RatesFunction:
         values = ByName(zip(self.parameters, p, strict=True))
         values.update(zip(self.forcings, u, strict=True))
         if self.form == "vector":
-            y = y.view()
-            y.flags.writeable = False  # the array is the solver's own: a change in it would change the run
-            try:
-                return self.function(t, y, values)
-            except ValueError as error:
-                if "read-only" in str(error):
-                    raise _changed(error) from error
-                raise
+            return self._of_arrays(t, y, values)
         values.update(zip(self.states, y, strict=True))
         return self.function(t, *[values[k] for k in self.positional], **{k: values[k] for k in self.keywords})
 
-    @property
-    def called_in_order(self) -> tuple[str, ...]:
-        """The states in the order in which the function's arguments name them; () of arrays."""
-        return tuple(k for k in (*self.positional, *self.keywords) if k in self.states)
+    def _of_arrays(self, t: Any, y: Any, values: ByName) -> Any:
+        """Call a function of arrays with a view of the states: a change in the solver's own would change the run."""
+        y = y.view()
+        y.flags.writeable = False
+        try:
+            return self.function(t, y, values)
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise ModelError(
+                f"The function changes the array of states that it is given ({error}), which is the solver's own. "
+                "Change a copy of it: y = y.copy()."
+            ) from error
 
     def _split(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """Split what the function returned into rates and extra outputs."""
@@ -107,17 +102,10 @@ class RatesFunction:
         """Return the rates at some parameters as a function of time and states: what a run without forcings calls."""
         if self.form != "vector":
             return lambda t, y: self(t, y, p, ())
-        function, size, values = self.function, (len(self.states),), ByName(zip(self.parameters, p, strict=True))
+        function, size, values = self._of_arrays, (len(self.states),), ByName(zip(self.parameters, p, strict=True))
 
         def rates(t: float, y: Vector) -> Vector:
-            seen = y.view()
-            seen.flags.writeable = False
-            try:
-                result = function(t, seen, ByName(values))
-            except ValueError as error:
-                if "read-only" in str(error):
-                    raise _changed(error) from error
-                raise
+            result = function(t, y, ByName(values))
             if type(result) is np.ndarray and result.dtype == np.float64 and result.shape == size:
                 return result.copy()
             return self.checked(self._split(result)[0], t)

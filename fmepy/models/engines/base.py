@@ -25,12 +25,14 @@ every engine:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fmepy.compiled import status
+from fmepy.errors import SimulationError
 from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -118,6 +120,8 @@ class Engine:
         Of an engine that needs equations: ``refuses_arrays(definition)`` returns why it cannot run a function without.
     limits_steps : bool
         Whether it keeps `max_step`.
+    keeps_past : bool
+        Whether it runs models with delays.
     watches_switches : bool
         Whether its steppers stop where a condition of the states changes its truth. One that does not goes across, and
         has no exact sensitivities of models with such conditions.
@@ -136,6 +140,7 @@ class Engine:
     refuses: Callable[..., str] = _nothing
     refuses_arrays: Callable[[Definition], str] = _no_equations
     limits_steps: bool = True
+    keeps_past: bool = False
     watches_switches: bool = False
     rank: float | None = None
     has_mass: tuple[str, ...] = ()
@@ -146,17 +151,51 @@ class Engine:
 
     def why_not(self, definition: Definition, limited: bool = False) -> str:
         """Return why the engine cannot run a model, or an empty string; `limited`: its steps are."""
+        if limited and not self.limits_steps:
+            return f"`max_step` is given, and {self.name} has no largest step"
         if self.needs_equations and definition.equations is None:
             return self.refuses_arrays(definition)
+        if definition.has_delays and not self.keeps_past:
+            return (
+                "the model reads the past (lag), which it does not keep; models with delays run on engine='compiled' "
+                "alone, by an explicit method: one that is stiff has no engine here"
+            )
         if definition.roots and not self.watches_switches:
             return f"{self.name} does not stop where a root event fires"
         roots = (definition.roots,) if definition.roots else ()
-        why = "" if definition.equations is None else self.refuses(definition.equations, *roots)
-        if limited and not self.limits_steps and not why:
-            return f"`max_step` is given, and {self.name} has no largest step"
-        return why
+        return "" if definition.equations is None else self.refuses(definition.equations, *roots)
 
 
 def steps_of(span: float, max_step: float) -> int:
     """Return the steps that `max_step` alone takes over a span, at most ten million; limits of steps allow for them."""
     return int(min(span / max_step, 1e7))
+
+
+# --- why a compiled run did not come to its end
+
+MOST_STEPS = 100_000
+"""Steps of one segment, rejected ones included, before a run is given back."""
+
+_WHY = {
+    status.STEP_TOO_SMALL: "the step became too small",
+    status.STIFF: "the model is stiff here (the run is held to the explicit method, or has no Jacobian that compiles)",
+    status.NO_RATES: "the rates are not finite",
+    status.EXPLODED: "a state runs to infinity",
+}
+
+
+def failure_of(
+    ended: float, reached: float, states: Sequence[Any], most_steps: int, worst: Sequence[float] = ()
+) -> SimulationError:
+    """Return the error of a run that ended so, `worst` being the state it ended for, its value, and its rate."""
+    if ended == status.NOT_FINITE:
+        return SimulationError("a state became NaN or infinite", time=reached)
+    if ended == status.NO_VALUE:
+        return SimulationError("an initial or event value is not finite", time=reached)
+    why = _WHY.get(int(ended), f"more than {most_steps} steps")
+    if worst:
+        state, value, rate = states[int(worst[0])], *worst[1:]
+        changes = f"changes by {rate:.3g} a unit of time" if np.isfinite(rate) else "has a rate that is not finite"
+        why += f" ({state} = {value:.6g} {changes})"
+    exploded = ended == status.EXPLODED
+    return SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded)

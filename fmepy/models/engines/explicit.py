@@ -12,7 +12,6 @@ and with sensitivities second derivatives, see `compiled.rosenbrock`) is compile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -32,8 +31,7 @@ from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.language.nodes import ONE, ZERO, Node, add, as_node, call, choose_above, fresh, substituted
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
-from fmepy.models.engines.base import Engine, SolverOptions
-from fmepy.models.engines.failures import MOST_STEPS, failure_of
+from fmepy.models.engines.base import MOST_STEPS, Engine, SolverOptions, failure_of
 from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
 from fmepy.models.running.events import GIVEN, Root, kinds_of
@@ -111,17 +109,8 @@ class WholeRuns:
         self._given, d = (stepper, course, definition), definition
         system: System = stepper._arguments[0]
         n, m, k = system.n_states, len(d.outputs), len(system.names)
-        forcings, kinds = tuple(f.name for f in d.forcings), kinds_of(d.events)[0]
-        around = _around(
-            system,
-            d.parameters,
-            forcings,
-            d.time,
-            d.initial,
-            kinds,
-            tuple(e for _, e in d.outputs),
-            d.past if system.delays else (),
-        )
+        kinds, past = kinds_of(d.events)[0], d.past if system.delays else ()
+        around = _around(system, d.groups, (d.initial, tuple(e for _, e in d.outputs), past), kinds)
         functions = replace(
             stepper._functions,
             code=(stepper._functions.code, around),
@@ -179,71 +168,35 @@ class WholeRuns:
         S = out[:, :, n_var:].reshape(len(P), n_time, n_var, k) / scales[:, None, None, :]
         return out[:, :, :n_var], S, told[:, 0] == status.DONE
 
-    def together(self, runs: Sequence[WholeRuns]) -> WholeRunsApart:
-        """Return runs of several courses, of the same parameters, as one call."""
-        return WholeRunsApart(runs)
-
     def many(self, P: Matrix) -> tuple[Cube, BoolVector]:
         """Return those of many runs, shape (n_run, n_time, n_var), and which came to their end."""
         out, told = self._runs.many(P)
         return out, told[:, 0] == status.DONE
 
+    @property
+    def apart(self) -> Any:
+        """What `models.simultaneous_runs` asks: runs, inputs, places of parameters and of scales, places in a row."""
+        _, _, d = self._given
+        inputs = self._inputs.copy()
+        inputs[: len(d.parms)] = d.parms
+        return self._runs, inputs, self._places, self._scales, self._in_row
+
     def __reduce__(self) -> tuple[Any, ...]:
         return WholeRuns, self._given
 
 
-class WholeRunsApart:
-    """One whole run with sensitivities along each of several courses, in one call.
-
-    Parameters
-    ----------
-    runs : sequence of WholeRuns
-        Of the same parameters and variables.
-
-    Attributes
-    ----------
-    rows, places
-        See `models.simultaneous_runs`.
-    """
-
-    def __init__(self, runs: Sequence[WholeRuns]) -> None:
-        first = runs[0]
-        self._all, self._moved, self._scales = RunsOfCourses([r._runs for r in runs]), first._places, first._scales
-        self.rows, self.places = self._all.rows, first._in_row
-        self._inputs = np.zeros((len(runs), len(first._inputs)))
-        for row, r in zip(self._inputs, runs, strict=True):
-            _, _, d = r._given
-            row[: len(d.parms)] = d.parms
-
-    def run(self, Theta: Matrix, scales: Matrix, then: Callable[[int, int], None]) -> list[int]:
-        """Write the rows of all runs, and their scales; return which runs did not come to their end.
-
-        Theta : shape (n_run, n_par), of the parameters to which there are derivatives
-        """
-        inputs = self._inputs
-        scales[:] = scales_of(Theta)
-        inputs[:, self._moved], inputs[:, self._scales] = Theta, scales
-        told = self._all.run(inputs, then)
-        return np.flatnonzero(told[:, 0] != status.DONE).tolist()
-
-
 @lru_cache(maxsize=64)
 def _around(
-    system: System,
-    parameters: tuple[str, ...],
-    forcings: tuple[str, ...],
-    time: str,
-    initial: tuple[Any, ...],
-    kinds: tuple[Any, ...],
-    outputs: tuple[Any, ...],
-    past: tuple[Any, ...],
+    system: System, groups: tuple[tuple[str, ...], ...], of_states: tuple[tuple[Any, ...], ...], kinds: tuple[Any, ...]
 ) -> Code:
     """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `ModelFunctions`.
+
+    `of_states` are their initial values, the outputs and the past.
 
     Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
     parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `delayed_rates.DelayTables`.
     """
-    n = system.n_states
+    n, ((time,), _, parameters, forcings, _), (initial, outputs, past) = system.n_states, groups, of_states
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
     y, p = [*system.z[:n], *lags[:n_delays]], [symbol(name) for name in system.names]
     own = [[as_node(v) for v in initial], substituted(outputs, system.lags), [d.tau for d in system.delays]]
@@ -417,10 +370,11 @@ ENGINE = Engine(
     needs_equations=True,
     refuses=_refuses,
     refuses_arrays=why_no_band,
+    keeps_past=True,
     watches_switches=True,
     rank=1,
     has_mass=("switching",),
 )
 EXPLICIT = replace(ENGINE, name="explicit", methods=("dopri5",), rank=None, has_mass=(), refuses=_refuses_explicit)
-STIFF = replace(ENGINE, name="stiff", methods=("rodas5p",), rank=None, has_mass=("rodas5p",))
+STIFF = replace(ENGINE, name="stiff", methods=("rodas5p",), rank=None, has_mass=("rodas5p",), keeps_past=False)
 """The same loop, held to one of its methods."""

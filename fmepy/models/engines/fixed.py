@@ -13,18 +13,18 @@ order of the scheme; roots are looked at along the whole of a step, by shorter o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.engines.base import Engine
-from fmepy.types import Cube, Matrix, Vector
-
-if TYPE_CHECKING:
-    from fmepy.models.running.root_run import StepRootRun
+from fmepy.models.engines.stepwise import Step, as_failures, carried
+from fmepy.models.running.forcings import forced_at, stage_values
+from fmepy.models.running.problem import InitialValueProblem
+from fmepy.types import Matrix, Vector
 
 
 def continued(grid: Vector, until: float) -> Vector:
@@ -70,70 +70,66 @@ _STEPS = {"euler": _euler, "rk4": _rk4}
 ENGINE = Engine("scipy", tuple(_STEPS), steps=_STEPS, watches_switches=True)
 
 
-def fixed_run(
-    step: Callable[..., Vector],
-    rates: Rates,
-    z: Vector,
-    grid: Vector,
-    rows: Vector,
-    inputs: Callable[[Vector, Vector], Cube],
-    after: Callable[[float, Vector], Vector],
-    roots: StepRootRun | None = None,
-) -> Matrix:
-    """Run a fixed-step scheme.
+class FixedStepper:
+    """A scheme of fixed steps on one system; see the module's text.
 
     Parameters
     ----------
+    problem : InitialValueProblem
+        Whose rates hold their conditions.
     step : callable
         ``step(rates, t, z, h, u)`` returns z at t + h; u holds the forcings at t, in the middle, and at t + h.
-    rates : callable
-        ``rates(t, z, u)`` with u the forcings at the stage.
-    z : ndarray
-        Start.
     grid : ndarray
-        Grid points; the first is the start.
-    rows : ndarray
-        Times of the rows wanted, increasing, within the grid.
-    inputs : callable
-        ``inputs(starts, ends)`` of steps: the forcings at their stages, shape (n_step, 3, n_forcing).
-    after : callable
-        ``after(t, z)`` applies the events at t.
-    roots : StepRootRun, optional
-        Root events: a step that crosses one is cut in two there.
-
-    Returns
-    -------
-    ndarray, shape (n_row, n_z)
-        The state before the events of its time in every row.
+        Points at which steps end, the first the start of all runs.
     """
-    out = np.empty((len(rows), len(z)))
-    place = np.searchsorted(grid, rows, side="right") - 1  # the grid point at or before each row
-    U = inputs(grid[:-1], grid[1:]).tolist()
-    row = 0
-    for i, t in enumerate(grid.tolist()):
-        while row < len(rows) and place[row] == i and rows[row] == t:
-            out[row] = z
-            row += 1
-        z = after(t, z)
 
-        def to(at: float, then: float, z: Vector) -> Vector:
-            return step(rates, at, z, then - at, inputs(np.array([at]), np.array([then]))[0].tolist())
+    name = "scipy"
 
-        if roots is not None:
-            roots.begin(t, z)
-            end = float(grid[i + 1]) if i + 1 < len(grid) else float(rows[-1])
-            while (hit := roots.next(t, end, z, to)) is not None:
-                while row < len(rows) and rows[row] <= hit[0]:
-                    out[row] = to(t, float(rows[row]), z)
-                    row += 1
-                t, z = hit
-        while row < len(rows) and place[row] == i:
-            out[row] = to(t, float(rows[row]), z)
-            row += 1
-        if row == len(rows):
-            break
-        if i + 1 < len(grid):
-            z = step(rates, t, z, grid[i + 1] - t, U[i]) if t == grid[i] else to(t, float(grid[i + 1]), z)
-            if not isfinite(float(z.sum())) and not np.isfinite(z).all():
-                raise SimulationError("a state became NaN or infinite in the step that begins here", time=t)
-    return out
+    def __init__(self, problem: InitialValueProblem, step: Callable[..., Vector], grid: Vector) -> None:
+        self.problem, self.constraints, self._step, self._grid = problem, problem.constraints, step, grid
+        self.watches_switches = problem.n_watched > 0
+
+    def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
+        """Return (times reached, z at them); see `engines.base`. Where roots are watched `inputs` are those there."""
+        problem, step, constraints = self.problem, self._step, self.constraints
+        forcings, lines, plain, end = problem.definition.forcings, problem.layout.lines, inputs.tolist(), times[-1]
+        reached = [start]
+
+        def inputs_at(u: Any) -> Any:
+            if u:
+                plain[lines] = [c for v in u for c in (v, 0.0)]
+            return plain
+
+        def rates(t: float, z: Vector, u: Any) -> Any:
+            reached[0] = t
+            return problem.rates(t, z, inputs_at(u))
+
+        def to(t: float, z: Vector, u: Any, then: float) -> Vector:
+            u = stage_values(forcings, np.array([t]), np.array([then]))[0].tolist() if u is None else u
+            z = step(rates, t, z, then - t, u)
+            return z if constraints is None else constraints.completed(then, z, inputs_at(u[2]))
+
+        def watch(t: float, z: Vector) -> Any:
+            return problem.watched(t, z.tolist(), inputs_at(forced_at(forcings, t)))
+
+        def steps() -> Iterator[Step]:
+            points = np.concatenate([[start], self._grid[(self._grid > start) & (self._grid < end)], [end]])
+            stages, before = stage_values(forcings, points[:-1], points[1:]).tolist(), z
+            for (t, then), u in zip(itertools.pairwise(points.tolist()), stages, strict=True):
+                after = to(t, before, u, then)
+                if not isfinite(float(after.sum())) and not np.isfinite(after).all():
+                    raise SimulationError("a state became NaN or infinite in the step that begins here", time=t)
+
+                def within(
+                    times: Vector, t: float = t, then: float = then, before: Vector = before, after: Vector = after
+                ) -> Matrix:
+                    return np.array([after if s == then else to(t, before, None, s) for s in times.tolist()])
+
+                yield t, then, after, within
+                before = after
+
+        with np.errstate(all="ignore"), as_failures(reached):
+            at, rows = carried(steps(), watch, problem.n_watched, start, z, times)
+        if self.watches_switches:
+            inputs[lines] = inputs_at(forced_at(forcings, float(at[-1])))[lines]
+        return at, rows

@@ -15,10 +15,9 @@ from fmepy.compiled.sparse_lu import Pattern
 from fmepy.compiled.stiff_plan import Entries, plan_of
 from fmepy.errors import SimulationError
 from fmepy.models.definition.definition import Definition
-from fmepy.models.engines.failures import MOST_STEPS, failure_of
+from fmepy.models.engines.base import MOST_STEPS, failure_of
 from fmepy.models.engines.stiff import StiffCode
-from fmepy.models.running.array_rates import code_of
-from fmepy.models.running.problem import InitialValueProblem
+from fmepy.models.running.problem import InitialValueProblem, code_of
 from fmepy.types import Matrix, Vector
 
 MOST_WORK = 200_000_000

@@ -53,8 +53,6 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
     ModelError
         The engine or method asked for cannot run the model; the message says why.
     """
-    if definition.has_delays:
-        return _for_delays(name, method, definition)
     if method is not None:
         check_choice(method, methods(), "method")
         own = next(e for e in ENGINES if method in e.methods)
@@ -62,10 +60,10 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
             raise ModelError(f"`method={method!r}` belongs to the engine {own.name!r}, not to {name!r}.")
         if limited and own.steps:
             raise ModelError(f"`max_step` is for solvers that choose their steps; method={method!r} takes `dt`.")
-        return own, method, _checked(own, method, definition, limited)
+        return own, method, _checked(own, definition, limited)
     if name != "auto":
         own = named(name)
-        return own, own.methods[0], _checked(own, own.methods[0], definition, limited)
+        return own, own.methods[0], _checked(own, definition, limited)
     notes: list[str] = []
     for engine in sorted((e for e in ENGINES if e.rank is not None), key=lambda e: e.rank or 0.0):
         why = engine.why_not(definition, limited)
@@ -75,30 +73,9 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
     raise ModelError(f"No engine can run the model: {'; '.join(notes)}.")
 
 
-def _for_delays(name: str, method: str | None, definition: Definition) -> tuple[Engine, str, str]:
-    """Return the one engine that keeps the past of a run."""
-    engine = explicit.EXPLICIT if explicit.EXPLICIT.name == name or method is not None else explicit.ENGINE
-    if method is not None:
-        check_choice(method, methods(), "method")
-    if name not in ("auto", engine.name) or method not in (None, *engine.methods):
-        asked = f"engine={name!r}" if method is None else f"method={method!r}"
-        raise ModelError(
-            f"The model reads the past (lag), and {asked} does not keep it: models with delays run on engine="
-            f"{explicit.ENGINE.name!r} alone. Leave both out. (It is an explicit method: a stiff "
-            "model with delays has no engine here.)"
-        )
-    return engine, engine.methods[0], _checked(engine, engine.methods[0], definition, False)
-
-
-def _checked(engine: Engine, method: str, definition: Definition, limited: bool) -> str:
+def _checked(engine: Engine, definition: Definition, limited: bool) -> str:
     """Return an empty string if an engine that was asked for can run the model."""
-    if limited and not engine.limits_steps:
-        others = ", ".join(f"engine={k!r}" for k in engine_names() if named(k).limits_steps)
-        raise ModelError(
-            f"`max_step` cannot limit the steps of {engine.name} (method={method!r}): it has no largest step. Leave "
-            f"engine='auto', or pass one that has: {others}."
-        )
-    if why := engine.why_not(definition):
+    if why := engine.why_not(definition, limited):
         raise ModelError(f"The model cannot run on {engine.name}: {why}. Leave engine='auto' to run it on what it can.")
     return ""
 

@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.crossings import NEVER, PLACES, bisected, first_crossing, has_crossed
-from fmepy.compiled.status import SEEN
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper, steps_of
+from fmepy.models.engines.stepwise import Step, as_failures, carried
 from fmepy.models.running.problem import InitialValueProblem, RatesOf
 from fmepy.models.running.timeline import finite_rows
 from fmepy.numerics.structure import Structure
@@ -192,27 +192,12 @@ class LsodaStepper:
         rates = _guarded("LSODA", self.rates, plain, start, raised, evaluations, nowhere, is_large)
         with _telling(raised), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
-            try:
+            with as_failures():
                 out, info = odeint(
-                    rates,
-                    z,
-                    grid,
-                    tfirst=True,
-                    rtol=options.rtol,
-                    atol=options.atol,
-                    tcrit=[times[-1]],
-                    mxstep=most,
-                    hmax=options.max_step if np.isfinite(options.max_step) else 0.0,
-                    ml=ml,
-                    mu=mu,
-                    Dfun=self._jacobian(plain),
-                    col_deriv=True,
-                    full_output=True,
-                )
-            except FmepyError:
-                raise
-            except Exception as error:
-                raise SimulationError(f"the model's function failed: {type(error).__name__}: {error}") from error
+                    rates, z, grid, tfirst=True, rtol=options.rtol, atol=options.atol, tcrit=[times[-1]], mxstep=most,
+                    hmax=options.max_step if np.isfinite(options.max_step) else 0.0, ml=ml, mu=mu,
+                    Dfun=self._jacobian(plain), col_deriv=True, full_output=True,
+                )  # fmt: skip
             if info["message"] != "Integration successful.":
                 inside = info["tcur"][(info["tcur"] > start) & (info["tcur"] <= times[-1])]
                 reached = float(inside.max()) if len(inside) else start
@@ -220,9 +205,7 @@ class LsodaStepper:
                 if why.startswith("Excess work"):
                     why = f"more than {most} steps between two rows"
                 raise SimulationError(f"LSODA gave up: {why}", time=reached)
-            if info["tcur"][-1] < times[-1] - 1e-9 * (
-                times[-1] - start
-            ):  # so it ends where not even a first step succeeds
+            if times[-1] - info["tcur"][-1] > 1e-9 * (times[-1] - start):  # not even a first step succeeds
                 raise SimulationError("LSODA gave up: no step is small enough", time=float(info["tcur"][-1]))
             if raised:
                 finite_rows(out, grid)
@@ -255,15 +238,16 @@ class IvpStepper:
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
         raised: list[tuple[float, Exception]] = []
-        rates = _guarded(self.method, self.problem.rates, inputs.tolist(), start, raised)
-        with _telling(raised), np.errstate(all="ignore"), warnings.catch_warnings():
+        plain, watched = inputs.tolist(), self.problem.watched
+        rates = _guarded(self.method, self.problem.rates, plain, start, raised)
+
+        def watch(t: float, z: Vector) -> Any:
+            return watched(t, z.tolist(), plain)
+
+        with _telling(raised), np.errstate(all="ignore"), warnings.catch_warnings(), as_failures():
             warnings.simplefilter("ignore")  # LSODA tells its troubles as warnings; they come back as failures
-            try:
-                return self._steps(rates, start, z, inputs, times)
-            except FmepyError:
-                raise
-            except Exception as error:
-                raise SimulationError(f"the model's function failed: {type(error).__name__}: {error}") from error
+            steps = self._steps(rates, start, z, float(times[-1]))
+            return carried(steps, watch, self.problem.n_watched, start, z, times)
 
     def _solver(self, rates: Any, start: float, z: Vector, end: float) -> Any:
         from scipy import integrate
@@ -278,66 +262,34 @@ class IvpStepper:
             rates, start, z, end, rtol=rtol, atol=options.atol, max_step=options.max_step, **more
         )
 
-    def _steps(self, rates: Any, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
-        """Step to the end, or to the first crossing."""
-        solver, plain, values = self._solver(rates, start, z, float(times[-1])), inputs.tolist(), self.problem.watched
-        out, row, room = np.empty((len(times), len(z))), 0, np.empty(len(z))
-        if times[0] == start:
-            out[0], row = z, 1
-        seen = np.empty((SEEN, self.problem.n_watched))
-        ahead: dict[float, Vector] = {}
-
-        def dense(s: float, y: Any, step: Any, place: Vector) -> None:
-            place[:] = ahead[s] if s in ahead else step(step.t_old + s * (step.t - step.t_old))
-
-        def watch(t: float, z: Vector, model: Any, place: Vector) -> None:
-            place[:] = values(t, z.tolist(), plain)
-
-        if self.watches_switches:
-            watch(start, z, None, seen[0])
-        most = MOST_IVP_STEPS + steps_of(float(times[-1]) - start, self.options.max_step)
+    def _steps(self, rates: Any, start: float, z: Vector, end: float) -> Iterator[Step]:
+        solver = self._solver(rates, start, z, end)
+        most = MOST_IVP_STEPS + steps_of(end - start, self.options.max_step)
         for _ in range(most):
             message = solver.step()
             if solver.status == "failed":
                 raise SimulationError(f"{self.method} gave up: {message}", time=float(solver.t))
-            t, h, s, upto = solver.t_old, solver.t - solver.t_old, NEVER, np.searchsorted(times, solver.t, side="right")
-            step: Any = solver.dense_output() if self.watches_switches or row < upto else None
-            if row < upto:
-                out[row:upto] = step(times[row:upto]).T
-            if self.watches_switches:
-                ahead = dict(
-                    zip(PLACES, step(t + h * np.array(PLACES)).T, strict=True)
-                )  # one call takes less than three
-                watch(solver.t, solver.y, None, seen[1])
-                s = first_crossing(dense, watch, None, t, h, z, step, seen, room)
-                for k in range(row, upto):
-                    if times[k] >= t + s * h:
-                        break
-                    watch(times[k], out[k], None, seen[2])
-                    if has_crossed(seen[0], seen[2]):
-                        s = bisected(dense, watch, None, t, h, z, step, 0.0, (times[k] - t) / h, seen, room)
-                if s != NEVER:
-                    at = min(t + s * h, solver.t)
-                    dense(s, z, step, room)
-                    before = times < at
-                    return np.append(times[before], at), np.vstack([out[: before.sum()], room])
-                np.copyto(seen[0], seen[1], where=~np.isnan(seen[1]))  # one without a value stays on its side
-            row = upto
+            dense = cache(solver.dense_output)  # made where a row asks for it, once
+            yield solver.t_old, solver.t, solver.y, partial(_within, dense)
             if solver.status == "finished":
-                return times, out
+                return
         raise SimulationError(f"{self.method} gave up: more than {most} steps", time=float(solver.t))
+
+
+def _within(dense: Callable[[], Any], times: Vector) -> Matrix:
+    rows: Matrix = dense()(times).T
+    return rows
 
 
 # --- what is known of the engine
 
 
-def _stepper(problem: InitialValueProblem, options: SolverOptions) -> Stepper:
-    if not problem.n_watched and options.method not in IVP_METHODS:
-        return _lsoda(problem, options)
-    method = (
-        options.method if options.method in IVP_METHODS else "LSODA"
-    )  # odeint cannot stop where a condition changes
-    return IvpStepper(problem, _of_all(problem, options), method)
+def _stepper(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
+    """Return the method asked for, or LSODA, with a bound on its evaluations; it stops where a condition changes."""
+    if problem.n_watched or options.method in IVP_METHODS:  # odeint cannot stop there
+        method = options.method if options.method in IVP_METHODS else "LSODA"
+        return IvpStepper(problem, _of_all(problem, options), method)
+    return _lsoda(problem, options, most)
 
 
 def _lsoda(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
@@ -357,14 +309,11 @@ def _in_blocks(options: SolverOptions, structure: Structure) -> SolverOptions:
 
 
 def _retry(problem: InitialValueProblem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel
-    return _through(problem, options, MOST_RETRIED)
+    return _stepper(problem, replace(options, method="lsoda"), MOST_RETRIED)
 
 
-def _through(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
-    """Return LSODA that goes through switches, but stops at roots."""
-    if problem.n_watched:
-        return IvpStepper(problem, _of_all(problem, options), "LSODA")
-    return _lsoda(problem, options, most)
+def _taken_over(problem: InitialValueProblem, options: SolverOptions) -> Stepper:
+    return _stepper(problem, replace(options, method="lsoda"))
 
 
 def _of_all(problem: InitialValueProblem, options: SolverOptions) -> SolverOptions:
@@ -379,5 +328,5 @@ ENGINE = Engine("scipy", ("lsoda", *IVP_METHODS), _stepper, watches_switches=Tru
 RETRY = Engine("retry", ("lsoda",), _retry)
 """LSODA for runs that the others could not finish; it goes through switches as through anything else, so that it also
 gets along a switch that the run slides on. Not in the registry: nobody asks for it by name."""
-TAKEN_OVER = Engine("taken over", ("lsoda",), _through)
+TAKEN_OVER = Engine("taken over", ("lsoda",), _taken_over)
 """The same for a fit that has left the others: with more of an effort, for there is no other opinion."""

@@ -324,37 +324,31 @@ class _AlgebraicPoint:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Code:
     """Functions of (t, y, inputs) of a system's equations."""
 
-    structure: Structure
-    residuals: Callable[..., Any]
-    entries: Callable[..., Any]
-    along: Callable[..., Any]
-    residuals_of_rows: Callable[..., Any]
-    entries_of_rows: Callable[..., Any]
+    def __init__(self, system: System) -> None:
+        n, rates = system.n_states, system.model_rates
+        y = system.z[:n]
+        w, g = [y[i] for i in system.algebraic], [rates[i] for i in system.algebraic]
+        x = [(s, f) for i, (s, f) in enumerate(zip(y, rates, strict=True)) if i not in system.algebraic]
+        self.structure = s = Structure.of(np.array([[v in e.free_symbols for v in w] for e in g], dtype=bool))
+        entries = [derivative(g[i], w[j]) for i, j in zip(s.rows, s.columns, strict=True)]
+        moved = [derivative(e, system.time) + along(e, [v for v, _ in x], [f for _, f in x]) for e in g]
+        self._groups, self._size = [[system.time], y, system.inputs], system.layout.size
+        self.residuals, self.entries, self.along = map(self._at_one_time, (g, entries, moved))
+        self.residuals_of_rows, self.entries_of_rows = map(self._of_rows, (g, entries))
 
-
-@lru_cache(maxsize=64)
-def _code(system: System) -> _Code:
-    n, size = system.n_states, system.layout.size
-    y, rates = system.z[:n], system.model_rates
-    w, g = [y[i] for i in system.algebraic], [rates[i] for i in system.algebraic]
-    x = [(s, f) for i, (s, f) in enumerate(zip(y, rates, strict=True)) if i not in system.algebraic]
-    structure = Structure.of(np.array([[s in e.free_symbols for s in w] for e in g], dtype=bool))
-    entries = [derivative(g[i], w[j]) for i, j in zip(structure.rows, structure.columns, strict=True)]
-    moved = [derivative(e, system.time) + along(e, [s for s, _ in x], [f for _, f in x]) for e in g]
-
-    def compiled(expressions: Any) -> Callable[..., Any]:
-        function = scalar_function([[system.time], y, system.inputs], expressions)
+    def _at_one_time(self, expressions: Any) -> Callable[..., Any]:
+        function, size = scalar_function(self._groups, expressions), self._size
         return lambda t, values, inputs: function((t,), values.tolist(), inputs[:size])
 
-    def of_rows(expressions: Any) -> Callable[..., Any]:
-        function = array_function([[system.time], y, system.inputs], expressions)
+    def _of_rows(self, expressions: Any) -> Callable[..., Any]:
+        function, size = array_function(self._groups, expressions), self._size
         return lambda t, Y, inputs: function((t,), Y, inputs[:size])
 
-    return _Code(structure, compiled(g), compiled(entries), compiled(moved), of_rows(g), of_rows(entries))
+
+_code = lru_cache(maxsize=64)(_Code)
 
 
 def equation_of(definition: Definition, i: int) -> str:
@@ -388,11 +382,10 @@ class Settled:
 
     def of(self, p: Vector, scales: Vector | None) -> Callable[[float, Vector], Vector]:
         """Return ``settle(t, z)``, which gives z algebraic states that fulfil their equations at time t."""
-        inputs_at = self.layout.at_stage(p, scales)
 
         def settle(t: float, z: Vector) -> Vector:
             with np.errstate(all="ignore"):
-                return self.constraints.completed(t, z, inputs_at(forced_at(self._forcings, t)))
+                return self.constraints.completed(t, z, self.layout.inputs_at(p, scales, forced_at(self._forcings, t)))
 
         return settle
 
@@ -442,9 +435,8 @@ def check_index(definition: Definition, start: float) -> None:
         y = ValueTable(d.initial, d.parameters).value(p.tolist())
     except SimulationError:  # the first run will tell
         return
-    here = _AlgebraicPoint(
-        settled.constraints, start, y, settled.layout.at_stage(p, None)(forced_at(d.forcings, start))
-    )
+    inputs = settled.layout.inputs_at(p, None, forced_at(d.forcings, start))
+    here = _AlgebraicPoint(settled.constraints, start, y, inputs)
     with np.errstate(all="ignore"):
         found = here.searched()
         if not all_finite(found.f) or not (found.converged or found.why == SINGULAR_HERE):

@@ -75,19 +75,7 @@ class Event:
 def event_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Event:
     """Return the i-th row of events, one at a given time; see `read_events`."""
     where = f"`events`, row {i}"
-    unknown = [k for k in row if k not in COLUMNS]
-    if unknown:
-        known = (*COLUMNS, *ROOT_COLUMNS)
-        near = did_you_mean(unknown[0], known) if unknown[0] not in known else " It belongs to a root."
-        raise ModelError(
-            f"{where}: there is no column {unknown[0]!r} of an event at a given time.{near} "
-            f"Columns are {listed(COLUMNS)}; of an event with a root also {listed(ROOT_COLUMNS)}."
-        )
-    missing = [k for k in NEEDED if k not in row]
-    if missing:
-        raise ModelError(
-            f"{where}: {listed(missing)} missing. An event needs var, time and value (or a root in place of time)."
-        )
+    _check_keys(row, where, COLUMNS, NEEDED, "An event needs var, time and value (or a root in place of time).")
     state, value, method, order = change_of(row, where, i, states)
     try:
         time = float(row["time"])
@@ -96,6 +84,19 @@ def event_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Event:
     if not np.isfinite(time):
         raise ModelError(f"{where}: the time is {row['time']!r}; a finite number is needed.")
     return Event(state, time, value, method, order)
+
+
+def _check_keys(row: Mapping[str, Any], where: str, keys: Sequence[str], needed: Sequence[str], needs: str) -> None:
+    """Refuse a key that an event of its kind does not have, and one without a key that it `needs`."""
+    known = (*COLUMNS, *ROOT_COLUMNS)
+    for unknown in [k for k in row if k not in keys][:1]:
+        near = " It belongs to a root." if unknown in known else did_you_mean(unknown, known)
+        raise ModelError(
+            f"{where}: there is no column {unknown!r}.{near} Columns are {listed(COLUMNS)}; of an event with a root "
+            f"also {listed(ROOT_COLUMNS)}."
+        )
+    if missing := [k for k in needed if k not in row]:
+        raise ModelError(f"{where}: {listed(missing)} missing. {needs}")
 
 
 def change_of(row: Mapping[str, Any], where: str, i: int, states: Sequence[str]) -> tuple[int, Any, str, int]:
@@ -266,15 +267,7 @@ def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> tuple[Any
     """Return the root of the i-th row of events, its direction, its text, and what it changes."""
     where, known = f"`events`, row {i}", (*COLUMNS, *ROOT_COLUMNS)
     given = {k: v for k, v in row.items() if not (k in known and k not in (*NEEDED, "root") and is_missing(v))}
-    unknown = [k for k in given if k not in known]
-    if unknown:
-        raise ModelError(
-            f"{where}: there is no key {unknown[0]!r}.{did_you_mean(unknown[0], known)} "
-            f"Those of a root event are {listed([*ROOT_COLUMNS, 'var', 'value', 'method', 'order'])}."
-        )
-    missing = [k for k in ("var", "value") if k not in given]
-    if missing:
-        raise ModelError(f"{where}: {listed(missing)} missing. A root event needs root, var and value.")
+    _check_keys(given, where, known, ("var", "value"), "A root event needs root, var and value.")
     change = RootChange(*change_of(given, where, i, states))
     root = given["root"]
     return _expression(root, where), _direction(given.get("direction", 0), where), str(root), change
@@ -292,11 +285,8 @@ def _expression(root: Any, where: str) -> Any:
 
 
 def _direction(direction: Any, where: str) -> int:
-    try:
-        if direction in DIRECTIONS:
-            return int(direction)
-    except (TypeError, ValueError):
-        pass
+    if isinstance(direction, int | float | np.number) and direction in DIRECTIONS:
+        return int(direction)
     raise ModelError(
         f"{where}: the direction is {direction!r}; it is -1 (the root falls through zero), 1 (it rises) or 0 (either)."
     )

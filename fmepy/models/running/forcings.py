@@ -45,24 +45,20 @@ class Forcing:
     def at(self, t: Any) -> Vector:
         """Return the forcing at times `t`; at a jump, the value after it."""
         if self.method == "linear":
-            line: Vector = np.interp(t, self.times, self.values)
-            return line
+            return np.asarray(np.interp(t, self.times, self.values))
         near = 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])  # 0.3 is not before a jump at 3 * 0.1
         place = np.searchsorted(self.times, t + near, side="right") - 1
-        level: Vector = self.values[np.clip(place, 0, len(self.values) - 1)]
-        return level
+        return np.asarray(self.values[np.clip(place, 0, len(self.values) - 1)])
 
     def knots(self) -> Vector:
         """Return the times at which the line or the level really changes."""
         if len(self.times) == 1:
             return np.empty(0)
         if self.method == "constant":
-            jumps: Vector = self.times[1:][np.diff(self.values) != 0]
-            return jumps
+            return np.asarray(self.times[1:][np.diff(self.values) != 0])
         slopes = np.concatenate([[0.0], np.diff(self.values) / np.diff(self.times), [0.0]])
         change = np.abs(np.diff(slopes)) > 1e-12 * (np.abs(slopes[1:]) + np.abs(slopes[:-1]))
-        kinks: Vector = self.times[change]
-        return kinks
+        return np.asarray(self.times[change])
 
     def line(self, start: Vector, end: Vector) -> tuple[Vector, Vector]:
         """Return (a, b) with ``u = a + b (t - start)`` on segments that hold no knot inside."""
@@ -179,11 +175,5 @@ def tell_outside(forcings: tuple[Forcing, ...], start: float, end: float) -> Non
     """Log once which forcings end inside the run and are held constant from there."""
     for f in forcings:
         if len(f.times) > 1 and (start < f.times[0] or end > f.times[-1]):
-            logger.info(
-                "The forcing %r covers %g to %g, the model runs from %g to %g: outside its range it is held constant.",
-                f.name,
-                f.times[0],
-                f.times[-1],
-                start,
-                end,
-            )
+            covers = f"{f.times[0]:g} to {f.times[-1]:g}, the model runs from {start:g} to {end:g}"
+            logger.info("The forcing %r covers %s: outside its range it is held constant.", f.name, covers)

@@ -14,22 +14,19 @@ import numpy as np
 
 from fmepy.compiled.explicit_runs import Course
 from fmepy.compiled.llvm_code import NotWritableError
-from fmepy.errors import FmepyError, SimulationError
-from fmepy.language.functions import holds_choices, holds_jumps
-from fmepy.language.nodes import Node
+from fmepy.errors import SimulationError
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
-from fmepy.models.engines.base import Engine, SolverOptions, Stepper
-from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
+from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.event_application import EventTable, Settle
+from fmepy.models.running.event_application import EventTable, Hit, RootRun, RootTable
 from fmepy.models.running.events import Event
-from fmepy.models.running.forcings import forced_at, forcing_jumps, stage_values
-from fmepy.models.running.problem import InitialValueProblem, has_slopes, problem_of
-from fmepy.models.running.root_run import Hit, RootRun, RootTable, StepRootRun
-from fmepy.models.running.system import build_system, scales_of
+from fmepy.models.running.forcings import forcing_jumps
+from fmepy.models.running.problem import InitialValueProblem, problem_of
+from fmepy.models.running.system import System, scales_of
 from fmepy.models.running.time_switches import depends_on_parameters
-from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
+from fmepy.models.running.timeline import Segment, Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
 MOST_CROSSINGS = 1000
@@ -37,10 +34,11 @@ MOST_CROSSINGS = 1000
 
 
 class ModelRunner:
-    """``run(p) -> Z`` at the rows of a timeline, with or without sensitivities.
+    """``run(p) -> Y`` at the rows of a timeline, with or without sensitivities.
 
     Parameters
     ----------
+    stepper : Stepper
     problem : InitialValueProblem
     definition : Definition
     timeline : Timeline
@@ -49,99 +47,79 @@ class ModelRunner:
     """
 
     def __init__(
-        self, problem: InitialValueProblem, definition: Definition, timeline: Timeline, names: tuple[str, ...]
+        self,
+        stepper: Any,
+        problem: InitialValueProblem,
+        definition: Definition,
+        timeline: Timeline,
+        names: tuple[str, ...],
     ) -> None:
-        self._problem, self._definition, self.timeline, self.names = problem, definition, timeline, names
+        self._stepper, self._problem, self._system, self._layout = stepper, problem, problem.system, problem.layout
+        self._definition, self.timeline, self.names = definition, timeline, names
         self.n_states = len(definition.states)
-        self._initial = ValueTable(definition.initial, definition.parameters, names)
-        self._events = EventTable(definition, names)
-        self._places = [definition.parameters.index(k) for k in names]
-        self._settled = Settled(definition, names) if definition.algebraic else None
+
+    @cached_property
+    def _between(self) -> tuple[ValueTable, EventTable, Settled | None, list[int]]:
+        """The initial values, events and algebraic states of runs that are not `whole`, and the places of `names`."""
+        d = self._definition
+        settled = Settled(d, self.names) if d.algebraic else None
+        places = [d.parameters.index(k) for k in self.names]
+        return ValueTable(d.initial, d.parameters, self.names), EventTable(d, self.names), settled, places
 
     def run(self, p: Vector, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
         """Return Y, shape (n_time, n_state), and S, shape (n_time, n_state, n_names) (None without sensitivities).
 
         Of `whole` runs Y has the outputs too, shape (n_time, n_var). A list of `hits` gets those of the root events.
         """
-        hits = [] if hits is None else hits
         if self.whole is not None:
             return self.whole.with_slopes(p) if self.names else (self.whole.one(p), None)
-        plain = p.tolist()
-        y = self._initial.value(plain)
-        if not self.names:
-            return self._begun(p, y, None, hits), None
-        scales = scales_of(p[self._places])
-        S = self._initial.slope(plain) * scales
-        Z = self._begun(p, np.concatenate((y, S.T.ravel())), scales, hits)
+        initial, events, settled, places = self._between
+        layout, line, plain = self._layout, self.timeline, p.tolist()
+        inputs = np.zeros(layout.size + (self._problem.n_watched if self._stepper.watches_switches else 0))
+        inputs[: len(p)] = p
+        z, scales, settle = initial.value(plain), None, None
+        if self.names:
+            scales = inputs[layout.scales] = scales_of(p[places])
+            z = np.concatenate((z, (initial.slope(plain) * scales).T.ravel()))
+        if settled is not None:
+            settle = settled.of(p, scales)
+            z = settle(line.start, z)
+        if self._is_smooth:
+            if self._segments is not None and layout.n_forcings:
+                inputs[layout.lines], inputs[layout.origin] = self._segments[0].lines, line.start
+            Z = finite_rows(self._stepper.advance(line.start, z, inputs, line.rows)[1], line.rows)
+        else:
+            roots, table = None, self._problem.roots
+            if table is not None:
+                found = [] if hits is None else hits
+                roots = RootRun(table, inputs, self._problem.rates_of(inputs), found, settle, line=line)
+            apply_events = events.prepared(plain, scales, settle)
+            rest = line, self._segments, z, inputs, apply_events, roots
+            Z = run_segments(self._stepper, self._system, layout, *rest)
+        if scales is None:
+            return Z, None
         n = self.n_states
         return Z[:, :n], Z[:, n:].reshape(len(Z), len(scales), n).transpose(0, 2, 1) / scales
 
-    def _begun(self, p: Vector, z: Vector, scales: Vector | None, hits: list[Hit]) -> Matrix:
-        """Run from z, made consistent where there are algebraic states."""
-        settle = None
-        if self._settled is not None:
-            settle = self._settled.of(p, scales)
-            z = settle(self.timeline.start, z)
-        apply_events = self._events.prepared(p.tolist(), scales, settle)
-        return self._solve(p, z, scales, apply_events, hits, settle)
+    @cached_property
+    def _segments(self) -> tuple[Segment, ...] | None:
+        """The stretches of every run; None where they depend on the parameters."""
+        return None if self._system is not None and self._system.planned else self.timeline.segments()
 
-    def _solve(
-        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
-    ) -> Matrix:
-        raise NotImplementedError
-
-    @property
-    def whole(self) -> Any:
-        """Whole runs from parameters to outputs (`models.engines.base`, 5.), None where there are none."""
-        return None
-
-
-class _AdaptiveRunner(ModelRunner):
-    def __init__(self, stepper: Stepper, problem: InitialValueProblem, *rest: Any) -> None:
-        super().__init__(problem, *rest)
-        self._stepper: Any = stepper
-        self._system, self._layout, self._roots = problem.system, problem.layout, problem.roots
-        planned = self._system is not None and self._system.planned
-        self._segments = None if planned else self.timeline.segments()
-        self._inputs = np.zeros(problem.layout.size + (problem.n_watched if stepper.watches_switches else 0))
-        self._is_smooth = self._one_smooth_stretch()
-
-    def _one_smooth_stretch(self) -> bool:
+    @cached_property
+    def _is_smooth(self) -> bool:
         """Whether nothing happens between the start and the last row, so that one call of the engine gives all rows."""
-        has_switches = self._system is not None and bool(self._system.switches)
-        if (
-            has_switches
-            or self._roots is not None
-            or self._segments is None
-            or len(self._segments) != 1
-            or self.timeline.first_events
-        ):
+        happens = self._problem.roots is not None or (self._system is not None and self._system.switches)
+        if happens or self.timeline.first_events:
             return False
-        if self._layout.n_forcings:
-            self._inputs[self._layout.lines] = self._segments[0].lines
-            self._inputs[self._layout.origin] = self.timeline.start
-        return True
-
-    def _solve(
-        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
-    ) -> Matrix:
-        inputs = self._inputs.copy()
-        inputs[: len(p)] = p
-        if scales is not None:
-            inputs[self._layout.scales] = scales
-        if self._is_smooth:
-            rows = self.timeline.rows
-            return finite_rows(self._stepper.advance(self.timeline.start, z, inputs, rows)[1], rows)
-        roots = None
-        if self._roots is not None:
-            roots = RootRun(self._roots, inputs, self._problem.rates_of(inputs), hits, settle, line=self.timeline)
-        return run_segments(
-            self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events, roots
-        )
+        return self._segments is not None and len(self._segments) == 1
 
     @cached_property
     def whole(self) -> Any:
-        """Whole runs, where the engine has them and nothing happens at times that depend on the run."""
+        """Whole runs from parameters to outputs, where the engine has them (`models.engines.base`, 5.), or None.
+
+        There are none where something happens at times that depend on the run.
+        """
         system = self._system
         if system is None or system.n_watched or not hasattr(self._stepper, "along"):
             return None
@@ -154,69 +132,6 @@ class _AdaptiveRunner(ModelRunner):
             return None
 
 
-class _FixedRunner(ModelRunner):
-    def __init__(self, engine: Engine, options: SolverOptions, times: Vector, *rest: Any) -> None:
-        super().__init__(*rest)
-        self._step, self._forcings = engine.steps[options.method], self._definition.forcings
-        stops = np.concatenate([self.timeline.event_times, forcing_jumps(self._forcings)])
-        times = continued(times, float(self.timeline.rows[-1]))
-        self._grid = fixed_grid(times, options.dt, snapped(stops, np.concatenate([times, self.timeline.event_times])))
-
-    def _step_roots(self, p: Vector, rates: Any, hits: list[Hit], settle: Settle | None) -> StepRootRun | None:
-        """Return the root events of a run."""
-        if (table := self._problem.roots) is None:
-            return None
-        layout = table.system.layout
-        inputs = np.zeros(layout.size)
-        inputs[: len(p)] = p
-
-        def set_inputs(t: float) -> None:
-            inputs[layout.lines] = [c for u in forced_at(self._forcings, t) for c in (u, 0.0)]
-
-        run = RootRun(
-            table, inputs, lambda t, z: rates(t, z, forced_at(self._forcings, t)), hits, settle, line=self.timeline
-        )
-        return StepRootRun(run, set_inputs)
-
-    def _solve(
-        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
-    ) -> Matrix:
-        at, rates, step = self.timeline.event_times, self._problem.rates, self._step
-        inputs_at = self._problem.layout.at_stage(p, scales)
-
-        def after(t: float, z: Vector) -> Vector:
-            return apply_events(np.flatnonzero(at == t), z) if t in at else z
-
-        if self._settled is not None:
-            completed = self._settled.constraints.completed
-
-            def step(rates: Any, t: float, z: Vector, h: float, u: Any) -> Vector:
-                return completed(t + h, self._step(rates, t, z, h, u), inputs_at(u[2]))
-
-        def guarded(t: float, z: Vector, u: Any) -> Any:
-            try:
-                return rates(t, z, inputs_at(u))
-            except FmepyError:  # ours are ValueErrors too
-                raise
-            except Exception as error:
-                raise SimulationError(
-                    f"the model's function failed: {type(error).__name__}: {error}", time=t
-                ) from error
-
-        with np.errstate(all="ignore"):
-            Z = fixed_run(
-                step,
-                guarded,
-                z,
-                self._grid,
-                self.timeline.rows,
-                lambda start, end: stage_values(self._forcings, start, end),
-                after,
-                self._step_roots(p, guarded, hits, settle),
-            )
-        return finite_rows(Z, self.timeline.rows)
-
-
 class _DelayedRunner(ModelRunner):
     """Whole runs of models with delays, which keep their own past (`compiled.delay_loop`).
 
@@ -225,16 +140,13 @@ class _DelayedRunner(ModelRunner):
     if they bend the rates and do not break them (max, min, abs), with jumps of time only if they stay where they are,
     and with delays that vary only if the past has no jump that they could pass.
 
-    **Root events.** At a hit the states change (`models.running.root_run`), and from then on it is an event at a known
-    time: the run is taken again from its start with one event more, up to the next hit. Its steps before are the same.
-    So what follows a hit by delays is stopped at, and its past read from the right side, as for any event; and a run
-    with n hits takes the time of n/2 runs. There are no exact sensitivities.
+    **Root events.** At a hit the states change (`models.running.event_application`), and from then on it is an event at
+    a known time: the run is taken again from its start with one event more, up to the next hit. Its steps before are
+    the same. So what follows a hit by delays is stopped at, and its past read from the right side, as for any event;
+    and a run with n hits takes the time of n/2 runs. There are no exact sensitivities.
     """
 
-    def __init__(self, stepper: Any, problem: InitialValueProblem, *rest: Any) -> None:
-        super().__init__(problem, *rest)
-        assert problem.system is not None, "a model with delays has equations"
-        self._stepper, self._system = stepper, problem.system
+    _system: System
 
     def run(self, p: Vector, hits: Any = None) -> tuple[Matrix, Any]:
         """Return Y with the outputs, shape (n_time, n_var), and its derivatives (None without)."""
@@ -304,50 +216,22 @@ def make_runner(
     times : ndarray
         Those of the model, whose grid fixed steps follow whatever the rows.
     """
-    common = (definition, timeline, names)
-    if definition.has_delays:
-        return _delayed_runner(engine, common, options)
-    if engine.steps:
-        problem = _problem_of_steps(definition, names)
-        return None if problem is None else _FixedRunner(engine, options, times, problem, *common)
-    if names and definition.equations is None and engine.method_of(options) != "lsoda" and not engine.needs_equations:
-        return None  # the others have no way to be told of a Jacobian in blocks
-    problem = problem_of(definition, names, engine.watches_switches)
+    knows_blocks = engine.method_of(options) == "lsoda" or engine.needs_equations or engine.steps  # of a Jacobian
+    if names and definition.equations is None and not knows_blocks:
+        return None
+    problem = problem_of(definition, names, engine)
     if problem is None:
         return None
+    if engine.steps:
+        times = continued(times, float(timeline.rows[-1]))
+        jumps = snapped(forcing_jumps(definition.forcings), np.concatenate([times, timeline.event_times]))
+        grid = fixed_grid(times, options.dt, np.concatenate([timeline.event_times, jumps]))
+        fixed = FixedStepper(problem, engine.steps[options.method], grid)
+        return ModelRunner(fixed, problem, definition, replace(timeline, knots=jumps), names)
     assert engine.stepper is not None, "an engine has steps or a stepper"
     stepper = engine.stepper(problem, options)
     if problem.constraints is not None:
         solves = engine.method_of(options) in engine.has_mass
         stepper = CompletedStepper(stepper, problem.constraints, options, solves)
-    return _AdaptiveRunner(stepper, problem, *common)
-
-
-def _problem_of_steps(definition: Definition, names: tuple[str, ...]) -> InitialValueProblem | None:
-    """Return the problem of fixed steps, whose rates hold their conditions; None if it cannot give sensitivities."""
-    if names and definition.roots:  # the length of a cut step moves with the parameters too
-        return None
-    if definition.equations is not None:
-        return InitialValueProblem(definition, build_system(definition.equations, names, False))
-    return InitialValueProblem(definition, None, names) if not names or has_slopes(definition) else None
-
-
-def _delayed_runner(engine: Engine, common: tuple[Any, ...], options: SolverOptions) -> ModelRunner | None:
-    """Return a runner of a model with delays, None if it cannot give these sensitivities exactly."""
-    definition, _, names = common
-    equations = definition.equations
-    assert equations is not None, "a model with delays has equations"
-    assert engine.stepper is not None, "its engine chooses steps"
-    if names and definition.roots:
-        return None
-    system = build_system(equations, names, True, roots=definition.roots)
-    if system.watched:
-        system = build_system(equations, names, True, planned_only=True, roots=definition.roots)
-        if names and holds_jumps(equations.rates):  # which conditions that the solver goes across may cause
-            return None
-    if names and (depends_on_parameters(system) or holds_choices([h for h in definition.past if isinstance(h, Node)])):
-        return None
-    if names and any(system.varying_delays) and (definition.events or any(h is not None for h in definition.history)):
-        return None
-    problem = InitialValueProblem(definition, system)
-    return _DelayedRunner(engine.stepper(problem, options), problem, *common)
+    kind = _DelayedRunner if definition.has_delays else ModelRunner
+    return kind(stepper, problem, definition, timeline, names)

@@ -74,21 +74,15 @@ class InputLayout:
         s, after = self.lines.start, t - inputs[self.origin]
         return [inputs[s + 2 * i] + inputs[s + 2 * i + 1] * after for i in range(self.n_forcings)]
 
-    def at_stage(self, p: Vector, scales: Vector | None) -> Callable[[Any], list[float]]:
-        """Return ``inputs(u)`` by the values of the forcings at one time; it fills one list again and again."""
+    def inputs_at(self, p: Vector, scales: Vector | None, u: Sequence[float]) -> list[float]:
+        """Return the inputs by the values of the forcings at one time."""
         inputs = np.zeros(self.size)
         inputs[: len(p)] = p
+        inputs[self.lines] = [c for v in u for c in (v, 0.0)]
         if scales is not None:
             inputs[self.scales] = scales
-        plain, lines = inputs.tolist(), self.lines
-        if not self.n_forcings:  # asked in every stage of a step
-            return lambda u: plain
-
-        def with_forcings(u: Any) -> list[float]:
-            plain[lines] = [c for v in u for c in (v, 0.0)]
-            return plain
-
-        return with_forcings
+        plain: list[float] = inputs.tolist()
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +162,11 @@ class System:
         return tuple(not d.tau.free_symbols <= known for d in self.delays)
 
     @property
+    def width(self) -> int:
+        """How many numbers `with_slopes` makes of one expression."""
+        return 2 + self.n_states + len(self.names)
+
+    @property
     def rates(self) -> tuple[Any, ...]:
         """F, written out: for engines that want every entry; made when first asked for."""
         return _all_rates(self)
@@ -244,20 +243,8 @@ def build_system(
             known.add(w.mode)
     algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
     held = tuple(r.mapped(lambda e: e.subs(lines)) for r in roots)
-    return System(
-        len(y),
-        names,
-        time,
-        tuple(z),
-        tuple(inputs),
-        tuple(rates),
-        switches,
-        tuple(planned),
-        layout,
-        algebraic,
-        delays,
-        held,
-    )
+    parts = len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, tuple(planned)
+    return System(*parts, layout, algebraic, delays, held)
 
 
 def _any(g: Any) -> bool:
@@ -326,17 +313,21 @@ def watched_functions(system: System) -> OnNumbers:
     return _on_numbers(system, [w.watched for w in system.switches])
 
 
+def with_slopes(system: System, expressions: Sequence[Any]) -> list[Any]:
+    """Return of every expression itself and its derivatives to the time, the states and (scaled) the parameters."""
+    scaled = zip(system.names, system.inputs[system.layout.scales], strict=True)
+    columns = [
+        list(expressions),
+        *(derivatives_of(expressions, s) for s in (system.time, *system.z[: system.n_states])),
+    ]
+    columns += [[scale * d for d in derivatives_of(expressions, symbol(name))] for name, scale in scaled]
+    return [d for row in zip(*columns, strict=True) for d in row]
+
+
 @lru_cache(maxsize=64)
 def switch_derivatives(system: System) -> Callable[[float, Any, Any], Matrix]:
-    """Return, for every switch at (t, z, inputs), a row of dg/dt, dg/dy (n_states) and the scaled dg/dp (n_sens)."""
-    y = system.z[: system.n_states]
-    scales = system.inputs[system.layout.scales]
-    conditions = [w.g for w in system.switches]
-    columns = [derivatives_of(conditions, s) for s in (system.time, *y)]
-    for name, scale in zip(system.names, scales, strict=True):
-        columns.append([scale * d for d in derivatives_of(conditions, symbol(name))])
-    function = _on_numbers(system, [d for row in zip(*columns, strict=True) for d in row])
-    width = 1 + system.n_states + len(system.names)
+    """Return, for every switch at (t, z, inputs), a row of g, dg/dt, dg/dy and the scaled dg/dp."""
+    function, width = _on_numbers(system, with_slopes(system, [w.g for w in system.switches])), system.width
     return lambda t, z, inputs: np.array(function(t, z, inputs), dtype=float).reshape(-1, width)
 
 
@@ -386,15 +377,13 @@ class OutputFunctions:
 
 @lru_cache(maxsize=64)
 def build_outputs(
-    columns: tuple[str, ...],
-    parameters: tuple[str, ...],
-    forcings: tuple[str, ...],
-    time: str,
-    outputs: tuple[tuple[str, Any], ...],
-    names: tuple[str, ...] | None,
+    names_of: tuple[tuple[str, ...], ...], outputs: tuple[tuple[str, Any], ...], names: tuple[str, ...] | None
 ) -> OutputFunctions:
-    """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
-    groups = symbols((time,), columns, parameters, forcings)
+    """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives).
+
+    names_of : the names of the time, of the columns, of parameters and of forcings
+    """
+    groups, columns = symbols(*names_of), names_of[1]
     expressions = [e for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:

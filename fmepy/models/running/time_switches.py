@@ -8,7 +8,7 @@ come first, and between two of their crossings the outer one has one form.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -39,9 +39,10 @@ def planned_crossings(system: System, p: Vector, start: float, last: float) -> t
     return _crossings(system, tuple(p[_used(system)].tolist()), start, last)
 
 
-def planned_modes(system: System, p: Vector, times: Vector) -> Matrix:
-    """Return the modes of the planned switches at times that are no crossings, shape (n_planned, n_times)."""
-    return _modes(system, p[_used(system)].tolist(), times, len(system.planned))
+def planned_modes(system: System, p: Vector, stretches: Sequence[tuple[float, float]]) -> Matrix:
+    """Return the modes of the planned switches in stretches without a crossing, shape (n_stretch, n_planned)."""
+    inside = _within(*np.array(stretches).reshape(-1, 2).T)
+    return _modes(system, p[_used(system)].tolist(), inside, len(system.planned)).T
 
 
 def depends_on_parameters(system: System) -> bool:
@@ -84,7 +85,7 @@ def _modes(system: System, p: Any, times: Vector, n: int) -> Matrix:
     return M
 
 
-def within(starts: Vector, ends: Vector) -> Vector:
+def _within(starts: Vector, ends: Vector) -> Vector:
     """Return a time within each interval at which its modes are read.
 
     It is not the middle: what is symmetric, such as a sine between two of its zeros, may touch a whole number there.
@@ -93,8 +94,7 @@ def within(starts: Vector, ends: Vector) -> Vector:
 
 
 def _state(g: Any, is_level: bool) -> Vector:
-    state: Vector = np.nan_to_num(np.floor(g)) if is_level else np.where(np.greater(g, 0), 1.0, 0.0)
-    return state
+    return np.asarray(np.nan_to_num(np.floor(g)) if is_level else np.where(np.greater(g, 0), 1.0, 0.0))
 
 
 @lru_cache(maxsize=256)
@@ -105,7 +105,7 @@ def _crossings(system: System, p: tuple[float, ...], start: float, last: float) 
     for k, (function, is_line) in enumerate(_functions(system)):
         i = system.planned[k]
         is_level = system.switches[i].is_level
-        M = _modes(system, p, within(edges[:-1], edges[1:]), k)
+        M = _modes(system, p, _within(edges[:-1], edges[1:]), k)
         if is_line:
             g0, slope = (np.broadcast_to(v, len(edges) - 1) for v in function((0.0,), p, M))
             times = _of_lines(g0, slope, edges, is_level)
@@ -138,8 +138,7 @@ def _of_lines(g0: Vector, slope: Vector, edges: Vector, is_level: bool) -> Vecto
     with np.errstate(all="ignore"):
         if not is_level:
             t = -g0 / slope
-            zeros: Vector = t[(t > a) & (t <= b)]
-            return zeros
+            return np.asarray(t[(t > a) & (t <= b)])
         ends = np.array([g0 + slope * a, g0 + slope * b])
         low, high = np.ceil(ends.min(axis=0)), np.floor(ends.max(axis=0))
         count = np.where(np.isfinite(ends).all(axis=0) & (slope != 0), np.maximum(high - low + 1, 0), 0.0)
@@ -166,5 +165,4 @@ def _of_curves(function: _Function, p: Any, M: Matrix, edges: Vector, is_level: 
         middle = 0.5 * (low + high)
         same = state(middle, modes) == left
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    found: Vector = high
-    return found
+    return np.asarray(high)

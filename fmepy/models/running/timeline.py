@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import floor, isfinite
 from typing import Any
 
@@ -23,9 +23,9 @@ import numpy as np
 from fmepy.compiled.explicit_runs import CHANGES, Course, Stretch
 from fmepy.errors import SimulationError
 from fmepy.models.engines.base import Stepper
+from fmepy.models.running.event_application import NEAR, RootRun, so_far
 from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
-from fmepy.models.running.root_run import NEAR, RootRun, so_far
 from fmepy.models.running.system import (
     InputLayout,
     System,
@@ -34,7 +34,7 @@ from fmepy.models.running.system import (
     system_rates,
     watched_functions,
 )
-from fmepy.models.running.time_switches import depends_on_parameters, planned_crossings, planned_modes, within
+from fmepy.models.running.time_switches import depends_on_parameters, planned_crossings, planned_modes
 from fmepy.numerics.finite import all_finite
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -93,6 +93,8 @@ class Timeline:
         Events at the very start, which come after its row.
     n_at_start : int
         Rows at the very start: 0 or 1.
+    knots : ndarray
+        Where forcings have kinks or jumps.
     """
 
     start: float
@@ -101,26 +103,20 @@ class Timeline:
     event_times: Vector
     first_events: tuple[int, ...]
     n_at_start: int
+    knots: Vector
 
     @classmethod
     def of(cls, start: float, rows: Vector, forcings: tuple[Forcing, ...], event_times: Vector) -> Timeline:
         """Return a timeline whose events lie on the rows that they miss by rounding alone (0.7 and 7 * 0.1)."""
         events = snapped(event_times, np.append(rows, start))
         first = tuple(np.flatnonzero(events == start).tolist())
-        return cls(start, rows, forcings, events, first, int(rows[0] == start))
+        return cls(start, rows, forcings, events, first, int(rows[0] == start), forcing_knots(forcings))
 
     def segments(self, crossings: Sequence[tuple[float, int]] = ()) -> tuple[Segment, ...]:
         """Return the run's segments; `crossings` are (time, switch) known beforehand."""
-        return self._segments(crossings) if crossings else self._whole
-
-    @cached_property
-    def _whole(self) -> tuple[Segment, ...]:
-        return self._segments(())
-
-    def _segments(self, crossings: Sequence[tuple[float, int]]) -> tuple[Segment, ...]:
         last = float(self.rows[-1])
         marks = np.concatenate([self.rows, self.event_times, [self.start]])
-        stops = np.concatenate([snapped(forcing_knots(self.forcings), marks), self.event_times])
+        stops = np.concatenate([snapped(self.knots, marks), self.event_times])
         crossings = list(
             zip(snapped(np.array([t for t, _ in crossings]), marks), [i for _, i in crossings], strict=True)
         )
@@ -152,8 +148,7 @@ def snapped(times: Vector, marks: Vector) -> Vector:
     right = np.clip(np.searchsorted(marks, times), 1, len(marks) - 1) if len(marks) > 1 else np.zeros(len(times), int)
     nearest = np.where(np.abs(marks[right - 1] - times) < np.abs(marks[right] - times), marks[right - 1], marks[right])
     close = np.abs(nearest - times) <= 1e-13 * np.maximum(np.abs(times), marks[-1] - marks[0])
-    snapped: Vector = np.where(close, nearest, times)
-    return snapped
+    return np.asarray(np.where(close, nearest, times))
 
 
 def merged(times: Vector) -> Vector:
@@ -213,13 +208,11 @@ def run_segments(
         z = apply_events(timeline.first_events, z)
     happens = roots is not None or (system is not None and bool(system.switches))
     around = system if system is not None or roots is None else roots.table.system
+    if segments is None:
+        segments = timeline.segments(known_crossings(system, inputs, timeline))
     modes = None
     if happens and around is not None:
-        modes = _Modes(around, layout, inputs, timeline.start, getattr(stepper, "constraints", None), roots)
-    if segments is None:
-        segments = timeline.segments(known_crossings(system, inputs, timeline) if system is not None else ())
-    if modes is not None:
-        modes.plan(segments)
+        modes = _Modes(around, inputs, timeline.start, segments, getattr(stepper, "constraints", None), roots)
     for i, segment in enumerate(segments):
         if layout.n_forcings:
             inputs[layout.lines] = segment.lines
@@ -255,7 +248,7 @@ def course_of(timeline: Timeline, system: System, events: Sequence[Event], p: Ve
         return None
     at = np.zeros(system.layout.n_parameters) if p is None else p
     segments = timeline.segments(known_crossings(system, at, timeline))
-    modes = planned_modes(system, at, within(*np.array([(s.start, s.end) for s in segments]).reshape(-1, 2).T)).T
+    modes = planned_modes(system, at, [(s.start, s.end) for s in segments])
     stretches = tuple(
         Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
         for s, m in zip(segments, modes, strict=True)
@@ -291,53 +284,48 @@ class _Modes:
     def __init__(
         self,
         system: System,
-        layout: InputLayout,
         inputs: Vector,
         start: float,
-        constraints: Any = None,
-        roots: RootRun | None = None,
+        segments: Sequence[Segment],
+        constraints: Any,
+        roots: RootRun | None,
     ) -> None:
         self.system, self.inputs, self._constraints, self.roots = system, inputs, constraints, roots
-        self._start = start
-        self._at = layout.modes.start
-        self._offsets = layout.size
+        self._start, self._end = start, segments[-1].end if segments else start
+        self._at, self._offsets = system.layout.modes.start, system.layout.size
         self._planned: list[list[float]] = []
+        if system.planned and segments:
+            p = inputs[: system.layout.n_parameters]
+            self._planned = planned_modes(system, p, [(s.start, s.end) for s in segments]).tolist()
         self._unknown: set[int] = set()
         self._flips: list[float] = []
         self._last: dict[int, list[float]] = {}  # of each switch
-        self._end = start
-        self._g = switch_functions(system)
-        self._watched = watched_functions(system)
-        self._slopes = switch_derivatives(system)
-        self._rates = system_rates(system)
 
-    def plan(self, segments: Sequence[Segment]) -> None:
-        """Set the modes of the planned switches in every segment."""
-        self._end = segments[-1].end if segments else self._start
-        if self.system.planned and segments:
-            p = self.inputs[: self.system.layout.n_parameters]
-            self._planned = planned_modes(
-                self.system, p, within(*np.array([(s.start, s.end) for s in segments]).reshape(-1, 2).T)
-            ).T.tolist()
+    @property
+    def _plain(self) -> list[float]:
+        """The inputs as they are, without the offsets behind them."""
+        plain: list[float] = self.inputs[: self._offsets].tolist()
+        return plain
 
     def _values(self, t: float, z: Vector) -> list[float]:
-        return self._g(t, z.tolist(), self.inputs[: self._offsets].tolist())
+        return switch_functions(self.system)(t, z.tolist(), self._plain)
 
     def _f(self, t: float, z: Vector) -> Vector:
-        plain, rates = self.inputs[: self._offsets].tolist(), self._rates
-        found = rates(t, z.tolist(), plain) if self._constraints is None else self._constraints.rates(t, z, plain)
+        if self._constraints is None:
+            found = system_rates(self.system)(t, z.tolist(), self._plain)
+        else:
+            found = self._constraints.rates(t, z, self._plain)
         return np.array(found[: self.system.n_states], dtype=float)
 
     def _completed(self, t: float, z: Vector) -> Vector:
         """Return z with algebraic states that fulfil their equations by the present modes."""
         if self._constraints is None:
             return z
-        completed: Vector = self._constraints.completed(t, z, self.inputs[: self._offsets].tolist())
-        return completed
+        return np.asarray(self._constraints.completed(t, z, self._plain))
 
     def _speeds(self, t: float, z: Vector, f: Vector) -> tuple[list[float], Matrix, Matrix]:
         """Return of all switches dg/dt along the run, dg/dy and the scaled dg/dp."""
-        slopes, n = self._slopes(t, z.tolist(), self.inputs[: self._offsets].tolist()), len(f)
+        slopes, n = switch_derivatives(self.system)(t, z.tolist(), self._plain)[:, 1:], len(f)
         with np.errstate(all="ignore"):  # a condition may have no value where it has no say
             return (slopes[:, 0] + slopes[:, 1 : 1 + n] @ f).tolist(), slopes[:, 1 : 1 + n], slopes[:, 1 + n :]
 
@@ -347,9 +335,9 @@ class _Modes:
             self.inputs[self._at + i] = self._planned[segment][k]
         self._read(self.system.watched, t, z)
         for _ in range(MOST_READINGS if self._constraints is not None else 0):
-            z, before = self._completed(t, z), self.inputs[: self._offsets].copy()
+            z, before = self._completed(t, z), self._plain
             self._read(self.system.watched, t, z)
-            if (self.inputs[: self._offsets] == before).all():
+            if self._plain == before:
                 break
         self._set_offsets(t, z)
 
@@ -380,13 +368,13 @@ class _Modes:
         if self.roots is not None:
             self.roots.read(t, z)
         watched = self.system.watched
-        if not watched or len(self.inputs) == self._offsets:
+        if not watched:
             return
-        plain, f, moved = self.inputs[: self._offsets].tolist(), self._f(t, z), z.copy()
+        plain, f, moved, g = self._plain, self._f(t, z), z.copy(), watched_functions(self.system)
         later = NEAR * so_far(t, self._start)
-        values, speeds = self._watched(t, z.tolist(), plain), self._speeds(t, z, f)[0]
+        values, speeds = g(t, z.tolist(), plain), self._speeds(t, z, f)[0]
         moved[: len(f)] += later * f
-        soon = self._watched(t + later, moved.tolist(), plain)
+        soon = g(t + later, moved.tolist(), plain)
         for k, i in enumerate(watched):
             changes = later * abs(speeds[i]), 2 * abs(soon[i] - values[i])  # a root begins with an infinite slope
             hair = max(min(filter(isfinite, changes), default=0.0), 1e-14)
@@ -489,7 +477,7 @@ class _Modes:
         """Return which of the watched is nearest to its crossing, in time: a switch, or behind them a root."""
         away: list[float] = []
         if self.system.watched:
-            values = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist())
+            values = watched_functions(self.system)(t, z.tolist(), self._plain)
             speeds = self._speeds(t, z, self._f(t, z))[0]
             for k, i in enumerate(self.system.watched):
                 speed = abs(speeds[i]) + 1e-300

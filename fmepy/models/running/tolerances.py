@@ -194,8 +194,7 @@ def finer(Y: Matrix, atol: Vector) -> Vector:
     if len(atol) > _FEW:
         low[1:] = False
     least = np.where(low, size, np.inf).min(axis=0)
-    out: Vector = np.minimum(atol, np.maximum(least / RESOLVED, _SMALLEST))
-    return out
+    return np.asarray(np.minimum(atol, np.maximum(least / RESOLVED, _SMALLEST)))
 
 
 def changes(Y: Matrix, other: Matrix) -> Vector:

@@ -10,7 +10,7 @@ import fmepy as fme
 from fmepy.errors import TracingError
 from fmepy.models.definition.array_tracing import traced_arrays
 from fmepy.models.definition.user_rates import RatesFunction
-from fmepy.models.running.array_rates import ArraysAt, code_of
+from fmepy.models.running.problem import ArraysAt, code_of
 
 N = 24
 GRID = fme.Grid1D(np.linspace(0, 3, N + 1) ** 1.2, area=lambda x: 1 + x)

@@ -338,8 +338,8 @@ def test_verbs_that_know_events_only_by_their_times_refuse_root_events_by_name()
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"directoin": -1, "direction": None}, "no key 'directoin'. Did you mean 'direction'"),
-        ({"dir": -1, "direction": None}, "no key 'dir'"),
+        ({"directoin": -1, "direction": None}, "no column 'directoin'. Did you mean 'direction'"),
+        ({"dir": -1, "direction": None}, "no column 'dir'"),
         ({"root": "heigth"}, "'heigth'.*Did you mean 'height'"),
         ({"direction": 2}, "the direction is 2; it is -1"),
         ({"direction": "down"}, "the direction is 'down'"),
