@@ -118,6 +118,13 @@ def test_years_are_whole_numbers_without_an_offset(fit):
         assert panel.xaxis.get_offset_text().get_text() == panel.yaxis.get_offset_text().get_text() == ""
 
 
+def test_curves_over_data_name_the_x_of_the_data(cost, fit):
+    band, ranges = fit.predict(cost.model), fme.sensRange(cost.model, parRange={"a": (0.4, 0.6)}, num=5, seed=1)
+    for curves in (band, ranges.summary()):
+        assert {ax.get_xlabel() for ax in curves.plot(obs=cost.obs)} == {"year"}
+        assert {ax.get_xlabel() for ax in curves.plot()} == {"time"}  # the model's own name
+
+
 @pytest.mark.parametrize("top", [3e-9, 4e12])
 def test_very_large_and_small_numbers_say_their_power_themselves(top):
     (panel,) = fme.plot_model({"x": np.linspace(0, top, 5), "y": np.linspace(0, 1, 5)})

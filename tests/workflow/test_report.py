@@ -565,6 +565,17 @@ def test_pictures_fill_their_column(shown):
     assert set(gaps) == {0}
 
 
+def test_tables_in_print_keep_their_heads(shown):
+    chromium, path = shown
+    chromium.open(path)
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    tables = chromium.of("""[...document.querySelectorAll('table')].filter(t => t.checkVisibility()).map(t => [
+      t.tHead && getComputedStyle(t.tHead).display, getComputedStyle(t.rows[0]).breakInside,
+      getComputedStyle(t.parentElement).overflowX])""")
+    assert len(tables) > 5
+    assert {tuple(t) for t in tables} == {("table-header-group", "avoid", "visible")}  # what scrolls is cut on paper
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_letters_have_contrast(shown, dark):
     """At least 4.5 to 1, as the accessibility guidelines (WCAG AA) ask."""
