@@ -142,8 +142,18 @@ def network(n: int = 120, n_pairs: int = 45) -> tuple[fme.OdeModel, Callable[[],
     return model, lambda: odeint(rates, start, times, rtol=RTOL, atol=1e-9, mxstep=50_000)
 
 
+def _lsoda_or_nothing(model: fme.OdeModel, theta: np.ndarray, exact: np.ndarray) -> Callable[[], object]:
+    """Return a run by LSODA in C, or what takes no time where scijit is not installed."""
+    try:
+        peer = lsoda.of_model(model, 1e-9, RTOL)
+    except ImportError:
+        return lambda: None
+    assert error_of(peer(theta), exact) < 1e-4
+    return lambda: peer(theta)
+
+
 def stiff_network() -> Row:
-    """Return the row of 120 species: the first run and one of many."""
+    """Return the row of 120 species: the first run, one of many, and six sensitivities."""
     other, _ = network(3, 0)
     other()  # the loops are compiled
     model, by_hand = network()
@@ -153,12 +163,22 @@ def stiff_network() -> Row:
     exact = model.replace(rtol=1e-10, atol=1e-13).bind().simulate(bound.theta0)
     assert bound.retries == 0
     assert error_of(by_hand(), exact) < 1e-4
+    slopes = model.bind([f"k{r}" for r in range(0, 240, 40)])
+    slopes.sensitivities(slopes.theta0)  # compiled
     plain = hiv.plain_residuals()
-    run, odeints, hand = side_by_side(lambda: bound.simulate(bound.theta0), by_hand, lambda: plain(hiv.TRUTH), rounds=9)
+    run, six, odeints, hand, seconds = side_by_side(
+        lambda: bound.simulate(bound.theta0),
+        lambda: slopes.sensitivities(slopes.theta0),
+        by_hand,
+        lambda: plain(hiv.TRUTH),
+        _lsoda_or_nothing(model, bound.theta0, exact),
+        rounds=9,
+    )
     goals = [
         (f"error {error_of(ours, exact):.1e}", error_of(ours, exact) < 1e-5),
         (f"first run {first:.2f} s, {within(first, 1.0, hand)[0]}", within(first, 1.0, hand)[1]),
         within(run, 4.5e-3, hand),
+        at_most(six / max(run, seconds), 3, f"six sensitivities {six / run:.1f} runs, {{:.1f}} of LSODA's in C"),
     ]
     return Row("a network of 120 species, rtol 1e-6", run, "odeint by hand, its Jacobian dense", odeints, goals)
 
