@@ -84,7 +84,7 @@ class Forecast(Framed):
         parameters = "with the uncertainty of the parameters" if self.with_parameters else "parameters taken as known"
         n_draws = 0 if self.draws is None else self.draws["draw"].nunique()
         drawn = f", from {n_draws} draws" if n_draws else ""
-        head = f"Forecast, {100 * self.level:.4g}% bands of the state or output (lower, upper) and of a reading"
+        head = f"Forecast, {100 * self.level:.4g} % bands of the state or output (lower, upper) and of a reading"
         return [f"{head}; {parameters}{drawn}", long_table(self.frame)]
 
 

@@ -215,7 +215,7 @@ def test_a_forecast_prints_all_its_columns_and_what_the_bands_are_of():
     flt = decaying().filter()
     text = repr(flt.forecast(3, level=0.9))
     first, header, *rows = text.splitlines()
-    assert first == ("Forecast, 90% bands of the state or output (lower, upper) and of a reading; parameters taken as "
+    assert first == ("Forecast, 90 % bands of the state or output (lower, upper) and of a reading; parameters taken as "
                      "known")  # fmt: skip
     assert header.split() == ["time", "name", "mean", "sd", "lower", "upper", "reading_sd", "reading_lower",
                               "reading_upper"]  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 import fmepy as fme
-from fmepy.plotting.axes import COLORS, color, get_ax, picture
+from fmepy.plotting.axes import COLORS, color, get_ax, picture, write_correlation
 from tests.journal.samples import SAMPLES, filtered_cost
 from tests.plotting.inspect_figures import covered_panels, overlapping_texts, panel_sizes, tick_labels
 
@@ -340,3 +340,13 @@ def test_a_damaged_result_is_refused_in_words_when_it_is_drawn(cost, fit):
     ):
         summary.plot()
     assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize(
+    ("noise", "text"), [(0.5, "0.86"), (0.1, "0.99"), (0.05, "0.998"), (0.03, "0.9994"), (0.0, "1.00")]
+)
+def test_a_correlation_near_one_is_none_of_one(noise, text):
+    x = np.linspace(0, 1, 50)
+    _, ax = plt.subplots()
+    write_correlation(ax, x, 2 * x + noise * np.cos(9 * np.arange(50)))
+    assert [t.get_text() for t in ax.texts] == [text]
