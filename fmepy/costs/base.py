@@ -1,6 +1,6 @@
 """What a cost promises, and what a new kind of cost must provide.
 
-A **cost** is a model held against data. Any callable ``f(p)`` that returns a `ModCost`, a residual vector or -2 log L
+A **cost** is a model compared with data. Any callable ``f(p)`` that returns a `ModCost`, a residual vector or -2 log L
 is one. fmepy's own costs also offer a *fast path*: ``cost.bind(names)`` gives a `BoundCost`, a function of a vector.
 
 A new kind of cost provides
@@ -317,7 +317,7 @@ class BoundCost(Protocol):
 
 @runtime_checkable
 class Cost(Protocol):
-    """A model held against data.
+    """A model compared with data.
 
     Every cost of fmepy fulfils this, and so may one of your own: `parms`, its bounds, a call that returns a `ModCost`
     or -2 log L, and `bind`, the fast path (`BoundCost`).

@@ -162,7 +162,7 @@ def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
     for name in names:
         if name not in parms.index:
             raise ArgumentError(
-                f"`parm_cov`: {name!r} is no parameter of the filter.{did_you_mean(name, parms.index)} There are "
+                f"`parm_cov`: {name!r} is not a parameter of the filter.{did_you_mean(name, parms.index)} There are "
                 f"{listed(parms.index)}."
             )
     C = given.to_numpy(dtype=float)
@@ -198,7 +198,7 @@ def _slopes(flt: FilterResult, futures: Sequence[Future], theta: Vector, at: Seq
 
 def _sound(run: EntityRun) -> EntityRun:
     if run.failure is not None:
-        raise SimulationError(f"The forecast has no derivative to the parameters: {run.failure}")
+        raise SimulationError(f"The forecast has no derivative with respect to the parameters: {run.failure}")
     return run
 
 

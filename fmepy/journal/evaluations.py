@@ -68,5 +68,4 @@ NOTHING_KEPT = Evaluations(None)
 
 
 def _key(name: str, theta: Vector, more: tuple[Any, ...]) -> str:
-    point = np.asarray(theta, dtype=float).tobytes()
-    return hashlib.sha256(repr((name, more)).encode() + point).hexdigest()
+    return hashlib.sha256(repr((name, more)).encode() + np.asarray(theta, dtype=float).tobytes()).hexdigest()

@@ -182,6 +182,6 @@ def ode_1d(
     n, species = len(y), whole_number(nspec, "nspec", 1)
     if n % species:
         raise ModelError(
-            f"`y` has {n} states, which is no multiple of nspec={nspec}: each species needs one value a cell."
+            f"`y` has {n} states, which is not a multiple of nspec={nspec}: each species needs one value a cell."
         )
     return ode(y, times, func, parms, rtol=rtol, atol=atol)

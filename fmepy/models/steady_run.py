@@ -185,7 +185,7 @@ class _Asked:
         self.n_species = None if nspec is None else whole_number(nspec, "nspec", 1, n)
         if self.n_species is not None and n % self.n_species:
             raise ModelError(
-                f"`y` has {n} states, which is no multiple of nspec={nspec}: each species needs one value a cell."
+                f"`y` has {n} states, which is not a multiple of nspec={nspec}: each species needs one value a cell."
             )
         given = {} if parms is None else parms.to_dict() if isinstance(parms, pd.Series) else parms
         names = tuple(self.index) if self.index is not None else tuple(str(i + 1) for i in range(n))

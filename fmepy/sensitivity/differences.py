@@ -204,7 +204,7 @@ def _evaluated(
 
 def _failed(name: str, theta: Vector, names: Sequence[str]) -> SimulationError:
     return SimulationError(
-        f"No derivative to {name!r} could be taken: the runs beside these parameters failed. Try func(p) there by "
-        "hand, or another `tiny`.",
+        f"No derivative with respect to {name!r} could be taken: the runs beside these parameters failed. Try "
+        "func(p) there by hand, or another `tiny`.",
         parameters=dict(zip(names, map(float, theta), strict=True)),
     )

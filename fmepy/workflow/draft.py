@@ -22,7 +22,12 @@ _ENTITIES = (
 )
 _ERRORS = r"sd|se|sem|std|err|error|sigma"
 _VALUES = r"y|value|values|obs|observation|observed|measurement|reading"
-_UNIT = re.compile(r"(.*?)\s*[\[(]([^\])]*)[\])]\s*")
+_UNITS = (
+    r"(.*?)\s*[\[(]([^\])]*)[\])]\s*",
+    r"((?i:t|time))[ ._](s|sec|seconds?|min|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|yrs?|years?)",
+    r"(.+)[ ._]([pnuµmk]?(?:g|mol)(?:_per_|[ ._/])?(?:[uµm]?[lL]|c?m[23]|k?g)|[pnuµm](?:M|mol)|[unmk]g|pp[mbt]|degC)",
+)
+"""A column and its unit: in brackets, or at the end of a name such as time_h and conc_mgL."""
 _ROWS = 200  # of the model's table, about
 
 
@@ -69,7 +74,8 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     except OSError as error:
         raise ArgumentError(f"--data: {unreadable(error, path)}") from None
     frame, found = sheet.frame, DraftColumns()
-    split = {c: at.groups() if (at := _UNIT.fullmatch(c)) else (c, "") for c in map(str, frame.columns)}
+    ways = {c: [at for unit in _UNITS if (at := re.fullmatch(unit, c))] for c in map(str, frame.columns)}
+    split = {c: at[0].groups() if at else (c, "") for c, at in ways.items()}
     bare = {c: name.strip() or c for c, (name, _) in split.items()}
     found.units = {c: unit.strip() for c, (_, unit) in split.items() if unit.strip()}
     numeric = [c for c in frame.columns if _share(frame[c], NUMBER) >= 0.5]
@@ -82,10 +88,8 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     if found_x := named(_TIMES, [*dates, *numeric]):
         found.x, found.why["x"] = found_x, "by its name"
     elif dates or numeric:
-        found.x, found.why["x"] = (
-            [*dates, *numeric][0],
-            "the first column of dates" if dates else "the first of numbers",
-        )
+        found.x = [*dates, *numeric][0]
+        found.why["x"] = "the first column of dates" if dates else "the first of numbers"
     rest = [c for c in numeric if c != found.x]
     if not rest:
         has = "one column" if numeric or dates else "no column"
@@ -146,7 +150,7 @@ def _guess_errors(found: DraftColumns, bare: dict[str, str], rest: list[str]) ->
     for c in rest:
         at = re.fullmatch(rf"(?:({_ERRORS})[ _.]+)?(.*?)(?:[ _.]+({_ERRORS}))?", bare[c], re.IGNORECASE)
         if at and (at[1] or at[3]):
-            mine = next((k for k in rest if bare[k] == at[2] and k != c), "")
+            mine = next((k for k in rest if at[2] in (k, bare[k]) and k != c), "")
             found.errors |= {mine: c} if mine else {}
         elif re.fullmatch(_ERRORS, bare[c], re.IGNORECASE) and len(rest) == 2:
             found.errors = {next(k for k in rest if k != c): c}

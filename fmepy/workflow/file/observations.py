@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import DataError, did_you_mean, listed
-from fmepy.tables.dates import SECONDS
-from fmepy.tables.sheet import Sheet
+from fmepy.tables.sheet import SECONDS, Sheet
 from fmepy.workflow.file.data_file import column_of, read_beside
 from fmepy.workflow.file.parsed import Case
 
@@ -82,7 +81,7 @@ def observed(
         for line, name in zip(file.lines, frame[first].tolist(), strict=True):
             if known and str(name) not in known:
                 near = did_you_mean(name, known)
-                why = f"{str(name)!r} in column {first!r} is no variable of the model.{near} It has {listed(known)}."
+                why = f"{str(name)!r} in column {first!r} is not a variable of the model.{near} It has {listed(known)}."
                 raise file.error(why + _say_outputs(case, str(name)), line)
         numbers = [words[k] for k in ("x", "y", "err") if words.get(k)]
     else:
@@ -93,7 +92,7 @@ def observed(
         for name in others:
             near = did_you_mean(name, known)
             if near or len(others) == len(readings) or (free and file.frame[name].dtype != object):
-                raise file.error(f"the column {name!r} is no variable of the model.{near} It has {listed(known)}."
+                raise file.error(f"the column {name!r} is not a variable of the model.{near} It has {listed(known)}."
                                  f"{_say_outputs(case, name)} Name columns that are no observations in [data]: "
                                  f"ignore = [{name!r}]; of a long table name that of the values by `y`.")  # fmt: skip
         readings = [c for c in readings if c not in others]
@@ -128,7 +127,7 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
     unit = said.get("unit", "")
     if not file.holds_dates(name):
         if "origin" in said:
-            raise table.error("origin", f"`origin` is of dates; the column {name!r} holds numbers. Leave it out.")
+            raise table.error("origin", f"`origin` is for dates; the column {name!r} holds numbers. Leave it out.")
         return file.numbers(name, missing=False), unit
     if unit not in SECONDS:
         place = "unit" if unit else "x" if "x" in said else ()
@@ -142,7 +141,7 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
     except DataError:
         raise
     except ValueError:
-        raise table.error("origin", f'`origin` = {said["origin"]!r} is no date such as "2001-12-31".') from None
+        raise table.error("origin", f'`origin` = {said["origin"]!r} is not a date such as "2001-12-31".') from None
     return times, f"{unit} since {str(origin.tz_localize(None)).removesuffix(' 00:00:00')}"
 
 
