@@ -77,19 +77,19 @@ class Gone:
     """Stands where a loaded result had a model or a cost."""
 
     def __init__(self, name: str, advice: str) -> None:
-        self._told = f"`{name}` is not in the file that this result was loaded from: it holds numbers only. {advice}"
+        self._message = f"`{name}` is not in the file that this result was loaded from: it holds numbers only. {advice}"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # what copies, prints and pickles looks for methods that nobody needs
             raise AttributeError(name)
-        raise ArgumentError(self._told)
+        raise ArgumentError(self._message)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Say what to do."""
-        raise ArgumentError(self._told)
+        raise ArgumentError(self._message)
 
     def __repr__(self) -> str:
-        return f"<not saved: {self._told}>"
+        return f"<not saved: {self._message}>"
 
 
 # --- there
@@ -328,13 +328,13 @@ class Decoder:
 
     def _object(self, plain: dict[str, Any]) -> Any:
         cls = _class(plain["class"], plain["module"])
-        found: Any = object.__new__(cls)
-        given = {name: self.decode(v) for name, v in plain["fields"].items()}
+        result: Any = object.__new__(cls)
+        values = {name: self.decode(v) for name, v in plain["fields"].items()}
         for f in dataclasses.fields(cls):  # type: ignore[arg-type]  # every one that is written is a dataclass
             if _LIVE in f.metadata:
                 value: Any = Gone(f.name, f.metadata[_LIVE])
-            elif f.name in given:
-                value = given.pop(f.name)
+            elif f.name in values:
+                value = values.pop(f.name)
             elif f.default is not dataclasses.MISSING:  # a field that came later
                 value = f.default
             elif f.default_factory is not dataclasses.MISSING:
@@ -343,10 +343,10 @@ class Decoder:
                 raise ValueError(f"{plain['class']} has no field {f.name!r}")
             if cls.__module__.startswith("fmepy.") and _LIVE not in f.metadata and not holds(str(f.type), value):
                 raise ValueError(f"`{f.name}` of {plain['class']} is a {type(value).__name__}, not as it was saved")
-            object.__setattr__(found, f.name, value)
-        if given:
-            raise ValueError(f"{plain['class']} has the fields {listed(given)}, which this fmepy does not know")
-        return found
+            object.__setattr__(result, f.name, value)
+        if values:
+            raise ValueError(f"{plain['class']} has the fields {listed(values)}, which this fmepy does not know")
+        return result
 
     def array(self, plain: Any) -> Any:
         """Return an array."""

@@ -61,9 +61,9 @@ def file_digest(path: str | os.PathLike[str]) -> str:
     """Return what stands for what a file holds now: its sha256; beyond `MOST_DATA` that of its size and last change."""
     digest = hashlib.sha256()
     with open_file(path, 1 << 63) as file:
-        found = os.fstat(file.fileno())
-        if found.st_size > MOST_DATA:
-            return hashlib.sha256(f"{found.st_size} {found.st_mtime_ns}".encode()).hexdigest()
+        status = os.fstat(file.fileno())
+        if status.st_size > MOST_DATA:
+            return hashlib.sha256(f"{status.st_size} {status.st_mtime_ns}".encode()).hexdigest()
         for part in _parts(file, MOST_DATA):
             digest.update(part)
     return digest.hexdigest()
@@ -78,12 +78,12 @@ def _parts(file: IO[bytes], most: int) -> Iterator[bytes]:
         yield part
 
 
-def _check(found: os.stat_result, most: int) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
+def _check(status: os.stat_result, most: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
         what = "name a file in it" if kind == "a folder" else "save what it gives in a file, and name that"
         raise OSError(f"it is {kind}, not a file; {what}")
-    if found.st_size > most:
+    if status.st_size > most:
         raise OSError(f"it has more than {most / 1e6:.0f} MB; take out what is not needed, or divide it")
 
 

@@ -230,8 +230,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> type(again).__name__, again.frame.equals(draws.frame)
     ('SensRange', True)
     """
-    given = _as_path(path)
-    file = _structure_of(given)
+    folder_or_file = _as_path(path)
+    file = _structure_of(folder_or_file)
     try:
         text = read_file(file, MOST_TABLE)
     except OSError as error:
@@ -251,7 +251,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def _decoded(head: dict[str, Any], file: Path, arrays: Mapping[str, Any]) -> Any:
     try:
-        found = Decoder(arrays).decode(head["result"])
+        result = Decoder(arrays).decode(head["result"])
     except FmepyError as error:
         raise ArgumentError(
             f"`path`: {str(file)!r} cannot be loaded: {error} (it was written by fmepy {head['fmepy']})."
@@ -265,10 +265,10 @@ def _decoded(head: dict[str, Any], file: Path, arrays: Mapping[str, Any]) -> Any
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found.check_loaded()
+            result.check_loaded()
     except Exception as error:  # whatever a method makes of tables that lack a column
         raise _damaged(file, f"its parts do not agree with each other ({type(error).__name__}: {error})") from error
-    return found
+    return result
 
 
 def _damaged(file: Path, why: str) -> ArgumentError:

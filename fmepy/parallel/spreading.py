@@ -138,12 +138,12 @@ def _begin_here(
 
 
 def _run_here(function: Callable[..., Any], tasks: Sequence[Task], collected: Collected, report: Progress) -> None:
-    told = time.perf_counter()
+    reported = time.perf_counter()
     for some in in_batches(function, tasks):
         _some_here(function, some, collected)
         now = time.perf_counter()
-        if now - told > _PAUSE or collected.done == report.total:
-            told = now
+        if now - reported > _PAUSE or collected.done == report.total:
+            reported = now
             report(collected.done)
 
 

@@ -39,10 +39,10 @@ def attempt(function: Callable[..., Any], task: Task) -> Outcome:
     except SystemExit as error:
         return False, ("SystemExit", f"The run called sys.exit({'' if error.code is None else repr(error.code)}).")
     except Exception as error:
-        return False, (type(error).__name__, _told(error))
+        return False, (type(error).__name__, _message_of(error))
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     try:
         return str(error)
     except Exception:  # an exception of the user's whose message fails

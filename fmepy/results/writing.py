@@ -80,8 +80,8 @@ def _cells(frame: pd.DataFrame, float_format: str, na_rep: str, index: bool) -> 
     n_labels = len(columns)
     heads: list[Any] = list(frame.columns)
     for j, name in enumerate(heads):
-        told = ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
-        columns.append((told, _texts(frame.iloc[:, j], float_format, na_rep)))
+        head = ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        columns.append((head, _texts(frame.iloc[:, j], float_format, na_rep)))
     numeric = [
         j >= n_labels and all(_NUMBER.fullmatch(t) or t in ("", "NA", na_rep) for t in texts)
         for j, (_, texts) in enumerate(columns)
@@ -103,10 +103,10 @@ def _texts(column: Any, float_format: str, na_rep: str) -> list[str]:
 
 
 def _latex_cell(text: str) -> str:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         return escape_latex(text)
-    below, mantissa, power = found.groups()
+    below, mantissa, power = match.groups()
     number = mantissa.replace("Inf", r"\infty").replace("inf", r"\infty")
     number += "" if power is None else rf" \times 10^{{{int(power)}}}"
     is_plain = power is None and below is None and mantissa.replace(".", "").isdigit()

@@ -61,8 +61,8 @@ def _table_of_columns(data: Mapping[Any, Any], argument: str) -> pd.DataFrame:
     columns = {normal_name(k): v if np.ndim(v) == 0 else list(v) for k, v in data.items()}
     lengths = {k: len(v) for k, v in columns.items() if isinstance(v, list)}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{k!r} {n}" for k, n in lengths.items())
-        raise DataError(f"`{argument}`: the columns have different lengths ({told}).")
+        sizes = ", ".join(f"{k!r} {n}" for k, n in lengths.items())
+        raise DataError(f"`{argument}`: the columns have different lengths ({sizes}).")
     return pd.DataFrame(columns, index=range(next(iter(lengths.values()), 1)))
 
 

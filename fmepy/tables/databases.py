@@ -70,8 +70,8 @@ def _text_sheet(path: Path, label: str) -> Sheet:
 
 
 def _refused(error: OSError, path: Path, label: str) -> DataError:
-    said = unreadable(error, path, label)
-    return DataError(said[:1].upper() + said[1:])
+    message = unreadable(error, path, label)
+    return DataError(message[:1].upper() + message[1:])
 
 
 def _sqlite_sheets(path: Path, label: str) -> list[Sheet]:
@@ -80,20 +80,20 @@ def _sqlite_sheets(path: Path, label: str) -> list[Sheet]:
     for beside in ("-wal", "-journal"):  # which SQLite reads as well
         if os.path.lexists(other := f"{path}{beside}"):
             open_file(other, MOST_DATA).close()
-    asked = itertools.count(1)  # of a view it cannot be told beforehand whether it comes to an end
+    calls = itertools.count(1)  # of a view it cannot be told beforehand whether it comes to an end
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL)
             connection.execute("PRAGMA trusted_schema = OFF")
-            connection.set_progress_handler(lambda: int(next(asked) > MOST_WORK), 1_000_000)
-            found = connection.execute(
+            connection.set_progress_handler(lambda: int(next(calls) > MOST_WORK), 1_000_000)
+            tables = connection.execute(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' "
                 "ORDER BY name"
             ).fetchall()
-            if not found:
+            if not tables:
                 raise DataError(f"{label!r} holds no table.")
             room = [MOST_DATA]
-            return [_sqlite_sheet(connection, name, label, room) for (name,) in found]
+            return [_sqlite_sheet(connection, name, label, room) for (name,) in tables]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise DataError(f"{label!r} cannot be read as a SQLite file: {error}.") from None
 

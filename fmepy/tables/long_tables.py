@@ -239,8 +239,8 @@ def _check_among(seen: Vector, grid: Vector, name: str) -> None:
     room = _SAME * max(float(np.ptp(grid)), float(np.abs(grid).max()), 1e-300)
     off = np.abs(seen - nearest) > room
     if off.any():
-        told = ", ".join(f"{a:g} (nearest: {b:g})" for a, b in list(zip(seen[off], nearest[off], strict=True))[:5])
-        raise DataError(f"`obs`: these {name!r} are not among `xmodel`: {told}. Add them to the model's output.")
+        missing = ", ".join(f"{a:g} (nearest: {b:g})" for a, b in list(zip(seen[off], nearest[off], strict=True))[:5])
+        raise DataError(f"`obs`: these {name!r} are not among `xmodel`: {missing}. Add them to the model's output.")
 
 
 def _spread(seen: Vector, grid: Vector, spread: float) -> tuple[Any, Any, Vector]:

@@ -132,8 +132,8 @@ class Sheet:
         if moments.isna().any():
             i = int(np.argmax(moments.isna()))
             cell = cells.iloc[i]
-            said = "the date is missing" if _is_missing(cell) else f"{_cut(cell)} is not a date such as 2001-12-31"
-            raise self.error(f"{said} in column {name!r}.", self.lines[i])
+            problem = "the date is missing" if _is_missing(cell) else f"{_cut(cell)} is not a date such as 2001-12-31"
+            raise self.error(f"{problem} in column {name!r}.", self.lines[i])
         try:
             first = moments.min() if origin is None else pd.to_datetime(origin, format="ISO8601", utc=True)
         except (TypeError, ValueError):
@@ -153,8 +153,8 @@ class Sheet:
         if len(back):
             i = int(back[0]) + 1
             how = "is there twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
-            said = f"time {times[i]:g} {how}; times must increase. Sort them, and keep each once."
-            raise self.error(said, self.lines[i])
+            message = f"time {times[i]:g} {how}; times must increase. Sort them, and keep each once."
+            raise self.error(message, self.lines[i])
         return times
 
     def check_columns(self, known: Sequence[str], needed: Sequence[str] = ()) -> None:
@@ -187,8 +187,8 @@ def _text(cell: Any) -> str:
 
 
 def _cut(cell: Any) -> str:
-    said = repr(cell)
-    return said if len(said) <= 60 else f"{said[:57]}..."
+    text = repr(cell)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def column_names(head: Sequence[Any], place: str) -> list[str]:

@@ -86,7 +86,7 @@ def read_text_file(
             notes.append("the decimal mark is a comma")
     frame = pd.DataFrame({name: _column(column, decimal) for name, column in zip(names, columns, strict=True)})
     frame.index = pd.Index([line for line, _ in cells], name="line")
-    return Sheet(label, path.stem, frame, header, tuple(f"{path.name}: {said}." for said in notes))
+    return Sheet(label, path.stem, frame, header, tuple(f"{path.name}: {note}." for note in notes))
 
 
 def unreadable(error: OSError, path: Path, label: str | None = None) -> str:
@@ -171,21 +171,21 @@ def _decimal(columns: Sequence[Sequence[str]], separator: str) -> str:
         columns = [c for c in columns if any("," in cell for cell in c)]  # in quotes
     commas = points = False
     for column in columns:
-        said = [cell for cell in column if cell not in MISSING]
-        if said and all(COMMA.fullmatch(cell) or NUMBER.fullmatch(cell) for cell in said):
-            commas = commas or any(map(COMMA.fullmatch, said))
-            points = points or any(map(_POINT.fullmatch, said))
+        filled = [cell for cell in column if cell not in MISSING]
+        if filled and all(COMMA.fullmatch(cell) or NUMBER.fullmatch(cell) for cell in filled):
+            commas = commas or any(map(COMMA.fullmatch, filled))
+            points = points or any(map(_POINT.fullmatch, filled))
     return "," if commas and not points else "."
 
 
 def _column(cells: Sequence[str], decimal: str) -> pd.Series:
     """Return a column: of whole numbers, of numbers, or of texts with None where one is missing."""
     plain = [cell.replace(",", ".") if decimal == "," and COMMA.fullmatch(cell) else cell for cell in cells]
-    said = [cell for cell in plain if cell not in MISSING]
-    if not all(map(NUMBER.fullmatch, said)):
+    filled = [cell for cell in plain if cell not in MISSING]
+    if not all(map(NUMBER.fullmatch, filled)):
         return pd.Series([None if cell in MISSING else cell for cell in plain], dtype=object)
-    if len(said) == len(plain) and all(re.fullmatch(r"[+-]?\d{1,15}", cell) for cell in said):
-        if any(re.fullmatch(r"0\d+", cell) for cell in said):  # labels such as 007
+    if len(filled) == len(plain) and all(re.fullmatch(r"[+-]?\d{1,15}", cell) for cell in filled):
+        if any(re.fullmatch(r"0\d+", cell) for cell in filled):  # labels such as 007
             return pd.Series(plain, dtype=object)
         return pd.Series([int(cell) for cell in plain], dtype=np.int64)
     return pd.Series([np.nan if cell in MISSING else float(cell) for cell in plain], dtype=float)
