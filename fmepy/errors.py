@@ -34,7 +34,7 @@ class FmepyError(Exception):
 
 
 class ArgumentError(FmepyError, ValueError):
-    """An argument that cannot be: a wrong choice, shape, sign or type."""
+    """An invalid argument: a wrong choice, shape, sign or type."""
 
 
 class UnknownArgumentError(ArgumentError, TypeError):
@@ -124,11 +124,11 @@ class NoSteadyStateError(SimulationError):
 
 
 class ConvergenceError(FmepyError, RuntimeError):
-    """An iteration did not arrive; the message says where it stood and what to try."""
+    """An iteration did not converge; the message says where it stood and what to try."""
 
 
 class InterruptedWarning(UserWarning):
-    """Ctrl-C ended a verb; its result holds what was done until then, and says ``interrupted``."""
+    """Ctrl-C ended a function; its result holds what was done until then, and says ``interrupted``."""
 
 
 def _rebuild(kind: type[FmepyError], args: tuple[Any, ...], state: dict[str, Any]) -> FmepyError:

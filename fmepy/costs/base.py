@@ -405,7 +405,7 @@ class AddableCost(InNotebook):
         return _summed((other, self)) if isinstance(other, (AddableCost, Cost)) else NotImplemented
 
     def repeats(self, other: object) -> bool:
-        """Tell whether another cost holds the same model against the same data."""
+        """Tell whether another cost compares the same model with the same data."""
         return self is other
 
     def shared_run(self) -> object | None:

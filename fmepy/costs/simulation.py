@@ -426,7 +426,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         return self.bind_together([self], wanted, hold_engine=hold_engine)
 
     def repeats(self, other: object) -> bool:
-        """Tell whether another cost holds the same model against the same data."""
+        """Tell whether another cost compares the same model with the same data."""
         if not isinstance(other, SimulationCost):
             return False
         return self.model is other.model and self.comparison.repeats(other.comparison)
@@ -490,7 +490,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     @property
     def places(self) -> Places:
-        """What is looked up in a run."""
+        """Values looked up during a run."""
         c = self.comparison
         runs = None if self.cases is None else self.cases.apart[1][self.cases.case_of]
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)

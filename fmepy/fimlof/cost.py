@@ -239,7 +239,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
 
     @property
     def said_noise(self) -> SaidNoise:
-        """What is said of the noise of readings, see `fmepy.costs.noise`."""
+        """Description of the noise of readings, see `fmepy.costs.noise`."""
         spec, by = self.specification, self.cases
         sds = dict(zip(spec.errors.keys, spec.errors.sds, strict=True))
         texts: Any = [None] if self.entity is None else by.column.texts
@@ -327,7 +327,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         return filter_result(self, self._bound, theta, smooth)
 
     def repeats(self, other: object) -> bool:
-        """Tell whether another cost holds the same model against the same data."""
+        """Tell whether another cost compares the same model with the same data."""
         if not (isinstance(other, FimlofCost) and self.model is other.model):
             return False
         return len(self.entities) == len(other.entities) and all(
