@@ -68,3 +68,10 @@ def test_a_cell_without_a_date_is_named():
     )  # places count from 0
     with pytest.raises(DataError, match="`obs`, row 1: '2024-02-30' is not a date such as 2001-12-31 in col"):
         fme.SimulationCost(MODEL, data, unit="days")
+
+
+def test_texts_that_may_be_dates_are_answered_with_the_unit():
+    with pytest.raises(
+        DataError, match=r"holds '2024-03-01' in row 0, which is not a number\. If it holds dates.*unit='days'"
+    ):
+        fme.SimulationCost(MODEL, {"time": ["2024-03-01", "2024-03-02"], "N": [2.0, 1.0]})
