@@ -92,9 +92,8 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
         found.why["x"] = "the first column of dates" if dates else "the first of numbers"
     rest = [c for c in numeric if c != found.x]
     if not rest:
-        has = "one column" if numeric or dates else "no column"
-        raise ArgumentError(f"{path}: there is {has} of numbers or dates among {listed(frame.columns)}; a draft needs "
-                            "the times and, beside them, what was observed.")  # fmt: skip
+        raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
+                            f"{listed(frame.columns)}; a draft needs the times and, beside them, what was observed.")  # fmt: skip
     first = frame.columns[0]
     if first in texts and named(_VALUES, rest):
         found.y = named(_VALUES, rest)
@@ -108,12 +107,13 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     else:
         _guess_errors(found, bare, rest)
         readings = [c for c in rest if c not in found.errors.values()]
-        fixed = [c for c in readings if found.entity and (frame.groupby(found.entity)[c].nunique() <= 1).all()]
+        experiments = frame.groupby(found.entity or np.zeros(len(frame)))
+        fixed = [c for c in readings if (experiments[c].nunique() <= 1).all()]
         found.ignore = [c for c in frame.columns if c in fixed or (c in (*texts, *dates) and c not in
                                                                   (found.x, found.entity))]  # fmt: skip
         found.observed = {c: bare[c] for c in readings if c not in fixed}
     if not found.observed:
-        raise ArgumentError(f"{path}: there is no column of readings beside the times {found.x!r}.")
+        raise ArgumentError(f"{path}: beside the times {found.x!r} no column of readings changes.")
     for c in [
         *(k for k in (found.x, found.y, found.err) if k in numeric),
         *(() if found.y else found.observed),

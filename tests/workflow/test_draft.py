@@ -92,6 +92,7 @@ def test_what_drafts_nothing_is_refused_with_what_to_do(tmp_path, capsys):
         "words": ("name,remark\nann,good\nben,bad\n", "no column of numbers or dates among 'name', 'remark'"),
         "single": ("t\n0\n1\n", "there is one column of numbers or dates"),
         "word": ("t,y\n0,1\n1,low\n2,3\n3,4\n", "word.csv:3: 'low' in column 'y' is not a number. Leave the cell"),
+        "constant": ("t,y\n0,1\n1,1\n", "beside the times 't' no column of readings changes"),
         "archive": ("PK\x03\x04", "is a workbook or an archive"),
         "huge": ("t,y\n" + "1,1\n" * 5_000_001, "has more than"),
     }
@@ -115,11 +116,13 @@ def test_what_drafts_nothing_is_refused_with_what_to_do(tmp_path, capsys):
     ],
 )  # fmt: skip
 def test_units_are_guessed_from_the_names_of_columns(tmp_path, column, variable, unit):
-    pd.DataFrame({"time_h": T, column: 10 + T, f"{column}_sd": 0.1}).to_csv(tmp_path / "d.csv", index=False)
+    table = pd.DataFrame({"time_h": T, column: 10 + T, f"{column}_sd": 0.1, "temp_degC": 20.0})
+    table.to_csv(tmp_path / "d.csv", index=False)
     found = read_columns(tmp_path / "d.csv")[1]
     assert (found.x, found.units["time_h"], found.why["x"]) == ("time_h", "h", "by its name")
     assert (found.observed, found.units.get(column)) == ({column: variable}, unit)
     assert found.errors == {column: f"{column}_sd"}
+    assert found.ignore == ["temp_degC"]  # the same in all rows
 
 
 def test_a_long_table_keeps_its_names(tmp_path):
