@@ -220,11 +220,11 @@ def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
     ArgumentError
         An unknown unit; what `Sheet.since` refuses.
     """
-    if unit is None and origin is None:
+    if x is None or (unit is None and origin is None):
         return obs
     check_choice(unit, SECONDS, "unit")
     table = as_table(obs)
     if table.columns.tolist().count(x) != 1 or pd.api.types.is_numeric_dtype(table[x]):
         return table
-    times, _ = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(str(x), str(unit), origin)
-    return table.assign(**{str(x): times.to_numpy()})
+    times, _ = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(x, str(unit), origin)
+    return table.assign(**{x: times.to_numpy()})

@@ -93,7 +93,7 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     rest = [c for c in numeric if c != found.x]
     if not rest:
         raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
-                            f"{listed(frame.columns)}; a draft needs the times and, beside them, what was observed.")  # fmt: skip
+                            f"{listed(frame.columns)}; a draft needs times and, beside them, readings.")  # fmt: skip
     first = frame.columns[0]
     if first in texts and named(_VALUES, rest):
         found.y = named(_VALUES, rest)
