@@ -403,7 +403,7 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_740, "compiled": 4_180, "models": 8_510, "costs": 4_960, "filtering": 2_640, "fimlof": 3_870,
+    "language": 1_880, "compiled": 4_180, "models": 8_520, "costs": 4_960, "filtering": 2_640, "fimlof": 3_870,
     "fitting": 4_790, "mcmc": 2_370, "boundary": 2_300, "dmi": 3_850, "montecarlo sensitivity": 2_580,
     "workflow": 5_340, "plotting": 1_780, "tables journal parallel results": 2_970, "parameters numerics root": 2_730,
 }  # fmt: skip

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,12 @@ from fmepy.language.conditions import Joined, Not, choose, relation
 from fmepy.language.equations import symbol
 from fmepy.language.functions import of_numpy
 from fmepy.language.nodes import ONE, ZERO, Node, call, number
+from fmepy.language.stand_ins import taking_symbols
+
+_T = TypeVar("_T")
+MOST_WAYS = 64
+"""Through the decisions of a function that is traced."""
+_DECIDE: ContextVar[Callable[[Any, Any], bool] | None] = ContextVar("what decides on a way", default=None)
 
 
 def traced(name: str) -> Traced:
@@ -98,6 +104,12 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
     low, high = bounds.get("min", a_min), bounds.get("max", a_max)
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
+
+
+def _select(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0) -> Any:
+    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+        default = _where(condition, value, default)
+    return default
 
 
 _TRIED: ContextVar[list[Any] | None] = ContextVar("the lags that a function on trial asked for", default=None)
@@ -200,15 +212,15 @@ class _NumpyFace(Valueless):
         return _each(lambda *xs: _apply(ufunc.__name__, xs), inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip}
+        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip, np.ndim: lambda x: 0}
         if func not in handlers:
             raise TracingError(f"np.{func.__name__} of a single symbol has no symbolic form")
         return handlers[func](*args, **kwargs)
 
     def __float__(self) -> float:
         raise TracingError(
-            "a value is needed where there is only a symbol (math.exp and its kin, or float()); "
-            "write np.exp, np.log, ... instead"
+            "a value is needed where there is only a symbol, such as by float(), int(), or an array from outside "
+            "the function; leave float() out, and make arrays in the function"
         )
 
 
@@ -221,10 +233,7 @@ class Condition(_NumpyFace):
         self.decision = decision
 
     def __bool__(self) -> bool:
-        raise TracingError(
-            "an if (or min, max, and, or) decides on a symbol; "
-            "write np.where(condition, a, b), np.maximum or np.minimum instead"
-        )
+        return decided(self, choose(self.decision, ONE, ZERO))
 
     def __and__(self, other: Any) -> Condition:
         return Condition(Joined((_as_decision(self), _as_decision(other)), "and"))
@@ -293,7 +302,10 @@ for _method, _name in {"neg": "negative", "pos": "positive", "abs": "absolute"}.
 class SymbolArray(np.ndarray):
     """An array of traced numbers or conditions; to compare, plain arrays of objects would ask for truth values."""
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is not None:  # y += x
+            out[0][...] = getattr(ufunc, method)(*inputs, **kwargs)
+            return out[0]
         if method == "__call__" and ufunc.signature is None and not kwargs:
             return _each(lambda *xs: _apply(ufunc.__name__, xs), inputs)
         if method == "reduce" and ufunc in (np.maximum, np.minimum) and kwargs.get("axis") in (None, 0):
@@ -301,20 +313,45 @@ class SymbolArray(np.ndarray):
             if inputs[0].ndim == 1 and values:
                 return Traced(of_numpy(ufunc.__name__)(*map(as_expression, values)))  # type: ignore[misc]
         plain = [x.view(np.ndarray) if isinstance(x, SymbolArray) else x for x in inputs]
-        out = getattr(ufunc, method)(*plain, **kwargs)
-        return out.view(SymbolArray) if isinstance(out, np.ndarray) and out.dtype == object else out
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        return result.view(SymbolArray) if isinstance(result, np.ndarray) and result.dtype == object else result
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip}
+        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip, np.select: _select}
         return (
             handlers[func](*args, **kwargs)
             if func in handlers
             else super().__array_function__(func, types, args, kwargs)
         )
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, SymbolArray):  # a mask of conditions
+            key, value = ..., np.where(key, value, self)
+        super().__setitem__(key, value)
+
 
 def call_traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a user's function with traced numbers.
+    """Call a user's function with traced numbers; raises what `with_symbols` raises."""
+    return with_symbols(function, lambda f, follow: follow(lambda: f(*args, **kwargs)), SymbolArray)
+
+
+def with_symbols(
+    function: Callable[..., Any],
+    call: Callable[[Callable[..., Any], Callable[[Callable[[], Any]], Any]], _T],
+    kind: type[np.ndarray],
+) -> _T:
+    """Return what a function gives with symbols, by ``call(function, follow)``.
+
+    Where it fails, as values are missing, it is tried with a copy of the function that takes symbols, on every way
+    that its decisions leave.
+
+    Parameters
+    ----------
+    function : callable
+    call : callable
+        It hands what calls the function to `follow`, and uses what comes back.
+    kind : type
+        Of arrays of symbols.
 
     Raises
     ------
@@ -322,11 +359,68 @@ def call_traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         Whatever went wrong, with the line of the user's function where it did. Errors of other kinds are kept as the
         cause: a function that fails on symbols may still run on numbers.
     """
+    with suppress(Exception):
+        return call(function, lambda way: way())
     try:
-        return function(*args, **kwargs)
-    except Exception as error:
+        return call(taking_symbols(function, kind), _on_every_way)
+    except (Exception, SystemExit) as error:  # which may stand on one of the ways
         why = str(error) if isinstance(error, TracingError) else f"{type(error).__name__}: {error}"
         raise TracingError(f"{place_of(function, error)}{why}") from error
+
+
+def _on_every_way(call: Callable[[], Any]) -> Any:
+    """Return what a call gives, its decisions as choices: the call is repeated for every way that they leave."""
+    n_ways = 0
+
+    def follow(turns: tuple[bool, ...]) -> Any:
+        """Return what the ways give that begin with some turns: first the one that always decides for yes."""
+        nonlocal n_ways
+        n_ways += 1
+        met: list[Any] = []
+        answers: dict[Any, bool] = {}
+
+        def decide(condition: Any, key: Any) -> bool:
+            if key not in answers:
+                met.append(condition)
+                if n_ways + len(met) > MOST_WAYS:
+                    raise TracingError(
+                        f"its decisions (if, while, and, or) leave more than {MOST_WAYS} ways; write "
+                        "np.where(condition, a, b) instead"
+                    )
+                answers[key] = turns[len(met) - 1] if len(met) <= len(turns) else True
+            return answers[key]
+
+        token = _DECIDE.set(decide)
+        try:
+            result = call()
+        finally:
+            _DECIDE.reset(token)
+        for k in reversed(range(len(turns), len(met))):
+            other = follow((*turns, *[True] * (k - len(turns)), False))
+            result = _chosen(met[k], result, other)
+        return result
+
+    return follow(())
+
+
+def decided(condition: Any, key: Any) -> bool:
+    """Return the truth of a condition on the way that is followed; conditions of one key are the same."""
+    decide = _DECIDE.get()
+    if decide is None:
+        raise TracingError(
+            "an if (or min, max, and, or) decides on a symbol; "
+            "write np.where(condition, a, b), np.maximum or np.minimum instead"
+        )
+    return decide(condition, key)
+
+
+def _chosen(condition: Any, yes: Any, no: Any) -> Any:
+    """Return what holds numbers, or such things again, as the choice between two of a form."""
+    if isinstance(yes, Mapping) and isinstance(no, Mapping) and yes.keys() == no.keys():
+        return {k: _chosen(condition, v, no[k]) for k, v in yes.items()}
+    if isinstance(yes, tuple | list) and isinstance(no, tuple | list | np.ndarray) and len(yes) == len(no):
+        return type(yes)([_chosen(condition, a, b) for a, b in zip(yes, no, strict=True)])
+    return np.where(condition, yes, no)  # type: ignore[call-overload]
 
 
 def place_of(function: Callable[..., Any], error: Exception) -> str:

@@ -115,7 +115,7 @@ def test_two_hundred_assignments_that_need_one_another_twice_are_equations_too()
 
 @module(reads=("x",), assigns=("y",))
 def python_module(x):
-    return x if x > 0 else 1.0
+    return x if float(x) > 0 else 1.0
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_serial_coupling(model):
 def test_a_python_module_runs_among_the_others():
     @fme.dmi.module(reads=("N", "P"), assigns=("eaten",))
     def eating(N, P):
-        return 0.01 * N * P if N > 0 else 0.0
+        return 0.01 * N * P if float(N) > 0 else 0.0
 
     hunt = Module("hunt", "d(P)/dt = e * eaten - m * P\nP(0) = P0\noutput P, eaten")
     used = {k: v for k, v in DATA.items() if k != "a"}

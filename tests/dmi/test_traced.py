@@ -1,7 +1,5 @@
 """Modules that are Python functions: statements where they can be, with the same numbers, else as they are."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -98,14 +96,6 @@ def test_in_a_loop_it_settles_where_the_function_does(as_python):
         model.replace(modules={"stock": fme.dmi.Module("stock", "d(S)/dt = demand\nS(0) = 0")}).compiled("ode")
 
 
-def _if(a):
-    return 1.0 if a > 0 else 2.0
-
-
-def _math(a):
-    return math.exp(a)
-
-
 def _keeps(a):
     kept.append(a)
     return a
@@ -149,8 +139,6 @@ def _depends_on_type(a):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (_if, "np.where"),
-        (_math, "np.exp"),
         (_keeps, "'kept' \\(list\\)"),
         (_random, "random"),
         (_looks_up, "'RATES' \\(dict\\)"),

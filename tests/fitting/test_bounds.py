@@ -82,7 +82,7 @@ def test_a_models_own_differences_stay_inside_the_bounds(engine):
 
         def rhs(t, y, p):
             seen.append(float(p["k"]))
-            return [-p["k"] * y[0] if y[0] > -1 else 0.0]  # an `if`: no equations
+            return [-p["k"] * y[0] if float(y[0]) > -1 else 0.0]  # float(): no equations
 
         model = fme.OdeModel(rhs, state={"x": 1.0}, times=np.arange(5.0), parms={"k": 1.0}, engine="scipy")
         values = np.exp(-2.0 * np.arange(5.0))

@@ -23,7 +23,7 @@ def named(t, A, B, *, k=0.5, K=2.0):
 
 
 def untraced(t, A, B, *, k=0.5, K=2.0):
-    if t > 1e9:
+    if float(t) > 1e9:
         return 0, 0
     return -k * A, B - K * A**2
 
@@ -324,7 +324,7 @@ PENDULUM = "d(x)/dt = u\nd(y)/dt = v\nd(u)/dt = -F*x\nd(v)/dt = -F*y - g\n0 = x*
 
 
 def pendulum(t, s, p):
-    if t > 1e9:
+    if float(t) > 1e9:
         return s
     return np.array([s[2], s[3], -s[4] * s[0], -s[4] * s[1] - 9.81, s[0] ** 2 + s[1] ** 2 - 1])
 

@@ -519,7 +519,7 @@ def test_the_past_is_read_nowhere_else():
 
 def test_a_function_that_reads_the_past_must_become_equations():
     def decides(t, N, *, tau=1.0):
-        return -fme.lag(N, tau) if N > 0 else 0.0
+        return -fme.lag(N, tau) if float(N) > 0 else 0.0
 
     with pytest.raises(ModelError, match=r"calls lag\(\), so it must be turned into equations, and it cannot be"):
         fme.OdeModel(decides, state={"N": 1}, times=[0, 1])

@@ -265,7 +265,7 @@ def test_the_method_chooses_the_engine_and_must_belong_to_it():
 
 def test_what_cannot_be_compiled_is_refused_with_the_reason():
     def branching(t, N, *, r=1.0):
-        return r * N if N > 1 else -r * N
+        return r * N if float(N) > 1 else -r * N
 
     with pytest.raises(ModelError, match=r"cannot run on explicit: .*Leave engine='auto'"):
         OdeModel(branching, state={"N": 1}, times=[0, 1], engine="explicit")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from fmepy.errors import TracingError
 from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, StridedRun, runs_of
 from fmepy.language.arrays import formula as formula_of
-from fmepy.language.tracing import Valueless, place_of
+from fmepy.language.tracing import Valueless, decided, with_symbols
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.types import Vector
 
@@ -188,18 +189,21 @@ class _Face(Valueless, NDArrayOperatorsMixin):
         return target
 
     def __bool__(self) -> bool:
-        raise TracingError(
-            "an if (or min, max, and, or) decides on a symbol; write np.where(condition, a, b), np.maximum or "
-            "np.minimum instead"
-        )
+        if not isinstance(self, TracedEntry):
+            return bool(self.item()) if self.size == 1 else bool(np.ones(self.size))  # numpy's own error
+        if not self.tape.is_true(self):
+            raise TracingError("the truth of a number is asked for; write np.where(x != 0, a, b) instead of if x")
+        return decided(self, (self.step, self.place))
 
     def __float__(self) -> float:
-        raise TracingError(f"a value is needed where there is only a symbol: {_INTO_NUMBERS}; np.exp for math.exp")
+        raise TracingError(
+            f"a value is needed where there is only a symbol, such as by float(); leave float() out; or {_INTO_NUMBERS}"
+        )
 
 
 _INTO_NUMBERS = (
-    "numbers that depend on states or parameters are written into an array of plain numbers; begin with "
-    "np.zeros_like(y) in place of np.zeros(n), or put the parts together with np.concatenate"
+    "numbers that depend on states or parameters are written into an array of plain numbers from outside the function; "
+    "make one inside, such as np.zeros(n), or put the parts together with np.concatenate"
 )
 
 
@@ -228,6 +232,11 @@ class TracedArray(_Face, np.ndarray):  # type: ignore[misc]  # the mixin's
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return _called(func, args, kwargs)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, TracedArray):  # a mask of conditions
+            key, value = ..., _where(key, value, self)
+        super().__setitem__(key, value)
 
     def dot(self, other: Any, out: Any = None) -> Any:
         """Return the product with a vector or a matrix."""
@@ -332,6 +341,12 @@ def _where(condition: Any, *branches: Any) -> Any:
     return tape.each("where", (condition, *branches))
 
 
+def _selected(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0.0) -> Any:
+    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+        default = _where(condition, value, default)
+    return default
+
+
 def _interpolated(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """Return np.interp by sums of ramps, one between two points each."""
     if _is_traced(xp) or any(v is not None for v in (left, right, period)):
@@ -354,6 +369,7 @@ def _filled(value: float) -> Callable[..., Any]:
 
 _HANDLED: dict[Any, Callable[..., Any]] = {
     np.where: _where,
+    np.select: _selected,
     np.interp: _interpolated,
     np.dot: lambda a, b: np.multiply(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else np.matmul(a, b),
     np.inner: lambda a, b: np.matmul(a, np.transpose(b)),
@@ -418,6 +434,14 @@ def traced_arrays(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
     TracingError
         It cannot be traced; says why, with the line of the function.
     """
+    return with_symbols(
+        rates.function, lambda f, follow: _called_by(follow, replace(rates, function=f), shape), TracedArray
+    )
+
+
+def _called_by(
+    follow: Callable[[Callable[[], Any]], Any], rates: RatesFunction, shape: tuple[int, ...]
+) -> ArrayProgram:
     tape, n = Tape(), int(np.prod(shape))
     t, y = (tape.noted(ArrayStep("input", word, size)) for word, size in (("t", 1), ("y", n)))
     values = []
@@ -426,15 +450,12 @@ def traced_arrays(rates: RatesFunction, shape: tuple[int, ...]) -> ArrayProgram:
         values.append([TracedEntry(tape, step, k) for k in range(len(names))])
     token = _CURRENT.set(tape)
     try:
-        result, extra = rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values)
+        result, extra = follow(lambda: rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values))
         found = np.array(result, dtype=object)
         if found.size != n or (len(shape) == 1 and found.shape != shape):
             raise TracingError(f"it returns an array of shape {found.shape} for {n} states")
         out = tape.noted(ArrayStep("join", "", n, (tape.read(found),)))
         extras = [tape.joined(np.asarray(e, dtype=object).reshape(-1))[0] for e in extra.values()]
-    except Exception as error:
-        why = str(error) if isinstance(error, TracingError) else f"{type(error).__name__}: {error}"
-        raise TracingError(f"{place_of(rates.function, error)}{why}") from error
     finally:
         _CURRENT.reset(token)
     return ArrayProgram(

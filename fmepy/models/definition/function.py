@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,12 +15,12 @@ from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed, warn
 from fmepy.language.equations import symbols
 from fmepy.language.tracing import (
+    SymbolArray,
     as_expression,
     at_most,
-    call_traced,
     lags_tried,
-    place_of,
     traced,
+    with_symbols,
 )
 from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
@@ -210,15 +211,12 @@ def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
 
 def _called(rates: RatesFunction, time: str) -> ModelExpressions:
     groups = (rates.states, rates.parameters, rates.forcings)
-    y, p, u = (np.array([traced(k) for k in names], dtype=object) for names in groups)
-    try:
-        result, extra = call_traced(rates.raw, traced(time), y, p, u)
-    except TracingError as error:  # with the line of the user's function rather than of ours
-        cause = error.__cause__
-        if not isinstance(cause, Exception):
-            raise
-        why = str(cause) if isinstance(cause, TracingError) else f"{type(cause).__name__}: {cause}"
-        raise TracingError(f"{place_of(rates.function, cause)}{why}") from cause
+    y, p, u = (np.array([traced(k) for k in names], dtype=object).view(SymbolArray) for names in groups)
+    result, extra = with_symbols(
+        rates.function,
+        lambda f, follow: follow(lambda: replace(rates, function=f).raw(traced(time), y, p, u)),
+        SymbolArray,
+    )
     expressions = tuple(as_expression(e) for e in np.ravel(np.array(result, dtype=object)))
     return ModelExpressions(expressions, {k: as_expression(v) for k, v in extra.items()})
 

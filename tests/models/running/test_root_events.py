@@ -233,7 +233,7 @@ def test_root_events_stand_beside_timed_ones_forcings_and_switches(engine):
 
 def test_functions_that_run_as_they_are_have_root_events_too():
     def falling(t, height, speed, *, g=10.0, e=0.8):
-        pull = g if speed < 1e9 else 0.0  # an if on a state: this cannot be traced
+        pull = g if float(speed) < 1e9 else 0.0  # this cannot be traced
         return (speed, -pull), {"energy": g * height + speed**2 / 2}
 
     events = [BOUNCE, {"root": "0.5*(t - 3) + 0*energy", "var": "speed", "value": 1, "method": "add"}]

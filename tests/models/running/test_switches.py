@@ -259,7 +259,7 @@ def test_a_retry_keeps_the_stops_of_time():
 
 def test_what_stays_python_names_the_risk():
     def f(t, x):
-        return 1.0 if t % 1 < 0.1 else 0.0
+        return 1.0 if float(t) % 1 < 0.1 else 0.0
 
     assert "max_step" in OdeModel(f, state={"x": 0}, times=[0, 10]).engine_note
 

@@ -1,0 +1,124 @@
+"""A user's function as one that takes symbols: arrays that it makes hold them, and functions of `math` are numpy's.
+
+``d = np.zeros(3); d[0] = -k * y[0]`` asks a symbol for its value, and so do ``math.exp(y[0])`` and ``max(y[0], 0)``.
+What fails so is called again as a copy, of the function and of those beside it in its file, whose `numpy`, `math`,
+`max` and `min` are stand-ins. The user's own function and the modules stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import reduce
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import TracingError
+
+_MAKERS = (
+    "zeros", "ones", "empty", "full", "eye", "identity", "array", "asarray", "zeros_like", "ones_like", "empty_like",
+    "full_like",
+)  # fmt: skip
+_OF_NUMPY = {"pow": "power", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+             "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}  # fmt: skip
+
+
+class _StandIn(ModuleType):
+    """A module of which some names are ours."""
+
+    def __init__(self, module: ModuleType, own: dict[str, Any]) -> None:
+        super().__init__(module.__name__)
+        self._module = module
+        self.__dict__.update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Callable[..., Any]:
+    """Return a copy of a function that can be called with symbols where the function asks for values.
+
+    Parameters
+    ----------
+    function : callable
+        What is no function of Python's comes back as it is.
+    kind : type
+        Of the arrays, of objects, that it makes.
+    """
+    if isinstance(function, MethodType):
+        return MethodType(taking_symbols(function.__func__, kind), function.__self__)
+    if not isinstance(function, FunctionType):
+        return function
+    home, space = function.__globals__, dict[str, Any]()
+    replaced: dict[int, Any] = {}
+    for module, own in (
+        (np, {name: _maker(name, kind) for name in _MAKERS}),
+        (math, {name: f for name in vars(math) if (f := _of_math(name)) is not None}),
+    ):
+        replaced[id(module)] = _StandIn(module, own)
+        replaced.update({id(getattr(module, name)): f for name, f in own.items()})
+
+    def copied(value: Any) -> Any:
+        if id(value) in replaced or not isinstance(value, FunctionType) or value.__globals__ is not home:
+            return replaced.get(id(value), value)
+        cells = tuple(CellType() for _ in value.__closure__ or ())
+        copy = FunctionType(value.__code__, space, value.__name__, value.__defaults__, cells)
+        copy.__kwdefaults__ = value.__kwdefaults__
+        replaced[id(value)] = copy  # before its cells: it may call itself
+        for cell, of_value in zip(cells, value.__closure__ or (), strict=True):
+            with suppress(ValueError):  # an empty one
+                cell.cell_contents = copied(of_value.cell_contents)
+        return copy
+
+    space.update(max=_extreme(max, np.maximum), min=_extreme(min, np.minimum))
+    space.update({name: copied(value) for name, value in home.items()})
+    result: Callable[..., Any] = copied(function)
+    return result
+
+
+def _maker(name: str, kind: type[np.ndarray]) -> Callable[..., Any]:
+    """Return a function of numpy that makes an array; of floats, they become objects."""
+    make = getattr(np, name.replace("empty", "zeros"))  # what lies in memory would be taken for the user's numbers
+
+    def made(first: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            array = make(first, *args, **kwargs)
+        except TracingError:  # floats of symbols
+            array = make(first, dtype=object)
+        return array.astype(object).view(kind) if array.dtype in (float, object) else array
+
+    return made
+
+
+def _extreme(plain: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return Python's `max` or `min`, which takes numpy's where it cannot decide."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return plain(*args, **kwargs)
+        except TracingError:
+            if kwargs:
+                raise
+            return reduce(of_two, args if len(args) > 1 else args[0])
+
+    return function
+
+
+def _of_math(name: str) -> Callable[..., Any] | None:
+    """Return a function of `math` that asks numpy's of the same meaning where a value is missing; None without one."""
+    plain, of_arrays = getattr(math, name), getattr(np, _OF_NUMPY.get(name, name), None)
+    if not callable(plain) or of_arrays is None:
+        return None
+
+    def function(x: Any, *others: Any) -> Any:
+        try:
+            return plain(x, *others)
+        except TracingError:
+            if name == "log" and others:
+                return np.log(x) / np.log(*others)
+            return of_arrays(x, *others)
+
+    return function
