@@ -420,10 +420,10 @@ def _chosen(condition: Any, yes: Any, no: Any) -> Any:
         return {k: _chosen(condition, v, no[k]) for k, v in yes.items()}
     if isinstance(yes, tuple | list) and isinstance(no, tuple | list | np.ndarray) and len(yes) == len(no):
         return type(yes)([_chosen(condition, a, b) for a, b in zip(yes, no, strict=True)])
-    return np.where(condition, yes, no)  # type: ignore[call-overload]
+    return np.where(condition, yes, no)
 
 
-def place_of(function: Callable[..., Any], error: Exception) -> str:
+def place_of(function: Callable[..., Any], error: BaseException) -> str:
     """Return where in the user's file an error arose, as "line 12, `if x > 0:`: "."""
     code = getattr(function, "__code__", None)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]

@@ -188,13 +188,6 @@ class _Face(Valueless, NDArrayOperatorsMixin):
         target[...] = result
         return target
 
-    def __bool__(self) -> bool:
-        if not isinstance(self, TracedEntry):
-            return bool(self.item()) if self.size == 1 else bool(np.ones(self.size))  # numpy's own error
-        if not self.tape.is_true(self):
-            raise TracingError("the truth of a number is asked for; write np.where(x != 0, a, b) instead of if x")
-        return decided(self, (self.step, self.place))
-
     def __float__(self) -> float:
         raise TracingError(
             f"a value is needed where there is only a symbol, such as by float(); leave float() out; or {_INTO_NUMBERS}"
@@ -217,6 +210,11 @@ class TracedEntry(_Face):
 
     def __repr__(self) -> str:
         return f"TracedEntry({self.step}, {self.place})"
+
+    def __bool__(self) -> bool:
+        if not self.tape.is_true(self):
+            raise TracingError("the truth of a number is asked for; write np.where(x != 0, a, b) instead of if x")
+        return decided(self, (self.step, self.place))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or formula_of(name, 1) is None:  # np.exp(array of objects) calls `exp` of each
