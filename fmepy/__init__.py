@@ -1,6 +1,6 @@
 """fmepy calibrates dynamic models: run, compare, fit, screen, sample.
 
-A *model* is a function of its parameters; a *cost* is a model held against data. Everything else takes one of the two
+A *model* is a function of its parameters; a *cost* is a model compared with data. Everything else takes one of the two
 and asks a question of it. Start with `OdeModel` (or any function of your own), `SimulationCost` (or `modCost`) and
 `modFit`. Classes of results, and the contracts of models and costs, are in `fmepy.types`.
 """

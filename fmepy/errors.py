@@ -37,7 +37,7 @@ class FmepyError(Exception):
 
 
 class ArgumentError(FmepyError, ValueError):
-    """An argument that cannot be: a wrong choice, shape, sign or type."""
+    """An invalid argument: a wrong choice, shape, sign or type."""
 
 
 class UnknownArgumentError(ArgumentError, TypeError):
@@ -121,11 +121,11 @@ class NoSteadyStateError(SimulationError):
 
 
 class ConvergenceError(FmepyError, RuntimeError):
-    """An iteration did not arrive; the message says where it stood and what to try."""
+    """An iteration did not converge; the message says where it stood and what to try."""
 
 
 class InterruptedWarning(UserWarning):
-    """Ctrl-C ended a verb; its result holds what was done until then, and says ``interrupted``."""
+    """Ctrl-C ended a function; its result holds what was done until then, and says ``interrupted``."""
 
 
 def _rebuild(kind: type[FmepyError], args: tuple[Any, ...], state: dict[str, Any]) -> FmepyError:
@@ -214,11 +214,20 @@ def repeated(names: Iterable[str]) -> list[str]:
     return sorted(name for name, n in Counter(names).items() if n > 1)
 
 
+_NEIGHBOURS = {
+    "Marq": "leastsq least_squares lm trf dogbox nls nls.lm", "Nelder-Mead": "nelder simplex fmin",
+    "Port": "nlminb slsqp tnc", "bobyqa": "powell cobyla", "Pseudo": "differential_evolution de brute shgo",
+    "SANN": "basinhopping dual_annealing", "lsoda": "lsode lsodes vode odeint", "RK45": "ode45", "latin": "lhs",
+    "dram": "metropolis mh am", "emcee": "stretch ensemble", "L-BFGS-B": "lbfgsb lbfgs",
+}  # fmt: skip
+"""What methods of other tools are nearest to ours."""
+
+
 def check_choice(value: object, choices: Iterable[str], argument: str) -> str:
     """Return `value` if it is one of `choices`, else raise an ArgumentError that names the nearest."""
     choices = list(choices)
     if isinstance(value, str) and value in choices:
         return value
-    raise ArgumentError(
-        f"`{argument}={value!r}` is not known. Choose one of {listed(choices)}.{did_you_mean(value, choices)}"
-    )
+    ours = [own for own, theirs in _NEIGHBOURS.items() if own in choices and str(value).lower() in theirs.split()]
+    hint = f" Did you mean {ours[0]!r}?" if ours else did_you_mean(value, choices)
+    raise ArgumentError(f"`{argument}={value!r}` is not known. Choose one of {listed(choices)}.{hint}")

@@ -403,9 +403,9 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_880, "compiled": 4_060, "models": 7_930, "costs": 4_840, "filtering": 2_490, "fimlof": 3_630,
+    "language": 1_880, "compiled": 4_060, "models": 7_930, "costs": 4_850, "filtering": 2_490, "fimlof": 3_630,
     "fitting": 4_540, "mcmc": 2_370, "boundary": 2_300, "dmi": 3_850, "montecarlo sensitivity": 2_420,
-    "workflow": 4_950, "plotting": 1_780, "tables journal parallel results": 2_970, "parameters numerics root": 2_530,
+    "workflow": 4_950, "plotting": 1_780, "tables journal parallel results": 2_970, "parameters numerics root": 2_540,
 }  # fmt: skip
 SLACK = 100  # lines below which a figure follows its room down
 

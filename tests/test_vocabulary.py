@@ -179,3 +179,13 @@ def test_keys_of_other_tools_in_a_calibration_file_are_answered_with_ours(tmp_pa
         fme.workflow.calibrate(file)
     assert message in str(error.value)
     assert "line" in str(error.value) or f"{file.name}:" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("leastsq", "Marq"), ("lm", "Marq"), ("nelder", "Nelder-Mead"), ("SLSQP", "Port"), ("powell", "bobyqa"),
+     ("differential_evolution", "Pseudo"), ("lbfgsb", "L-BFGS-B"), ("basinhopping", "SANN")],
+)  # fmt: skip
+def test_methods_of_neighbours_are_answered_with_the_nearest_of_ours(theirs, ours):
+    with pytest.raises(ArgumentError, match=f"`method='{theirs}'` is not known.*Did you mean '{ours}'"):
+        fme.modFit(lambda p: p["a"], {"a": 1.0}, method=theirs)

@@ -31,11 +31,7 @@ runs = {tau: model({"tau": tau}) for tau in (0.3, 1.2, 1.8)}
 # %%
 # Up to r tau = 1/e it approaches K from one side, up to pi/2 it swings and settles; beyond, it swings for ever.
 
-_, ax = plt.subplots()
-for tau, run in runs.items():
-    ax.plot(run.time, run.N, label=f"tau = {tau}")
-ax.set(xlabel="time", ylabel="N", ylim=(0, 29))
-ax.legend(loc="upper center", ncols=3)
+fme.plot_model(*runs.values(), labels=[f"tau = {tau}" for tau in runs])
 plt.show()
 
 peaks = [run.N.max() for run in runs.values()]
@@ -67,12 +63,7 @@ collinearity = fme.collin(sens, parset=list(truth)).value
 print(collinearity)
 assert np.isclose(collinearity, 1.96405, rtol=1e-3)
 
-_, ax = plt.subplots()
-fitted = model(fit.par)
-ax.plot(fitted.time, fitted.N, label="fit")
-ax.plot(counts.time, counts.N, "o", label="counts")
-ax.set(xlabel="time", ylabel="N", xlim=(0, 21))
-ax.legend()
+fit.predict(model, times=np.linspace(0, 21, 211)).plot(obs=counts)
 plt.show()
 
 # %%

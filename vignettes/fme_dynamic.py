@@ -247,8 +247,9 @@ assert np.isclose(rats_fit.ssr, 1.7204, rtol=1e-3)
 _, ax = plt.subplots(figsize=(7, 5), layout="constrained")
 for k, (conc, part) in enumerate(rats.groupby("initconc")):
     run = ccl4({**rats_fit.par, "CONC": conc})
-    ax.plot(run["time"], run["CP"], color=f"C{k}", label=f"{conc} ppm")
-    ax.plot(part["time"], part["CP"], ".", color=f"C{k}", ms=4)
+    color = plt.colormaps["viridis"](k / 4)  # darker where there is less
+    ax.plot(run["time"], run["CP"], color=color, label=f"{conc} ppm")
+    ax.plot(part["time"], part["CP"], ".", color=color, ms=4)
 ax.set(xlabel="time, h", ylabel="concentration in the chamber, ppm", yscale="log", title="Carbon tetrachloride")
 ax.legend(title="at the start", loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()

@@ -141,7 +141,7 @@ plt.show()
 figure, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
 ax.plot(fitted["Hare"], fitted["Lynx"], color=colors["Lynx"], label="fitted")
 ax.plot(pelts["Hare"], pelts["Lynx"], "o:", color="black", ms=4, lw=0.7, label="observed")
-places = {1900: (6, -10), 1904: (6, 4), 1908: (-8, -14), 1912: (-6, 8), 1916: (-32, 3), 1920: (2, 8)}
+places = {1900: (6, -10), 1904: (6, 4), 1908: (-30, -11), 1912: (-6, 8), 1916: (-32, 3), 1920: (2, 8)}
 for year, place in places.items():
     ax.annotate(str(year), pelts.set_index("year").loc[year], place, textcoords="offset points", fontsize="small")
 ax.set(

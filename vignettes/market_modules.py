@@ -134,8 +134,8 @@ assert np.isclose(pair, 39.50, rtol=1e-3)
 # %%
 # Fitted by simulation
 # --------------------
-# The one path without noise is held against the history. The noise has taken the firm somewhere else, and the fit makes
-# up for it by wrong parameters.
+# The one path without noise is compared with the history. The noise has taken the firm somewhere else, and the fit
+# makes up for it by wrong parameters.
 names, lower = ["SEM", "SAT", "DRAT"], {"SEM": 0, "SAT": 1, "DRAT": 0.3}
 by_simulation = fme.modFit(cost, names, lower=lower, hessian=False)
 print(by_simulation.par)

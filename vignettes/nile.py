@@ -2,11 +2,11 @@
 The Nile at Aswan: a level that wanders, or one that jumped
 ===========================================================
 
-A hundred years of flow, 1871-1970, are held against the local level model (Durbin and Koopman 2001, chapter 2): a level
-that wanders, read with error. The prediction errors are white and normal, so that nothing speaks against the model,
-taken as a whole. But of all jumps of the level the data ask most for one in 1899, when a dam at Aswan was begun. With a
-free jump in that year the level needs no other noise; log L rises by 10 for one parameter more, and the forecasts
-differ: a level that wanders may be anywhere in ten years, one that has jumped once will stay.
+A hundred years of flow, 1871-1970, are compared with the local level model (Durbin and Koopman 2001, chapter 2): a
+level that wanders, read with error. The prediction errors are white and normal, so that nothing speaks against the
+model, taken as a whole. But of all jumps of the level the data ask most for one in 1899, when a dam at Aswan was begun.
+With a free jump in that year the level needs no other noise; log L rises by 10 for one parameter more, and the
+forecasts differ: a level that wanders may be anywhere in ten years, one that has jumped once will stay.
 """
 
 import matplotlib.pyplot as plt

@@ -33,7 +33,7 @@ noisy = exact.assign(y=exact["y"] + 0.1 * np.random.default_rng(2).standard_norm
 # %%
 # Three costs
 # -----------
-# * Simulation: the path from the start is held against the data.
+# * Simulation: the path from the start is compared with the data.
 # * The observer, theta' = omega + K (y(t) - theta), K = 1 per second, y(t) a straight line between the readings. It
 #   uses y(t) while it predicts y(t). With a gain that is given this does no harm; a gain that is fitted would grow
 #   without end, and so fmepy refuses it.

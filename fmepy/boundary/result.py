@@ -129,7 +129,7 @@ class BoundaryFit(Shown):
         alone is kept.
         """
         if self.linearised is None:
-            raise ArgumentError("Multiple shooting superposes no solutions; its way is in `iterations`.")
+            raise ArgumentError("Multiple shooting superposes no solutions; its progress is in `iterations`.")
         from fmepy.boundary.superposition import perturbations
 
         seen, names = self.fit.cost.residuals[["name", "x", "obs"]], list(self.fit.names)

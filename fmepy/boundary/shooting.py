@@ -390,7 +390,7 @@ def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
         guess = dict(zip(problem.names, map(float, problem.start), strict=True))
         of_gain = "" if problem.gain is None else " Its gain may make the predictor unstable there."
         raise ArgumentError(
-            f"The model fails at the first guess {guess}: {failure}{of_gain} Begin nearer, or take more segments."
+            f"The model fails at the first guess {guess}: {failure}{of_gain} Start nearer, or take more segments."
         ) from failure
     search = _Search(problem, segments, _sizes(np.concatenate([paths[0].X, paths[0].ends])), paths[0])
     search.size = search.residual_size()

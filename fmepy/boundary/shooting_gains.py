@@ -207,7 +207,7 @@ class _Way:
         """Why there is no next step."""
         if self._went_unstable or self._has_turned:
             return _UNSTABLE
-        return "No change of the gains brings a continuous path nearer to the observations. Begin nearer."
+        return "No change of the gains brings a continuous path nearer to the observations. Start nearer."
 
 
 def _updated(B: Matrix, s: Vector, y: Vector) -> Matrix | None:

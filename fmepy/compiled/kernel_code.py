@@ -271,7 +271,7 @@ class _Body(Expressions):
 
     def _do_While(self, node: ast.While) -> None:
         if node.orelse:
-            raise self._fail(node.test, "a kernel knows no else of a loop")
+            raise self._fail(node.test, "a kernel cannot have an else after a loop")
         look, body, end = self._fresh("look"), self._fresh("body"), self._fresh("end")
         self._begin(look)
         test = self._truth(node.test)

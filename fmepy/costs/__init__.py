@@ -1,4 +1,4 @@
-"""Costs: a model held against data."""
+"""Costs: a model compared with data."""
 
 from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.likelihood_cost import BoundLikelihood

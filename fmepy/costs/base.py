@@ -1,6 +1,6 @@
 """What a cost promises, and what a new kind of cost must provide.
 
-A **cost** is a model held against data. Any callable ``f(p)`` that returns a `ModCost`, a residual vector or -2 log L
+A **cost** is a model compared with data. Any callable ``f(p)`` that returns a `ModCost`, a residual vector or -2 log L
 is one. fmepy's own costs also offer a *fast path*: ``cost.bind(names)`` gives a `BoundCost`, a function of a vector.
 
 A new kind of cost provides
@@ -305,7 +305,7 @@ class BoundCost(Protocol):
 
 @runtime_checkable
 class Cost(Protocol):
-    """A model held against data.
+    """A model compared with data.
 
     Every cost of fmepy fulfils this, and so may one of your own: `parms`, its bounds, a call that returns a `ModCost`
     or -2 log L, and `bind`, the fast path (`BoundCost`).
@@ -401,7 +401,7 @@ class AddableCost(InNotebook):
         return _summed((other, self)) if isinstance(other, (AddableCost, Cost)) else NotImplemented
 
     def repeats(self, other: object) -> bool:
-        """Tell whether another cost holds the same model against the same data."""
+        """Tell whether another cost compares the same model with the same data."""
         return self is other
 
     def shared_run(self) -> object | None:

@@ -120,7 +120,7 @@ def _check_limits(marks: IntVector, cells: Cells, rows: Sequence[Any], column: s
         if not there[i]:
             raise DataError(
                 f"`censored`: column {column!r} holds {mark!r} in row {rows[i]}, where there is no value. The limit "
-                "belongs into the column of values."
+                "belongs in the column of values."
             )
         raise DataError(
             f"`censored`: column {column!r} holds {mark!r} in row {rows[i]}, which has {there[i]} values: of which one "

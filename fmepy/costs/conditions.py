@@ -165,8 +165,8 @@ def _starts(table: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
         source = entity_text(source)
         if source not in rows:
             raise DataError(
-                f"`conditions`: {FROM!r} of entity {row!r} is {source!r}, which is no row.{did_you_mean(source, rows)} "
-                f"Rows are {listed(rows)}."
+                f"`conditions`: {FROM!r} of entity {row!r} is {source!r}, which is not a row."
+                f"{did_you_mean(source, rows)} Rows are {listed(rows)}."
             )
         out[row] = source
     for row, source in out.items():
@@ -203,7 +203,7 @@ def begun_anew(
         if both and name in names_elsewhere(model.definition):
             logger.warning(
                 "`conditions`: %r is the initial value of %s, and stands elsewhere in the model, too. After the steady "
-                "state that %s starts from, %s begins at it. To let that be, give the initial value a parameter of "
+                "state that %s starts from, %s begins at it. To avoid that, give the initial value a parameter of "
                 "its own: state={%r: %r}.",
                 name, listed(known[name]), listed(both), listed(known[name]), known[name][0], f"{known[name][0]}_start",
             )  # fmt: skip

@@ -130,7 +130,7 @@ def difference(a: ObservedData, b: ObservedData, called: tuple[str, str]) -> str
 
 
 def _difference_of_errors(a: ObservedData, b: ObservedData, i: IntVector, j: IntVector, called: tuple[str, str]) -> str:
-    """Return in what the errors differ; errors on two scales cannot be held against each other."""
+    """Return in what the errors differ; errors on two scales cannot be compared with each other."""
     one, two = a.errors[i], b.errors[j]
     for k in np.flatnonzero(np.isnan(one) != np.isnan(two))[:1]:
         uses, lacks = called if np.isnan(two[k]) else called[::-1]

@@ -230,7 +230,7 @@ def read_experiments(
             state = f" It is a state: make its initial value a parameter, {start}, and set that."
             why = state if name in model.states else did_you_mean(name, known)
             raise DataError(
-                f"`conditions`: the column {name!r} is no parameter.{why} There are {listed(known)}. Leave columns "
+                f"`conditions`: the column {name!r} is not a parameter.{why} There are {listed(known)}. Leave columns "
                 "that only describe out of it."
             )
     texts = column.texts

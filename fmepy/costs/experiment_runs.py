@@ -116,7 +116,7 @@ class ModelsOfCost:
             No such entity, with the nearest.
         """
         if self.experiments is None and (entity is not None or not self.cases.by_row):
-            raise ArgumentError("This cost is of one experiment (entity=None): its model is `cost.model`.")
+            raise ArgumentError("This cost has one experiment (entity=None): its model is `cost.model`.")
         place = 0 if self.experiments is None else self.experiments.position(entity)
         return self._model_of(self.cases.run_of(place, dict(noise_parms or {})))
 

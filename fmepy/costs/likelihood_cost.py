@@ -367,10 +367,10 @@ def check_noisy(cost: Any) -> None:
             )
         if cost.censored is not None:
             raise ArgumentError(
-                "`censored` is of normal errors; a `likelihood` of your own knows nothing of limits. Leave one out."
+                "`censored` is for normal errors; a `likelihood` of your own knows nothing of limits. Leave one out."
             )
     if cost.censored is not None and cost.x is None:
-        raise ArgumentError("`censored` is of single readings; with x=None their means are compared. Name `x`.")
+        raise ArgumentError("`censored` is for single readings; with x=None their means are compared. Name `x`.")
 
 
 def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -> BoundLikelihood:

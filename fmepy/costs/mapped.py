@@ -172,7 +172,7 @@ class MappedCost(Mapped, AddableCost):
         return None if said is None else said.mapped(self.how.kinds, {str(k): v for k, v in self.parms.items()})
 
     def repeats(self, other: object) -> bool:
-        """Tell whether another cost holds the same model against the same data."""
+        """Tell whether another cost compares the same model with the same data."""
         inner = getattr(self.inner, "repeats", None)
         return isinstance(other, MappedCost) and inner is not None and bool(inner(other.inner))
 

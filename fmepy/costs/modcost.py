@@ -1,4 +1,4 @@
-"""The cost of a model's output held against data: `modCost`, and its result `ModCost`.
+"""The cost of a model's output compared with data: `modCost`, and its result `ModCost`.
 
 For observation i of variable j, with error e_i (a column of the data, or one number for the whole variable)::
 
@@ -38,6 +38,7 @@ from fmepy.costs.observations import (
 from fmepy.errors import ArgumentError, DataError, SimulationError, listed, warn
 from fmepy.results.tables import Part, Shown, table
 from fmepy.tables.columns import Columns
+from fmepy.tables.sheet import with_times
 from fmepy.types import Vector
 from fmepy.vocabulary import own_words
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModCost(Shown):
-    """A model held against data: sums of squares, likelihood, residuals.
+    """A model compared with data: sums of squares, likelihood, residuals.
 
     Attributes
     ----------
@@ -279,12 +280,14 @@ def modCost(
     x: str | None = "time",
     y: str | None = None,
     err: str | None = None,
+    unit: str | None = None,
+    origin: Any = None,
     weight: str = "none",
     scaleVar: bool = False,
     cost: ModCost | None = None,
     outside: str = "error",
 ) -> ModCost:
-    """Return the cost of a model's output held against data, as FME's function of this name does.
+    """Return the cost of a model's output compared with data, as FME's function of this name does.
 
     Parameters
     ----------
@@ -301,6 +304,11 @@ def modCost(
         Column of the values of a long table.
     err : str, optional
         Column of standard errors, in the unit of the observations. In a wide table it serves every variable.
+    unit : {"seconds", "minutes", "hours", "days", "weeks", "years"}, optional
+        Unit in which the model counts, where `x` of the data is a column of dates (datetimes, or texts such as
+        2001-12-31); numbers stay.
+    origin : date, optional
+        The date of the model's time 0; the default is the first of the data.
     weight : {"none", "std", "mean"}
         Without `err`, the error of a variable: 1, the standard deviation (divisor n - 1), or the mean absolute value
         of its observations that are used.
@@ -381,7 +389,7 @@ def modCost(
             "modCost(model(p), obs); or let SimulationCost(model, obs) run a fmepy model."
         )
     table = Columns(model, "model")
-    observations = read_observations(obs, x=x, y=y, err=err)
+    observations = read_observations(with_times(obs, x, unit, origin), x=x, y=y, err=err)
     check_observed(observations.names, [c for c in table.names if c != x], "`model`")
     output = {name: _model_column(table, name) for name in observations.names}
     if x is None:

@@ -217,7 +217,7 @@ def no_error_said(name: str) -> ArgumentError:
 def _check_key(name: str, argument: str, known: Sequence[str], what: str) -> None:
     if name not in known:
         raise ArgumentError(
-            f"`{argument}`: {name!r} is no {what}.{did_you_mean(name, known)} There are {listed(known)}."
+            f"`{argument}`: {name!r} is not {what}.{did_you_mean(name, known)} There are {listed(known)}."
         )
 
 
@@ -270,7 +270,7 @@ def check_covariance(matrix: Matrix, argument: str, names: Sequence[str]) -> Non
     values = np.linalg.eigvalsh(matrix)
     if values[0] < -1e-10 * max(abs(values[-1]), 1e-300):
         raise ArgumentError(
-            f"`{argument}` is no covariance of {listed(names)}: it has the negative eigenvalue {values[0]:.4g}."
+            f"`{argument}` is not a covariance of {listed(names)}: it has the negative eigenvalue {values[0]:.4g}."
         )
 
 

@@ -270,7 +270,7 @@ def read_measurement_noise(
             "`measurement_noise` is a table: correlated errors are a FimlofCost's alone (process_noise={}). Give a "
             "dict of variables and standard deviations."
         )
-    noise = read_noise(given, "measurement_noise", c.group_names, "observed variable", MEASUREMENT)
+    noise = read_noise(given, "measurement_noise", c.group_names, "an observed variable", MEASUREMENT)
     own = set(map(str, model.parms.index))
     made = {name: guessed_sd(_series(c, variable)) for name, variable in noise.made}
     used = noise.names() - own

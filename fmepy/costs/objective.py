@@ -316,7 +316,8 @@ class Objective(AroundBound):
         for name, column in zip(self.parameter_names, columns, strict=True):
             if column is None:
                 raise SimulationError(
-                    f"No derivative to {name!r} could be taken: both probes failed. {sentence(self.last_failure)}",
+                    f"No derivative with respect to {name!r} could be taken: both probes failed. "
+                    f"{sentence(self.last_failure)}",
                     parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
                 )
         return np.array(columns).T

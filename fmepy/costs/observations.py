@@ -237,7 +237,8 @@ def read_observations(
     err_position = None if err is None else table.position(err, "err")
     if err is not None and err == x:
         raise DataError(f"`err={err!r}` is the column of `x`.")
-    x_values = np.zeros(len(table)) if x_position is None else table.numbers(x_position)
+    dates = " If it holds dates, say in which unit they count, such as unit='days'."
+    x_values = np.zeros(len(table)) if x_position is None else table.numbers(x_position, dates)
     errors = None if err_position is None else table.numbers(err_position)
     rows = table.rows
     columns_of_marks = mark_columns(table, censored, y)
@@ -487,8 +488,7 @@ def _inside(
     if outside == "error":
         raise DataError(
             f"{n_outside} of {len(keep)} observations of {v.name!r} lie outside the model's range: {both} Run the "
-            "model over the whole range, or leave them out of the data (costs of simulations do, and count them, with "
-            "outside='drop')."
+            "model over the whole range, or leave them out: outside='drop' of SimulationCost and modCost counts them."
         )
     if not keep.any():
         raise DataError(f"No observations of {v.name!r} are left: all lie outside the model's range. {both}")

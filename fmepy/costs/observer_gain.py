@@ -258,8 +258,8 @@ def stationary(
     d: Definition = model.definition
     values: dict[str, float] = {**{str(k): float(v) for k, v in d.parms.items()}, **parms}
     known = (*d.states, *d.parameters)
-    noise = read_noise(cost.process_noise, "process_noise", known, "state or parameter", PROCESS)
-    errors = read_noise(cost.measurement_noise, "measurement_noise", variables, "observed variable", MEASUREMENT)
+    noise = read_noise(cost.process_noise, "process_noise", known, "a state or parameter", PROCESS)
+    errors = read_noise(cost.measurement_noise, "measurement_noise", variables, "an observed variable", MEASUREMENT)
     _check_said(noise, errors, variables)
     p, start = d.parms.to_numpy(dtype=float), float(model.times[0])
     x = _point(model, cost.operating_point, p, start, variables, noise.keys)

@@ -52,7 +52,7 @@ FORMS = ("innovation", "observer")
 @with_own_words
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictionErrorCost(SimulationCost):
-    """A dynamic model held against data by its errors of prediction: the data correct it while it runs.
+    """A dynamic model compared with data by its errors of prediction: the data correct it while it runs.
 
     Call it with parameters for a `ModCost`, as a `SimulationCost`, of which it has all but `interpolate`,
     `outside` and `noise_parms`: it runs to the samples, which must lie within the model's times.
@@ -150,8 +150,8 @@ class PredictionErrorCost(SimulationCost):
         object.__setattr__(self, "steps", whole_number(self.steps, "steps", 1, hint=" of samples"))
         if self.form == "observer" and self.steps > 1:
             raise ArgumentError(
-                f"`steps={self.steps}` is of form='innovation': an observer has seen every reading that it is compared "
-                "with. Pass form='innovation', whose gain is per sample."
+                f"`steps={self.steps}` is for form='innovation': an observer has seen every reading that it is "
+                "compared with. Pass form='innovation', whose gain is per sample."
             )
         if self.x is None:
             raise ArgumentError("`x=None` has no samples that could correct the model. Name the column of the times.")
@@ -218,7 +218,7 @@ class PredictionErrorCost(SimulationCost):
         for argument in ("err", "transform"):
             if getattr(self, argument) is not None:
                 raise ArgumentError(
-                    f"gain='stationary' is of readings whose sds `measurement_noise` says, in their own unit: leave "
+                    f"gain='stationary' needs readings whose sds `measurement_noise` gives, in their unit: leave "
                     f"`{argument}` out."
                 )
         check_modelled(self.model, self.form)

@@ -54,6 +54,7 @@ from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
+from fmepy.tables.sheet import with_times
 from fmepy.types import IntVector, UserParameters
 from fmepy.vocabulary import with_own_words
 
@@ -69,7 +70,7 @@ _MERGED = ("transform", "parms", "measurement_noise", "censored", "noise_parms")
 @with_own_words
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulationCost(RunsOfCost, AddableCost):
-    """A dynamic model held against data: simulate, then compare. Call it with parameters for a `ModCost`.
+    """A dynamic model compared with data: simulate, then compare. Call it with parameters for a `ModCost`.
 
     Parameters
     ----------
@@ -83,6 +84,8 @@ class SimulationCost(RunsOfCost, AddableCost):
     y, err : str, optional
         Columns of the values of a long table, and of standard errors. With a `transform`, errors are on the
         transformed scale: with ``transform="log"`` an error of 0.1 is about ten per cent.
+    unit, origin : str, date, optional
+        Of dates as times, as `modCost` takes them; `obs` then holds numbers.
     weight : {"none", "std", "mean"}
         Without `err`, the error of a variable: 1, the standard deviation, or the mean absolute value of its
         observations that are used, on the transformed scale.
@@ -236,6 +239,8 @@ class SimulationCost(RunsOfCost, AddableCost):
     x: str | None = "time"
     y: str | None = None
     err: str | None = None
+    unit: str | None = None
+    origin: Any = None
     weight: str = "none"
     scaleVar: bool = False
     transform: Any = None
@@ -259,7 +264,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     def __post_init__(self) -> None:
         _check_model(self.model, self.x)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
-        table = as_table(self.obs)
+        table = as_table(with_times(self.obs, self.x, self.unit, self.origin))
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
         by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})
@@ -323,7 +328,7 @@ class SimulationCost(RunsOfCost, AddableCost):
             cases = of.cases(c.places)
         else:
             if self.x is None:
-                raise ArgumentError("`noise_parms` is of single readings; with x=None their means are compared.")
+                raise ArgumentError("`noise_parms` is for single readings; with x=None their means are compared.")
             gone = ({*conditions.cells} - by_row.named()) | ({*placeholders} - by_row.own_names())
             cases = by_row.cases(
                 c, of.of_row, of_model=self.model.parms.index, full=full,
@@ -401,7 +406,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         return self.bind_together([self], wanted, hold_engine=hold_engine)
 
     def repeats(self, other: object) -> bool:
-        """Tell whether another cost holds the same model against the same data."""
+        """Tell whether another cost compares the same model with the same data."""
         if not isinstance(other, SimulationCost):
             return False
         return self.model is other.model and self.comparison.repeats(other.comparison)
@@ -461,7 +466,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     @property
     def places(self) -> Places:
-        """What is looked up in a run."""
+        """Values looked up during a run."""
         c = self.comparison
         runs = None if self.plain_run else self.cases.apart[1][self.cases.case_of]
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)

@@ -109,7 +109,7 @@ def as_objective(
     """
     if is_model(f):
         raise ArgumentError(
-            "`f` is a model; a cost is needed. Hold it against data: SimulationCost(model, obs), or a function that "
+            "`f` is a model; a cost is needed. Compare it with data: SimulationCost(model, obs), or a function that "
             "returns modCost(model(p), obs)."
         )
     if jac is not None and not callable(jac):
@@ -243,7 +243,7 @@ def classify(result: Any) -> tuple[str, Any]:
     except (TypeError, ValueError):
         raise ArgumentError(
             f"`f` returned {type(result).__name__}; a ModCost, a one-dimensional array of residuals or one number "
-            "(-2 log L) is needed. A table is held against data by modCost(model(p), obs), in a calibration file by "
+            "(-2 log L) is needed. A table is compared with data by modCost(model(p), obs), in a calibration file by "
             "its sections [data] and [cost]."
         ) from None
     if value.ndim == 0:

@@ -305,7 +305,7 @@ def split_name(text: str, where: str) -> tuple[str, Index]:
     name = match.group(1) if match else ""
     module, _, local = name.rpartition(".")  # local names of a module bear its name
     if match is None or not local.isidentifier() or not (module.isidentifier() or local == name):
-        raise DataError(f"{where}: {text!r} is no name of a variable; names are such as price, D[0] or A[0,1].")
+        raise DataError(f"{where}: {text!r} is not the name of a variable; names are such as price, D[0] or A[0,1].")
     if why := name_problem(local):
         raise DataError(f"{where}: {why}.")
     index = tuple(whole_number(int(i[:9]), "index") for i in match.group(2).split(",")) if match.group(2) else ()

@@ -146,7 +146,7 @@ def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
         for name in s.words:
             if name in refused:
                 raise ModelError(
-                    f"{word}: {name}(...) is no equation of its time alone (module {s.module!r}, line {s.line}). "
+                    f"{word}: {name}(...) is not an equation of its time alone (module {s.module!r}, line {s.line}). "
                     "Run the system itself."
                 )
     if not any(v.level for v in system.variables.values()) and not any(s.memories for s in statements):
@@ -249,7 +249,7 @@ class _Values:
                 names = dict.fromkeys(evaluations[p.evaluation].target.name for p in block.pieces)
                 raise ModelError(
                     f"compiled(): {listed(list(names))} need one another{' at the start' if at_start else ''}: a loop "
-                    "is no equation. Break it with a level, or run the system itself."
+                    "is not an equation. Break it with a level, or run the system itself."
                 )
             for piece in block.pieces:
                 self._add(evaluations[piece.evaluation], piece)

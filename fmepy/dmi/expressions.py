@@ -264,7 +264,7 @@ class _Reader(Converter):
         """Refuse constants that a function cannot work with."""
         numbers = [v.value if isinstance(v, Number) else v for v in values]
         if name == "lag" and isinstance(tau := numbers[1], float) and tau < 0:
-            raise self._error("tau of lag(x, tau, before) is not below 0; {} is", node.args[1])
+            raise self._error("tau of lag(x, tau, before) must not be below 0; {} is", node.args[1])
         at, what = _POSITIVE.get(name, (0, ""))
         if what and isinstance(value := numbers[at], float) and value <= 0:
             raise self._error(f"{what} of {name}(...) must be above 0; {{}} is not", node.args[at])

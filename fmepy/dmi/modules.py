@@ -435,7 +435,7 @@ def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
         raise ModelError(f"{where}: `{argument}` holds names of variables; got {given!r:.60}.")
     names = tuple(re.split(r"\s*,\s*", given.strip()) if isinstance(given, str) else given)
     for name in names:
-        problem = name_problem(normal_name(name)) if isinstance(name, str) else f"{name!r} is no name"
+        problem = name_problem(normal_name(name)) if isinstance(name, str) else f"{name!r} is not a name"
         if problem:
             raise ModelError(f"{where}: `{argument}`: {problem}.")
     out = tuple(normal_name(n) for n in names)

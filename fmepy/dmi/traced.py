@@ -124,7 +124,7 @@ def _real(value: Any, name: str) -> Any:
     """Return what was returned as an expression."""
     expression = as_expression(value)
     if expression.is_constant and not math.isfinite(float(expression)):
-        raise TracingError(f"{name} is {expression}, which is no number")
+        raise TracingError(f"{name} is {expression}, which is not a number")
     return expression
 
 
@@ -134,7 +134,7 @@ def _real(value: Any, name: str) -> Any:
 def _changing(function: Any, seen: set[int]) -> str:
     """Return why a function may give other values when it is called again, or an empty string."""
     if not isinstance(function, FunctionType):
-        return f"{type(function).__name__} is no function written with def"
+        return f"{type(function).__name__} is not a function written with def"
     if id(function) in seen:
         return ""
     seen.add(id(function))

@@ -220,7 +220,7 @@ def _checked(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
     for m in given:
         if not isinstance(m, (Module, PythonModule)):
             hint = " (dmi.read_modules(folder) reads files, @dmi.module makes one of a function)"
-            raise ModelError(f"`modules` holds {m!r:.60}, which is no dmi.Module{hint}.")
+            raise ModelError(f"`modules` holds {m!r:.60}, which is not a dmi.Module{hint}.")
     if not given:
         raise ModelError("`modules` is empty; a system has one module at least.")
     check_different(given)

@@ -244,7 +244,7 @@ def _compiled(
     try:
         program.function(name, targets, where)
     except NotWritableError as error:
-        raise ModelError(f"A filter needs the model in machine code, and there is no word for {error} in it.") from None
+        raise ModelError(f"A filter needs the model in machine code, which cannot express {error}.") from None
     return CompiledFunction(compiled(program.text()), name, len(scalars), len(arrays))
 
 

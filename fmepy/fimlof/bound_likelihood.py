@@ -471,7 +471,7 @@ class BoundFimlof(OfData):
         (up, ahead), (down, behind) = sides
         if up == down:
             raise SimulationError(
-                f"No derivative to {self.parameter_names[j]!r} could be taken: the filter breaks down on both sides.",
+                f"No derivative with respect to {self.parameter_names[j]!r}: the filter breaks down on both sides.",
                 parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
             )
         return ahead, behind, float(up - down)

@@ -39,6 +39,7 @@ from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.tables.columns import as_table
+from fmepy.tables.sheet import with_times
 from fmepy.types import Seed, UserParameters
 from fmepy.vocabulary import with_own_words
 
@@ -48,7 +49,7 @@ _MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transfo
 @with_own_words
 @dataclass(frozen=True, eq=False, repr=False)
 class FimlofCost(ModelsOfCost, AddableCost):
-    """A noisy dynamic model held against noisy data: -2 log L by an optimal filter. Call it with parameters.
+    """A noisy dynamic model compared with noisy data: -2 log L by an optimal filter. Call it with parameters.
 
     Parameters
     ----------
@@ -70,6 +71,8 @@ class FimlofCost(ModelsOfCost, AddableCost):
         the datum's own error (``"scale * err"``). Variables left out have their errors in the column `err`.
     x, y, err : str, optional
         Columns of time, of the values and of the standard errors of a long table.
+    unit, origin : str, date, optional
+        Of dates as times, as `modCost` takes them; `obs` then holds numbers.
     transform : {"log", "sqrt"} or dict by variable, optional
         Filter transformed readings; errors are on that scale. The value of the cost, and ``FilterResult.loglik``, are
         of transformed readings; ``ModFit.loglik`` is of the data in their own units, ``log_jacobian`` the difference.
@@ -161,6 +164,8 @@ class FimlofCost(ModelsOfCost, AddableCost):
     x: str = "time"
     y: str | None = None
     err: str | None = None
+    unit: str | None = None
+    origin: Any = None
     transform: Any = None
     parms: Any = None  # given as a mapping, kept as the Series of all parameters
     initial: str = "known"
@@ -187,6 +192,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
+        object.__setattr__(self, "obs", with_times(self.obs, self.x, self.unit, self.origin))
         followed = with_equations(self.model)
         column, entities = read_entities(self, self.obs, followed)
         given = given_values(self.parms)
@@ -210,7 +216,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
 
     @property
     def said_noise(self) -> SaidNoise:
-        """What is said of the noise of readings, see `fmepy.costs.noise`."""
+        """Description of the noise of readings, see `fmepy.costs.noise`."""
         spec, by = self.specification, self.cases
         sds = dict(zip(spec.errors.keys, spec.errors.sds, strict=True))
         texts: Any = [None] if self.entity is None else by.column.texts
@@ -284,7 +290,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         return filter_result(self, self._bound, theta, smooth)
 
     def repeats(self, other: object) -> bool:
-        """Tell whether another cost holds the same model against the same data."""
+        """Tell whether another cost compares the same model with the same data."""
         if not (isinstance(other, FimlofCost) and self.model is other.model):
             return False
         return len(self.entities) == len(other.entities) and all(

@@ -102,7 +102,7 @@ class Correlations(Framed):
 
     @property
     def limits(self) -> Cube:
-        """Two standard deviations; the diagonal of lag 0 is to be held against 1."""
+        """Two standard deviations; the diagonal of lag 0 is to be compared with 1."""
         with np.errstate(divide="ignore"):
             out = 2 / np.sqrt(self.pairs)
         i = np.arange(len(self.variables))

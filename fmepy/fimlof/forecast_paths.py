@@ -196,7 +196,7 @@ def _scenario(own: tuple[Forcing, ...], given: Any, label: Any) -> tuple[Forcing
     for name in given:
         if name not in known:
             raise ArgumentError(
-                f"`forcings`: {name!r} is no forcing of the model.{did_you_mean(name, known)} There are "
+                f"`forcings`: {name!r} is not a forcing of the model.{did_you_mean(name, known)} There are "
                 f"{listed(known)}."
             )
     inputs = None if label is None else inputs_by_entity(None, given)

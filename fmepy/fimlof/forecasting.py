@@ -84,7 +84,7 @@ class Forecast(Framed):
         parameters = "with the uncertainty of the parameters" if self.with_parameters else "parameters taken as known"
         n_draws = 0 if self.draws is None else self.draws["draw"].nunique()
         drawn = f", from {n_draws} draws" if n_draws else ""
-        head = f"Forecast, {100 * self.level:.4g}% bands of the state or output (lower, upper) and of a reading"
+        head = f"Forecast, {100 * self.level:.4g} % bands of the state or output (lower, upper) and of a reading"
         return [f"{head}; {parameters}{drawn}", long_table(self.frame)]
 
 
@@ -204,7 +204,7 @@ def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
     for name in names:
         if name not in parms.index:
             raise ArgumentError(
-                f"`parm_cov`: {name!r} is no parameter of the filter.{did_you_mean(name, parms.index)} There are "
+                f"`parm_cov`: {name!r} is not a parameter of the filter.{did_you_mean(name, parms.index)} There are "
                 f"{listed(parms.index)}."
             )
     C = given.to_numpy(dtype=float)
@@ -240,7 +240,7 @@ def _slopes(flt: FilterResult, futures: Sequence[Future], theta: Vector, at: Seq
 
 def _sound(run: EntityRun) -> EntityRun:
     if run.failure is not None:
-        raise SimulationError(f"The forecast has no derivative to the parameters: {run.failure}")
+        raise SimulationError(f"The forecast has no derivative with respect to the parameters: {run.failure}")
     return run
 
 

@@ -74,8 +74,8 @@ def read_specification(
         )
     own = definition.parameters
     _check_no_outputs(cost.process_noise, equations, own)
-    noise = read_noise(cost.process_noise, "process_noise", (*equations.states, *own), "state or parameter", PROCESS)
-    errors = read_noise(cost.measurement_noise, "measurement_noise", variables, "observed variable", MEASUREMENT)
+    noise = read_noise(cost.process_noise, "process_noise", (*equations.states, *own), "a state or parameter", PROCESS)
+    errors = read_noise(cost.measurement_noise, "measurement_noise", variables, "an observed variable", MEASUREMENT)
     start = read_noise(cost.initial_sd, "initial_sd", equations.states, "state", "sd_0_")
     if start.made:
         raise ArgumentError("`initial_sd` cannot be estimated from one start; give a number, or a parameter's name.")
@@ -285,7 +285,7 @@ def _accumulators(
     for key, value in given.items():
         name = str(key)
         if name not in variables:
-            raise ArgumentError(f"`accumulate`: {name!r} is no observed variable.{did_you_mean(name, variables)}")
+            raise ArgumentError(f"`accumulate`: {name!r} is not an observed variable.{did_you_mean(name, variables)}")
         length, kind = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "sum")
         check_choice(kind, ("sum", "mean"), f"accumulate[{name!r}] kind")
         if (

@@ -152,7 +152,7 @@ class FilterResult(Filtered):
     def nonlinearity(self) -> pd.DataFrame:
         """Return how far the extended filter's linearisation can be trusted, by state.
 
-        The model is moved by a filtered standard deviation of each state and held against its tangent, in standard
+        The model is moved by a filtered standard deviation of each state and compared with its tangent, in standard
         deviations of what comes next. Well below 1 the likelihood is good; near 1 or above, compare with
         ``update="second_order"`` or ``"unscented"``.
 

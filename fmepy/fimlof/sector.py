@@ -55,7 +55,7 @@ class Sector:
 
 
 def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
-    """Return a part of a model, held against its own data, with the rest of the model taken from the data.
+    """Return a part of a model, compared with its own data, with the rest of the model taken from the data.
 
     Parameters
     ----------

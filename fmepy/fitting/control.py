@@ -43,7 +43,7 @@ def filled(given: Any, defaults: Mapping[str, Any], aliases: Mapping[str, str], 
         key = aliases.get(plain, plain)
         if key not in out:
             raise ArgumentError(
-                f"`control`: {method} knows no {str(name)!r}.{did_you_mean(name, [*out, *aliases])} It takes "
+                f"`control`: {method} has no {str(name)!r}.{did_you_mean(name, [*out, *aliases])} It takes "
                 f"{listed(out)}{' (or ' + listed(aliases) + ')' if aliases else ''}."
             )
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:

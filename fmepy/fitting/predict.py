@@ -394,7 +394,7 @@ def _band_of_profile(model: Any, profile: Profile, reading: bool) -> pd.DataFram
     asked = profile.predicted
     if asked is None:
         raise ArgumentError(
-            "The profile is of parameters; a band needs profiles of what is predicted: profile(cost, fit, "
+            "This is a profile of parameters; a band needs profiles of what is predicted: profile(cost, fit, "
             "prediction=('y', times))."
         )
     unknown = [v for v in asked["variable"] if v not in getattr(model, "var_names", ())]

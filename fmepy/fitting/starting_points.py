@@ -73,7 +73,7 @@ def as_starts(starts: Any) -> int | pd.DataFrame:
         try:
             table = pd.DataFrame(starts)
         except ValueError as error:
-            raise ArgumentError(f"`starts` is no table of starts, one row each: {error}.") from None
+            raise ArgumentError(f"`starts` is not a table of starts, one row each: {error}.") from None
         if not table.size:
             raise ArgumentError("`starts` is an empty table.")
         return table

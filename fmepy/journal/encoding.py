@@ -4,7 +4,7 @@ Everything that JSON does not know is an object with a ``type``::
 
     {"type": "float", "value": "nan"}                              NaN, inf, -inf (finite numbers are plain)
     {"type": "tuple", "items": [...]}                              a plain list is a list
-    {"type": "dict", "entries": {...}}                             or "items": [[key, value], ...] if a key is no text
+    {"type": "dict", "entries": {...}}                             or "items": [[key, value], ...] if a key is not text
     {"type": "array", "dtype": "<f8", "shape": [2], "values": [1.5, "nan"]}     or "stored": its name among the arrays
     {"type": "frame", "index": ..., "columns": ..., "blocks": [{"at": [0, 1], "values": ...}], "attrs": ...}
     {"type": "object", "class": "ModFit", "module": "fmepy.fitting.result", "fields": {...}}

@@ -65,5 +65,4 @@ class Evaluations:
 
 
 def _key(name: str, theta: Vector, more: tuple[Any, ...]) -> str:
-    point = np.asarray(theta, dtype=float).tobytes()
-    return hashlib.sha256(repr((name, more)).encode() + point).hexdigest()
+    return hashlib.sha256(repr((name, more)).encode() + np.asarray(theta, dtype=float).tobytes()).hexdigest()

@@ -140,7 +140,7 @@ def check_question(before: Mapping[str, Any], now: Mapping[str, Any], whose: str
     for key in (*now, *(k for k in before if k not in now)):
         if not _agree(before.get(key), now.get(key)):
             raise ArgumentError(
-                f"`checkpoint`: {whose} is of another question: its {key} is {_short(before.get(key))}, now it is "
+                f"`checkpoint`: {whose} belongs to another question: its {key} is {_short(before.get(key))}, now it is "
                 f"{_short(now.get(key))}. Ask the same, or name another folder."
             )
 

@@ -114,7 +114,7 @@ def _check_free(target: Path, one_file: bool) -> None:
     if one_file and target.is_dir():
         raise ArgumentError(f"`path`: {str(target)!r} is a folder; a name ending in .json is a file. {elsewhere}")
     if one_file and target.exists() and not (_is_empty(target) or _is_ours(target)):
-        raise ArgumentError(f"`path`: {str(target)!r} is there, and is no result of fmepy. {elsewhere}")
+        raise ArgumentError(f"`path`: {str(target)!r} is there, and is not a result of fmepy. {elsewhere}")
     if not one_file and target.exists():
         if not target.is_dir():
             raise ArgumentError(
@@ -296,14 +296,14 @@ def _structure_of(path: Path) -> Path:
     if any(_ARRAYS.fullmatch(f.name) for f in path.iterdir()):
         raise _damaged(path, f"{_STRUCTURE} is missing")
     raise ArgumentError(
-        f"`path`: the folder {str(path)!r} is no result of fmepy ({_STRUCTURE} is missing). Results are written by "
+        f"`path`: the folder {str(path)!r} is not a result of fmepy ({_STRUCTURE} is missing). Results are written by "
         "their method save(path)."
     )
 
 
 def _head(text: bytes, file: Path) -> dict[str, Any]:
     """Return what a file says, if it is a result of ours in a format that this version reads."""
-    no_result = f"`path`: {str(file)!r} is no result of fmepy"
+    no_result = f"`path`: {str(file)!r} is not a result of fmepy"
     advice = "Results are written by their method save(path)."
     if text.startswith((b"\x80", b"cos\n", b"(dp", b"(i")):
         raise ArgumentError(
@@ -331,7 +331,7 @@ def _head(text: bytes, file: Path) -> dict[str, Any]:
     if missing or version != _VERSION:
         raise _damaged(file, f"{listed(missing)} missing at its top" if missing else f"version is {version!r}")
     if not isinstance(head["result"], dict) or head["result"].get("type") != "object":
-        raise _damaged(file, "`result` is no object")
+        raise _damaged(file, "`result` is not an object")
     return head
 
 

@@ -218,7 +218,7 @@ def as_node(value: Any) -> Node:
         return value
     if isinstance(value, Real):
         return number(float(value))
-    raise TypeError(f"{type(value).__name__} {value!r} is no expression")
+    raise TypeError(f"{type(value).__name__} {value!r} is not an expression")
 
 
 # --- arithmetic

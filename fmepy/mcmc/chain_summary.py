@@ -305,13 +305,13 @@ def _on_acceptance(rate: Any, first: Vector) -> list[str]:
     out = []
     if len(low):
         out.append(
-            f"Only {low.min():.1%} of the proposals were accepted{_in_chains(low, rates)}: the jumps are too long or "
-            "in the wrong directions. Take a smaller jump, the covariance of a fit, updatecov, or ntrydr=2."
+            f"Only {100 * low.min():.2g} % of the proposals were accepted{_in_chains(low, rates)}: the jumps are too "
+            "long or in the wrong directions. Take a smaller jump, the covariance of a fit, updatecov, or ntrydr=2."
         )
     if len(high):
         out.append(
-            f"{high.max():.0%} of the proposals were accepted{_in_chains(high, rates)}: the jumps are so short that "
-            "the chain crawls. Take a larger jump, or updatecov."
+            f"{100 * high.max():.2g} % of the proposals were accepted{_in_chains(high, rates)}: the jumps are so short "
+            "that the chain crawls. Take a larger jump, or updatecov."
         )
     return out
 

@@ -349,7 +349,7 @@ def _objective_of(header: ChainHeader, f: Any, args: tuple[Any, ...], kwargs: Ma
     try:
         return as_objective(f, first, args=args, kwargs=kwargs)
     except ArgumentError as error:
-        raise ArgumentError(f"The checkpoint is of another problem: {error}") from error
+        raise ArgumentError(f"The checkpoint belongs to another problem: {error}") from error
 
 
 def _longer(plan: Plan, niter: int, done: int) -> Plan:

@@ -162,7 +162,7 @@ def _warn_of_unit_errors(objective: Objective) -> None:
     names = list(dict.fromkeys(objective.names[i] for i in np.flatnonzero(unsaid)))
     of = f" of {listed(names)}" if names else ""
     warn(
-        f"Nothing is said of the errors{of}, so the chain takes the standard deviation of the weighted residuals to "
+        f"Nothing is known of the errors{of}, so the chain takes the standard deviation of the weighted residuals to "
         "be 1. Give a variance to start from and sample it: var0=fit.var_ms_unweighted, wvar0=1 (fit: what modFit "
         "returns); or give the cost errors (err=).",
     )

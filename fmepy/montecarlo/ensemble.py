@@ -250,7 +250,7 @@ class Ensemble:
         rows = np.flatnonzero(np.isin(source, list(failed))) if failed else np.empty(0, dtype=int)
         n_failed = sum(failed[int(source[i])] != _INTERRUPTED for i in rows)
         if n_failed:
-            logger.warning("%d of %d runs failed; `failures` tells why.", n_failed, len(source))
+            logger.warning("%d of %d runs failed; `failures` says why.", n_failed, len(source))
         columns = {
             "run": rows.astype(np.intp),
             "parameters": pd.Series([dict(zip(names, thetas[i].tolist(), strict=True)) for i in rows], dtype=object),

@@ -21,7 +21,7 @@ _UNKNOWN_WORKERS = 64  # for executors that do not say how many workers they hav
 
 
 def as_executor(executor: Any) -> Any:
-    """Return what was given: None, a number of processes, or an object with the face of Executor.
+    """Return what was given: None, a number of processes, or an object with the methods of Executor.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def as_executor(executor: Any) -> Any:
         if callable(getattr(executor, "submit", None)):
             return executor
     raise ArgumentError(
-        "`executor` must be None, a number of processes, a Dask client, or an object with the face of "
+        "`executor` must be None, a number of processes, a Dask client, or an object with the methods of "
         f"concurrent.futures.Executor; got {type(executor).__name__}."
     )
 

@@ -52,7 +52,8 @@ SETTINGS = ("xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale", "xticks", "y
 
 _LISTS = ("xlim", "ylim", "xticks", "yticks")
 
-_R_LOCATIONS = {
+_LOCATIONS = {
+    "above": "above",
     "bottomright": "lower right",
     "bottom": "lower center",
     "bottomleft": "lower left",
@@ -62,9 +63,9 @@ _R_LOCATIONS = {
     "topright": "upper right",
     "right": "center right",
     "center": "center",
-}
-_MATPLOTLIB_LOCATIONS = ["best", "upper right", "upper left", "lower left", "lower right", "right", "center left",
-                         "center right", "lower center", "upper center", "center"]  # fmt: skip
+} | {word: word for word in ("best", "upper right", "upper left", "lower left", "lower right", "center left",
+                             "center right", "lower center", "upper center")}  # fmt: skip
+"""Words of R, and of matplotlib."""
 
 
 def color(k: int) -> str:
@@ -382,12 +383,16 @@ def write_in(ax: Axes, text: str, size: Any) -> None:
 
 
 def write_correlation(ax: Axes, x: Any, y: Any) -> None:
-    """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none."""
+    """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none.
+
+    It has the digits that tell it from 1.
+    """
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         write_in(ax, "-", 8)
     else:
         r = float(np.corrcoef(x, y)[0, 1])
-        write_in(ax, f"{r:.2f}", 8 + 10 * abs(r))
+        digits = 2 if abs(r) < 0.995 or 1 - abs(r) < 1e-9 else int(np.ceil(-np.log10(1 - abs(r))))
+        write_in(ax, f"{r:.{digits}f}", 8 + 10 * abs(r))
 
 
 def _flat(items: list[Axes]) -> AxesArray:
@@ -416,16 +421,11 @@ def legend_location(legpos: str | None) -> str | None:
     >>> legend_location("topright")
     'upper right'
     """
-    if legpos is None or legpos == "above":
-        return legpos
-    if legpos in _R_LOCATIONS:
-        return _R_LOCATIONS[legpos]
-    if legpos in _MATPLOTLIB_LOCATIONS:
-        return legpos
-    known = ["above", *_R_LOCATIONS, *_MATPLOTLIB_LOCATIONS]
+    if legpos is None or legpos in _LOCATIONS:
+        return _LOCATIONS.get(legpos or "")
     raise ArgumentError(
-        f"`legpos={legpos!r}` is not known. Choose 'above', one of {listed(_R_LOCATIONS)}, a word of matplotlib, or "
-        f"None for no legend.{did_you_mean(legpos, known)}"
+        f"`legpos={legpos!r}` is not known. Choose one of {listed(_LOCATIONS, 10)}, a word of matplotlib, or None for "
+        f"no legend.{did_you_mean(legpos, list(_LOCATIONS))}"
     )
 
 

@@ -69,8 +69,9 @@ def plot_states(
                 text = f"{flt.entity_column} {label}" if len(flt.entities) <= _FEW else None
                 ax.plot(x, y, **{"color": color(i), "linewidth": 0.9, "label": text, **kwargs})
                 continue
-            ax.fill_between(x, flt.rows_of(lower, label)[name], flt.rows_of(upper, label)[name], color=color(0),
-                            alpha=0.25, linewidth=0, zorder=1, label=f"{level:.0%} band of the state")  # fmt: skip
+            low, high = (flt.rows_of(end, label)[name] for end in (lower, upper))
+            ax.fill_between(x, low, high, color=color(0), alpha=0.25, linewidth=0, zorder=1,
+                            label=f"{100 * level:g} % band of the state")  # fmt: skip
             ax.plot(x, y, **{"color": color(0), "label": kind, "zorder": 3, "linewidth": 1.2, **kwargs})
             ax.plot(own["x"], own["obs"], **{**_DATA, "label": "data" if len(own) else None})
         _draw_suspected(ax, seen, "obs")
@@ -122,8 +123,9 @@ def plot_correlations(correlations: Any, which: Any = None, *, axes: Any = None,
         limit = correlations.limits[1:, i, i]
         ax.fill_between(lags, -limit, limit, color="0.5", alpha=0.2, linewidth=0, label="2 sd", zorder=0)
         zero_line(ax)
-        others = [k for k in range(len(variables)) if k != i]
-        for n, k in enumerate(others):  # lag j: this variable, and the other j samples later
+        for n, k in enumerate(
+            np.delete(np.arange(len(variables)), i)
+        ):  # lag j: this variable, and the other j samples later
             ax.plot(lags, values[1:, i, k], ".", color="0.6", markersize=4, zorder=2,
                     label="with the others, later" if n == 0 else None)  # fmt: skip
         shade = kwargs.get("color", color(0))
@@ -248,17 +250,17 @@ def _fan(ax: Axes, before: Any, end: Any, ahead: Any, name: str, level: float, *
     ax.plot(t, np.concatenate([[end[name]], ahead["mean"]]), color=shade, linestyle="--", linewidth=1.2)
     if ahead["reading_sd"].notna().any():
         ax.fill_between(ahead["time"], ahead["reading_lower"], ahead["reading_upper"], color="0.5", alpha=0.25,
-                        linewidth=0, label=f"{level:.0%} band of a reading")  # fmt: skip
+                        linewidth=0, label=f"{100 * level:g} % band of a reading")  # fmt: skip
     ax.fill_between(ahead["time"], ahead["lower"], ahead["upper"], color=shade, alpha=0.35, linewidth=0,
-                    label=f"{level:.0%} of the state")  # fmt: skip
+                    label=f"{100 * level:g} % of the state")  # fmt: skip
 
 
 def _sums_ahead(ax: Axes, ahead: Any, level: float, **kwargs: Any) -> None:
     """Draw forecasts of sums, which have values at some times only, as points with bars."""
     style = {"color": color(0), "linestyle": "none", **kwargs}
     for lower, upper, width, label in (
-        ("reading_lower", "reading_upper", 1.0, f"{level:.0%} of a reading"),
-        ("lower", "upper", 3.0, f"{level:.0%} of the sum"),
+        ("reading_lower", "reading_upper", 1.0, f"{100 * level:g} % of a reading"),
+        ("lower", "upper", 3.0, f"{100 * level:g} % of the sum"),
     ):
         bars = [ahead["mean"] - ahead[lower], ahead[upper] - ahead["mean"]]
         ax.errorbar(ahead["time"], ahead["mean"], yerr=bars, **{**style, "elinewidth": width, "label": label})

@@ -164,7 +164,7 @@ def plot_prediction(
     frame = prediction.frame
     x_name = str(frame.columns[0])
     variables = [str(v) for v in frame["var"].unique()]
-    points = observed(obs, x_name, variables, variables)
+    points, x_label = observed(obs, x_name, variables, variables)
     wanted = [v for v in variables if v in points] if which is None and points else chosen(which, variables)
 
     def draw(ax: Axes, name: str) -> None:
@@ -173,7 +173,7 @@ def plot_prediction(
                    **{"color": color(0), "label": "fit", **kwargs})  # fmt: skip
         draw_observed(ax, points.get(name, ()))
 
-    return each_panel(wanted, draw, axes, x=x_name)
+    return each_panel(wanted, draw, axes, x=x_label)
 
 
 @picture

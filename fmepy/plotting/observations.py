@@ -40,15 +40,15 @@ class Points(NamedTuple):
 
 def observed(
     obs: Any, x_name: str, known: Sequence[str], shown: Sequence[str], *, needs_x: bool = False
-) -> dict[str, list[Points]]:
-    """Return the points of observations that are drawn over a model's output, by variable.
+) -> tuple[dict[str, list[Points]], str]:
+    """Return the points of observations that are drawn over a model's output, by variable, and the name of their x.
 
     Parameters
     ----------
     obs : table, sequence of tables, or None
     x_name : str
         What the output calls its x; with `needs_x` every table must have it, else its place tells x where it is not
-        there.
+        there, and the first table names it.
     known, shown : sequence of str
         Variables of the output, and those that have a panel.
 
@@ -60,11 +60,12 @@ def observed(
         A table without x, or without any variable that is shown.
     """
     if obs is None:
-        return {}
+        return {}, x_name
     many = not isinstance(obs, (pd.DataFrame, Mapping))
     if many and (isinstance(obs, str) or not isinstance(obs, Sequence)):
         raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.")
     out: dict[str, list[Points]] = {}
+    found = ""
     for i, one in enumerate(obs if many else [obs]):
         argument = f"obs[{i}]" if many else "obs"
         table = table_of_variables(one, argument)
@@ -72,7 +73,8 @@ def observed(
             raise DataError(
                 f"`{argument}` has no column {x_name!r}, the x of the outputs (its columns: {listed(table.columns)})."
             )
-        points, _ = observed_points([table], x_name, known)
+        points, own = observed_points([table], x_name, known)
+        found = found or own
         if not set(points) & set(shown):
             raise DataError(
                 f"`{argument}` holds none of the variables shown ({listed(shown)}); it has {listed(points)}: neither a "
@@ -80,7 +82,7 @@ def observed(
             )
         for name, seen in points.items():
             out.setdefault(name, []).extend(seen)
-    return out
+    return out, found or x_name
 
 
 def draw_observed(
@@ -168,7 +170,7 @@ def observed_points(
         table long.
     """
     out: dict[str, list[Points]] = {}
-    found = x_name
+    found = ""
     for i, given in enumerate(tables):
         table, marks = _marks_of(table_of_variables(given, f"data set {i}" if i else "x"))
         first = table.iloc[:, 0]
@@ -184,15 +186,14 @@ def observed_points(
             mine = of.get(name)
             beyond = None if mine is None else mine[rows][kept]
             out.setdefault(name, []).append(Points(i, xs[kept], ys[kept], beyond))
-    return out, found or "x"
+    return out, found or x_name or "x"
 
 
 def table_of_variables(given: Any, told: str) -> pd.DataFrame:
     """Return a table with x and at least one variable beside it; `told` is what messages call it."""
     table = as_table(given, told)
     if table.shape[1] < 2:
-        others = listed(table.columns)
-        raise DataError(f"`{told}` needs x and at least one variable beside it; its columns are {others}.")
+        raise DataError(f"`{told}` needs x and at least one variable beside it; it has {listed(table.columns)}.")
     return table
 
 

@@ -125,7 +125,7 @@ def plot_bands(
         An unknown variable; observations of none of those that are shown.
     """
     names, shade = chosen(which, summary.var), kwargs.pop("color", color(0))
-    points = observed(obs, summary.x_name, summary.var, names)
+    points, x_label = observed(obs, summary.x_name, summary.var, names)
     kinds: set[str] = set()
     single = summary.frame["x"].nunique() == 1
 
@@ -139,7 +139,7 @@ def plot_bands(
 
     if single:
         return each_panel(names, draw, axes, y="")
-    return each_panel(names, draw, axes, x=summary.x_name, xyswap=xyswap)
+    return each_panel(names, draw, axes, x=x_label, xyswap=xyswap)
 
 
 def _limits(rows: pd.DataFrame, quant: bool) -> tuple[Any, Any, Any, tuple[str, str, str]]:

@@ -73,8 +73,9 @@ def plot_parameters(many: Any, *, ax: Any = None, **kwargs: Any) -> Axes:
             panel.plot(x, place[i], **look, label=label if m == 0 else None)
     for j, (a, b) in enumerate(zip(low, high, strict=True)):
         text: dict[str, Any] = {"ha": "center", "fontsize": "x-small", "color": "0.35", "annotation_clip": False}
-        panel.annotate(f"{a:.3g}", (j, 0), (0, -4), textcoords="offset points", va="top", **text)
-        panel.annotate(f"{b:.3g}", (j, 1), (0, 4), textcoords="offset points", va="bottom", **text)
+        digits = next((n for n in range(3, 10) if f"{a:.{n}g}" != f"{b:.{n}g}"), 3)  # that tell the ends apart
+        panel.annotate(f"{a:.{digits}g}", (j, 0), (0, -4), textcoords="offset points", va="top", **text)
+        panel.annotate(f"{b:.{digits}g}", (j, 1), (0, 4), textcoords="offset points", va="bottom", **text)
     name_columns(panel, [f"{name} (log)" if many.scales[name] == "log" else name for name in names])
     panel.set_ylim(-0.12, 1.12)
     panel.set_yticks([])

@@ -31,8 +31,7 @@ def readable(frame: pd.DataFrame) -> str:
     if not len(frame) or len(frame.columns) > _MOST_COLUMNS:
         return repr(frame)
     is_long = len(frame) > _MOST_ROWS
-    rows = 20 if is_long else None
-    text = frame.to_string(float_format="{:.5g}".format, max_rows=rows, line_width=_WIDTH)
+    text = frame.to_string(float_format="{:.5g}".format, max_rows=20 if is_long else None, line_width=_WIDTH)
     return f"{text}\n[{len(frame)} rows; `frame` holds them all]" if is_long else text
 
 

@@ -204,8 +204,8 @@ def _taken(
     for name, column in zip(names, columns, strict=True):
         if column is None:
             raise SimulationError(
-                f"No derivative to {name!r} could be taken: the runs beside these parameters failed. Try func(p) there "
-                "by hand, or another `tiny`.",
+                f"No derivative with respect to {name!r} could be taken: the runs beside these parameters failed. Try "
+                "func(p) there by hand, or another `tiny`.",
                 parameters=dict(zip(names, map(float, theta), strict=True)),
             )
     return np.column_stack(columns)

@@ -98,8 +98,8 @@ def refuse_dates(values: Any, what: str, error: type[ArgumentError] = DataError)
     first = next(iter(values), None) if isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0 else None
     if isinstance(first, (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)):
         raise error(
-            f"{what} holds dates. Models run in numbers: convert it, such as "
-            "(dates - dates.iloc[0]) / pd.Timedelta('1D')."
+            f"{what} holds dates. Models run in numbers: convert it, such as (dates - dates.iloc[0]) / "
+            "pd.Timedelta('1D'); a cost reads the dates of its data by unit='days'."
         )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import DataError, did_you_mean, listed, repeated
-from fmepy.tables.dates import SECONDS, as_dates
+from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, repeated
+from fmepy.tables.columns import as_table
 from fmepy.types import Vector
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -21,6 +21,10 @@ NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}.*)?")
 """A date of ISO 8601, as text, with or without the time of the day."""
+SECONDS = {
+    "seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0, "years": 365.25 * 86400.0,
+}  # fmt: skip
+"""Units of time, in seconds; a year is one of 365.25 days."""
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2})?")
 
 
@@ -101,7 +105,7 @@ class Sheet:
                 why = " Write dates as 2001-12-31, in all cells of the column, or as numbers."
             elif is_text and COMMA.fullmatch(cell):
                 why = " A decimal point is written '.', or a comma in all cells of a file."
-            raise self.error(f"{_cut(cell)} in column {name!r} is no number.{why}{hint}", line) from None
+            raise self.error(f"{_cut(cell)} in column {name!r} is not a number.{why}{hint}", line) from None
         if not np.isfinite(value):
             raise self.error(f"{_cut(cell)} in column {name!r}; where there is no datum, leave the cell empty.", line)
         return value
@@ -111,26 +115,30 @@ class Sheet:
         first = next((c for c in self.frame[name].tolist() if not _is_missing(c)), None)
         return isinstance(first, datetime.date) or bool(isinstance(first, str) and DATE.fullmatch(first))
 
-    def since(self, name: str, unit: str, origin: str | None = None) -> tuple[pd.Series[float], pd.Timestamp]:
+    def since(self, name: str, unit: str, origin: Any = None) -> tuple[pd.Series[float], pd.Timestamp]:
         """Return a column of dates as times since an origin, without one since the first of them, and the origin.
+
+        Dates are of ISO 8601, with or without a time of the day; those without a zone are of one and the same.
 
         Raises
         ------
         DataError
-            A cell is no date, or missing; with its place.
+            A cell is not a date, or missing; with its place.
+        ArgumentError
+            The origin is not a date.
         """
-        cells, moments = self.frame[name].tolist(), []
-        for line, cell in zip(self.lines, cells, strict=True):
-            try:
-                moments.append(as_dates([cell])[0])
-                if _is_missing(cell):
-                    raise ValueError
-            except (ValueError, TypeError):
-                problem = "the date is missing" if _is_missing(cell) else f"{_cut(cell)} is no date such as 2001-12-31"
-                raise self.error(f"{problem} in column {name!r}.", line) from None
-        first = min(moments) if origin is None else as_dates([origin])[0]
-        seconds = [(moment - first).total_seconds() for moment in moments]
-        return pd.Series(seconds, self.frame.index, name=name) / SECONDS[unit], first
+        cells = self.frame[name].astype(object)
+        moments = pd.to_datetime(cells, format="ISO8601", utc=True, errors="coerce")
+        if moments.isna().any():
+            i = int(np.argmax(moments.isna()))
+            cell = cells.iloc[i]
+            problem = "the date is missing" if _is_missing(cell) else f"{_cut(cell)} is not a date such as 2001-12-31"
+            raise self.error(f"{problem} in column {name!r}.", self.lines[i])
+        try:
+            first = moments.min() if origin is None else pd.to_datetime(origin, format="ISO8601", utc=True)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"`origin={origin!r}` is not a date such as '2001-12-31'.") from None
+        return (moments - first).dt.total_seconds() / SECONDS[unit], first
 
     def times(self, name: str = "time") -> Vector:
         """Return a column of numbers that increase, none missing.
@@ -202,3 +210,21 @@ def frame_sheet(frame: pd.DataFrame, label: str) -> Sheet:
         frame = frame.reset_index()
     names = column_names(frame.columns.tolist(), label)
     return Sheet(label, "value", frame.set_axis(names, axis=1).set_axis(range(len(frame)), axis=0))
+
+
+def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
+    """Return data whose dates in the column x are times in a unit since an origin; numbers stay.
+
+    Raises
+    ------
+    ArgumentError
+        An unknown unit; what `Sheet.since` refuses.
+    """
+    if x is None or (unit is None and origin is None):
+        return obs
+    check_choice(unit, SECONDS, "unit")
+    table = as_table(obs)
+    if table.columns.tolist().count(x) != 1 or pd.api.types.is_numeric_dtype(table[x]):
+        return table
+    times, _ = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(x, str(unit), origin)
+    return table.assign(**{x: times.to_numpy()})

@@ -108,7 +108,7 @@ def _decoded(raw: bytes, label: str, encoding: str | None) -> tuple[str, list[st
             raise DataError(f"`encoding` = {encoding!r} is not known.{did_you_mean(encoding, _ENCODINGS)}") from None
         except ValueError as error:
             line = raw[: getattr(error, "start", 0)].count(b"\n") + 1
-            raise DataError(f"{label}:{line}: this is no text in {encoding!r}. Without `encoding` it is found."
+            raise DataError(f"{label}:{line}: this is not text in {encoding!r}. Without `encoding` it is found."
                                 ) from None  # fmt: skip
     if raw.startswith(_ARCHIVES):
         raise DataError(f"{label} is a workbook or an archive, no text; unpack it, or save the table as CSV.")
@@ -125,7 +125,7 @@ def _decoded(raw: bytes, label: str, encoding: str | None) -> tuple[str, list[st
             break
         return text, [] if name.startswith("utf-8") else [f"read as {name}"]
     line = raw[:at].count(b"\n") + 1
-    raise DataError(f"{label}:{line}: this is no text. Save the table as CSV in UTF-8, or say its `encoding`.")
+    raise DataError(f"{label}:{line}: this is not text. Save the table as CSV in UTF-8, or say its `encoding`.")
 
 
 def _separator(lines: Sequence[str]) -> str:
@@ -140,8 +140,8 @@ def _separator(lines: Sequence[str]) -> str:
             best, most = mark, columns
     if most:
         return best
-    outside = re.sub(r'"[^"]*"', "", lines[0])  # lines of different lengths: the header decides
-    return max((",", ";", "\t", "|"), key=outside.count)
+    # lines of different lengths: the header decides, outside of quotation marks
+    return max((",", ";", "\t", "|"), key=re.sub(r'"[^"]*"', "", lines[0]).count)
 
 
 def _rows(label: str, lines: Iterable[tuple[int, str]], separator: str) -> list[tuple[int, list[str]]]:

@@ -26,7 +26,7 @@ SEED = 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibration:
-    """What came of a calibration file.
+    """Results of a calibration file.
 
     Attributes
     ----------

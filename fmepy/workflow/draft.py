@@ -22,7 +22,12 @@ _ENTITIES = (
 )
 _ERRORS = r"sd|se|sem|std|err|error|sigma"
 _VALUES = r"y|value|values|obs|observation|observed|measurement|reading"
-_UNIT = re.compile(r"(.*?)\s*[\[(]([^\])]*)[\])]\s*")
+_UNITS = (
+    r"(.*?)\s*[\[(]([^\])]*)[\])]\s*",
+    r"((?i:t|time))[ ._](s|sec|seconds?|min|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|yrs?|years?)",
+    r"(.+)[ ._]([pnuµmk]?(?:g|mol)(?:_per_|[ ._/])?(?:[uµm]?[lL]|c?m[23]|k?g)|[pnuµm](?:M|mol)|[unmk]g|pp[mbt]|degC)",
+)
+"""A column and its unit: in brackets, or at the end of a name such as time_h and conc_mgL."""
 _ROWS = 200  # of the model's table, about
 
 
@@ -69,7 +74,8 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     except OSError as error:
         raise ArgumentError(f"--data: {unreadable(error, path)}") from None
     frame, found = sheet.frame, DraftColumns()
-    split = {c: at.groups() if (at := _UNIT.fullmatch(c)) else (c, "") for c in map(str, frame.columns)}
+    ways = {c: [at for unit in _UNITS if (at := re.fullmatch(unit, c))] for c in map(str, frame.columns)}
+    split = {c: at[0].groups() if at else (c, "") for c, at in ways.items()}
     bare = {c: name.strip() or c for c, (name, _) in split.items()}
     found.units = {c: unit.strip() for c, (_, unit) in split.items() if unit.strip()}
     numeric = [c for c in frame.columns if _share(frame[c], NUMBER) >= 0.5]
@@ -84,9 +90,8 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     found.why["x"] = "by its name" if by_name else "the first column of dates" if dates else "the first of numbers"
     rest = [c for c in numeric if c != found.x]
     if not rest:
-        has = "one column" if numeric or dates else "no column"
-        raise ArgumentError(f"{path}: there is {has} of numbers or dates among {listed(frame.columns)}; a draft needs "
-                            "the times and, beside them, what was observed.")  # fmt: skip
+        raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
+                            f"{listed(frame.columns)}; a draft needs times and, beside them, readings.")  # fmt: skip
     first = frame.columns[0]
     if first in texts and named(_VALUES, rest):
         found.y = named(_VALUES, rest)
@@ -100,12 +105,13 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     else:
         _guess_errors(found, bare, rest)
         readings = [c for c in rest if c not in found.errors.values()]
-        fixed = [c for c in readings if found.entity and (frame.groupby(found.entity)[c].nunique() <= 1).all()]
+        experiments = frame.groupby(found.entity or np.zeros(len(frame)))
+        fixed = [c for c in readings if (experiments[c].nunique() <= 1).all()]
         found.ignore = [c for c in frame.columns if c in fixed or (c in (*texts, *dates) and c not in
                                                                   (found.x, found.entity))]  # fmt: skip
         found.observed = {c: bare[c] for c in readings if c not in fixed}
     if not found.observed:
-        raise ArgumentError(f"{path}: there is no column of readings beside the times {found.x!r}.")
+        raise ArgumentError(f"{path}: beside the times {found.x!r} no column of readings changes.")
     for c in [
         *(k for k in (found.x, found.y, found.err) if k in numeric),
         *(() if found.y else found.observed),
@@ -142,7 +148,7 @@ def _guess_errors(found: DraftColumns, bare: dict[str, str], rest: list[str]) ->
     for c in rest:
         at = re.fullmatch(rf"(?:({_ERRORS})[ _.]+)?(.*?)(?:[ _.]+({_ERRORS}))?", bare[c], re.IGNORECASE)
         if at and (at[1] or at[3]):
-            mine = next((k for k in rest if bare[k] == at[2] and k != c), "")
+            mine = next((k for k in rest if at[2] in (k, bare[k]) and k != c), "")
             found.errors |= {mine: c} if mine else {}
         elif re.fullmatch(_ERRORS, bare[c], re.IGNORECASE) and len(rest) == 2:
             found.errors = {next(k for k in rest if k != c): c}

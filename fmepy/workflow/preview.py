@@ -50,7 +50,7 @@ def _what(task: CalibrationTask, part: str) -> str:
     if isinstance(of, FunctionModel):
         what = "a function that returns a table"
     elif isinstance(of, TableCost):
-        what = "its table held against the data, by modCost"
+        what = "its table compared with the data, by modCost"
     else:
         what = str(of).splitlines()[0] if hasattr(of, "parms") else "a function of Python"
     return f"{task.written[part]}: {what}" if part in task.written else what

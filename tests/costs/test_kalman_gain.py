@@ -168,7 +168,7 @@ def test_a_nonlinear_model_needs_a_point_to_be_linearised_at():
         ({"process_noise": None}, "say process_noise"),
         ({"measurement_noise": None}, "says nothing of 'x'"),
         ({"process_noise": {"v": "estimate"}}, "is to be estimated"),
-        ({"process_noise": {"w": 1.0}}, "'w' is no state or parameter"),
+        ({"process_noise": {"w": 1.0}}, "'w' is not a state or parameter"),
         ({"measurement_noise": {"x": "sd"}}, "'sd', which has no value"),
         ({"operating_point": {"y": 1.0}}, "'y' is not a state"),
         ({"operating_point": 1.0}, "a dict of states"),

@@ -33,8 +33,8 @@ WITH_ERR = {**ONE, "err": [0.1, 0.2, 0.3]}
     ("data", "words", "error", "told"),
     [
         (WIDE, {"measurement_noise": {"A": 0.1}}, ArgumentError, "says nothing of 'B'.*'estimate', or name the column"),
-        (ONE, {"measurement_noise": {"a": 0.1}}, ArgumentError, "'a' is no observed variable. Did you mean 'A'"),
-        (ONE, {"measurement_noise": {"B": 0.1}}, ArgumentError, "'B' is no observed variable"),
+        (ONE, {"measurement_noise": {"a": 0.1}}, ArgumentError, "'a' is not an observed variable. Did you mean 'A'"),
+        (ONE, {"measurement_noise": {"B": 0.1}}, ArgumentError, "'B' is not an observed variable"),
         (ONE, {"measurement_noise": {"A": "sdA"}}, ArgumentError, "uses 'sdA', which has no value. Give it in `parms`"),
         (ONE, {"measurement_noise": {"A": "sd_a"}, "parms": {"sd_A": 1.0}}, ArgumentError, "uses 'sd_a'.*no value"),
         (ONE, {"measurement_noise": {"A": "0.1 * b"}}, ArgumentError, "uses 'b'.*Did you mean 'B'"),

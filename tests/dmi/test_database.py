@@ -159,10 +159,10 @@ def test_a_constant_piece_begins_at_its_datum():
     [
         ("", "bad.csv is empty"),
         ("time,u\n", "holds no rows"),
-        ("time,u\n0,1\n1,x\n", r"bad.csv:3: 'x' in column 'u' is no number"),
+        ("time,u\n0,1\n1,x\n", r"bad.csv:3: 'x' in column 'u' is not a number"),
         ("time,u\n0,1\n\n1,1e999\n", r"bad.csv:4: inf in column 'u'; where there is no datum"),
         ("time,u\n0,1\n1,inf\n", r"bad.csv:3: 'inf'"),
-        ("time,u\n0,1\n1,1_000\n", r"bad.csv:3: '1_000' in column 'u' is no number"),
+        ("time,u\n0,1\n1,1_000\n", r"bad.csv:3: '1_000' in column 'u' is not a number"),
         ('time,u\n0,1.5\n1,"1,5"\n', r"bad.csv:3: '1,5' .*decimal point"),
         ("time,u\n0,1\n0,2\n", r"bad.csv:3: time 0 is there twice"),
         ("time,u\n1,1\n0,2\n", r"bad.csv:3: time 0 comes after 1"),
@@ -173,7 +173,7 @@ def test_a_constant_piece_begins_at_its_datum():
         ("time,u,v\n0,1,\n", r"column 'v' holds no datum"),
         ("time\n0\n", r"no column beside 'time'"),
         ("time,2u\n0,1\n", r"'2u' is no"),
-        ("time,D[-1]\n0,1\n", r"no name"),
+        ("time,D[-1]\n0,1\n", r"not the name"),
         ("time,D[0],\"D[0,1]\"\n0,1,2\n", r"differ in their number of indices"),
         ("time,D[99999999999]\n0,1\n", r"more than 10000 elements"),
         ("time,lambda\n0,1\n", r"'lambda' is a word"),
@@ -186,7 +186,7 @@ def test_a_constant_piece_begins_at_its_datum():
         ("name,value,interpolation\na,1,linaer\n", r"bad.csv:2: interpolation 'linaer'.*'linear'"),
         ("name,value,extrapolate\na,1,maybe\n", r"bad.csv:2: extrapolate 'maybe'"),
         ('time,u\n0,"1\n', r"bad.csv:\d: this cannot be read"),
-        ("time,u\n0,\x00\n", r"bad.csv:2: this is no text"),
+        ("time,u\n0,\x00\n", r"bad.csv:2: this is not text"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_told_with_its_line(tmp_path, text, said):
@@ -200,7 +200,7 @@ def test_bad_files_that_are_no_text_or_no_tables(tmp_path):
     with pytest.raises(DataError, match="holds no CSV file"):
         Database(folder)
     (folder / "a.csv").write_bytes(b"name,value\nok,1\nf\x81nf,5\n")
-    with pytest.raises(DataError, match=r"a.csv:3: this is no text"):
+    with pytest.raises(DataError, match=r"a.csv:3: this is not text"):
         Database(folder)
     (folder / "a.csv").write_bytes("name;value\nfünf;5,5\n".encode("cp1252"))  # as spreadsheets write it
     assert Database(folder).numbers == {"fünf": 5.5}
@@ -227,12 +227,12 @@ def test_bad_files_that_are_no_text_or_no_tables(tmp_path):
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("=SUM(A1:A3)", "'=SUM\\(A1:A3\\)' in column 'value' is no number"),
-        ("\"=cmd|' /C calc'!A0\"", "is no number"),
-        ("__import__('os').getcwd()", "is no number"),
+        ("=SUM(A1:A3)", "'=SUM\\(A1:A3\\)' in column 'value' is not a number"),
+        ("\"=cmd|' /C calc'!A0\"", "is not a number"),
+        ("__import__('os').getcwd()", "is not a number"),
         ("9" * 5000, "in column 'value'; where there is no datum, leave the cell empty"),
         ('"' + "x" * 200_000 + '"', "field larger than field limit"),
-        ("1\x00", "this is no text"),
+        ("1\x00", "this is not text"),
         ('"1\nj,2', "this cannot be read"),
     ],
 )
@@ -278,7 +278,7 @@ def test_sqlite_files_that_are_damaged_or_have_no_end(tmp_path, monkeypatch):
 
 def test_a_bad_cell_of_a_sqlite_table_is_told_with_its_row(tmp_path):
     path = sqlite(tmp_path / "data.sqlite", rates=pd.DataFrame({"time": [1, 0], "u": [1.0, "x"]}))
-    with pytest.raises(DataError, match=r"table rates, row 2: 'x' in column 'u' is no number"):
+    with pytest.raises(DataError, match=r"table rates, row 2: 'x' in column 'u' is not a number"):
         Database(path)
     path = sqlite(tmp_path / "twice.sqlite", rates=pd.DataFrame({"time": [1, 1], "u": [1.0, 2.0]}))
     with pytest.raises(DataError, match=r"table rates, row 2: time 1 is there twice"):
@@ -305,10 +305,10 @@ def test_a_bad_cell_of_a_sqlite_table_is_told_with_its_row(tmp_path):
         ({"a[0]": [1, 2]}, "is one element"),
         ({"a": [1, 2], "a[0]": 1}, "more than once"),
         ({"a[0]": 1, "a[1]": ([0, 1], [1, 2])}, "some elements are series"),
-        ({"a b": 1}, "no name"),
+        ({"a b": 1}, "not the name"),
         ({"t": 1}, "is the time; choose"),
         ({"pi": 1}, "'pi' is a constant"),
-        ({3: 1}, "no name"),
+        ({3: 1}, "not the name"),
         ({"a": pd.DataFrame({"x": [1]})}, "needs time and value"),
         (pd.DataFrame({"time": [0, 1], "u": [1.0, "x"]}), r"DataFrame \(source 1\), row 1: 'x'"),
         (pd.DataFrame({"time": [0, 1], "u": [1.0, np.inf]}), r"row 1: inf in column 'u'"),

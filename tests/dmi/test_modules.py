@@ -56,7 +56,7 @@ def test_a_module_is_frozen_and_pickles():
         ({"step": 1.5}, "step"),
         ({"step": "2"}, "step"),
         ({"local": ["1x"]}, "is not a name"),
-        ({"local": [3]}, "3 is no name"),
+        ({"local": [3]}, "3 is not a name"),
         ({"local": 3}, "names of variables"),
         ({"local": ["x", "x"]}, "twice"),
         ({"exogenous": ["x"], "endogenous": ["x"]}, "exogenous and endogenous"),

@@ -23,7 +23,7 @@ def right():
 
 
 def autoregression(a, n, seed, **arguments):
-    """Return a cost of data that follow x(t) = a x(t-1) + w, held against a model without memory."""
+    """Return a cost of data that follow x(t) = a x(t-1) + w, compared with a model without memory."""
     rng = np.random.default_rng(seed)
     x, z = 0.0, []
     for _ in range(n):

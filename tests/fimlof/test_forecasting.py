@@ -195,7 +195,7 @@ def test_every_entity_is_forecast_from_its_own_end():
         ({"steps": 1, "level": 1.0}, "between 0 and 1"),
         ({"steps": 1, "draws": -1}, "at least 0"),
         ({"steps": 1, "parm_cov": np.eye(1)}, "labelled"),
-        ({"steps": 1, "parm_cov": pd.DataFrame([[1.0]], index=["b"], columns=["b"])}, "no parameter"),
+        ({"steps": 1, "parm_cov": pd.DataFrame([[1.0]], index=["b"], columns=["b"])}, "not a parameter"),
         ({"steps": 1, "parm_cov": pd.DataFrame([[np.nan]], index=["a"], columns=["a"])}, "covariance"),
     ],
 )
@@ -215,7 +215,7 @@ def test_a_forecast_prints_all_its_columns_and_what_the_bands_are_of():
     flt = decaying().filter()
     text = repr(flt.forecast(3, level=0.9))
     first, header, *rows = text.splitlines()
-    assert first == ("Forecast, 90% bands of the state or output (lower, upper) and of a reading; parameters taken as "
+    assert first == ("Forecast, 90 % bands of the state or output (lower, upper) and of a reading; parameters taken as "
                      "known")  # fmt: skip
     assert header.split() == ["time", "name", "mean", "sd", "lower", "upper", "reading_sd", "reading_lower",
                               "reading_upper"]  # fmt: skip

@@ -16,7 +16,7 @@ def text_of(flt, heading=None, estimated=None):
 
 
 def read_with_errors(n=200, a=0.9, seed=1, **changes):
-    """Return a cost of an autoregression read with errors, held against the truth but for `changes`."""
+    """Return a cost of an autoregression read with errors, compared with the truth but for `changes`."""
     rng = np.random.default_rng(seed)
     x, z = 0.0, []
     for _ in range(n):

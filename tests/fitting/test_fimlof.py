@@ -145,7 +145,7 @@ def test_several_starts_agree_and_a_misspelt_setting_is_told(ar1):
     assert len(fits.starts) == 3
     assert "3 of 3 starts came to this value." in fits.message
     assert fits.starts["ssr"].max() - fits.starts["ssr"].min() < 0.1
-    with pytest.raises(ArgumentError, match=r"knows no 'inflated'. Did you mean 'inflate'"):
+    with pytest.raises(ArgumentError, match=r"has no 'inflated'. Did you mean 'inflate'"):
         modFit(ar1, control={"inflated": 2})
 
 

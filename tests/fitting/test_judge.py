@@ -240,7 +240,7 @@ def test_where_all_runs_beside_the_start_fail_nothing_is_claimed(method):
 
     fit = modFit(f, {"k": 1.0}, method=method)
     assert not fit.converged
-    assert "No derivative to 'k' could be taken" in fit.message
+    assert "No derivative with respect to 'k' could be taken" in fit.message
 
 
 @pytest.mark.parametrize("method", METHODS_OF_NUMBERS)

@@ -147,7 +147,7 @@ def test_a_result_is_loaded_from_files_only(tmp_path, name, make):
     with pytest.raises(ArgumentError, match=STRANGE[make]):
         fme.load(tmp_path / name.split("/")[0])
     if name == "fit.json":
-        with pytest.raises(ArgumentError, match="is no result of fmepy"):
+        with pytest.raises(ArgumentError, match="is not a result of fmepy"):
             fit().save(path)
 
 

@@ -361,7 +361,7 @@ def test_an_earlier_result_is_replaced_and_nothing_else(tmp_path, place):
 def test_what_is_no_result_is_left_alone(tmp_path):
     letter = tmp_path / "letter.json"
     letter.write_text('{"dear": "reader"}')
-    with pytest.raises(ArgumentError, match=r"no result of fmepy\. Nothing was written"):
+    with pytest.raises(ArgumentError, match=r"not a result of fmepy\. Nothing was written"):
         Box(1).save(letter)
     assert letter.read_text() == '{"dear": "reader"}'
     with pytest.raises(ArgumentError, match=r"holds other things \('letter.json'\)"):
@@ -430,7 +430,7 @@ def test_what_is_no_result_is_refused_with_what_it_is(tmp_path):
     Box(1).save(tmp_path / "fit.json")
     refused(tmp_path / "fitt.json", "Did you mean 'fit.json'")
     refused(tmp_path / "no" / "fit.json", "there is no folder")
-    refused(tmp_path, "is no result of fmepy")
+    refused(tmp_path, "is not a result of fmepy")
     for wrong in (None, 3, b"x"):
         refused(wrong, "must be the name of a file or folder")
     for content, what in {

@@ -131,7 +131,7 @@ def test_a_member_that_is_there_twice_is_no_crash(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_every_field_is_what_its_annotation_says(name):
-    """So that a file can be held against it."""
+    """So that a file can be compared with it."""
 
     def look(value):
         if dataclasses.is_dataclass(value):

@@ -196,7 +196,7 @@ def test_the_removed_draws_do_not_count():
 
 
 @pytest.mark.parametrize(
-    ("rate", "told"), [(0.04, "Only 4.0%"), (0.05, None), (0.7, None), (0.72, "72% of the proposals")]
+    ("rate", "told"), [(0.04, "Only 4 %"), (0.05, None), (0.7, None), (0.72, "72 % of the proposals")]
 )
 def test_acceptance_outside_5_to_70_percent_is_told(rate, told):
     advice = advice_of(normals(1, 2000), acceptance_rate=rate)
@@ -205,7 +205,7 @@ def test_acceptance_outside_5_to_70_percent_is_told(rate, told):
 
 def test_acceptance_is_told_for_the_chains_it_concerns():
     (advice,) = advice_of(normals(), acceptance_rate=pd.Series([0.02, 0.3]))
-    assert "Only 2.0% of the proposals were accepted in 1 of 2 chains" in advice
+    assert "Only 2 % of the proposals were accepted in 1 of 2 chains" in advice
 
 
 def test_failed_runs_are_told_with_their_number():
@@ -269,7 +269,7 @@ def test_advice_is_printed_under_the_table():
 def test_a_notebook_shows_table_and_advice():
     html = summarise(sample(normals(), acceptance_rate=0.01))._repr_html_()
     assert "<table" in html
-    assert "<li>Only 1.0%" in html
+    assert "<li>Only 1 %" in html
     assert "<li>" not in summarise(sample(normals()))._repr_html_()
 
 

@@ -141,7 +141,7 @@ def wide(table):
 )
 def test_errors_of_which_nobody_says_anything_are_told_before_the_chain_starts(f, named):
     with pytest.warns(
-        UserWarning, match=rf"Nothing is said of the errors {named}.*var0=fit.var_ms_unweighted, wvar0=1"
+        UserWarning, match=rf"Nothing is known of the errors {named}.*var0=fit.var_ms_unweighted, wvar0=1"
     ):
         modMCMC(f, {"k": 0.5}, jump=0.1, niter=3, seed=1)
 

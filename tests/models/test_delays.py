@@ -468,7 +468,7 @@ def test_engines_that_keep_no_past_refuse_delays(words):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lag(Nn, tau)", "'Nn' is no state, and only of states is the past known. Did you mean 'N'?"),
+        ("lag(Nn, tau)", "'Nn' is not a state, and only of states is the past known. Did you mean 'N'?"),
         ("lag(N)", "takes 2 arguments, a state and its delay"),
         ("lag(N, tau, 1)", "what was before the start is said by `history`"),
         ("lag(N, -1)", "the delay '-1' is negative"),
@@ -490,7 +490,7 @@ def test_what_is_no_delay_is_refused_where_it_stands(text, message):
 @pytest.mark.parametrize(
     ("history", "message"),
     [
-        ({"M": 1}, "'M' is no state of the model"),
+        ({"M": 1}, "'M' is not a state of the model"),
         ({"N": math.nan}, "is nan; a finite number"),
         ({"N": "2*N"}, "uses the state 'N'"),
         ({"N": "N1"}, "uses 'N1', which has no value"),

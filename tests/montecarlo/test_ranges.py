@@ -514,7 +514,7 @@ def test_a_checkpoint_goes_on_to_what_an_uninterrupted_call_gives(tmp_path, seed
 
 def test_a_checkpoint_of_other_runs_is_refused(tmp_path):
     sensRange(Ending(), **BOX, seed=1, checkpoint=tmp_path / "c")
-    with pytest.raises(ArgumentError, match="of another question: its digest of the parameter sets"):
+    with pytest.raises(ArgumentError, match="another question: its digest of the parameter sets"):
         sensRange(Ending(), parRange={"a": (0.0, 2.0)}, num=40, seed=1, checkpoint=tmp_path / "c")
     with pytest.raises(ArgumentError, match="its first run is"):
         sensRange(lambda p: {"t": [0.0, 1.0], "y": [p["a"], 2.0]}, **BOX, seed=1, checkpoint=tmp_path / "c")

@@ -79,7 +79,7 @@ def test_a_title_stands_above_the_legend_and_a_wide_legend_takes_two_rows(flt):
 def test_a_state_that_is_read_under_another_name_shows_its_data(flt):
     (panel,) = flt.plot("a", "filtered", level=0.5)
     assert_allclose(line(panel, "data").get_ydata(), flt.residuals.query("name == 'y'")["obs"])
-    assert "50% band of the state" in labels(panel)
+    assert "50 % band of the state" in labels(panel)
     with pytest.raises(ArgumentError, match="kind='smoothd'"):
         flt.plot(kind="smoothd")
     with pytest.raises(ArgumentError, match="no variable 'q'"):
@@ -141,7 +141,7 @@ def test_a_forecast_shows_both_bands_and_the_end_of_the_data(flt):
     ahead = flt.forecast(4, level=0.9)
     panels = ahead.plot(past=10)
     assert [ax.get_ylabel() for ax in panels] == ["y", "s"]  # what is observed
-    assert labels(panels[0]) == ["90% band of a reading", "90% of the state", "data"]
+    assert labels(panels[0]) == ["90 % band of a reading", "90 % of the state", "data"]
     reading, state = (c.get_paths()[0].vertices[:, 1] for c in panels[0].collections)
     rows = ahead.frame.query("name == 'y'")
     assert reading.max() == pytest.approx(rows["reading_upper"].max())

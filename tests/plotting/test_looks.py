@@ -14,7 +14,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 import fmepy as fme
-from fmepy.plotting.axes import COLORS, color, get_ax, picture
+from fmepy.plotting.axes import COLORS, color, get_ax, picture, write_correlation
 from tests.journal.samples import SAMPLES, filtered_cost
 from tests.plotting.inspect_figures import covered_panels, overlapping_texts, panel_sizes, tick_labels
 
@@ -116,6 +116,13 @@ def test_years_are_whole_numbers_without_an_offset(fit):
         values = [float(label) for label in tick_labels(panel.yaxis)]
         assert values[0] == pytest.approx(1e6, abs=1)
         assert panel.xaxis.get_offset_text().get_text() == panel.yaxis.get_offset_text().get_text() == ""
+
+
+def test_curves_over_data_name_the_x_of_the_data(cost, fit):
+    band, ranges = fit.predict(cost.model), fme.sensRange(cost.model, parRange={"a": (0.4, 0.6)}, num=5, seed=1)
+    for curves in (band, ranges.summary()):
+        assert {ax.get_xlabel() for ax in curves.plot(obs=cost.obs)} == {"year"}
+        assert {ax.get_xlabel() for ax in curves.plot()} == {"time"}  # the model's own name
 
 
 @pytest.mark.parametrize("top", [3e-9, 4e12])
@@ -333,3 +340,13 @@ def test_a_damaged_result_is_refused_in_words_when_it_is_drawn(cost, fit):
     ):
         summary.plot()
     assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize(
+    ("noise", "text"), [(0.5, "0.86"), (0.1, "0.99"), (0.05, "0.998"), (0.03, "0.9994"), (0.0, "1.00")]
+)
+def test_a_correlation_near_one_is_none_of_one(noise, text):
+    x = np.linspace(0, 1, 50)
+    _, ax = plt.subplots()
+    write_correlation(ax, x, 2 * x + noise * np.cos(9 * np.arange(50)))
+    assert [t.get_text() for t in ax.texts] == [text]

@@ -458,7 +458,7 @@ def test_a_run_that_fails_on_one_side_is_replaced_by_the_other():
             raise RuntimeError("beside")
         return {"y": p["k"] ** 2}
 
-    with pytest.raises(SimulationError, match="No derivative to 'k'"):
+    with pytest.raises(SimulationError, match="No derivative with respect to 'k'"):
         sensFun(point, {"k": 1.0}, tiny=1e-6)
 
 

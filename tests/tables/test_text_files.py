@@ -74,9 +74,9 @@ def test_rows_know_their_line_and_missing_cells_are_missing(read):
         ("a,b\n1,2\n\n1,2,3\n", "t.csv:4: there are 3 cells, and 2 columns"),
         ('a,b\n1,2\n1,"2\n1,2\n', "t.csv:3: this cannot be read"),
         (b"PK\x03\x04rest", "is a workbook or an archive"),
-        (b"a,b\n1,\x812\n", "t.csv:2: this is no text"),
-        ("a,b\n1,2\n".encode("utf-16-le"), "t.csv:1: this is no text"),
-        (b"\x00\x01\x02", "this is no text"),
+        (b"a,b\n1,\x812\n", "t.csv:2: this is not text"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "t.csv:1: this is not text"),
+        (b"\x00\x01\x02", "this is not text"),
     ],
 )
 def test_what_is_no_table_is_refused(read, content, said):
@@ -87,12 +87,12 @@ def test_what_is_no_table_is_refused(read, content, said):
 
 def test_a_column_of_text_is_no_column_of_numbers(read):
     found = read("time,a,b\n0,1,x\n1;00,2,y\n2000-01-01,3,\n")
-    for name, said in (("time", "t.csv:3: '1;00' in column 'time' is no number"), ("b", "t.csv:2: 'x' in column 'b'")):
+    for name, said in (("time", "t.csv:3: '1;00' in column 'time' is not a num"), ("b", "t.csv:2: 'x' in column 'b'")):
         with pytest.raises(ArgumentError) as error:
             found.numbers(name)
         assert said in str(error.value)
     mixed = read("time;a\n0;1.5\n1;2,5\n")
-    with pytest.raises(ArgumentError, match=r"t.csv:3: '2,5' in column 'a' is no number. A decimal point is written"):
+    with pytest.raises(ArgumentError, match=r"t.csv:3: '2,5' in column 'a' is not a number. A decimal point is writ"):
         mixed.numbers("a")
     with pytest.raises(ArgumentError, match=r"t.csv:3: the value in column 'time' is missing"):
         read("time,a\n0,1\n,2\n").numbers("time", missing=False)

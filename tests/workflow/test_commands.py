@@ -161,7 +161,7 @@ def test_all_that_the_constructor_takes_can_be_said(case):
         ("model.toml", "K = 150.0", '"K K" = 1', "model.toml:8: "),
         ("model.toml", "dt = 0.25", "dt = = 1", "model.toml:4: this is no TOML"),
         ("prey.fme", "eaten\n", "eaten +\n", "prey.fme"),
-        ("db/constants.csv", "r,0.5", "r,half", "constants.csv:3: 'half' in column 'value' is no number"),
+        ("db/constants.csv", "r,0.5", "r,half", "constants.csv:3: 'half' in column 'value' is not a number"),
         ("db/constants.csv", "r,0.5\n", "", "r is read"),
     ],
 )  # fmt: skip

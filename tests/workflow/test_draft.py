@@ -91,7 +91,8 @@ def test_what_drafts_nothing_is_refused_with_what_to_do(tmp_path, capsys):
         "head": ("t,y\n", "the table holds no rows"),
         "words": ("name,remark\nann,good\nben,bad\n", "no column of numbers or dates among 'name', 'remark'"),
         "single": ("t\n0\n1\n", "there is one column of numbers or dates"),
-        "word": ("t,y\n0,1\n1,low\n2,3\n3,4\n", "word.csv:3: 'low' in column 'y' is no number. Leave the cell empty"),
+        "word": ("t,y\n0,1\n1,low\n2,3\n3,4\n", "word.csv:3: 'low' in column 'y' is not a number. Leave the cell"),
+        "constant": ("t,y\n0,1\n1,1\n", "beside the times 't' no column of readings changes"),
         "archive": ("PK\x03\x04", "is a workbook or an archive"),
         "huge": ("t,y\n" + "1,1\n" * 5_000_001, "has more than"),
     }
@@ -104,6 +105,24 @@ def test_what_drafts_nothing_is_refused_with_what_to_do(tmp_path, capsys):
     assert main(both) == 2
     assert "give one of them" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "variable", "unit"),
+    [
+        ("conc (mg/L)", "conc", "mg/L"), ("conc_mgL", "conc", "mgL"), ("conc_mg_L", "conc", "mg_L"),
+        ("O2_umol_per_L", "O2", "umol_per_L"), ("biomass.g.m2", "biomass", "g.m2"), ("NO3_uM", "NO3", "uM"),
+        ("y_1", "y_1", None), ("A_m", "A_m", None), ("C_org", "C_org", None),
+    ],
+)  # fmt: skip
+def test_units_are_guessed_from_the_names_of_columns(tmp_path, column, variable, unit):
+    table = pd.DataFrame({"time_h": T, column: 10 + T, f"{column}_sd": 0.1, "temp_degC": 20.0})
+    table.to_csv(tmp_path / "d.csv", index=False)
+    found = read_columns(tmp_path / "d.csv")[1]
+    assert (found.x, found.units["time_h"], found.why["x"]) == ("time_h", "h", "by its name")
+    assert (found.observed, found.units.get(column)) == ({column: variable}, unit)
+    assert found.errors == {column: f"{column}_sd"}
+    assert found.ignore == ["temp_degC"]  # the same in all rows
 
 
 def test_a_long_table_keeps_its_names(tmp_path):
@@ -168,12 +187,12 @@ def test_dates_are_times_since_the_first_or_an_origin_and_the_report_says_so(tmp
     [
         ('unit = "hours"\n', "", "d.toml:4: the column 'date' of d.csv holds dates: say in [data] in which unit"),
         ('unit = "hours"', 'unit = "fortnights"', "d.toml:5: the column 'date' of d.csv holds dates: say in [data]"),
-        ('unit = "hours"', 'unit = "hours"\norigin = "then"', "d.toml:6: `origin` = 'then' is no date"),
+        ('unit = "hours"', 'unit = "hours"\norigin = "then"', "d.toml:6: `origin` = 'then' is not a date"),
         ('unit = "hours"', 'unit = "hours"\nignore = ["nte"]', "d.toml:6: there is no column 'nte' in d.csv. Did you"),
         ('unit = "hours"', 'unit = "hours"\nignore = ["date"]', "d.toml:6: the column 'date' cannot be left alone"),
-        ("2001-01-02,6.2", "2001-02-30,6.2", "d.csv:3: '2001-02-30' is no date such as 2001-12-31 in column 'date'."),
+        ("2001-01-02,6.2", "2001-02-30,6.2", "d.csv:3: '2001-02-30' is not a date such as 2001-12-31 in column 'date'"),
         ("2001-01-02,6.2", ",6.2", "d.csv:3: the date is missing in column 'date'."),
-        ("2001-01-01T12:00,7.9", "1,7.9", "is no number. Write dates as 2001-12-31, in all cells of the column"),
+        ("2001-01-01T12:00,7.9", "1,7.9", "is not a number. Write dates as 2001-12-31, in all cells of the column"),
     ],
 )
 def test_mistakes_of_dates_are_told_with_their_line(tmp_path, old, new, said):

@@ -149,8 +149,8 @@ def test_a_function_that_returns_a_table_is_a_model(tables, capsys):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('weight = "none"', 'transform = "log"', "c.toml:3: `transform` is of a Model; 'runs.py:table' is a function"),
-        ('weight = "none"', 'kind = "prediction_error", gain = 1', "c.toml:3: `gain` is of a Model"),
+        ('weight = "none"', 'transform = "log"', "c.toml:3: `transform` is for a Model; 'runs.py:table' is a function"),
+        ('weight = "none"', 'kind = "prediction_error", gain = 1', "c.toml:3: `gain` is for a Model"),
         ('file = "c.csv"', 'file = "c.csv", x = "tme"', "c.toml:2: there is no column 'tme' in c.csv"),
         ('data = { file = "c.csv" }', "", "the table [data] is missing"),
     ],

@@ -574,6 +574,19 @@ def test_pictures_fill_their_column(shown):
     assert set(gaps) == {0}
 
 
+def test_tables_in_print_keep_their_heads(shown):
+    chromium, path = shown
+    chromium.open(path)
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    tables = chromium.of("""[...document.querySelectorAll('table')].filter(t => t.checkVisibility()).map(t => [
+      t.tHead && getComputedStyle(t.tHead).display, getComputedStyle(t.rows[0]).breakInside,
+      getComputedStyle(t.parentElement).overflowX])""")
+    assert len(tables) > 5
+    assert {tuple(t) for t in tables} == {("table-header-group", "avoid", "visible")}  # what scrolls is cut on paper
+    buttons = chromium.of("[...document.querySelectorAll('th button')].map(b => getComputedStyle(b).display)")
+    assert set(buttons) == {"contents"}  # Chromium repeats no head that holds the box of a button
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_letters_have_contrast(shown, dark):
     """At least 4.5 to 1, as the accessibility guidelines (WCAG AA) ask."""

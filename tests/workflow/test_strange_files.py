@@ -138,7 +138,7 @@ def test_many_columns_lines_and_long_cells_are_refused_at_once(tmp_path, capsys)
     for content, why in (
         (b"t," * 20_000 + b"y\n", "more than 10000 columns"),
         (b"t,y\n" * 2_000_002, "more than 2000000 lines"),
-        (b"t,y\n0,1\n1," + b"1" * 130_000 + b"x\n", "is no number"),
+        (b"t,y\n0,1\n1," + b"1" * 130_000 + b"x\n", "is not a number"),
         (b"\x1f\x8b\x08\x00" + bytes(100), "is a workbook or an archive"),
     ):
         (tmp_path / "data.csv").write_bytes(content)

@@ -128,7 +128,7 @@ def test_a_text_of_megabytes_takes_no_memory_of_its_letters(tmp_path):
         (b"a = " + b"9" * 10_000, r"m\.toml: this cannot be read"),
         (b"#" * 10_000_001, "more than 10 MB"),
         ("a = 'Größe'\n".encode("latin-1"), r"m\.toml:1: this is no UTF-8 text; save the file as UTF-8"),
-        (b"b = 1\na" + b".a" * 1_000_000 + b" = 1\n", r"m\.toml:2: this is no key: it has more than 100 parts"),
+        (b"b = 1\na" + b".a" * 1_000_000 + b" = 1\n", r"m\.toml:2: this is not a key: it has more than 100 parts"),
     ],
 )
 def test_what_is_no_toml_is_told(tmp_path, raw, said):

@@ -16,7 +16,7 @@ from fmepy.types import Vector
 def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     """Minimise by generalised simulated annealing with local searches (scipy's dual annealing).
 
-    It knows no rule of convergence: it ends after `maxit` evaluations or annealing steps.
+    It has no rule of convergence: it ends after `maxit` evaluations or annealing steps.
     """
     from scipy.optimize import dual_annealing
 
@@ -46,7 +46,7 @@ def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome
         **{random: problem.rng},
     )
     message = (
-        f"Annealing knows no rule of convergence; it ended after {int(found.nfev)} evaluations and {int(found.nit)} "
+        f"Annealing has no rule of convergence; it ended after {int(found.nfev)} evaluations and {int(found.nit)} "
         "annealing steps (control={'maxit': ..., 'maxsteps': ...} sets both). A least-squares or gradient method from "
         "here tells more."
     )

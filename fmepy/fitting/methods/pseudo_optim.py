@@ -218,7 +218,7 @@ def pseudoOptim(
 
     Notes
     -----
-    Differs from FME: the search also stops if the lowest cost is zero or negative (the spread is held against
+    Differs from FME: the search also stops if the lowest cost is zero or negative (the spread is compared with
     ``max(|min|, tiny)``); a start outside the box is refused; one parameter is allowed; failed evaluations are skipped.
 
     References

@@ -164,7 +164,7 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
             rough = False
             continue
         if normal.promise < float(control["reltol"]):
-            converged, message = True, "The score promises no further gain."
+            converged, message = True, "The gradient predicts no further improvement."
             break
         new, lower, damping = _step(problem, theta, value, normal, free, logs, damping)
         if new is None and rough:
@@ -173,7 +173,7 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
         if new is None:
             converged = normal.promise < 1e-4
             message = "No shorter step lowers -2 log L" + (
-                "." if converged else f", though the score promises {normal.promise:.3g}."
+                "." if converged else f", though the gradient predicts {normal.promise:.3g} more."
             )
             break
         theta, value = _vanished(problem, new, lower, logs, floor)

@@ -99,7 +99,7 @@ class Tape:
         try:
             values = np.array([e for e, is_cell in zip(entries, mine, strict=True) if not is_cell], dtype=float)
         except (TypeError, ValueError):
-            raise TracingError("an array holds something that is no number") from None
+            raise TracingError("an array holds something that is not a number") from None
         constant, at, steps, places = self.constant(values), 0, [], []
         for e, is_cell in zip(entries, mine, strict=True):
             steps.append(e.step if is_cell else constant)

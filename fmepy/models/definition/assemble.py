@@ -279,7 +279,7 @@ def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> No
     known = (*d.states, *parameters, *forcings, *d.extra_names, d.time)
     inside = names_in([*(() if d.equations is None else d.equations.rates), *(e for _, e in d.outputs)])
     for name in sorted(inside - set(known)):
-        why = f"{name!r} has no value: it is no state, and is missing in `parms` and `forcings`."
+        why = f"{name!r} has no value: it is not a state, and is missing in `parms` and `forcings`."
         near = f" The time is called {d.time!r}." if name == "time" else did_you_mean(name, known)
         raise draft.error(why + near, name)
     in_events = names_in({e.value for e in d.events}.union(*(r.expressions for r in d.roots)))

@@ -68,7 +68,7 @@ def _plain_lag(x: Any, tau: Any, draft: Draft, given: ModelArguments) -> Any:
         raise ModelError(f"The delay of {here} is negative; lag(x, tau) is what x was tau ago.")
     names = names_in([x])
     for name in sorted(names - {*draft.states, *draft.parms, draft.time}):
-        what = "a forcing" if name in given.forcing_names else "no state"
+        what = "a forcing" if name in given.forcing_names else "not a state"
         raise draft.error(
             f"{here}: {name!r} is {what}, and only of states is the past known."
             f"{did_you_mean(name, draft.states)} States are {listed(draft.states)}", name
@@ -109,7 +109,7 @@ def check_history(history: dict[str, Any], draft: Draft, is_read: bool) -> None:
     for name, value in history.items():
         if name not in draft.states:
             raise ModelError(
-                f"`history`: {name!r} is no state of the model.{did_you_mean(name, draft.states)} States are "
+                f"`history`: {name!r} is not a state of the model.{did_you_mean(name, draft.states)} States are "
                 f"{listed(draft.states)}."
             )
         known = (*draft.parms, draft.time)

@@ -69,7 +69,7 @@ def read_signature(function: Callable[..., Any], given: ModelArguments) -> tuple
         if name not in values:
             near = known - {time, *rest, *keywords} or known
             raise ModelError(
-                f"The function's argument {name!r} is no state and no forcing, and has no value in "
+                f"The function's argument {name!r} is neither a state nor a forcing, and has no value in "
                 f"`parms` and no default.{did_you_mean(name, near)} States are {listed(states)}. "
                 "(A function of arrays is f(t, y, p), and neither y nor p the name of a state or parameter.)"
             )

@@ -254,8 +254,8 @@ def _check_start(model: ModelText, given: ModelArguments) -> None:
                 )
         elif s.at not in (0, given.start):
             raise s.error(
-                f"{s.name}({s.at:.15g}) is no initial value, for `times` begin at {given.start:.15g}. Write {there} = "
-                f"..., or let `times` begin at {s.at:.15g}."
+                f"{s.name}({s.at:.15g}) is not an initial value, for `times` begin at {given.start:.15g}. Write "
+                f"{there} = ..., or let `times` begin at {s.at:.15g}."
             )
         elif s.at != given.start:
             at_zero.append(there)

@@ -86,7 +86,7 @@ class RatesFunction:
             missing = [s for s in self.states if s not in by_name]
             unknown = [k for k in by_name if k not in self.states]
             if missing or unknown:
-                what = f"without {listed(missing)}" if missing else f"with {unknown[0]!r}, which is no state"
+                what = f"without {listed(missing)}" if missing else f"with {unknown[0]!r}, which is not a state"
                 raise ModelError(
                     f"The function returned a dict {what}; one entry for each of {listed(self.states)} is needed. "
                     "Further outputs go beside it: return rates, {'name': value}."

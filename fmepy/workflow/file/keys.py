@@ -238,4 +238,4 @@ def refuse_of_other_kinds(section: TomlTable, kinds: Mapping[str, Mapping[str, K
     for name in section.data:
         if name not in kinds[kind]:
             others = [k for k, keys in kinds.items() if name in keys]
-            raise section.error(name, f"`{name}` is no matter of {called}; it belongs to {listed(others)}.")
+            raise section.error(name, f"`{name}` cannot be used with {called}; it belongs to {listed(others)}.")

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
-from fmepy.tables.dates import SECONDS
-from fmepy.tables.sheet import Sheet
+from fmepy.tables.sheet import SECONDS, Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
 from fmepy.workflow.file.task import Case
 from fmepy.workflow.file.toml import Key, TomlTable
@@ -83,7 +82,7 @@ def observed(
         for line, name in zip(file.lines, frame[first].tolist(), strict=True):
             if known and str(name) not in known:
                 near = did_you_mean(name, known)
-                why = f"{str(name)!r} in column {first!r} is no variable of the model.{near} It has {listed(known)}."
+                why = f"{str(name)!r} in column {first!r} is not a variable of the model.{near} It has {listed(known)}."
                 raise file.error(why + _say_outputs(case, str(name)), line)
         numbers = [words[k] for k in ("x", "y", "err") if words.get(k)]
     else:
@@ -94,7 +93,7 @@ def observed(
         for name in others:
             near = did_you_mean(name, known)
             if near or len(others) == len(readings) or (free and file.frame[name].dtype != object):
-                raise file.error(f"the column {name!r} is no variable of the model.{near} It has {listed(known)}."
+                raise file.error(f"the column {name!r} is not a variable of the model.{near} It has {listed(known)}."
                                  f"{_say_outputs(case, name)} Name columns that are no observations in [data]: "
                                  f"ignore = [{name!r}]; of a long table name that of the values by `y`.")  # fmt: skip
         readings = [c for c in readings if c not in others]
@@ -129,7 +128,7 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
     unit = said.get("unit", "")
     if not file.holds_dates(name):
         if "origin" in said:
-            raise table.error("origin", f"`origin` is of dates; the column {name!r} holds numbers. Leave it out.")
+            raise table.error("origin", f"`origin` is for dates; the column {name!r} holds numbers. Leave it out.")
         return file.numbers(name, missing=False), unit
     if unit not in SECONDS:
         place = "unit" if unit else "x" if "x" in said else ()
@@ -143,7 +142,7 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
     except DataError:
         raise
     except ValueError:
-        raise table.error("origin", f'`origin` = {said["origin"]!r} is no date such as "2001-12-31".') from None
+        raise table.error("origin", f'`origin` = {said["origin"]!r} is not a date such as "2001-12-31".') from None
     return times, f"{unit} since {str(origin.tz_localize(None)).removesuffix(' 00:00:00')}"
 
 

@@ -82,7 +82,7 @@ def read_prior(section: TomlTable, parameter: Parameter) -> Any:
         hint = " It is one of whole numbers." if whole else did_you_mean(name, known)
         some = "norm, lognorm, uniform, gamma, beta, halfnorm, truncnorm"
         raise table.error(
-            "dist", f"`dist={name!r}` is no distribution of numbers of scipy.stats.{hint} Some are {some}."
+            "dist", f"`dist={name!r}` is not a distribution of numbers of scipy.stats.{hint} Some are {some}."
         )
     dist = getattr(stats, name)
     shapes = [s.strip() for s in (dist.shapes or "").split(",") if s.strip()]

@@ -182,7 +182,7 @@ class FunctionModel(WithFixed):
 
 @dataclass(frozen=True, eq=False)
 class TableCost:
-    """A function's table held against data.
+    """A function's table compared with data.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ def table_cost(case: Case, model: FunctionModel, obs: pd.DataFrame, words: Mappi
     for place in wrong:
         raise case.section.error(
             place,
-            f"`{place[1]}` is of a Model; {case.content['model']['python']!r} is a function, whose table is compared "
+            f"`{place[1]}` is for a Model; {case.content['model']['python']!r} is a function, whose table is compared "
             f"as `modCost` does: [cost] may hold {', '.join(OF_TABLES)}.",
         )
     if not case.fitted:

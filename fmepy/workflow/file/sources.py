@@ -78,7 +78,7 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
     values = _set_by(conditions, values) | values
     if kind == "modules":
         for name in inputs:
-            raise case.section.error(name, f"`{name}` are of models of equations; modules take series from their data.")
+            raise case.section.error(name, f"`{name}` are for models of equations; modules read series from data.")
         with placed(case.section, "model"):
             modular = read_model(section, constants=values)
         return ModelSource(modular, None, _files_of(section, "modules", "data"), [])
@@ -139,7 +139,7 @@ def words_in(*given: Any) -> set[str]:
 def _of_python(case: Case, section: TomlTable) -> ModelSource:
     for name in ("events", "forcings"):
         if name in case.content:
-            raise case.section.error(name, f"`{name}` are of models of equations; a model of Python has its own.")
+            raise case.section.error(name, f"`{name}` are for models of equations; a model of Python has its own.")
     found, files = read_python(section)
     files += _files_of(section, "inputs")
     if not isinstance(found, Model):
@@ -149,8 +149,8 @@ def _of_python(case: Case, section: TomlTable) -> ModelSource:
             starts = {p.name: p.start for p in case.parameters.values()}
             return ModelSource(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
         for name in [k for k in ("cost", "conditions") if k in case.content]:
-            raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is of models. "
-                                     "What it is held against stands in its file.")  # fmt: skip
+            raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is for "
+                                     "models. What it is compared with stands in its file.")  # fmt: skip
         return ModelSource(getattr(found, "model", None), found, files, [])
     known = [str(n) for n in found.parms.index]
     values = {p.name: p.start for p in case.parameters.values() if p.name in known}

@@ -64,7 +64,7 @@ class TomlTable:
         text = _text(path)
         if deep := _DEEP.search(text):  # tomllib's time grows with the square of the depth
             place = f"{path}:{text.count(chr(10), 0, deep.start()) + 1}"
-            raise ArgumentError(f"{place}: this is no key: it has more than {_MOST_DEEP} parts.")
+            raise ArgumentError(f"{place}: this is not a key: it has more than {_MOST_DEEP} parts.")
         try:
             data, scanner = tomllib.loads(text), _Scanner(text)
         except tomllib.TOMLDecodeError as error:

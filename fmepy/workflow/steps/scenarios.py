@@ -97,7 +97,7 @@ class ScenariosStep(CalibrationStep):
             raise task.error(
                 (self.name, "table"),
                 f"events or forcings of the model belong to entities, and {arguments['table']} has no column "
-                f"{task.cost.entity!r} that says of whom a scenario is. Add it: a row for each scenario of each "
+                f"{task.cost.entity!r} that names the entity of a scenario. Add it: a row for each scenario of each "
                 "entity.",
             )
         for model, rows in parts.values():

@@ -115,7 +115,7 @@ def test_a_step_mirrors_through_the_centroid_of_three_members():
     [
         ({"p": {"a": 5, "b": 0}}, "outside its bounds"),
         ({"upper": np.inf}, "must be finite"),
-        ({"control": {"verbos": 1}}, "knows no 'verbos'"),
+        ({"control": {"verbos": 1}}, "has no 'verbos'"),
         ({"control": {"npop": 3}}, "larger than `centroid`"),
     ],
 )

@@ -56,7 +56,7 @@ def test_its_control_is_known_by_name(added):
     fit = fme.modFit(residuals, {"a": 0.3, "b": 0.5}, method="Compass", control={"maxit": 3})
     assert not fit.converged
     assert "maxiter" in fit.message
-    with pytest.raises(ArgumentError, match=r"Compass knows no 'wdth'\. Did you mean 'width'"):
+    with pytest.raises(ArgumentError, match=r"Compass has no 'wdth'\. Did you mean 'width'"):
         fme.modFit(residuals, {"a": 0.3, "b": 0.5}, method="Compass", control={"wdth": 3})
 
 

@@ -30,7 +30,7 @@ def model(source=logistic, **changes):
     ("changes", "error", "words"),
     [
         ({"state": None}, ModelError, "`state` is missing"),
-        ({"state": {"M": 1}}, ModelError, "'N' is no state"),
+        ({"state": {"M": 1}}, ModelError, "'N' is neither a state"),
         ({"state": {"N": "N0"}}, ModelError, "uses 'N0', which has no value"),
         ({"state": {"N": "N + 1"}}, ModelError, "may only depend on parameters"),
         ({"state": {"N": np.nan}}, ModelError, "finite"),
@@ -119,7 +119,7 @@ def typo(t, N, *, r=0.5):
 @pytest.mark.parametrize(
     ("function", "state", "words"),
     [
-        (misspelt, {"Bact": 1, "Sub": 2}, "'Bakt' is no state .* Did you mean 'Bact'"),
+        (misspelt, {"Bact": 1, "Sub": 2}, "'Bakt' is neither a state .* Did you mean 'Bact'"),
         (two_arrays, {"N": 1}, "exactly|f.t, y, p."),
         (star, {"N": 1}, "write them out"),
         (no_time, {"N": 1}, "first argument"),
@@ -202,7 +202,7 @@ KINDS = {
         ([[1.0], [2.0]], "an array or a sequence for 'A'.*ravel"),
         ([1.0, [2.0, 3.0]], "an array or a sequence for 'B'"),
         ({"A": 1.0}, "without 'B'"),
-        ({"A": 1.0, "B": 1.0, "C": 2.0}, "'C', which is no state"),
+        ({"A": 1.0, "B": 1.0, "C": 2.0}, "'C', which is not a state"),
         (([1.0, 2.0], {"sum": None}), "extra outputs must be numbers"),
     ],
 )

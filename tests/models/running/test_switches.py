@@ -427,7 +427,7 @@ def test_a_start_that_is_not_the_runs_or_given_twice_is_told(caplog):
     assert not caplog.text
     for at in ("1", "10"):
         with pytest.raises(
-            FmepyError, match=rf"line 2: x\({at}\) is no initial value, for `times` begin at 0. Write x"
+            FmepyError, match=rf"line 2: x\({at}\) is not an initial value, for `times` begin at 0. Write x"
         ):
             OdeModel(text.format(at), times=[0, 1], parms=decay)
     with pytest.raises(FmepyError, match=r"x\(y\) is not understood; an initial value is written x\(0\)"):
