@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayLike", "AxesArray", "BadData", "BoolVector", "BoundCost", "BoundLikelihood", "BoundModel", "BoundaryFit",
     "Collin", "Cost", "Cube", "FilterResult", "FilterSummary", "FitComparison", "Forecast", "GlobalIndices",
-    "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector", "Landscape", "Matrix", "ModCRL", "ModCost", "ModFit",
-    "ModFitSummary", "ModMCMC", "Model", "Prediction", "Profile", "PseudoOptim", "RangeSummary", "Runs",
+    "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector", "Landscape", "Matrix", "ModCRL", "ModCost",
+    "ModFit", "ModFitSummary", "ModMCMC", "Model", "Prediction", "Profile", "PseudoOptim", "RangeSummary", "Runs",
     "ScenarioSummary", "Scenarios", "Sector", "Seed", "SensFun", "SensFunSummary", "SensRange", "SteadyState",
     "SumCost", "Transport", "UserBounds", "UserParameters", "Vector", "Which",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ import numpy as np
 from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delayed_rates import DelayTables
-from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, RunsOfCourses, Solver, Stretch
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
 from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
