@@ -76,7 +76,7 @@ def read_specification(
     _check_no_outputs(cost.process_noise, equations, own)
     noise = read_noise(cost.process_noise, "process_noise", (*equations.states, *own), "a state or parameter", PROCESS)
     errors = read_noise(cost.measurement_noise, "measurement_noise", variables, "an observed variable", MEASUREMENT)
-    start = read_noise(cost.initial_sd, "initial_sd", equations.states, "state", "sd_0_")
+    start = read_noise(cost.initial_sd, "initial_sd", equations.states, "a state", "sd_0_")
     if start.made:
         raise ArgumentError("`initial_sd` cannot be estimated from one start; give a number, or a parameter's name.")
     made = {}

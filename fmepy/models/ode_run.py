@@ -132,7 +132,7 @@ def check_species(n: int, nspec: Any) -> int:
     species = whole_number(nspec, "nspec", 1)
     if n % species:
         raise ModelError(
-            f"`y` has {n} states, which is no multiple of nspec={nspec}: each species needs one value a cell."
+            f"`y` has {n} states, which is not a multiple of nspec={nspec}: each species needs one value a cell."
         )
     return species
 

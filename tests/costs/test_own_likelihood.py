@@ -173,7 +173,7 @@ def test_a_spread_that_is_held_has_no_derivatives(decay):
 def test_what_is_wrong_is_said(decay):
     with pytest.raises(ArgumentError, match="`likelihood` must be a class derived from fmepy"):
         fme.SimulationCost(decay, COUNTS, likelihood=poisson)
-    with pytest.raises(ArgumentError, match="`censored` is of normal errors"):
+    with pytest.raises(ArgumentError, match="`censored` is for normal errors"):
         fme.SimulationCost(decay, COUNTS | {"mark": ["<"] * 6}, likelihood=Poisson, censored="mark")
     with pytest.raises(ArgumentError, match="`weight='std'` makes up errors"):
         fme.SimulationCost(decay, COUNTS, likelihood=Poisson, weight="std")

@@ -249,7 +249,7 @@ def test_outputs_are_checked(model):
         ({"strict": "yes"}, "`strict='yes'`"),
         ({"times": [1, 0]}, "must increase"),
         ({"modules": []}, "empty"),
-        ({"modules": ["a = 1"]}, "no dmi.Module"),
+        ({"modules": ["a = 1"]}, "not a dmi.Module"),
         ({"data": 3}, "Source 1 of the data base is int"),
     ],
 )

@@ -117,7 +117,7 @@ def test_a_system_pickles():
     ("modules", "says"),
     [
         ([], "is empty"),
-        (["sales.fme"], "no dmi.Module"),
+        (["sales.fme"], "not a dmi.Module"),
         ([SALES, SALES], "two modules are called 'sales' .sales.fme, sales.fme."),
         (
             [Module("a", "dims D[3]\nD = 1"), Module("b", "x = 1\ny = D")],

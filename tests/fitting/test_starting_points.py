@@ -141,7 +141,7 @@ def test_an_array_holds_all_parameters_in_order():
         ("many", ArgumentError, "starts='many'"),
         ([], ArgumentError, "empty table"),
         (pd.DataFrame({"a": []}), ArgumentError, "empty table"),
-        ({"a": [1.0, 2.0], "b": [1.0]}, ArgumentError, "no table of starts"),
+        ({"a": [1.0, 2.0], "b": [1.0]}, ArgumentError, "not a table of starts"),
         ({"x": [1.0]}, ParameterError, "there is no parameter 'x'"),
         ({"a": [1.0, np.nan]}, ArgumentError, "'a' is nan in row 1"),
         ({"a": [np.inf]}, ArgumentError, "'a' is inf in row 0"),

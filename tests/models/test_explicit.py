@@ -61,9 +61,10 @@ def drive_plainly(model, names, times, most_steps=1000):
     system, p = runner._system, bound._base
     inputs = np.zeros(system.layout.size)
     inputs[: len(p)] = p
-    scales = np.abs(p[runner._places])
+    scales = np.abs(p[runner._between[3]])
     inputs[system.layout.scales] = scales
-    start = np.concatenate((runner._initial.value(p.tolist()), (runner._initial.slope(p.tolist()) * scales).T.ravel()))
+    initial = runner._between[0]
+    start = np.concatenate((initial.value(p.tolist()), (initial.slope(p.tolist()) * scales).T.ravel()))
     rates = system_rates(system)
 
     def plainly(t, z, q, out):
@@ -150,7 +151,7 @@ def test_a_stiff_run_held_to_the_explicit_method_is_left_to_lsoda(monkeypatch):
     held = stiff(engine="explicit").bind(hold_engine=True)  # as in a fit, which stays with what took over
     held.simulate(held.theta0)
     assert held.retries == 1
-    assert "explicit" not in [e.name for e in held._engines]
+    assert "explicit" not in [e.name for e in held.engines]
     held.simulate(np.array([0.5]))
     assert held.retries == 1
 
@@ -274,6 +275,6 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason():
 def test_it_has_arcs():
     model = OdeModel("d(N)/dt = atan(N)", state={"N": 1}, times=[0, 1], engine="explicit", rtol=1e-9, atol=1e-9)
     bound = model.bind()
-    assert [e.name for e in bound._engines] == ["explicit", "retry"]
+    assert [e.name for e in bound.engines] == ["explicit", "retry"]
     np.testing.assert_allclose(model().N, model.replace(engine="scipy")().N, rtol=1e-7)
     assert bound.retries == 0

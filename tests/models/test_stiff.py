@@ -144,7 +144,7 @@ def changes(monkeypatch, model):
     out, atol = np.empty((len(model.times), n)), np.broadcast_to(np.float64(bound._options.atol), (n,))
     status, *_ = dormand_prince.drive(
         lambda t, y, model, out: call(functions.rates, t, y, model[2], out), None, (0, 0, q), model.times[0], 0.0,
-        np.array(runner._initial.value(p.tolist()), dtype=float), model.times, n, bound._options.rtol, atol, np.inf,
+        np.array(runner._between[0].value(p.tolist()), dtype=float), model.times, n, bound._options.rtol, atol, np.inf,
         100_000, out, np.empty((WORK, n)), np.empty((2, 0)), None, stiff,
     )  # fmt: skip
     assert status == DONE
@@ -287,9 +287,10 @@ def test_a_stiff_run_that_cannot_go_on_ends_soon_with_a_reason_and_the_time(rate
     text = f"d(x)/dt = -1e5 * (x - y)\nd(y)/dt = {rate}"
     model = OdeModel(text, state={"x": 1, "y": 1}, times=[0, 5], engine="compiled")
     system = build_system(model.equations, (), False)
+    inputs = np.zeros(system.layout.size + system.n_watched)
     began = time.process_time()
     with pytest.raises(SimulationError, match=why) as caught:
-        explicit.CompiledStepper(system, 1e-6, 1e-8).advance(0.0, np.ones(2), np.zeros(9), np.array([5.0]))
+        explicit.CompiledStepper(system, 1e-6, 1e-8).advance(0.0, np.ones(2), inputs, np.array([5.0]))
     assert caught.value.time == pytest.approx(at, abs=1e-2)
     assert time.process_time() - began < 2
 
@@ -298,8 +299,8 @@ def test_a_stiff_run_that_cannot_go_on_ends_soon_with_a_reason_and_the_time(rate
 def test_a_tolerance_below_rounding_ends_in_bounded_time(rtol):
     system = build_system(problem("hires").equations, (), True)
     began = time.process_time()
-    start = np.array([*STARTS["hires"].values()])
+    start, inputs = np.array([*STARTS["hires"].values()]), np.zeros(system.layout.size)
     with suppress(SimulationError):
-        (end,) = explicit.CompiledStepper(system, rtol, rtol).advance(0.0, start, np.zeros(9), np.array([321.8122]))[1]
+        (end,) = explicit.CompiledStepper(system, rtol, rtol).advance(0.0, start, inputs, np.array([321.8122]))[1]
         assert end[0] == pytest.approx(ENDS["hires"][1]["y1"], rel=1e-9)
     assert time.process_time() - began < 4
