@@ -350,7 +350,7 @@ def run_chains(
         Ctrl-C before any row was saved.
     """
     work = _Work(kernel, target, plan, folder, every)
-    if executor is None or (isinstance(executor, int) and len(jobs) == 1 and not isinstance(executor, bool)):
+    if executor is None or (isinstance(executor, int) and 1 in (executor, len(jobs)) and executor is not True):
         ran = _one_after_the_other(work, jobs, progress)
     else:
         ran = _spread(work, jobs, executor, progress)

@@ -264,7 +264,7 @@ class Target:
     @property
     def retries(self) -> int:
         """Runs so far that a second engine finished."""
-        return self.objective.retries
+        return int(self.objective.retries)
 
     def judged_by(self, objective: Objective, theta: Vector) -> float:
         """Return -2 log posterior at theta without the prior, with another objective for the same data."""
