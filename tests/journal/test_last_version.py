@@ -1,0 +1,35 @@
+"""Results that the last version saved are loaded, and say what is computed today.
+
+``version_0_1/results`` holds the samples as they were saved before the engines became one: by compiled code of another
+library and by scipy. What they say may differ by the tolerances of the runs, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import fmepy as fme
+from tests.journal.samples import SAMPLES
+
+FOLDER = Path(__file__).parent / "version_0_1" / "results"
+LATER = {"SteadyState": "stable: .*\n"}
+"""What results say since."""
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
+
+
+@pytest.mark.filterwarnings("ignore:1 of 6 runs failed")
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.json")))
+def test_a_saved_result_of_the_last_version_says_what_is_computed_today(name):
+    before, today = (repr(result) for result in (fme.load(FOLDER / f"{name}.json"), SAMPLES[name]()))
+    today = re.sub(LATER.get(name, "$^"), "", today)
+    words = [NUMBER.sub("#", text).split() for text in (before, today)]
+    assert words[0] == words[1]
+    numbers = [[float(n) for n in NUMBER.findall(text)] for text in (before, today)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=2e-3, abs=1e-6)
+
+
+def test_every_kind_of_result_of_the_last_version_is_among_them():
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(SAMPLES)
