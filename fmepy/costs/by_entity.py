@@ -23,7 +23,6 @@ from fmepy.costs.interpolation import Places, joined_places, merge_times, rows_b
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, predictions_of, renamed
 from fmepy.errors import SimulationError
-from fmepy.models.base import tightened
 from fmepy.models.entity import EntityModel
 from fmepy.numerics.sparse import dense_jacobian, sparse_jacobian, stacked
 from fmepy.parameters.named import values_by_name
@@ -231,11 +230,9 @@ class PredictionsTogether(Predictions):
         for one in self._alone.values():
             one.keep_within(lower, upper)
 
-    def tightened(self) -> Self | None:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        out = copy(self)
-        out.bound, out._alone, out._is_tight = tightened(self.bound), {}, True
-        return None if out.bound is None else out
+    def forget(self) -> None:
+        """Run no entity by itself as before: at the tolerances of another `bound`, the smaller ones."""
+        self._alone, self._is_tight = {}, True
 
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,)."""

@@ -13,24 +13,23 @@ never asks how they were made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from fmepy.costs.base import OfData
+from fmepy.costs.base import OfData, Reboundable
 from fmepy.costs.interpolation import Lookup, Places, merge_times, stack
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
-from fmepy.models.base import BoundModel, OfRuns, keep_within, simulate_many, tightened
+from fmepy.models.base import BoundModel, simulate_many
 from fmepy.numerics.finite import all_finite
 from fmepy.numerics.sparse import MANY, as_sparse, dense, entries, scaled_rows
 from fmepy.types import Matrix, Vector
 
 
-class Predictions(OfRuns):
+class Predictions(Reboundable):
     """The model at the observations; a base that has what follows from its values.
 
     Attributes
@@ -57,14 +56,6 @@ class Predictions(OfRuns):
     def __init__(self, data: Comparison) -> None:
         self.data = data
         self._scale = None if data.scale.is_identity else data.scale
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        raise NotImplementedError
-
-    def tightened(self) -> Self | None:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        raise NotImplementedError
 
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,); raise SimulationError if the run fails or one of them is not finite."""
@@ -173,16 +164,6 @@ class PredictionsOfRun(Predictions):
         self.theta0 = np.array(bound.theta0, dtype=float)
         self.bound, self.lookup, self._places, self._whole = bound, lookup, tuple(places), whole
 
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        keep_within(self.bound, lower, upper)
-
-    def tightened(self) -> Self | None:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        out = copy(self)
-        out.bound = tightened(self.bound)
-        return None if out.bound is None else out
-
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,)."""
         return self._checked(self.lookup.values(self._ran(self.bound.simulate, theta)), theta)
@@ -252,7 +233,7 @@ def renamed(error: SimulationError, told: str) -> SimulationError:
     return SimulationError(f"{told}: {error}", parameters=error.parameters, time=error.time, exploded=error.exploded)
 
 
-class OfPredictions(OfRuns, OfData):
+class OfPredictions(Reboundable, OfData):
     """What is evaluated from predictions: their parameters, their runs, and what is said of these.
 
     Parameters
@@ -264,35 +245,24 @@ class OfPredictions(OfRuns, OfData):
         The parameters, in the order of theta; those of the predictions are among them.
     """
 
+    bound: Predictions
+
     def __init__(self, predictions: Predictions, pieces: Sequence[Comparison], theta0: Mapping[str, float]) -> None:
-        self.predictions, self.pieces = predictions, tuple(pieces)
+        self.bound, self.pieces = predictions, tuple(pieces)
         self.parameter_names = tuple(theta0)
         self.theta0: Vector = np.array(list(theta0.values()), dtype=float)
         self.lower, self.upper = np.full(len(theta0), -np.inf), np.full(len(theta0), np.inf)
         self._at = np.array([self.parameter_names.index(k) for k in predictions.parameter_names], dtype=np.intp)
         self.forget()
 
-    def forget(self) -> None:
-        """Forget what is remembered of other predictions."""
-
     @property
-    def bound(self) -> Predictions:
+    def predictions(self) -> Predictions:
         """What runs the model."""
-        return self.predictions
+        return self.bound
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
         self.predictions.keep_within(lower[self._at], upper[self._at])
-
-    def tightened(self) -> Any:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        tight = self.predictions.tightened()
-        if tight is None:
-            return None
-        out = copy(self)
-        out.predictions = tight
-        out.forget()
-        return out
 
     @property
     def is_sparse(self) -> bool:

@@ -23,7 +23,6 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import changed_arguments
-from fmepy.costs.base import AddableCost
 from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.conditions import Conditions, read_conditions
 from fmepy.costs.entities import (
@@ -48,6 +47,7 @@ from fmepy.costs.observable_parameters import (
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.predictions import BoundSimulation
+from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import local_name

@@ -23,11 +23,11 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, changed_arguments, positive_number
-from fmepy.costs.base import AddableCost
 from fmepy.costs.conditions import read_conditions
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_experiments
 from fmepy.costs.experiment_runs import ModelsOfCost
 from fmepy.costs.noise import SaidNoise, names_of_estimates, names_of_noise, said_noise_of
+from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice
 from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
