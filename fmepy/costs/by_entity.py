@@ -58,7 +58,8 @@ class PredictionsByEntity(OfSeveral, Predictions):
         super().__init__(data)
         self.parts, self.rows, self._told = tuple(parts), tuple(rows), tuple(told)
         self.parameter_names, self.theta0 = parts[0].parameter_names, theta0
-        self._size = sum(map(len, rows))
+        order = np.argsort(np.concatenate(rows))
+        self._size, self._order = len(order), None if (np.diff(order) == 1).all() else order
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
@@ -95,8 +96,8 @@ class PredictionsByEntity(OfSeveral, Predictions):
         found = [
             of_run(told, part.with_slopes, theta, sparse) for part, told in zip(self.parts, self._told, strict=True)
         ]
-        place = np.argsort(np.concatenate(self.rows))
-        return np.concatenate([mod for mod, _ in found])[place], stacked([slopes for _, slopes in found])[place]
+        mod, slopes = np.concatenate([mod for mod, _ in found]), stacked([slopes for _, slopes in found])
+        return (mod, slopes) if self._order is None else (mod[self._order], slopes[self._order])
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""

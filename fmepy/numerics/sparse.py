@@ -56,7 +56,11 @@ def entries(J: Any) -> Any:
 
 def scaled_rows(J: Any, factors: Vector) -> Any:
     """Return diag(factors) J."""
-    return (J * factors[:, None]).tocsr() if is_sparse(J) else J * factors[:, None]
+    if not is_sparse(J):
+        return J * factors[:, None]
+    out = J.copy()
+    out.data *= np.repeat(factors, np.diff(out.indptr))
+    return out
 
 
 def rows_at(J: Any, rows: IntVector, n_row: int) -> Any:
