@@ -15,7 +15,7 @@ Kinds of maps, and who uses them:
     Selected      full_i = theta_k(i), or a value that is held           held parameters, parts of a sum, entities
     Tied          full = what lmfit's expressions make of theta          ``lmfit.Parameters``
 
-A map of a map is had by mapping what has been mapped (`fmepy.costs.mapped`, `fmepy.models.mapped`).
+A map of a map is had by mapping what has been mapped (`fmepy.costs.bound_mapped`, `fmepy.models.mapped`).
 """
 
 from __future__ import annotations
