@@ -1,0 +1,7 @@
+"""PEtab."""
+
+
+class PetabProblem: ...
+
+
+def read_petab(path): ...
