@@ -58,6 +58,8 @@ class Draft:
         Initial values after what happens at the start.
     renamed : dict of str to str
         By id in the file our name, of all.
+    carried : dict of str to (str, Node)
+        By id of a concentration in a compartment that changes: the state of its amount, and the size.
     start : float
         The time at which initial values hold.
     """
@@ -72,6 +74,7 @@ class Draft:
     begun: dict[str, Node] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
+    carried: dict[str, tuple[str, Node]] = field(default_factory=dict)
     start: float = 0.0
     ignored: tuple[str, ...] = ()
     where: str = ""

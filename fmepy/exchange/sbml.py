@@ -391,6 +391,7 @@ class _Reader:
             amount = draft.name_for("amount", id)
             draft.rates[amount], draft.initial[amount] = change, mul(start, size)
             draft.assigned[name] = symbol(amount) / size
+            draft.carried[id] = amount, size
         else:
             draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
 

@@ -57,9 +57,9 @@ def change_of(reader: Any, assignment: Any, value: Node) -> tuple[str, Node]:
     if id not in names:
         raise reader.refuse(assignment, f"there is no {id!r}.")
     name = names[id].name
-    species = reader.m.getSpecies(id)
-    if species is not None and reader.changes_size(species) and id not in reader.rules:
-        return draft.renamed[f"{id}.amount"], mul(value, names[species.getCompartment()])
+    if id in draft.carried:
+        amount, size = draft.carried[id]
+        return amount, mul(value, size)
     if name not in draft.rates:
         raise reader.refuse(assignment, f"{id!r} has an assignment rule or is no quantity; an event cannot set it.")
     return name, value
