@@ -47,6 +47,12 @@ class ReadingsLikelihood(BoundLikelihood, metaclass=_OfKinds):
     def _slope(self, x: Vector) -> Vector:
         return np.where(self._log, 1 / (np.where(self._log, x, 1.0) * self._unit), 1.0)
 
+    def chi2(self, theta: Vector) -> float:
+        """Return the sum of r^2 over all readings."""
+        mod, spread = self._of_predictions(self.predictions.values(theta[self._at]), theta)
+        r = self.standard(self._compared.obs, mod, spread)
+        return float(r @ r)
+
     def standard(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
         """Return r."""
         return np.asarray((self._scaled(mod) - self._scaled(obs)) / spread)

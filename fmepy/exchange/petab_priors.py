@@ -91,8 +91,9 @@ def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
     values = [as_float(part.strip()) for part in text.split(";")]
     if kind not in _FAMILIES or (of != "lin" and kind not in ("uniform", "normal", "laplace")):
         raise DataError(f"{row['where']}: the prior {row['prior']!r} is not known; there are {listed(_FAMILIES)}.")
-    if of == "log" and row["prior"] == "log-uniform":
-        values = [math.log(v) if v else v for v in values]
+    support = values if of == "lin" else [None if v is None else math.exp(v * _SLOPES[of]) for v in values]
+    if row["prior"] == "log-uniform":  # its parameters are of the parameter itself
+        support, values = values, [math.log(v) if v and v > 0 else None for v in values]
     try:
         family, arguments = _FAMILIES[kind](*values)  # type: ignore[operator]
         if not all(math.isfinite(a) for a in arguments):
@@ -100,6 +101,5 @@ def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
     except TypeError:
         raise DataError(f"{row['where']}: {text!r} are not the parameters of the prior {kind!r}.") from None
     if kind == "uniform":  # it ends at the bounds, and its density grows
-        inner = [v if of == "lin" else math.exp(v * _SLOPES[of]) for v in values]  # type: ignore[operator]
-        lower, upper = max(lower, inner[0]), min(upper, inner[1])
+        lower, upper = max(lower, support[0]), min(upper, support[1])  # type: ignore[type-var]
     return TruncatedPrior(family, arguments, of, lower, upper)

@@ -39,7 +39,7 @@ from fmepy.models.preequilibration import SPANS, opened, start_name, still_movin
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Cube, Matrix, Vector
 
-RTOL, ATOL = 1e-8, 1e-12
+RTOL, ATOL = 1e-8, 1e-16
 NOISE = "{}_noise"
 _OF_PROBLEM = "problem's {}"
 

@@ -131,6 +131,7 @@ class Tables:
 
     version: int
     path: Path
+    config: dict[str, Any]
     files: dict[str, list[str]]
     model: Path
     parameters: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -155,7 +156,9 @@ def read_tables(path: Any) -> Tables:
     if version not in ("1", "2"):
         raise DataError(f"{path}: format_version is {config.get('format_version')!r}; PEtab 1 and 2 are read.")
     files, model = (_files_v1 if version == "1" else _files_v2)(config, path)
-    out = Tables(int(version), path, files, _inside(path, model))
+    for one in config.get("problems") or []:
+        one.pop("visualization_files", None)  # how to draw it
+    out = Tables(int(version), path, config, files, _inside(path, model))
     tables = {kind: _joined([_read_tsv(path, f, kind) for f in names]) for kind, names in files.items() if names}
     for kind in ("parameters", "observables", "measurements"):
         if kind not in tables:
@@ -216,6 +219,8 @@ def _inside(path: Path, name: Any) -> Path:
     text = str(name)
     if "://" in text or Path(text).is_absolute() or re.match(r"[A-Za-z]:", text) or text.startswith("\\"):
         raise DataError(f"{path}: {text!r} is an absolute path or an address; files are named relative to the problem.")
+    if ".." in Path(text).parts:
+        raise DataError(f"{path}: {text!r} leads out of the problem's folder; its files lie there or below.")
     return path.parent / text
 
 
