@@ -188,12 +188,10 @@ class PetabProblem:
 
         folder, tables = Path(folder), self._tables
         values = self._natural(fit)
-        files = [tables.path.name, *(f for names in tables.files.values() for f in names)]
-        files.append(str(tables.model.relative_to(tables.path.parent)))
-        there = [f for f in (*files, SIMULATIONS) if (folder / f).exists()]
+        there = [f for f in (*self.files, SIMULATIONS) if (folder / f).exists()]
         if there:
             raise ArgumentError(f"{folder} holds {listed(there)} already; name another folder, or empty this one.")
-        for name in files:
+        for name in self.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             source = tables.path.parent / name
             if name == tables.path.name:
@@ -204,6 +202,18 @@ class PetabProblem:
                 (folder / name).write_bytes(source.read_bytes())
         self.simulations(values).to_csv(folder / SIMULATIONS, sep="\t", index=False)
         return folder / tables.path.name
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the problem's files, as they are found from its folder."""
+        tables = self._tables
+        model = tables.model.relative_to(tables.path.parent).as_posix()
+        return [tables.path.name, *dict.fromkeys(f for names in tables.files.values() for f in names), model]
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """The measurement table, as it stands in the file."""
+        return self._tables.measurements.copy()
 
     def _natural(self, fit: Any) -> dict[str, float]:
         """Return values on the natural scale: of a fit, or as they were given."""
@@ -258,7 +268,7 @@ def read_petab(path: Any) -> PetabProblem:
     Formulas are read through a white list, and nothing in a file is run. A reading at the time of an event or of a new
     period is of the state after it. An experiment's period at rest (preequilibration) runs on, ten times as long each
     time, until nothing changes, events included; so do readings at time inf. Runs have the tolerances rtol = 1e-8 and
-    atol = 1e-16.
+    atol = 1e-12.
 
     Examples
     --------

@@ -39,7 +39,7 @@ from fmepy.models.preequilibration import SPANS, opened, start_name, still_movin
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Cube, Matrix, Vector
 
-RTOL, ATOL = 1e-8, 1e-16
+RTOL, ATOL = 1e-8, 1e-12
 NOISE = "{}_noise"
 _OF_PROBLEM = "problem's {}"
 
@@ -535,6 +535,7 @@ class BoundReadings(OfRuns):
             names = names if is_first else [*names, *map(start_name, self._layout.states)]
             values = dict(zip(self._layout.constants, M.tolist(), strict=True))
             model = model.replace(parms={n: values[n] for n in self._layout.of_model})
+            model.told_small.add("the tolerances are said")  # and are the problem's own: no advice to change them
             leg.bounds[key] = model.bind(names, times=times, start=leg.stage.time, hold_engine=self._hold)
         return leg.bounds[key]
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmepy.errors import ModelError
 from fmepy.exchange.mathml import as_number, margin
-from fmepy.language.conditions import relation
-from fmepy.language.conditions import choose
+from fmepy.language.conditions import choose, relation
 from fmepy.language.equations import names_in
-from fmepy.language.nodes import Node, as_node, mul, Number
+from fmepy.language.nodes import Node, Number, as_node, mul
 
 
 def read_events(reader: Any) -> tuple[list[dict[str, Any]], dict[str, Node]]:
