@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from fmepy.errors import ModelError, did_you_mean
@@ -30,7 +31,7 @@ def as_number(value: Value) -> Node:
 def as_condition(value: Value) -> Condition:
     """Return a condition: of a number, whether it is not 0."""
     if not isinstance(value, Node):
-        return value
+        return value  # type: ignore[no-any-return]
     return value.value != 0 if isinstance(value, Number) else relation("!=", value, 0.0)
 
 
@@ -70,7 +71,8 @@ FUNCTIONS: dict[str, Callable[..., Node]] = {  # by the names of libsbml's types
     "POWER": power, "FUNCTION_POWER": power,
     "FUNCTION_ROOT": lambda degree, x: power(x, 1 / degree),
     "FUNCTION_LOG": _log, "FUNCTION_LN": _plain("log"),
-    **{f"FUNCTION_{n.upper()}": _plain(n) for n in ("abs", "exp", "floor", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{f"FUNCTION_{n.upper()}": _plain(n) for n in (
+        "abs", "exp", "floor", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "FUNCTION_CEILING": _plain("ceil"), "FUNCTION_FACTORIAL": _factorial,
     "FUNCTION_MAX": lambda *x: call("max", *x) if len(x) > 1 else x[0],
     "FUNCTION_MIN": lambda *x: call("min", *x) if len(x) > 1 else x[0],
@@ -156,7 +158,7 @@ class Formulas:
         values = [self._value(c, local, depth + 1) for c in children]
         if kind.startswith("RELATIONAL_"):
             word, numbers = _RELATIONS[kind.removeprefix("RELATIONAL_")], list(map(as_number, values))
-            return Joined([relation(word, a, b) for a, b in zip(numbers, numbers[1:], strict=False)], "and")
+            return Joined([relation(word, a, b) for a, b in pairwise(numbers)], "and")
         if kind.startswith("LOGICAL_"):
             return _logical(kind.removeprefix("LOGICAL_"), list(map(as_condition, values)))
         if kind not in FUNCTIONS:

@@ -1,7 +1,8 @@
 """Formulas of PEtab -> expressions of the model language.
 
 The grammar is PEtab's own: ``^`` binds strongest and from the right (``-2^4`` is -16), then signs and ``!``, ``* /``,
-``+ -``, comparisons, and last ``&&`` and ``||``, which bind equally. Truth values and numbers may stand for one another.
+``+ -``, comparisons, and last ``&&`` and ``||``, which bind equally. Truth values and numbers may stand for
+one another.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a PEtab problem predicts at every reading, as a model: `ReadingsModel`.
 
-An experiment is a chain of periods. In each the model's constants M are functions of the problem's parameters P, and the
-states y begin where the period before ended, but for what a condition sets::
+An experiment is a chain of periods. In each the model's constants M are functions of the problem's parameters P, and
+the states y begin where the period before ended, but for what a condition sets::
 
     M_0 = m_0(P)                  y_0: the model's initial values of M_0
     M_k = m_k(P, M, y, t)         y_k = h_k(P, M, y, t)               at the beginning of every later period
@@ -597,6 +597,10 @@ class ReadingsModel(Runnable):
         """Return the model as a function of a plain vector; see `fmepy.models.base.Model`."""
         chosen, rows = self._asked(names, times)
         return BoundReadings(self, chosen, rows, hold_engine)
+
+    def __repr__(self) -> str:
+        n = len(self.times)
+        return f"The model of a PEtab problem: {n} readings, {len(self._parms)} parameters; engine {self.engine}"
 
     def replace(self, **arguments: Any) -> Self:
         """Return a copy with other values of some parameters."""

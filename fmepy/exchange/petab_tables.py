@@ -451,4 +451,5 @@ def _readings(out: Tables, t: Table) -> None:
                     "as many are needed, with ; between them."
                 )  # fmt: skip
             overrides.append(given)
-        out.readings.append(Reading(id, key, time, value, *overrides, t.place(i, "observableParameters")))
+        where = t.place(i, "observableParameters")
+        out.readings.append(Reading(id, key, time, value, overrides[0], overrides[1], where))

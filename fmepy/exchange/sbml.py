@@ -135,7 +135,10 @@ def read_draft(path: Any) -> Draft:
     """Return the draft of the model in an SBML file."""
     libsbml = _libsbml()
     path = Path(path)
-    document = libsbml.readSBMLFromString(read_xml(path))
+    text = read_xml(path)
+    if not text.lstrip("\ufeff").startswith("<?xml"):  # libsbml adds one, in a line of its own
+        text = '<?xml version="1.0" encoding="UTF-8"?>' + text
+    document = libsbml.readSBMLFromString(text)
     for i in range(document.getNumErrors()):
         error = document.getError(i)
         if error.getSeverity() >= libsbml.LIBSBML_SEV_ERROR and error.getErrorId() < 100000:
@@ -377,7 +380,8 @@ class _Reader:
         varying = self.changes_size(s)
         if id in self.rules or id in self.solved or not (is_moved or varying or id in self.set_by_events):
             value = start.value if isinstance(start, Number) else np.nan
-            return self._quantity(s, value, start)
+            self._quantity(s, value, start)
+            return
         if not is_moved or change is None:
             change = as_node(0.0)
         factor = s.getConversionFactor() or self.m.getConversionFactor()

@@ -12,7 +12,7 @@ from typing import Any
 from fmepy.exchange.mathml import as_number, margin
 from fmepy.language.conditions import Joined, Not, Relation, choose, relation
 from fmepy.language.equations import names_in, symbol
-from fmepy.language.nodes import Node, Number, as_node, call, mul
+from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
 
 NEVER = 1e30
 MOST_AT_START = 20
@@ -82,7 +82,7 @@ def _delay(draft: Any, e: Event, delay: Node) -> None:
     """Let an event be due some time after its trigger began to hold."""
     t = symbol("t")
 
-    def state(of: str, start: float) -> Node:
+    def state(of: str, start: float) -> Symbol:
         name = draft.name_for(of, e.id)
         draft.rates[name], draft.initial[name] = as_node(0.0), as_node(start)
         return symbol(name)
