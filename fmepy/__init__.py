@@ -81,7 +81,8 @@ __all__ = [
     "gaussianWeights", "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load",
     "modCRL", "modCost", "modFit", "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile",
     "pseudoOptim", "read_petab", "read_sbml", "resume_mcmc", "run_many", "runsteady", "sandwich", "scenarios",
-    "screen_bad_data", "sector", "sensFun", "sensRange", "steady", "steady_1d", "transformed", "transport_1d", "types", "workflow",
+    "screen_bad_data", "sector", "sensFun", "sensRange", "steady", "steady_1d", "transformed", "transport_1d",
+    "types", "workflow",
 ]  # fmt: skip
 
 _ROOMS = ("dmi", "workflow")

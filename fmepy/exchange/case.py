@@ -151,7 +151,8 @@ def _files_of_model(model: SbmlModel, path: Path) -> dict[str, str]:
     starts = [f"    {k}(0) = {v}" for k, v in model.state.items()]
     toml = [
         f"# From the SBML model {path.name}. To calibrate it, name data and say which parameters are estimated:",
-        '#   [data]', '#   file = "my.csv"', "#   [fit]", "#   [parameters]", "#   k = { start = 0.1, lower = 0, upper = 10 }",
+        '#   [data]', '#   file = "my.csv"', "#   [fit]", "#   [parameters]",
+        "#   k = { start = 0.1, lower = 0, upper = 10 }",
         f"title = {_text(path.stem)}", "", "[model]", "times = { start = 0, stop = 100, step = 1 }", 'equations = """',
         *(f"    {line}" for line in str(model.equations).split("\n")), *starts, '"""', "",
         "[parameters]", *(f"{_key(str(k))} = {float(v)!r}" for k, v in model.parms.items()),

@@ -166,7 +166,8 @@ class Draft:
             ids: Mapping[str, str] = {v: k for k, v in self.renamed.items()}
             have = "has" if len(unset) == 1 else "have"
             raise ModelError(
-                f"{self.where}: {listed(ids.get(n, n) for n in unset)} {have} no value, and formulas need one. Give them a value, an initial assignment or a rule."
+                f"{self.where}: {listed(ids.get(n, n) for n in unset)} {have} no value, and formulas need one. "
+                "Give them a value, an initial assignment or a rule."
             )
 
 

@@ -104,8 +104,19 @@ class Layout:
         self.formulas = self._formulas()
         self.model = self._model()
         self.groups = [[symbol("t")], [of_problem(p) for p in self.parameters], *symbols(self.constants, self.states)]
-        self.steps = {s: self._step(s) for stages in self.experiments.values() for s in stages}
-        self.functions = [_FormulaRuns(f, self) for f in self.formulas]
+
+    @cached_property
+    def steps(self) -> dict[Stage, _Step]:
+        """What happens at the beginning of every period, as functions."""
+        return {s: self._step(s) for stages in self.experiments.values() for s in stages}
+
+    @cached_property
+    def functions(self) -> list[_FormulaRuns]:
+        """The observables as functions."""
+        return [_FormulaRuns(f, self) for f in self.formulas]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("steps", "functions")}  # made again
 
     def nominal(self) -> list[float]:
         """Return the nominal values, and the middle between the bounds of a parameter without one, on its scale."""
@@ -413,6 +424,9 @@ class BoundReadings(OfRuns):
             if last and (rows := [i for i in mine if readings[i].time == np.inf]):
                 legs.append(_Leg(stage, np.array([np.inf]), False, rows, [0] * len(rows)))
         return legs
+
+    def __reduce__(self) -> Any:
+        return BoundReadings, (self._model, self.names, self.times, self._hold)
 
     # --- what is said of it
 

@@ -65,7 +65,8 @@ def function(id: str, formula: str) -> str:
 
 
 def reaction(
-    id: str, law: str, reactants: tuple[str, ...] = (), products: tuple[str, ...] = (), *, fast: bool = False, **local: float
+    id: str, law: str, reactants: tuple[str, ...] = (), products: tuple[str, ...] = (), *, fast: bool = False,
+    **local: float,
 ) -> str:  # fmt: skip
     def references(kind: str, names: tuple[str, ...]) -> str:
         pairs = [name.split("*") if "*" in name else ("1", name) for name in names]
@@ -96,7 +97,8 @@ def event(
 
 
 ORDER = (
-    "FunctionDefinitions", "Compartments", "Species", "Parameters", "InitialAssignments", "Rules", "Reactions", "Events",
+    "FunctionDefinitions", "Compartments", "Species", "Parameters", "InitialAssignments", "Rules", "Reactions",
+    "Events",
 )  # fmt: skip
 
 

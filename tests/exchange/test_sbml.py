@@ -8,8 +8,20 @@ import pytest
 import fmepy as fme
 from fmepy.errors import ModelError
 from tests.exchange.files import (
-    algebraic, assignment, compartment, event, function, initial, math, model, parameter, rate, reaction, sbml, species,
-)  # fmt: skip
+    algebraic,
+    assignment,
+    compartment,
+    event,
+    function,
+    initial,
+    math,
+    model,
+    parameter,
+    rate,
+    reaction,
+    sbml,
+    species,
+)
 
 T = np.array([0.0, 0.5, 1.0, 2.0])
 
