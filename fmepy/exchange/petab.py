@@ -15,9 +15,10 @@ import pandas as pd
 from fmepy.costs.mapped import BoundMapped, MappedCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, listed
+from fmepy.exchange.petab_layout import NOISE, Layout
 from fmepy.exchange.petab_noise import likelihood_of
 from fmepy.exchange.petab_priors import TruncatedPrior, read_prior
-from fmepy.exchange.petab_runs import NOISE, Layout, ReadingsModel
+from fmepy.exchange.petab_runs import ReadingsModel
 from fmepy.exchange.petab_tables import Tables, read_tables
 from fmepy.exchange.sbml import SbmlModel, model_of, read_draft
 from fmepy.parameters.mapped import Transforms

@@ -101,5 +101,5 @@ def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
     except TypeError:
         raise DataError(f"{row['where']}: {text!r} are not the parameters of the prior {kind!r}.") from None
     if kind == "uniform":  # it ends at the bounds, and its density grows
-        lower, upper = max(lower, support[0]), min(upper, support[1])  # type: ignore[type-var]
+        lower, upper = max(lower, support[0]), min(upper, support[1])
     return TruncatedPrior(family, arguments, of, lower, upper)

@@ -174,7 +174,7 @@ class _Reader:
         self.references = {r.getId(): r for _, r, _ in self._references() if self._is_quantity(r)}
         self.solved = self._solved_by_algebra()
         for c in m.getListOfCompartments():
-            self._quantity(c, c.getSize() if c.isSetSize() else (1.0 if not c.getSpatialDimensions() else np.nan))
+            self._quantity(c, c.getSize() if c.isSetSize() else (1.0 if _is_point(c) else np.nan))
         for p in m.getListOfParameters():
             self._quantity(p, p.getValue() if p.isSetValue() else np.nan)
         for r in self.references.values():
@@ -237,9 +237,8 @@ class _Reader:
                 is_symbol = self._is_quantity(r) or np.isnan(value)
                 self.formulas.names[id] = symbol(draft.name_for(id)) if is_symbol else as_node(value)
         for f in m.getListOfFunctionDefinitions():
-            if f.getMath() is None:
-                raise self.refuse(f, "the function has no formula.")
-            self.formulas.functions[f.getId()] = f.getMath()
+            if f.getMath() is not None:
+                self.formulas.functions[f.getId()] = f.getMath()
 
     def _references(self) -> Iterator[tuple[Any, Any, float]]:
         """Yield (reaction, species reference, sign)."""
@@ -369,7 +368,7 @@ class _Reader:
         c = self.m.getCompartment(s.getCompartment())
         if c is None:
             raise self.refuse(s, f"there is no compartment {s.getCompartment()!r}.")
-        return bool(s.getHasOnlySubstanceUnits()) or c.getSpatialDimensions() == 0
+        return bool(s.getHasOnlySubstanceUnits()) or _is_point(c)
 
     def _species(self, s: Any, change: Node | None) -> None:
         id, draft, names = s.getIdAttribute(), self.draft, self.formulas.names
@@ -411,3 +410,8 @@ class _Reader:
         only = {size: as_node(1.0)} if self.draft.parms.get(getattr(size, "name", "")) == 1.0 else {}
         is_constant = s.getIdAttribute() not in self.rules and (s.getConstant() or s.getBoundaryCondition())
         return start.subs(only) if is_constant else start  # constants are numbers where they can be
+
+
+def _is_point(compartment: Any) -> bool:
+    """Tell whether a compartment has no extent."""
+    return bool(compartment.isSetSpatialDimensions()) and compartment.getSpatialDimensions() == 0

@@ -11,8 +11,9 @@ from typing import Any
 
 from fmepy.exchange.mathml import as_number, margin
 from fmepy.language.conditions import Joined, Not, Relation, choose, relation
+from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
-from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
+from fmepy.language.nodes import Node, Number, Symbol, add, as_node, call, mul
 
 NEVER = 1e30
 MOST_AT_START = 20
@@ -112,9 +113,13 @@ def _at_start(draft: Any, events: list[Event]) -> dict[str, Node]:
     begun: dict[str, Node] = {}
     draft.begun = begun
     held = {e.id: as_node(float(e.held)) for e in events}
+    done: set[str] = set()
     for _ in range(MOST_AT_START):
         holds = dict(zip(held, draft.at_start([as_number(e.condition) for e in events], begun=True), strict=True))
-        fires = {e.id: _and_not(holds[e.id], held[e.id]) for e in events}
+        fires = {e.id: mul(holds[e.id], 1 - held[e.id]) for e in events}
+        fires |= {
+            e.id: as_node(1.0) for e in events if _is(holds[e.id], 0.0) and e.id not in done and _begins(draft, e)
+        }
         firing = sorted((e for e in events if not _is(fires[e.id], 0.0)), key=lambda e: e.order)
         if not firing:
             break
@@ -126,12 +131,17 @@ def _at_start(draft: Any, events: list[Event]) -> dict[str, Node]:
             before = draft.at_start([symbol(name) for name, _ in e.changes], begun=True)
             for (name, _), new, old in zip(e.changes, values, before, strict=True):
                 begun[name] = as_node(choose(relation(">", fires[e.id], 0.5), new, old))
-        held = {k: holds[k] if isinstance(holds[k], Number) else as_node(1.0) for k in held}
+        done |= {e.id for e in firing}
+        held = {k: as_node(1.0) if not isinstance(v, Number) else v for k, v in holds.items()}
     return begun
 
 
-def _and_not(holds: Node, held: Node) -> Node:
-    return mul(holds, 1 - held)
+def _begins(draft: Any, e: Event) -> bool:
+    """Tell whether a trigger begins to hold right at the start: it stands on its border and goes inside."""
+    g = margin(e.condition)
+    rises = add(*(mul(derivative(g, symbol(n)), draft.rate(n)) for n in sorted(names_in([g]))), as_node(0.0))
+    at, speed = draft.at_start([g, rises], begun=True)
+    return _is(at, 0.0) and isinstance(speed, Number) and speed.value > 0
 
 
 def _is(e: Node, value: float) -> bool:

@@ -9,7 +9,8 @@ import libsbml
 
 import fmepy as fme
 
-HEAD = '<sbml xmlns="http://www.sbml.org/sbml/level3/version{version}/core"{more} level="3" version="{version}"><model{words}>'
+SPACE = "http://www.sbml.org/sbml/level3/version{version}/core"
+HEAD = f'<sbml xmlns="{SPACE}"{{more}} level="3" version="{{version}}"><model{{words}}>'
 TRUE = {True: "true", False: "false"}
 
 
