@@ -158,5 +158,6 @@ def _files_of_model(model: SbmlModel, path: Path) -> dict[str, str]:
         "[parameters]", *(f"{_key(str(k))} = {float(v)!r}" for k, v in model.parms.items()),
     ]  # fmt: skip
     for row in model.events or ():
-        toml += ["", "[[events]]", *(f"{k} = {v if isinstance(v, int | float) else _text(v)}" for k, v in row.items())]
+        cells = {k: json.dumps(v) if isinstance(v, int | float) else _text(v) for k, v in row.items()}
+        toml += ["", "[[events]]", *(f"{k} = {v}" for k, v in cells.items())]
     return {"case.toml": "\n".join(toml) + "\n", "model.txt": _model_text(model)}

@@ -284,7 +284,7 @@ class Layout:
         self.of_model = tuple(n for n in self.constants if n in used)
         begins = [s.time for stages in self.experiments.values() for s in stages]
         ends = [r.time for r in self.tables.readings if math.isfinite(r.time)]
-        return OdeModel(
+        model = OdeModel(
             Equations("ode", states, self.of_model, (), tuple(rates), (), "t", algebraic),
             state={s: v.value if isinstance(v, Number) else v for s, v in zip(states, starts, strict=True)},
             times=[min([draft.start, *begins]), max([*ends, *(b + 1.0 for b in begins)])],
@@ -293,11 +293,15 @@ class Layout:
             rtol=RTOL,
             atol=ATOL,
         )
+        model.told_small.add("")  # the tolerances are the problem's own: no advice to change them
+        return model
 
     @cached_property
     def later_model(self) -> Any:
         """The same with initial values that are parameters."""
-        return opened(self.model)
+        later = opened(self.model)
+        later.told_small.add("")
+        return later
 
 
 def _start_value(row: dict[str, Any]) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
@@ -35,9 +35,9 @@ from fmepy.parameters.named import merge_parameters
 from fmepy.types import Cube, Matrix, Vector
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class _Leg:
-    """One run of an experiment: a period, or what comes to rest in it; made by the first evaluation."""
+    """One run of an experiment: a period, or what comes to rest in it."""
 
     stage: Stage
     times: Vector
@@ -48,7 +48,6 @@ class _Leg:
     """The readings."""
     at: list[int]
     """Of each its place in `times`."""
-    bounds: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +99,8 @@ class BoundReadings(OfRuns):
         self.theta0: Vector = self._P0[self._places]
         self._rows = np.round(rows).astype(int)
         self._active = layout.moved_by(names)
+        self._in_model = [layout.constants.index(n) for n in layout.of_model]
+        self._bounds: dict[Any, Any] = {}
         self._legs = [self._legs_of(key) for key in layout.experiments]
         self._legs = [legs for legs in self._legs if legs]
         self._last: tuple[Any, ...] = (None, None, None)
@@ -128,12 +129,9 @@ class BoundReadings(OfRuns):
 
     # --- what is said of it
 
-    exact = property(lambda self: all(b.exact for b in self._bounds()) if self._bounds() else True)
-    retries = property(lambda self: sum(int(b.retries) for b in self._bounds()))
-    engine = property(lambda self: next((b.engine for b in self._bounds()), self._ode.engine))
-
-    def _bounds(self) -> list[Any]:
-        return [b for legs in self._legs for leg in legs for b in leg.bounds.values()]
+    exact = property(lambda self: all(b.exact for b, _ in self._bounds.values()))
+    retries = property(lambda self: sum(int(b.retries) for b, _ in self._bounds.values()))
+    engine = property(lambda self: next((b.engine for b, _ in self._bounds.values()), self._ode.engine))
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Do nothing: differences are of the model's constants, whose bounds nobody knows."""
@@ -143,8 +141,7 @@ class BoundReadings(OfRuns):
         out = copy(self)
         words = {"rtol": RTOL / 100, "atol": ATOL / 100}
         out._ode, out._later = self._ode.replace(**words), self._later.replace(**words)
-        out._legs = [[replace(leg, bounds={}) for leg in legs] for legs in self._legs]
-        out._last = (None, None, None)
+        out._bounds, out._last = {}, (None, None, None)
         return out
 
     # --- runs
@@ -184,7 +181,7 @@ class BoundReadings(OfRuns):
     def _run(self, legs: list[_Leg], P: Vector, t: Vector, X: Matrix, M: Matrix, D: Cube | None) -> None:
         """Run an experiment and fill in what its readings see: states, constants, and their derivatives."""
         m, y = np.zeros(M.shape[1]), np.zeros(X.shape[1])
-        n_m = len(m)
+        n_p, n_m = len(P), len(m)
         d = None
         if D is not None:
             d = np.zeros(D.shape[1:])
@@ -237,18 +234,18 @@ class BoundReadings(OfRuns):
         return Y[:, :n], S[:, :n] @ slopes
 
     def _bound(self, leg: _Leg, M: Vector, times: Vector) -> Any:
-        """Return the bound model of a leg; constants that no parameter moves are those of the first evaluation."""
-        key = float(times[-1])
-        if key not in leg.bounds:
-            is_first = leg.stage.first is not None
-            model = self._ode if is_first else self._later
+        """Return the bound model of a leg with these constants; legs of the same times share it."""
+        is_first = leg.stage.first is not None
+        key = (is_first, leg.stage.time, times.tobytes())
+        if key not in self._bounds:
             names = [self._layout.constants[i] for i in self._active]
             names = names if is_first else [*names, *map(start_name, self._layout.states)]
-            values = dict(zip(self._layout.constants, M.tolist(), strict=True))
-            model = model.replace(parms={n: values[n] for n in self._layout.of_model})
-            model.told_small.add("the tolerances are said")  # and are the problem's own: no advice to change them
-            leg.bounds[key] = model.bind(names, times=times, start=leg.stage.time, hold_engine=self._hold)
-        return leg.bounds[key]
+            model = self._ode if is_first else self._later
+            bound = model.bind(names, times=times, start=leg.stage.time, hold_engine=self._hold)
+            self._bounds[key] = bound, bound.holder(self._layout.of_model)
+        bound, hold = self._bounds[key]
+        hold(M[self._in_model])
+        return bound
 
 
 class _FormulaRuns:
