@@ -29,7 +29,7 @@ NAME = "calibrate"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("file", metavar="FILE.toml", help="the calibration file")
+    parser.add_argument("file", metavar="FILE.toml", help="the calibration file, or a PEtab problem (.yaml)")
     parser.add_argument("--out", metavar="DIR", help="the folder to write to, made if need be")
     parser.add_argument("--steps", metavar="A,B", help="these of the file's steps, and what they need")
     parser.add_argument("--workers", metavar="N", type=int, help="worker processes; the numbers do not depend on it")
@@ -40,6 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    from fmepy.exchange.case import as_case
+
+    with as_case(Path(given.file)) as file:
+        return _calibrated(given, file)
+
+
+def _calibrated(given: argparse.Namespace, file: Path) -> int:
+    """Do what a calibration file asks for."""
     from fmepy.checks import whole_number
     from fmepy.workflow.calibration import prepared
     from fmepy.workflow.display import Display, collected_warnings
@@ -48,9 +56,10 @@ def execute(given: argparse.Namespace) -> int:
     for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
         if (number := getattr(given, word)) is not None:
             whole_number(number, f"--{word}", least, most)
+    output = given.out or _beside(given.file, file)
     with collected_warnings():
         runner = prepared(
-            Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,
+            file, output=output, steps=given.steps, seed=given.seed, executor=given.workers,
             resume=given.resume, python=not given.no_python,
         )  # fmt: skip
     print("\n".join(described(runner.task, runner.names)), flush=True)
@@ -62,3 +71,8 @@ def execute(given: argparse.Namespace) -> int:
     if runner.reported:
         print(runner.folder.path / "report.html", flush=True)
     return runner.exit
+
+
+def _beside(given: str, file: Path) -> Path | None:
+    """Return the folder for what comes of a problem that is no calibration file: beside it."""
+    return None if Path(given) == file else Path(given).parent / f"{Path(given).stem}_report"

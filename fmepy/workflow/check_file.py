@@ -20,7 +20,7 @@ NAME = "check"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("file", metavar="FILE.toml", help="the calibration file")
+    parser.add_argument("file", metavar="FILE.toml", help="the calibration file, or a PEtab problem (.yaml)")
     parser.add_argument(
         "--no-python", action="store_true", help="refuse a file that names Python, before it is imported"
     )
@@ -28,13 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    from fmepy.exchange.case import as_case
     from fmepy.workflow import dependencies
     from fmepy.workflow.calibration import prepared
     from fmepy.workflow.display import collected_warnings
     from fmepy.workflow.preview import described
 
-    with collected_warnings():
-        task = prepared(Path(given.file), python=not given.no_python).task
+    with as_case(Path(given.file)) as file, collected_warnings():
+        task = prepared(file, python=not given.no_python).task
         for name, arguments in task.case.steps.items():
             dependencies.providers(task.case, name, arguments, task.case.steps.__contains__)
     for line in task.notes:

@@ -31,9 +31,17 @@ from typing import Any, NoReturn
 
 from fmepy import __version__
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean
-from fmepy.workflow import calibrate_command, check_file, map_modules, new_folder, print_schema, run_modules
+from fmepy.workflow import (
+    calibrate_command,
+    check_file,
+    import_file,
+    map_modules,
+    new_folder,
+    print_schema,
+    run_modules,
+)
 
-COMMANDS = (new_folder, check_file, calibrate_command, print_schema, run_modules, map_modules)
+COMMANDS = (new_folder, import_file, check_file, calibrate_command, print_schema, run_modules, map_modules)
 # A subcommand is a file here with a function `add_arguments(parser)`, and a line in COMMANDS. Its docstring is its
 # help: a line, what it does, and, from the first line that ends with a colon on, what stands below the options. A
 # mistake in a file or in the arguments ends with exit code 2 and a message that says where; nothing shows a traceback.

@@ -211,6 +211,16 @@ class RootTable:
         return self._with_slopes([r.g for r in self.roots])
 
     @cached_property
+    def conditional(self) -> list[int]:
+        """The roots that say when their condition holds."""
+        return [j for j, r in enumerate(self.roots) if r.when is not None]
+
+    @cached_property
+    def conditions(self) -> Callable[[float, Any, Any], list[float]]:
+        """``conditions(t, z, inputs)``: 1 or 0 of each of the `conditional`."""
+        return self._function([as_node(self.roots[j].when) for j in self.conditional])
+
+    @cached_property
     def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
         """The values of the changes of each root, with the same slopes."""
         return [self._with_slopes([as_node(c.value) for c in r.changes]) for r in self.roots]
@@ -350,6 +360,8 @@ class RootRun:
                 if len(S) and not abs(speed[j]) > _STILL * size[j]:
                     raise SimulationError(f"{roots[j].told} only grazes zero: no sensitivities follow it", time=t)
                 shifts[j] = -(S @ table[j, 2 : 2 + n] + table[j, 2 + n :]) / speed[j] if len(S) else None
+        if self.table.conditional:
+            return self._by_conditions(t, z, shifts, f, through, read_anew)
         for j, shift in shifts.items():
             self._record(j, t, shift)
             z = self._settle(t, self._changed(j, t, z, shift, f))
@@ -359,13 +371,51 @@ class RootRun:
                 z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
         return z
 
-    def _changed(self, j: int, t: float, z: Vector, shift: Any, f: Vector) -> Vector:
-        """Return z with the changes of a root made, as far as they do not hang on the rates after it."""
+    def _by_conditions(
+        self, t: float, z: Vector, shifts: dict[int, Any], f: Vector, through: Sequence[int], read_anew: Any
+    ) -> Vector:
+        """Return z after the roots that cross, and after all whose condition begins to hold because of them."""
+        roots, conditional, n = self.table.roots, self.table.conditional, self._n
+
+        def holding(z: Vector) -> dict[int, bool]:
+            return {j: v > 0.5 for j, v in zip(conditional, self.table.conditions(t, z, self.inputs), strict=True)}
+
+        held = holding(z) | {j: bool(self._sides[j] < 0) for j in through if roots[j].when is not None}
+        waiting = [(j, shift, (z, f)) for j, shift in shifts.items()]
+        while waiting:
+            waiting.sort(key=lambda one: roots[one[0]].changes[0].order)
+            j, shift, seen = waiting.pop(0)
+            if not (roots[j].persistent or held.get(j, True)):
+                continue
+            self._record(j, t, shift)
+            g = self.table.values(t, z, self.inputs)
+            z = self._settle(t, self._changed(j, t, z, shift, f, seen if roots[j].early else None))
+            read_anew(t, z)
+            f = self.rates(t, z)
+            if shift is not None:
+                z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
+            after, now = self.table.values(t, z, self.inputs), holding(z)
+            now |= {k: held[k] for k in through if k in now and after[k] == g[k]}  # they stand on zero, as before
+            begun = [k for k in conditional if now[k] and not held[k]]
+            waiting += [(k, shift, (z, f)) for k in begun]
+            held = now
+        return z
+
+    def _changed(self, j: int, t: float, z: Vector, shift: Any, f: Vector, seen: Any = None) -> Vector:
+        """Return z with the changes of a root made, as far as they do not hang on the rates after it.
+
+        seen : (ndarray, ndarray), optional
+            z and the rates of another state, which the values are of.
+        """
         n, z, root = self._n, z.copy(), self.table.roots[j]
+        of, of_rates = (z, f) if seen is None else (seen[0].copy(), seen[1])
         if shift is not None:
             z[n:] += np.outer(shift, f).ravel()
+            if seen is not None:
+                of[n:] += np.outer(shift, of_rates).ravel()
         for _, group in groupby(enumerate(root.changes), key=lambda one: one[1].order):
-            values, S, dvs = self.table.changes[j](t, z, self.inputs), z[n:].reshape(-1, n), []
+            of = z if seen is None else of
+            values, S, dvs = self.table.changes[j](t, of, self.inputs), of[n:].reshape(-1, n), []
             made = list(group)
             for i, _ in made:
                 if not isfinite(values[i, 0]):

@@ -447,6 +447,8 @@ class _Modes:
                     done += 1
                 before = z
                 z = roots.cross(start, z, k if early and k >= 0 else None, self._read_watched)
+                if z is not before and roots.table.conditional:  # these show the state after it
+                    out[:done][times[:done] >= start - near] = z
                 if early and k < 0 and z is before:
                     z = self._flipped(fired, start, z)
             self._set_offsets(start, z)
