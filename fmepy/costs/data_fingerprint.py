@@ -37,7 +37,7 @@ class ObservedData(Stored):
     errors : ndarray, shape (n_obs,)
         Its standard error, on the scale of comparison; NaN where the table gives none, or none is used.
     kinds : tuple of (str or None), length n_obs
-        The transform g: "log", "sqrt" or None.
+        The transform g: "log", "log10", "sqrt" or None.
     log_jacobian : float
         See the module's text; 0 without transforms.
     marks : ndarray of int, shape (n_obs,), or None

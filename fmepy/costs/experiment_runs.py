@@ -12,6 +12,7 @@ import pandas as pd
 
 from fmepy.costs.censored import signs
 from fmepy.costs.entities import Experiments
+from fmepy.costs.error_kinds import is_word
 from fmepy.costs.noise import SaidNoise, said_noise_of
 from fmepy.costs.observable_parameters import uses_of
 from fmepy.costs.observations import Comparison
@@ -134,9 +135,14 @@ class RunsOfCost(ModelsOfCost):
     _own: pd.Series
 
     @property
+    def own_likelihood(self) -> Any:
+        """The user's own class of likelihood; None where words say which it is."""
+        return None if is_word(self.likelihood) else self.likelihood
+
+    @property
     def said_noise(self) -> SaidNoise | None:
         """What is said of the noise, in words that results keep; None of a sum of squares, and of errors not normal."""
-        if self.noise is None or self.likelihood is not None:
+        if self.noise is None or self.own_likelihood is not None or self.comparison.laplace is not None:
             return None
         c, by, kinds, variables = self.comparison, self.cases, self.comparison.scale.kinds, self.comparison.group_names
         rows = {v: np.flatnonzero(c.groups == k) for k, v in enumerate(variables)}
@@ -234,7 +240,7 @@ class RunsOfCost(ModelsOfCost):
         if self.x is None:
             raise ArgumentError("Means (x=None) have no time to be drawn against.")
         c, curves, x_name = self.comparison, self.run(parms, times), str(getattr(self.predictor, "x_name", "time"))
-        if len(c.scale.log) == len(c):  # what is compared as logarithms is seen as such
+        if c.scale.is_logarithmic(len(c)):  # what is compared as logarithms is seen as such
             kwargs.setdefault("yscale", "log")
         seen = self.readings
         if self.experiments is None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,13 @@ from fmepy.costs.base import KnownData, errors_unknown
 from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, steepness
 from fmepy.costs.data_fingerprint import joined
+from fmepy.costs.error_kinds import LIKELIHOODS
 from fmepy.costs.modcost import ModCost, joined_costs, tabulate
 from fmepy.costs.noise import ERR
 from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import OfPredictions, Predictions
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import ArgumentError, SimulationError, listed
 from fmepy.language.equations import symbol
 from fmepy.numerics.sparse import columns_at, dense, normal_matrix, scaled_rows, stacked
 from fmepy.types import BoolVector, Matrix, Vector
@@ -300,6 +302,10 @@ class BoundLikelihood(OfPredictions):
 class BoundNoisy(BoundLikelihood):
     """Readings with normal errors, of some perhaps a limit alone: what noise in words makes of a `SimulationCost`."""
 
+    @cached_property
+    def _own_log_slope(self) -> float:
+        return float(self._compared.own_log_slopes.sum())
+
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the derivatives of the log density to mod, and to the sd."""
         r, direct, marks = (mod - obs) / spread, 1 / spread, self._compared.marks
@@ -326,15 +332,40 @@ class BoundNoisy(BoundLikelihood):
 
     def _minus2loglik(self, mod: Vector, s: Vector | None, theta: Vector) -> float:
         assert s is not None, "normal errors have sds"
-        r, marks = (mod - self._compared.obs) / s, self._compared.marks
+        r, marks, own = (mod - self._compared.obs) / s, self._compared.marks, 2 * self._own_log_slope
         if marks is not None:
-            return minus2loglik_of_marked(r, s, marks)
+            return minus2loglik_of_marked(r, s, marks) - own
         with np.errstate(over="ignore"):  # residuals beyond 1e154: infinite, and told as such
-            return float(r @ r + 2 * np.log(s).sum() + self.nobs * np.log(2 * np.pi))
+            return float(r @ r + 2 * np.log(s).sum() + self.nobs * np.log(2 * np.pi)) - own
 
     def _in_units_of_sd(self, mod: Vector, s: Vector | None, theta: Vector) -> tuple[Vector, Vector]:
         assert s is not None, "normal errors have sds"
         return 1 / s, np.full(len(s), np.nan)
+
+
+class BoundLaplace(BoundLikelihood):
+    """Readings of which some have Laplace errors, and others normal ones; the spread of these is their scale."""
+
+    @cached_property
+    def _own_log_slopes(self) -> Vector:
+        return self._compared.own_log_slopes
+
+    def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
+        """Return the log density of every reading, of itself where that is said."""
+        r = (mod - obs) / spread
+        normal = -0.5 * np.log(2 * np.pi) - 0.5 * r * r
+        found = np.where(self._compared.laplace, -np.log(2.0) - np.abs(r), normal)
+        return np.asarray(found - np.log(spread) + self._own_log_slopes)
+
+    def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return the derivatives of the log density to mod, and to the spread; those of |r| at zero are zero."""
+        r = (mod - obs) / spread
+        to_r = np.where(self._compared.laplace, -np.sign(r), -r)
+        return to_r / spread, (-to_r * r - 1) / spread
+
+    def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return the expected squares of the slopes."""
+        return spread**-2.0, np.where(self._compared.laplace, 1.0, 2.0) / spread**2
 
 
 # --- from a cost
@@ -349,10 +380,11 @@ def check_noisy(cost: Any) -> None:
         )
     if cost.scaleVar:
         raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
-    if cost.likelihood is not None:
+    if cost.own_likelihood is not None:
         if not (isinstance(cost.likelihood, type) and issubclass(cost.likelihood, BoundLikelihood)):
             raise ArgumentError(
-                f"`likelihood` must be a class derived from fmepy.costs.BoundLikelihood; got {cost.likelihood!r}."
+                f"`likelihood` must be one of {listed(LIKELIHOODS)}, a dict of them by variable, or a class derived "
+                f"from fmepy.costs.BoundLikelihood; got {cost.likelihood!r}."
             )
         if cost.censored is not None:
             raise ArgumentError(
@@ -399,7 +431,8 @@ def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -
     otherwise = {k for part in noisy for k in part.noise.names if k not in part.noise.scales}
     scales = {k for part in noisy for k in part.scales} - otherwise
     theta0 = {n: float(next(p.parms[n] for p in parts if n in p.parms.index)) for n in names}
-    return (parts[0].likelihood or BoundNoisy)(predictions, pieces, noises, theta0, scales)
+    of_words = BoundNoisy if predictions.data.laplace is None else BoundLaplace
+    return (parts[0].own_likelihood or of_words)(predictions, pieces, noises, theta0, scales)
 
 
 def _noise_of(part: Any) -> MeasurementNoise | None:
@@ -408,7 +441,7 @@ def _noise_of(part: Any) -> MeasurementNoise | None:
         noise: MeasurementNoise = part.noise
         return noise
     if (unknown := errors_unknown(part.comparison)) is not None:
-        if part.likelihood is not None:
+        if part.own_likelihood is not None:
             return None
         raise unknown
     return MeasurementNoise(dict.fromkeys(part.comparison.group_names, symbol(ERR)), (), {}, (), (), {}, {})

@@ -214,6 +214,8 @@ def tabulate(comparison: Comparison, mod: Vector, *, is_likelihood: bool = False
         minlogp = 0.5 * len(c) * np.log(2 * np.pi) - np.log(c.weights).sum() + 0.5 * unscaled.sum()
     else:
         minlogp = 0.5 * minus2loglik_of_marked((mod - c.obs) * c.weights, 1 / c.weights, c.marks)
+    if c.own_scale is not None:
+        minlogp -= c.own_log_slopes.sum()
     return ModCost(float(c.scales**3 @ unscaled), float(minlogp), ((c, mod),), is_likelihood=is_likelihood)
 
 

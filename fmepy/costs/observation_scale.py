@@ -7,17 +7,23 @@ derivative to a parameter is ``T'(mod_i) dmod_i/dp``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.journal.encoding import Stored
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.names import normal_name
 from fmepy.types import BoolVector, IntVector, Vector
 
-TRANSFORMS = ("log", "sqrt")
+TRANSFORM_NAMES = ("log", "sqrt", "log10")
+"""The words for transforms of readings."""
+
+
+def _none() -> IntVector:
+    return np.empty(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,47 +32,58 @@ class ObservationScale(Stored):
 
     Attributes
     ----------
-    log, sqrt : ndarray of int
-        Positions of the values that are compared as logarithms, and as square roots.
+    log, sqrt, log10 : ndarray of int
+        Positions of the values that are compared as logarithms, as square roots, and as decimal logarithms.
     """
 
     log: IntVector
     sqrt: IntVector
+    log10: IntVector = field(default_factory=_none)
+
+    @property
+    def parts(self) -> list[tuple[str, IntVector]]:
+        """The transforms that some values have, and their positions."""
+        return [(kind, at) for kind in TRANSFORM_NAMES if (at := getattr(self, kind)).size]
 
     @property
     def is_identity(self) -> bool:
         """True if nothing is transformed."""
-        return self.log.size == 0 and self.sqrt.size == 0
+        return not self.parts
+
+    def is_logarithmic(self, n: int) -> bool:
+        """Tell whether all of n values are compared as logarithms."""
+        return self.log.size + self.log10.size == n
 
     def is_defined(self, values: Vector) -> bool:
         """Tell whether every value can be transformed."""
         if self.log.size == values.size:
             return bool(values.min() > 0.0)
-        return (self.log.size == 0 or bool(values[self.log].min() > 0.0)) and (
-            self.sqrt.size == 0 or bool(values[self.sqrt].min() >= 0.0)
-        )
+        return self.first_undefined(values) is None
 
     def first_undefined(self, values: Vector) -> int | None:
         """Return the position of the first value that cannot be transformed, None if all can."""
-        bad = np.concatenate([self.log[~(values[self.log] > 0.0)], self.sqrt[~(values[self.sqrt] >= 0.0)]])
-        return int(bad.min()) if bad.size else None
+        first = []
+        for kind, at in self.parts:
+            own = values[at]
+            bad = ~((own >= 0.0) if TRANSFORMS[kind].takes_zero else (own > 0.0))
+            if bad.any():
+                first.append(int(at[bad].min()))
+        return min(first, default=None)
 
     def forward(self, values: Vector) -> Vector:
         """Return T(values), shape (n_obs,)."""
         if self.log.size == values.size:  # the common case, without gathering
             return np.log(values)
         out = values.copy()
-        if self.log.size:
-            out[self.log] = np.log(values[self.log])
-        if self.sqrt.size:
-            out[self.sqrt] = np.sqrt(values[self.sqrt])
+        for kind, at in self.parts:
+            out[at] = TRANSFORMS[kind].forward(values[at])
         return out
 
     def back(self, compared: Vector) -> Vector:
         """Return the values whose T they are, shape (n_obs,)."""
         out = compared.copy()
-        out[self.log] = np.exp(compared[self.log])
-        out[self.sqrt] = compared[self.sqrt] ** 2
+        for kind, at in self.parts:
+            out[at] = TRANSFORMS[kind].back(compared[at])
         return out
 
     def log_jacobian(self, values: Vector, counted: BoolVector | None = None) -> float:
@@ -78,33 +95,37 @@ class ObservationScale(Stored):
     @property
     def kinds(self) -> dict[int, str]:
         """The transform by position, of the values that have one."""
-        return dict.fromkeys(self.log.tolist(), "log") | dict.fromkeys(self.sqrt.tolist(), "sqrt")
+        return {i: kind for kind, at in self.parts for i in at.tolist()}
 
     def slope(self, values: Vector) -> Vector:
         """Return T'(values), shape (n_obs,); infinite for the square root of zero."""
         out = np.ones_like(values)
-        if self.log.size:
-            out[self.log] = 1.0 / values[self.log]
-        if self.sqrt.size:
-            with np.errstate(divide="ignore"):
-                out[self.sqrt] = 0.5 / np.sqrt(values[self.sqrt])
+        with np.errstate(divide="ignore"):
+            for kind, at in self.parts:
+                out[at] = 1.0 / TRANSFORMS[kind].slope(values[at])
         return out
+
+    @classmethod
+    def joined(cls, scales: Sequence[ObservationScale], sizes: Sequence[int]) -> ObservationScale:
+        """Return the scales of values that are put together, `sizes` of each."""
+        first = np.cumsum([0, *sizes])
+        own = ([getattr(s, kind) + k for s, k in zip(scales, first, strict=False)] for kind in TRANSFORM_NAMES)
+        return cls(*map(np.concatenate, own))
 
 
 def observation_scale(kinds: Sequence[str | None]) -> ObservationScale:
-    """Return the scale of values whose transforms are `kinds`: "log", "sqrt" or None for each."""
+    """Return the scale of values whose transforms are `kinds`: "log", "sqrt", "log10" or None for each."""
     return ObservationScale(
-        np.array([i for i, k in enumerate(kinds) if k == "log"], dtype=np.intp),
-        np.array([i for i, k in enumerate(kinds) if k == "sqrt"], dtype=np.intp),
+        *(np.array([i for i, k in enumerate(kinds) if k == word], dtype=np.intp) for word in TRANSFORM_NAMES)
     )
 
 
 def transforms_by_variable(transform: Any, variables: Iterable[str]) -> dict[str, str | None]:
-    """Return the transform of every variable: "log", "sqrt" or None.
+    """Return the transform of every variable: "log", "log10", "sqrt" or None.
 
     Parameters
     ----------
-    transform : None, "log", "sqrt", or mapping of variable to one of these
+    transform : None, "log", "log10", "sqrt", or mapping of variable to one of these
         Variables left out of a mapping are compared as they are.
 
     Raises
@@ -118,10 +139,10 @@ def transforms_by_variable(transform: Any, variables: Iterable[str]) -> dict[str
     if transform is None:
         return dict.fromkeys(names)
     if isinstance(transform, str):
-        return dict.fromkeys(names, check_choice(transform, TRANSFORMS, "transform"))
+        return dict.fromkeys(names, check_choice(transform, TRANSFORM_NAMES, "transform"))
     if not isinstance(transform, Mapping):
         raise ArgumentError(
-            f"`transform` must be one of {listed(TRANSFORMS)}, a dict of them by variable, or None; "
+            f"`transform` must be one of {listed(TRANSFORM_NAMES)}, a dict of them by variable, or None; "
             f"got {type(transform).__name__}."
         )
     by_name = {normal_name(k): v for k, v in transform.items()}
@@ -131,5 +152,5 @@ def transforms_by_variable(transform: Any, variables: Iterable[str]) -> dict[str
                 f"`transform`: {name!r} is not an observed variable.{did_you_mean(name, names)} "
                 f"Observed are {listed(names)}."
             )
-    given = {k: None if v is None else check_choice(v, TRANSFORMS, "transform") for k, v in by_name.items()}
+    given = {k: None if v is None else check_choice(v, TRANSFORM_NAMES, "transform") for k, v in by_name.items()}
     return {name: given.get(name) for name in names}

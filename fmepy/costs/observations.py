@@ -27,6 +27,7 @@ from fmepy.costs.data_fingerprint import ObservedData
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, warn
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import Columns
 from fmepy.types import BoolVector, IntVector, Vector
@@ -122,6 +123,10 @@ class Comparison(CostData):
         The entity of every observation; None: there is but one.
     marks : ndarray of int, shape (n_obs,), or None
         -1 where the value is a limit below which the reading lies, 1 above, 0 of a plain one; None: all are plain.
+    own_scale : ndarray of bool, shape (n_obs,), or None
+        Readings whose density is their own, not that of what is compared; None: nobody's is.
+    laplace : ndarray of bool, shape (n_obs,), or None
+        Readings with Laplace errors; None: all errors are normal.
 
     The others are those of `CostData`; its groups are the variables, in the order of ``ModCost.var``.
     """
@@ -135,6 +140,8 @@ class Comparison(CostData):
     places: IntVector | None = None
     entities: tuple[Any, ...] | None = None
     marks: IntVector | None = None
+    own_scale: BoolVector | None = None
+    laplace: BoolVector | None = None
 
     @property
     def all_marks(self) -> IntVector:
@@ -145,7 +152,7 @@ class Comparison(CostData):
         """Tell whether the same data are compared in the same way."""
         if self.names != other.names or self.entities != other.entities:
             return False
-        arrays = ("obs", "x", "weights", "all_marks")
+        arrays = ("obs", "x", "weights", "all_marks", "own_scale", "laplace")
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
 
     @property
@@ -155,9 +162,18 @@ class Comparison(CostData):
         with_error = False if self.with_error is None else self.with_error
         errors = np.where(with_error, 1 / self.weights, np.nan)
         of = tuple(kinds.get(i) for i in range(len(self))) if kinds else (None,) * len(self)
-        plain = None if self.marks is None else self.marks == 0  # a probability has no unit: no Jacobian of a limit
-        log_jacobian = self.scale.log_jacobian(raw, plain)
+        counted = self.all_marks == 0  # a probability has no unit: no Jacobian of a limit
+        if self.own_scale is not None:
+            counted &= ~self.own_scale
+        log_jacobian = self.scale.log_jacobian(raw, counted)
         return ObservedData(self.names, self.x, raw, errors, of, log_jacobian, self.marks)
+
+    @property
+    def own_log_slopes(self) -> Vector:
+        """Log T' of the readings whose density is their own, zeros of the others."""
+        if self.own_scale is None:
+            return np.zeros(len(self))
+        return np.where(self.own_scale & (self.all_marks == 0), np.log(self.scale.slope(self.scale.back(self.obs))), 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------- reading tables
@@ -405,7 +421,7 @@ def prepare(
         Scale of a variable: 1/n_j if True, else 1.
     outside : {"error", "drop"}
         What to do with observations outside the model's range.
-    transforms : mapping of variable to "log", "sqrt" or None
+    transforms : mapping of variable to "log", "log10", "sqrt" or None
         Transform of the observations; errors are on the transformed scale.
     experiments : ndarray of int, optional
         The experiment of every row of the table: without an independent variable a mean is of one experiment each.
@@ -481,10 +497,9 @@ def transformed_values(v: ObservedVariable, kind: str | None) -> Vector:
     scale = observation_scale([kind] * len(v.values))
     bad = scale.first_undefined(v.values)
     if bad is not None:
-        needed = "above zero" if kind == "log" else "not below zero"
         raise DataError(
             f"The observation of {v.name!r} in row {v.rows[bad]} is {v.values[bad]:g}, which has no {kind}. With "
-            f"transform={kind!r} observations must be {needed}; drop those that are not, or choose another transform."
+            f"transform={kind!r} observations must be {TRANSFORMS[kind].needed}; drop those that are not, or choose another transform."
         )
     return scale.forward(v.values)
 
@@ -541,22 +556,25 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         return comparisons[0]
     if not comparisons:
         raise ArgumentError("There is nothing to concatenate.")
-    n_obs, marks = np.cumsum([0, *map(len, comparisons)]), np.concatenate([c.all_marks for c in comparisons])
+    marks = np.concatenate([c.all_marks for c in comparisons])
     return Comparison(
         **joined_data(comparisons),
         obs=np.concatenate([c.obs for c in comparisons]),
-        scale=ObservationScale(
-            np.concatenate([c.scale.log + k for c, k in zip(comparisons, n_obs, strict=False)]),
-            np.concatenate([c.scale.sqrt + k for c, k in zip(comparisons, n_obs, strict=False)]),
-        ),
+        scale=ObservationScale.joined([c.scale for c in comparisons], [*map(len, comparisons)]),
         n_missing=np.concatenate([c.n_missing for c in comparisons]),
         n_outside=np.concatenate([c.n_outside for c in comparisons]),
         x_name=comparisons[0].x_name,
-        with_error=np.concatenate(
-            [np.zeros(len(c), bool) if c.with_error is None else c.with_error for c in comparisons]
-        ),
+        with_error=_joined_masks([c.with_error for c in comparisons], comparisons),
         entities=None
         if all(c.entities is None for c in comparisons)
         else tuple(chain.from_iterable(c.entities or (None,) * len(c) for c in comparisons)),
         marks=marks if marks.any() else None,
+        own_scale=_joined_masks([c.own_scale for c in comparisons], comparisons),
+        laplace=_joined_masks([c.laplace for c in comparisons], comparisons),
     )
+
+
+def _joined_masks(masks: Sequence[BoolVector | None], comparisons: Sequence[Comparison]) -> BoolVector | None:
+    if all(m is None for m in masks):
+        return None
+    return np.concatenate([np.zeros(len(c), bool) if m is None else m for m, c in zip(masks, comparisons, strict=True)])

@@ -26,6 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from fmepy.checks import whole_number
+from fmepy.costs.error_kinds import is_word
 from fmepy.costs.entities import EntityColumn
 from fmepy.costs.interpolation import merge_times, nearest_rows, rows_by_group
 from fmepy.costs.observations import Observations
@@ -221,6 +222,8 @@ class PredictionErrorCost(SimulationCost):
                     f"gain='stationary' needs readings whose sds `measurement_noise` gives, in their unit: leave "
                     f"`{argument}` out."
                 )
+        if is_word(self.likelihood):
+            raise ArgumentError("gain='stationary' is of normal errors: leave `likelihood` out.")
         check_modelled(self.model, self.form)
         return stationary(self, samples, variables, self._given)
 

@@ -99,7 +99,7 @@ class Predictions(Reboundable):
         if not self._scale.is_defined(mod):
             first = self._scale.first_undefined(mod)
             i = 0 if first is None else first
-            kind = "log" if i in self._scale.log else "sqrt"
+            kind = self._scale.kinds[i]
             raise self.failure(i, theta, f"is {mod[i]:g}, which has no {kind} (transform={kind!r})")
         return self._scale.forward(mod)
 

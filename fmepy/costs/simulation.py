@@ -34,6 +34,7 @@ from fmepy.costs.entities import (
     read_entity_column,
     read_experiments,
 )
+from fmepy.costs.error_kinds import is_word, transforms_of, with_errors_of, words_by_variable
 from fmepy.costs.experiment_runs import RunsOfCost
 from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost
@@ -44,7 +45,6 @@ from fmepy.costs.observable_parameters import (
     read_row_parameters,
     uses_of,
 )
-from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.predictions import BoundSimulation
 from fmepy.costs.sum import AddableCost
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("x", "y", "err", "entity")
 ONLY = ""
 """The entity of data that have none."""
-_MERGED = ("transform", "parms", "measurement_noise", "censored", "noise_parms")
+_MERGED = ("transform", "parms", "measurement_noise", "censored", "noise_parms", "likelihood")
 
 
 @with_own_words
@@ -91,7 +91,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         observations that are used, on the transformed scale.
     scaleVar : bool
         As in `modCost`: the cost of a variable is divided by n_j^3.
-    transform : {"log", "sqrt"} or dict by variable, optional
+    transform : {"log", "log10", "sqrt"} or dict by variable, optional
         Compare transformed values, on both sides. "Unweighted" then means on the transformed scale, and the tables of
         the `ModCost` hold transformed values.
     interpolate : {"exact", "grid"}
@@ -130,9 +130,12 @@ class SimulationCost(RunsOfCost, AddableCost):
         ``measurement_noise={"y": "sd"}``), or one of the model, such as the scale of an output ``"scale*x + offset"``.
         The name of a column alone, with nothing else said of the noise, is the noise: it holds the sds. Cells may be
         empty in rows whose variable does not depend on the parameter. New names take their values from `parms`.
-    likelihood : subclass of `fmepy.costs.BoundLikelihood`, optional
-        How likely readings are, where their errors are not normal: counts, say. `measurement_noise` then says what else
-        it depends on (a dispersion); without it the column `err` does, or nothing.
+    likelihood : str, mapping of observed variable to str, or subclass of `fmepy.costs.BoundLikelihood`, optional
+        How likely readings are. A word: "normal" or "laplace", of the reading; "log-normal", "log-laplace",
+        "log10-normal" or "log10-laplace", of its logarithm, on which it is compared then (no `transform`), while the
+        likelihood is of the reading itself. Noise is on that scale: an sd, or the scale of Laplace errors (their sd is
+        sqrt(2) times it). A class of your own, for counts, say: `measurement_noise` then says what else it depends on
+        (a dispersion); without it the column `err` does, or nothing.
 
     Attributes
     ----------
@@ -214,6 +217,15 @@ class SimulationCost(RunsOfCost, AddableCost):
     2  2.9  2.865
     3  2.5  2.231        <
 
+    Errors with heavy tails, and errors in proportion, in log L of the readings themselves:
+
+    >>> heavy = SimulationCost(model, {"time": [0.5, 2.5], "A": [7.8, 2.9]}, measurement_noise={"A": 0.1},
+    ...                        likelihood="laplace")
+    >>> round(heavy().minus2loglik, 3)
+    -5.489
+    >>> round(heavy.replace(likelihood="log-normal")().minus2loglik, 3)
+    0.711
+
     Readings of two gels, each in its own unit, which is a parameter that the row names:
 
     >>> gels = {"name": ["y"] * 4, "time": [1, 2, 1, 2], "y": [12.2, 7.3, 3.1, 1.8], "unit": ["u1", "u1", "u2", "u2"]}
@@ -271,23 +283,24 @@ class SimulationCost(RunsOfCost, AddableCost):
         gone: list[Any] = [] if self.entity is None else [normal_name(self.entity)]
         gone += () if by_row is None else {c.name for c in by_row.columns.values()}
         used = table.drop(columns=gone) if gone else table
-        words = self.measurement_noise if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
-        noisy, of_row = tuple(map(normal_name, dict(words))), None if column is None else column.of_row
+        sds = self.measurement_noise if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
+        noisy, of_row = tuple(map(normal_name, dict(sds))), None if column is None else column.of_row
         observations = read_observations(
             used, x=self.x, y=self.y, err=self.err, censored=self.censored, noisy=noisy, experiments=of_row
         )
         check_observed(observations.names, self.model.var_names)
         first, last = float(self.model.times[0]), float(self.model.times[-1])
+        words = words_by_variable(self.likelihood, observations.names)
         comparison = prepare(
             self._compared(observations, of_row),
             None if self.x is None else dict.fromkeys(observations.names, (first, last)),
             weight=self.weight,
             scaleVar=self.scaleVar,
             outside=self.outside,
-            transforms=transforms_by_variable(self.transform, observations.names),
+            transforms=transforms_of(self.transform, words, observations.names),
             experiments=of_row,
         )
-        comparison = comparison if column is None else column.of(comparison)
+        comparison = with_errors_of(comparison if column is None else column.of(comparison), words)
         vars(self).update(obs=table.copy(), _given=given_values(self.parms), comparison=comparison)
         parms = self._read_cases(observations, column, by_row, len(table))
         check_given(self._given, self.model.parms, [*parms.index, *map(normal_name, self.entity_parms)])
@@ -354,6 +367,8 @@ class SimulationCost(RunsOfCost, AddableCost):
             check_noisy(self)
         if self._is_noisy:
             words = self._noise_said
+            if words is None and is_word(self.likelihood):
+                words = {}
             if self._is_column_of_sds:
                 words = dict.fromkeys(self.comparison.group_names, self.noise_parms)
             noise = read_measurement_noise(self.predictor, self.comparison, words, self._given, set_by)
@@ -364,7 +379,8 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     @property
     def _is_noisy(self) -> bool:
-        return self.measurement_noise is not None or self.censored is not None or self._is_column_of_sds
+        said = self.measurement_noise is not None or self.censored is not None or is_word(self.likelihood)
+        return said or self._is_column_of_sds
 
     @property
     def _is_column_of_sds(self) -> bool:
@@ -413,7 +429,8 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     def shared_run(self) -> object | None:
         """Return the model: costs of the same model object share its runs; those of several experiments do not."""
-        return self.predictor if self.plain_run and self.likelihood is None else None
+        is_normal = self.own_likelihood is None and self.comparison.laplace is None
+        return self.predictor if self.plain_run and is_normal else None
 
     @classmethod
     def bind_together(cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False) -> Any:

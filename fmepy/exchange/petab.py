@@ -16,7 +16,6 @@ from fmepy.costs.mapped import BoundMapped, MappedCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, listed
 from fmepy.exchange.petab_layout import NOISE, Layout
-from fmepy.exchange.petab_noise import likelihood_of
 from fmepy.exchange.petab_priors import TruncatedPrior, read_prior
 from fmepy.exchange.petab_runs import ReadingsModel
 from fmepy.exchange.petab_tables import Tables, read_tables
@@ -27,6 +26,8 @@ from fmepy.parameters.scales import marked, scale_of
 from fmepy.types import UserParameters, Vector
 
 SIMULATIONS = "simulations.tsv"
+_PREFIX = {"lin": "", "log": "log-", "log10": "log10-"}
+"""Of the likelihood, by the scale of an observable."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,7 +128,7 @@ class PetabProblem:
             x="reading",
             y="measurement",
             measurement_noise={v: NOISE.format(v) for v in observed},
-            likelihood=likelihood_of(tuple((v, o.scale, o.distribution) for v, o in observed.items())),
+            likelihood={v: _PREFIX[o.scale] + o.distribution for v, o in observed.items()},
         )
 
     @cached_property
@@ -156,7 +157,7 @@ class PetabProblem:
 
     def chi2(self, par: UserParameters = None) -> float:
         """Return the sum of squared residuals in units of their noise, on the scale of comparison."""
-        return float(self._bound.chi2(self._values(par)))
+        return float(self.cost(par).model)
 
     def simulations(self, par: UserParameters = None) -> pd.DataFrame:
         """Return PEtab's simulation table: the rows of the measurement table, with what the model predicts."""

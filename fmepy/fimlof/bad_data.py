@@ -24,6 +24,7 @@ from fmepy.fimlof.data import EntityRun
 from fmepy.fimlof.filtered import flags_of, magnitudes
 from fmepy.fimlof.result import FilterResult
 from fmepy.journal.encoding import live
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.named import merge_parameters
 from fmepy.results.tables import Framed, Part, table
 from fmepy.tables.columns import as_table
@@ -222,7 +223,7 @@ def _set_missing(table: pd.DataFrame, cost: FimlofCost, row: Any, name: str, com
     else:
         places = [j for j, c in enumerate(table.columns) if str(c) == name]
     kind = cost.specification.transforms[cost.specification.variables.index(name)]
-    forward = {"log": np.log, "sqrt": np.sqrt}.get(kind or "", lambda v: v)
+    forward = TRANSFORMS[kind].forward if kind is not None else float
     for j in places:
         value = float(table.iloc[:, j].to_numpy(dtype=float)[row])
         if np.isfinite(value) and np.isclose(forward(value), compared, rtol=1e-12):

@@ -26,6 +26,7 @@ from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
 from fmepy.language.equations import names_in
 from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 
@@ -338,11 +339,10 @@ class _FirstData:
 
 def _back(z: float, how: str | None) -> tuple[float, float]:
     """Return the state whose transform is z, and dx/dz."""
-    if how == "log":
-        return float(np.exp(z)), float(np.exp(z))
-    if how == "sqrt":
-        return z * z, 2 * z
-    return z, 1.0
+    if how is None:
+        return z, 1.0
+    x = float(TRANSFORMS[how].back(z))
+    return x, float(TRANSFORMS[how].slope(x))
 
 
 _WHY = {

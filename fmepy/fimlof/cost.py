@@ -73,7 +73,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         Columns of time, of the values and of the standard errors of a long table.
     unit, origin : str, date, optional
         Of dates as times, as `modCost` takes them; `obs` then holds numbers.
-    transform : {"log", "sqrt"} or dict by variable, optional
+    transform : {"log", "log10", "sqrt"} or dict by variable, optional
         Filter transformed readings; errors are on that scale. The value of the cost, and ``FilterResult.loglik``, are
         of transformed readings; ``ModFit.loglik`` is of the data in their own units, ``log_jacobian`` the difference.
     parms : mapping, optional

@@ -95,7 +95,6 @@ def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None,
         out.append((z[nodes, which] + noise, which))
     values, which = (np.concatenate(v) for v in zip(*out, strict=True))
     scale = observation_scale([spec.transforms[v] for v in which])
-    values[scale.sqrt] = np.maximum(values[scale.sqrt], 0.0)
     return scale.back(values)
 
 

@@ -23,6 +23,7 @@ from fmepy.fimlof.filter_model import Specification
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import symbol
 from fmepy.language.nodes import ZERO, Symbol
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.types import Cube, Matrix, Vector
 
 
@@ -117,16 +118,14 @@ def on_own_scale(values: Any, spec: Specification) -> Any:
     """Return readings, shape (..., n_var), on the data's own scale."""
     out = np.array(values, dtype=float)
     for v, how in enumerate(spec.transforms):
-        if how == "log":
-            out[..., v] = np.exp(out[..., v])
-        elif how == "sqrt":
-            out[..., v] = np.maximum(out[..., v], 0.0) ** 2
+        if how is not None:
+            out[..., v] = TRANSFORMS[how].back(out[..., v])
     return out
 
 
 def positive_names(spec: Specification) -> set[str]:
     """Return the states and outputs that cannot be negative, see the module's text."""
-    read = {name for name, how in zip(spec.variables, spec.transforms, strict=True) if how in ("log", "sqrt")}
+    read = {name for name, how in zip(spec.variables, spec.transforms, strict=True) if how is not None}
     outputs = outputs_of(spec)
     plain = {name: e.name for name, e in outputs if isinstance(e, Symbol) and e.name in spec.space.states}
     out = read | {plain[name] for name in read if name in plain}

@@ -318,7 +318,7 @@ def _readings(
         e = accumulated[name][2] if name in accumulated else outputs.get(name, symbol(name))
         if name not in accumulated and isinstance(e, Symbol) and e.name in equations.states:
             direct.append((i, equations.states.index(e.name)))
-        readings.append(call(how, e) if how in ("log", "sqrt") else e)
+        readings.append(e if how is None else call(how, e))
     return readings, tuple(direct)
 
 

@@ -30,6 +30,7 @@ from fmepy.fimlof.forecasting import forecast as forecast_of
 from fmepy.fimlof.outputs import band
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import as_html
 from fmepy.types import AxesArray, Vector
@@ -255,11 +256,9 @@ class FilterResult(Filtered):
         """The rows of `residuals` with obs on the data's own scale; of sums with the name "sum of <variable>"."""
         table = self.residuals.copy()
         for name, how in zip(self.variables, self.facts.transforms, strict=True):
-            mine = table["name"] == name
-            if how == "log":
-                table.loc[mine, "obs"] = np.exp(table.loc[mine, "obs"])
-            elif how == "sqrt":
-                table.loc[mine, "obs"] **= 2
+            if how is not None:
+                mine = table["name"] == name
+                table.loc[mine, "obs"] = TRANSFORMS[how].back(table.loc[mine, "obs"])
         table["name"] = table["name"].replace(self.facts.sums)
         return table
 

@@ -63,7 +63,7 @@ def fitted_panels(fit: ModFit) -> list[FittedPanel]:
 def _of_runs(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
     """Yield the panels of a cost by simulation: one a variable, or one an entity."""
     names, seen = list(cost.comparison.group_names), cost.readings
-    on_log = len(cost.comparison.scale.log) == len(cost.comparison)
+    on_log = cost.comparison.scale.is_logarithmic(len(cost.comparison))
     labels = (None,) if cost.experiments is None else cost.experiments.column.labels
     for label in labels[:_MOST]:
         models = [cost.predictor] if cost.plain_run else list(cost.runs_of(label).values())

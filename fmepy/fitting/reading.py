@@ -11,6 +11,7 @@ from fmepy.costs.noise import MEASUREMENT, SaidNoise, places_of_variances
 from fmepy.errors import ArgumentError
 from fmepy.fitting.lmfit_result import values_at
 from fmepy.models.running.forcings import forcing_values
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
 
 SCALES: dict[str | None, tuple[Any, Any, Any]] = {
     None: (lambda y: y, lambda g: g, np.ones_like),
-    "log": (np.log, np.exp, lambda y: 1 / y),
-    "sqrt": (np.sqrt, lambda g: np.maximum(g, 0.0) ** 2, lambda y: 0.5 / np.sqrt(y)),
+    **{k: (t.forward, t.back, lambda y, slope=t.slope: 1 / slope(y)) for k, t in TRANSFORMS.items()},
 }
-"""T, its inverse and T' by transform; no reading is the square of less than zero."""
+"""T, its inverse and T' by transform."""
 
 
 def known_at(model: Any, x_name: str, x: Vector) -> dict[str, Vector]:
@@ -125,7 +125,7 @@ def ends_of_reading(
         The profile; signed roots of the likelihood ratio.
     sd : float
         Of a reading, on the scale of comparison.
-    kind : {"log", "sqrt"} or None
+    kind : {"log", "log10", "sqrt"} or None
     q : float
         What the root is compared with.
     """

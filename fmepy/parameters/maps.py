@@ -69,28 +69,35 @@ def _pow10(theta: Vector) -> Vector:
     return np.power(10.0, theta)
 
 
+def _square(theta: Any) -> Any:
+    return np.maximum(theta, 0.0) ** 2  # nothing is the square of less than zero
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _Transform:
-    """One kind of transform T of a parameter p, 0 < p < upper_end: T, its inverse, and dp/dtheta at p."""
+class Transform:
+    """One kind of transform T of a number p, 0 < p < upper_end: T, its inverse, and dp/dT at p, which is 1 / T'(p)."""
 
     forward: Callable[[Any], Any]
     back: Callable[[Any], Any]
     slope: Callable[[Any], Any]
     upper_end: float
     needed: str
+    takes_zero: bool = False
 
 
-_TRANSFORMS = {
-    "log": _Transform(np.log, np.exp, lambda p: p, np.inf, "above zero"),
-    "log10": _Transform(np.log10, _pow10, lambda p: np.log(10.0) * p, np.inf, "above zero"),
-    "logit": _Transform(_logit, _expit, lambda p: p * (1.0 - p), 1.0, "between 0 and 1"),
+TRANSFORMS = {
+    "log": Transform(np.log, np.exp, lambda p: p, np.inf, "above zero"),
+    "log10": Transform(np.log10, _pow10, lambda p: np.log(10.0) * p, np.inf, "above zero"),
+    "logit": Transform(_logit, _expit, lambda p: p * (1.0 - p), 1.0, "between 0 and 1"),
+    "sqrt": Transform(np.sqrt, _square, lambda p: 2.0 * np.sqrt(p), np.inf, "not below zero", takes_zero=True),
 }
+"""By word; those of readings are among them (`fmepy.costs.observation_scale`)."""
 
 
 _SAFE = 300.0
 """Size below which no inverse overflows."""
-TRANSFORM_NAMES = tuple(_TRANSFORMS)
-"""The words for them."""
+TRANSFORM_NAMES = ("log", "log10", "logit")
+"""The words for those of parameters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +124,11 @@ class Elementwise:
     _back: Callable[[Any], Any] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        places = [(k, np.array([i for i, n in enumerate(self.names) if self.kinds.get(n) == k])) for k in _TRANSFORMS]
+        places = [(k, np.array([i for i, n in enumerate(self.names) if self.kinds.get(n) == k])) for k in TRANSFORMS]
         parts = [(kind, where) for kind, where in places if where.size]
         object.__setattr__(self, "parts", tuple(parts))
         whole = len(parts) == 1 and parts[0][1].size == len(self.names)  # quicker, at every evaluation of a chain
-        object.__setattr__(self, "_back", _TRANSFORMS[parts[0][0]].back if whole else None)
+        object.__setattr__(self, "_back", TRANSFORMS[parts[0][0]].back if whole else None)
 
     @property
     def full_names(self) -> tuple[str, ...]:
@@ -136,7 +143,7 @@ class Elementwise:
         else:
             with np.errstate(over="ignore", invalid="ignore"):
                 for kind, where in self.parts:
-                    p[where] = _TRANSFORMS[kind].back(p[where])
+                    p[where] = TRANSFORMS[kind].back(p[where])
         if not all_finite(p):
             i = int(np.argmin(np.isfinite(p)))
             raise SimulationError(
@@ -150,7 +157,7 @@ class Elementwise:
         p = self.full(theta)
         slopes = np.ones(p.size)
         for kind, where in self.parts:
-            slopes[where] = _TRANSFORMS[kind].slope(p[where])
+            slopes[where] = TRANSFORMS[kind].slope(p[where])
         return rows * slopes
 
     def start(self, full: Vector) -> Vector:
@@ -159,7 +166,7 @@ class Elementwise:
         for i, name in enumerate(self.names):
             if (kind := self.kinds.get(name)) is None:
                 continue
-            transform, value = _TRANSFORMS[kind], theta[i]
+            transform, value = TRANSFORMS[kind], theta[i]
             if not 0.0 < value < transform.upper_end:
                 raise ParameterError(
                     f"Parameter {name!r} is {value:g}, which has no {kind}; it must be {transform.needed}. Leave it "
@@ -179,7 +186,7 @@ class Elementwise:
                     f"Parameter {name!r} has an upper bound of {high[i]:g}, below which nothing has a {kind}."
                 )
             for ends in (low, high):
-                value, transform = ends[i], _TRANSFORMS[kind]
+                value, transform = ends[i], TRANSFORMS[kind]
                 inside = 0.0 < value < transform.upper_end
                 ends[i] = transform.forward(value) if inside else -np.inf if value <= 0.0 else np.inf
         return low, high
@@ -193,7 +200,7 @@ class Elementwise:
         p = np.array(theta, dtype=float)
         with np.errstate(over="ignore", invalid="ignore"):
             for kind, where in self.parts:
-                p[..., where] = _TRANSFORMS[kind].back(p[..., where])
+                p[..., where] = TRANSFORMS[kind].back(p[..., where])
         return p
 
     def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:

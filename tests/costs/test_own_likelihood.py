@@ -171,7 +171,7 @@ def test_a_spread_that_is_held_has_no_derivatives(decay):
 
 
 def test_what_is_wrong_is_said(decay):
-    with pytest.raises(ArgumentError, match="`likelihood` must be a class derived from fmepy"):
+    with pytest.raises(ArgumentError, match="`likelihood` must be one of 'normal'"):
         fme.SimulationCost(decay, COUNTS, likelihood=poisson)
     with pytest.raises(ArgumentError, match="`censored` is for normal errors"):
         fme.SimulationCost(decay, COUNTS | {"mark": ["<"] * 6}, likelihood=Poisson, censored="mark")

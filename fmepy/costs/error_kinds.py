@@ -1,0 +1,93 @@
+"""Which distribution the errors of readings have, by a word: normal or Laplace, of the reading or of its logarithm.
+
+With T the logarithm that the word names (identity if none), s the noise and r = (T(mod) - T(obs)) / s, the log density of
+the reading itself is::
+
+    normal      -log(s sqrt(2 pi)) - r^2 / 2 + log T'(obs)        s: the sd of T(obs)
+    Laplace     -log(2 s) - |r| + log T'(obs)                     s: the scale of T(obs), whose sd is sqrt(2) s
+
+A `transform` alone leaves log T' out: its density is of the transformed reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fmepy.costs.observation_scale import transforms_by_variable
+from fmepy.costs.observations import Comparison
+from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.parameters.names import normal_name
+
+_LAPLACE = "laplace"
+_SCALES = {"": None, "log-": "log", "log10-": "log10"}
+LIKELIHOODS = {s + d: (kind, d == _LAPLACE) for d in ("normal", _LAPLACE) for s, kind in _SCALES.items()}
+"""By word the logarithm that has such errors (None: the reading itself), and whether they are Laplace's."""
+
+
+def is_word(likelihood: Any) -> bool:
+    """Tell whether a likelihood is said in words, for all variables or some."""
+    return isinstance(likelihood, str | Mapping)
+
+
+def words_by_variable(likelihood: Any, variables: Iterable[str]) -> dict[str, str]:
+    """Return the word of every variable that has one.
+
+    Raises
+    ------
+    ArgumentError
+        An unknown word.
+    DataError
+        A variable that is not observed.
+    """
+    names = list(variables)
+    if not is_word(likelihood):
+        return {}
+    if isinstance(likelihood, str):
+        return dict.fromkeys(names, check_choice(likelihood, LIKELIHOODS, "likelihood"))
+    out = {normal_name(k): check_choice(v, LIKELIHOODS, f"likelihood[{k!r}]") for k, v in likelihood.items()}
+    for name in out:
+        if name not in names:
+            raise DataError(
+                f"`likelihood`: {name!r} is not an observed variable.{did_you_mean(name, names)} Observed are "
+                f"{listed(names)}."
+            )
+    return out
+
+
+def transforms_of(transform: Any, words: Mapping[str, str], variables: Iterable[str]) -> dict[str, str | None]:
+    """Return the transform of every variable: what is said of it, or the logarithm in the word of its errors."""
+    out = transforms_by_variable(transform, variables)
+    for name, word in words.items():
+        kind = LIKELIHOODS[word][0]
+        if kind is not None and out[name] is not None:
+            raise ArgumentError(
+                f"{name!r} has transform={out[name]!r} and likelihood={word!r}, which is of the logarithm already. "
+                "Leave one of them out."
+            )
+        out[name] = kind or out[name]
+    return out
+
+
+def with_errors_of(c: Comparison, words: Mapping[str, str]) -> Comparison:
+    """Return a comparison that knows which errors its readings have.
+
+    Raises
+    ------
+    ArgumentError
+        Readings beyond a limit with Laplace errors.
+    """
+    if not words:
+        return c
+    kinds = [LIKELIHOODS[words[name]] if name in words else (None, False) for name in c.names]
+    own, laplace = np.array([k is not None for k, _ in kinds]), np.array([is_laplace for _, is_laplace in kinds])
+    if c.marks is not None and laplace.any():
+        name = c.names[int(np.argmax(laplace))]
+        raise ArgumentError(
+            f"`censored` is for normal errors, and the errors of {name!r} are Laplace's. Put the two into costs of their "
+            "own, and add these; or say likelihood='normal' or 'log-normal'."
+        )
+    return replace(c, own_scale=own if own.any() else None, laplace=laplace if laplace.any() else None)
