@@ -303,14 +303,24 @@ def groups_of(models: Sequence[EntityModel], places: Places) -> list[tuple[list[
     """
     if places.x is None:
         return []
+    assert places.runs is not None, "of several runs"
+    rests = np.zeros(len(models), dtype=bool)  # those read at the steady state run on by themselves
+    rests[places.runs[np.isinf(places.x)]] = True
     same: dict[int, list[int]] = {}
+    if models[0].parameters.derived:  # what runs together is moved by parameters, not by expressions of them
+        return []
     for k, model in enumerate(models):
-        if model.before is None and callable(getattr(model.inner, "bind", None)):
+        if model.before is None and not rests[k] and callable(getattr(model.inner, "bind", None)):
             same.setdefault(id(model.inner), []).append(k)
     if len(same) >= MANY:  # numbers of conditions are inputs then, each at the price of a sensitivity
         same = {}
         for k, model in enumerate(models):
-            if model.before is None and model.beneath is model.model and callable(getattr(model.model, "bind", None)):
+            if (
+                model.before is None
+                and not rests[k]
+                and model.beneath is model.model
+                and callable(getattr(model.model, "bind", None))
+            ):
                 same.setdefault(id(model.model), []).append(k)
     out: list[tuple[list[int], Vector]] = []
     for members in same.values():

@@ -1,5 +1,8 @@
 """Conditions: a table, one row an entity; its columns are parameters, its cells numbers or names of parameters.
 
+A cell may be an expression of parameters. A column may be a state: its cells are initial values, and where one is empty
+the model's holds.
+
 A row with ``start_from`` starts from the steady state of another. A start value in it (`start_parameters`) sets its
 states anew afterwards; its cell may be empty, and the state stays at rest.
 """
@@ -8,21 +11,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from fmepy.costs.observable_parameters import is_missing, read_cell
 from fmepy.errors import DataError, did_you_mean, listed
-from fmepy.models.preequilibration import names_elsewhere, start_parameters
+from fmepy.language.nodes import Node, Number, Symbol, as_node
+from fmepy.language.text import parse_expression
+from fmepy.models.definition.values import Expression
+from fmepy.models.preequilibration import names_elsewhere, start_name, start_parameters
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
 
 logger = logging.getLogger(__name__)
 
+Cell: TypeAlias = float | str | Expression | None
 STEADY, FROM = "steady_before", "start_from"
 
 
@@ -32,24 +39,45 @@ class Conditions:
 
     Attributes
     ----------
-    cells : dict of parameter to (dict of entity, as text, to a number or a name)
-        None where it is empty, in rows that start at rest.
+    cells : dict of parameter to (dict of entity, as text, to a number, a name or an `Expression`)
+        None where it is empty.
     rows : tuple of str
         All of its entities, those without data too.
     starts : dict of str to str
         By entity the row in whose steady state it starts.
     """
 
-    cells: dict[str, dict[str, float | str | None]]
+    cells: dict[str, dict[str, Cell]]
     rows: tuple[str, ...]
     starts: dict[str, str]
 
     def names(self) -> set[str]:
         """Return every name in the cells."""
-        return {c for column in self.cells.values() for c in column.values() if isinstance(c, str)}
+        cells = [c for column in self.cells.values() for c in column.values()]
+        named = {n for c in cells if isinstance(c, Expression) for n in c.names}
+        return named | {c for c in cells if isinstance(c, str)}
+
+    def of_states(self, model: Any) -> tuple[Conditions, list[str]]:
+        """Return the conditions with states' initial values as parameters, and the states that are columns."""
+        definition = getattr(model, "definition", None)
+        if definition is None:
+            return self, []
+        initial = dict(zip(definition.states, definition.initial, strict=True))
+        states = [n for n in self.cells if n in initial and n not in model.parms.index]
+        cells = {start_name(n) if n in states else n: column for n, column in self.cells.items()}
+        for s in states:
+            own = _as_cell(as_node(initial[s]))
+            cells[start_name(s)] = {
+                row: own if cell is None and row not in self.starts else cell for row, cell in self.cells[s].items()
+            }
+        return replace(self, cells=cells), states
 
 
-def read_conditions(given: Any, entity: str, texts: Sequence[str]) -> Conditions:
+def _as_cell(e: Node) -> float | str | Expression:
+    return e.value if isinstance(e, Number) else e.name if isinstance(e, Symbol) else Expression(e)
+
+
+def read_conditions(given: Any, entity: str, texts: Sequence[str], expressions: bool = False) -> Conditions:
     """Return the conditions of some entities; whether their columns are parameters is checked by `read_experiments`.
 
     Parameters
@@ -60,6 +88,8 @@ def read_conditions(given: Any, entity: str, texts: Sequence[str]) -> Conditions
         That column.
     texts : sequence of str
         The entities of the data.
+    expressions : bool
+        Whether cells may be expressions of parameters.
 
     Raises
     ------
@@ -75,7 +105,7 @@ def read_conditions(given: Any, entity: str, texts: Sequence[str]) -> Conditions
     table = table.drop(columns=[c for c in (STEADY, FROM) if c in table.columns])
     needed = [r for r in rows if r in texts or r in starts.values()]
     cells = {
-        str(name): {row: _cell(table[name][row], str(name), row, row in starts) for row in needed}
+        str(name): {row: _cell(table[name][row], str(name), row, expressions) for row in needed}
         for name in table.columns.tolist()
     }
     order = (*texts, *(r for r in needed if r not in texts))
@@ -128,13 +158,14 @@ def _check_rows(rows: Sequence[str], texts: Sequence[str], starts: Mapping[str, 
         )
 
 
-def _cell(value: Any, name: str, row: str, rests: bool) -> float | str | None:
-    """Return a cell as a number or a name; None where it is empty, which only a row that starts at rest may have."""
+def _cell(value: Any, name: str, row: str, expressions: bool) -> Cell:
+    """Return a cell as a number, a name or an expression; None where it is empty, as that of a start value may be."""
     if is_missing(value):
-        if rests:
-            return None
-        raise _empty(name, row)
-    return read_cell(value, f"`conditions`: {name!r} of entity {row!r}")
+        return None
+    where = f"`conditions`: {name!r} of entity {row!r}"
+    if expressions and isinstance(value, str) and any(sign in value for sign in "+-*/("):
+        return _as_cell(parse_expression(value, where=where))
+    return read_cell(value, where)
 
 
 def _empty(name: str, row: str) -> DataError:
@@ -178,15 +209,16 @@ def _starts(table: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
     return out
 
 
-def begun_anew(
-    conditions: Conditions, model: Any
-) -> tuple[dict[str, dict[str, float | str]], dict[str, tuple[str, ...]]]:
+def begun_anew(conditions: Conditions, model: Any) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
     """Return the cells, and by row that starts at rest the states that begin at a value of the row all the same.
 
-    Where the cell of a start value is empty there, that of the row that it starts from holds.
+    Where the cell of a start value is empty there, that of the row that it starts from holds; where it is empty in
+    other rows, the model's.
     """
-    known = start_parameters(model.definition) if conditions.starts else {}
-    cells: dict[str, dict[str, float | str]] = {}
+    has_gaps = any(c is None for column in conditions.cells.values() for c in column.values())
+    definition = getattr(model, "definition", None)
+    known = start_parameters(definition) if definition is not None and (has_gaps or conditions.starts) else {}
+    cells: dict[str, dict[str, Any]] = {}
     anew: dict[str, set[str]] = {}
     for name, column in conditions.cells.items():
         cells[name] = {}
@@ -195,8 +227,7 @@ def begun_anew(
                 raise _empty(name, row)
             source = conditions.starts.get(row)
             value = column[source] if cell is None and source is not None else cell
-            assert value is not None, "a row that starts at rest starts from one that does not"
-            cells[name][row] = value
+            cells[name][row] = name if value is None else value  # the model's own value, a parameter
             if source is not None and cell is not None and name in known:
                 anew.setdefault(row, set()).update(known[name])
         both = [row for row in conditions.starts if name in known and column.get(row) is not None]

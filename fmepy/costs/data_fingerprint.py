@@ -58,7 +58,7 @@ class ObservedData(Stored):
     def _order(self) -> IntVector:
         """Return the rows by variable, then by x, then by value; what differs by rounding alone is one x."""
         step = _SAME_TIME * max(_extent(self.x), 1e-300)
-        at = np.rint((self.x - self.x.min()) / step)
+        at = np.rint((self.x - np.min(self.x, initial=np.inf)) / step)
         return np.lexsort((self.all_marks, self.values, at, np.array(self.names)))
 
     @property
@@ -111,9 +111,9 @@ def difference(a: ObservedData, b: ObservedData, called: tuple[str, str]) -> str
         if n != count_b[name]:
             return f"{in_a} has {n} observations of {name!r}, and {in_b} {count_b[name]}"
     i, j = a._order(), b._order()
-    near = _SAME_TIME * max(_extent(a.x), 1e-9 * float(np.abs(a.x).max()))
+    near = _SAME_TIME * max(_extent(a.x), 1e-9 * float(np.abs(a.x[np.isfinite(a.x)]).max(initial=0.0)))
     for what, one, two, apart in (
-        ("x", a.x[i], b.x[j], np.abs(a.x[i] - b.x[j]) > near),
+        ("x", a.x[i], b.x[j], (a.x[i] != b.x[j]) & (np.abs(a.x[i] - b.x[j]) > near)),
         ("value", a.values[i], b.values[j], ~np.isclose(a.values[i], b.values[j], rtol=_SAME_VALUE, atol=0)),
     ):
         for k in np.flatnonzero(apart)[:1]:
@@ -144,4 +144,5 @@ def _difference_of_errors(a: ObservedData, b: ObservedData, i: IntVector, j: Int
 
 
 def _extent(x: Vector) -> float:
+    x = x[np.isfinite(x)]
     return float(np.ptp(x)) if x.size else 0.0

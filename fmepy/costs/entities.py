@@ -21,6 +21,7 @@ from fmepy.costs.conditions import Conditions, begun_anew
 from fmepy.costs.observable_parameters import Cases, read_cell
 from fmepy.costs.observations import Comparison
 from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
+from fmepy.models.definition.values import Expression
 from fmepy.models.preequilibration import check_opens
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
 from fmepy.parameters.named import as_parameters
@@ -151,8 +152,8 @@ class Experiments:
 
     def _sources(self, k: int) -> tuple[tuple[int, float], ...]:
         """Return where the parameters of a case's run come from: a parameter of the whole, or a number."""
-        n, values = len(self.parameters.parms), self.parameters.values
-        return tuple((int(t), 0.0) if t < n else (-1, values[t]) for t in self.parameters.take[k, : self.n_model])
+        held, values = self.parameters.is_constant, self.parameters.values
+        return tuple((-1, values[t]) if held[t] else (int(t), 0.0) for t in self.parameters.take[k, : self.n_model])
 
     def position(self, entity: Any) -> int:
         """Return the place of an entity of the data; ParameterError for one that is not there, with the nearest."""
@@ -250,10 +251,12 @@ def read_experiments(
     if any(start is not None for start in starts):
         check_opens(model)
     of_rows, anew = begun_anew(conditions, model)
-    cells: dict[str, list[float | str]] = {n: [cell[text] for text, _ in rows] for n, cell in of_rows.items()}
+    cells: dict[str, list[Any]] = {n: [cell[text] for text, _ in rows] for n, cell in of_rows.items()}
     cells |= {name: [cell[k] for _, k in rows] for name, cell in cases.cells.items()}
     labels = [text for text, _ in rows]
     parameters = entity_parameters(full, labels, local=cost.entity_parms, conditions=cells, given=given)
+    if parameters.derived:
+        _check_expressions(cost, cells)
     if kinds := getattr(model, "transforms", {}):
         marked(parameters.parms, parameters.transforms(kinds))
     inputs = getattr(model, "entity_inputs", None)
@@ -271,6 +274,22 @@ def read_experiments(
         by_row={name: cell for name, cell in cases.cells.items() if name in model.parms.index},
         distinct=inputs is not None,
     )
+
+
+def _check_expressions(cost: Any, cells: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse expressions in conditions where it is not known what they are of."""
+    if getattr(cost.predictor, "transforms", {}):
+        raise ArgumentError(
+            "`conditions` holds expressions, and the parameters of the model are transformed. Transform the cost instead: "
+            "fmepy.transformed(SimulationCost(model, ...), how)."
+        )
+    used = () if cost.noise is None else cost.noise.names
+    for name, column in cells.items():
+        if name in used and any(isinstance(cell, Expression) for cell in column):
+            raise ArgumentError(
+                f"`conditions`: {name!r} stands in the noise, and a cell of it is an expression. Such a cell holds a "
+                "number or a name; write the expression into measurement_noise."
+            )
 
 
 def check_needed(entity: str | None, model: Any, **arguments: Any) -> None:

@@ -146,7 +146,7 @@ def joined_places(places: Sequence[Places]) -> Places:
 
 def resolution(times: Vector) -> float:
     """Return the difference below which two times are the same: what np.arange(1900, 1920.05, 0.1) misses 1920 by."""
-    return float(1e-12 * np.abs(times).max())
+    return float(1e-12 * np.abs(times[np.isfinite(times)]).max(initial=0.0))
 
 
 def merge_times(*times: Vector) -> Vector:
@@ -154,7 +154,8 @@ def merge_times(*times: Vector) -> Vector:
     given = np.concatenate(times)
     order = np.argsort(given, kind="stable")
     ordered = given[order]
-    starts = np.r_[True, np.diff(ordered) > resolution(given)]
+    with np.errstate(invalid="ignore"):  # of two infinite ones
+        starts = np.r_[True, np.diff(ordered) > resolution(given)]
     chosen = np.minimum.reduceat(order, np.flatnonzero(starts))
     return given[chosen]
 
@@ -164,7 +165,8 @@ def nearest_rows(times: Vector, x: Vector) -> IntVector:
     if len(times) == 1:
         return np.zeros(len(x), dtype=np.intp)
     high = np.clip(np.searchsorted(times, x), 1, len(times) - 1)
-    return np.where(x - times[high - 1] <= times[high] - x, high - 1, high)
+    with np.errstate(invalid="ignore"):  # of two infinite ones
+        return np.where(x - times[high - 1] <= times[high] - x, high - 1, high)
 
 
 def brackets(times: Vector, x: Vector) -> tuple[IntVector, IntVector, Vector]:

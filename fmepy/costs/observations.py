@@ -173,7 +173,9 @@ class Comparison(CostData):
         """Log T' of the readings whose density is their own, zeros of the others."""
         if self.own_scale is None:
             return np.zeros(len(self))
-        return np.where(self.own_scale & (self.all_marks == 0), np.log(self.scale.slope(self.scale.back(self.obs))), 0.0)
+        return np.where(
+            self.own_scale & (self.all_marks == 0), np.log(self.scale.slope(self.scale.back(self.obs))), 0.0
+        )
 
 
 # ---------------------------------------------------------------------------------------------------- reading tables
@@ -188,6 +190,7 @@ def read_observations(
     censored: Any = None,
     noisy: Collection[str] = (),
     experiments: IntVector | None = None,
+    at_rest: bool = False,
 ) -> Observations:
     """Return a data table by variable; missing observations are dropped, with their errors, and counted.
 
@@ -207,6 +210,8 @@ def read_observations(
         Variables whose noise is said elsewhere: a long table may leave all their errors out.
     experiments : ndarray of int, optional
         The experiment of every row: rows of several may be alike.
+    at_rest : bool
+        Whether x may be inf, which stands for the steady state.
 
     Raises
     ------
@@ -246,7 +251,9 @@ def read_observations(
     variables = []
     for name, (values, take) in cells.items():
         own = None if errors is None or (name in noisy and np.isnan(errors[take]).all()) else errors[take]
-        v = _observed(name, x_values[take], values, own, [rows[i] for i in take], take, "x" if x is None else x)
+        v = _observed(
+            name, x_values[take], values, own, [rows[i] for i in take], take, "x" if x is None else x, at_rest
+        )
         variables.append(replace(v, marks=marks[name][v.places]) if name in marks else v)
         if x is not None:
             _warn_of_repeated_rows(variables[-1], x, experiments)
@@ -332,7 +339,14 @@ def _long_cells(table: Columns, x: str | None, y: str, err: str | None) -> dict[
 
 
 def _observed(
-    name: str, x: Vector, values: Vector, errors: Vector | None, rows: list[Any], places: IntVector, x_name: str
+    name: str,
+    x: Vector,
+    values: Vector,
+    errors: Vector | None,
+    rows: list[Any],
+    places: IntVector,
+    x_name: str,
+    at_rest: bool,
 ) -> ObservedVariable:
     """Return the variable without its missing observations, every number checked."""
     there = ~np.isnan(values)
@@ -347,7 +361,8 @@ def _observed(
     _refuse(
         np.isinf(values), values, f"The observation of {name!r}", rows, "A finite number or a missing one is needed."
     )
-    _refuse(~np.isfinite(x), x, f"{x_name!r} of an observation of {name!r}", rows, "A finite number is needed.")
+    bad_x = ~np.isfinite(x) & ~(at_rest & (x == np.inf))
+    _refuse(bad_x, x, f"{x_name!r} of an observation of {name!r}", rows, "A finite number is needed.")
     if errors is not None:
         bad = ~(np.isfinite(errors) & (errors > 0))
         _refuse(bad, errors, f"The error of {name!r}", rows, "Errors are standard deviations: finite and above zero.")
@@ -472,9 +487,9 @@ def _inside(
     """Return the variable without the observations outside the model's range, and their number."""
     first, last = limits
     slack = resolution(np.array(limits))  # 0.1 * 3 is not outside a model that ends at 0.3
-    if v.x.min() >= first - slack and v.x.max() <= last + slack:
+    keep = ((v.x >= first - slack) & (v.x <= last + slack)) | np.isinf(v.x)
+    if keep.all():
         return v, 0
-    keep = (v.x >= first - slack) & (v.x <= last + slack)
     n_outside = int((~keep).sum())
     both = (
         f"{x_name!r} of the observations goes from {v.x.min():g} to {v.x.max():g}, that of the model from {first:g} to "

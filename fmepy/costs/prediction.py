@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -142,6 +142,7 @@ class PredictionErrorCost(SimulationCost):
     interpolate: str = field(default="exact", init=False)
     outside: str = field(default="error", init=False)
     noise_parms: Any = field(default=None, init=False)
+    is_plain_simulation: ClassVar[bool] = False  # what corrects a run needs the times of all readings
     stationary: Stationary | None = field(init=False)
     _samples: tuple[Samples, ...] = field(init=False)
     _entries: tuple[Entry, ...] = field(init=False)

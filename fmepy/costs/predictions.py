@@ -24,6 +24,7 @@ from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
 from fmepy.models.base import BoundModel, simulate_many
+from fmepy.models.preequilibration import bind_to_rest
 from fmepy.numerics.finite import all_finite
 from fmepy.numerics.sparse import MANY, as_sparse, dense, entries, scaled_rows
 from fmepy.types import Matrix, Vector
@@ -350,7 +351,7 @@ def predictions_of(
     """
     grid = np.asarray(model.times, dtype=float)
     times = None if all(p.reads_grid for p in places) else merge_times(*(p.rows_wanted(grid) for p in places))
-    bound = model.bind(names, times=times, **words)
+    bound = bind_to_rest(model, names, times, **words)
     rows = np.asarray(bound.times, dtype=float)
     lookup = stack([p.lookup(rows, grid, bound.var_names) for p in places])
     return PredictionsOfRun(bound, lookup, places, data, model)

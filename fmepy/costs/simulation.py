@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -50,6 +50,7 @@ from fmepy.costs.predictions import BoundSimulation
 from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model, check_times_column
+from fmepy.models.preequilibration import opened
 from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
@@ -266,6 +267,8 @@ class SimulationCost(RunsOfCost, AddableCost):
     conditions: Any = None
     noise_parms: Any = None
     likelihood: Any = None
+    is_plain_simulation: ClassVar[bool] = True
+    """Whether runs are the model's own: readings may be of its steady state, conditions may hold expressions."""
     predictor: Any = field(init=False)
     comparison: Comparison = field(init=False)
     cases: Experiments = field(init=False)
@@ -286,7 +289,14 @@ class SimulationCost(RunsOfCost, AddableCost):
         sds = self.measurement_noise if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
         noisy, of_row = tuple(map(normal_name, dict(sds))), None if column is None else column.of_row
         observations = read_observations(
-            used, x=self.x, y=self.y, err=self.err, censored=self.censored, noisy=noisy, experiments=of_row
+            used,
+            x=self.x,
+            y=self.y,
+            err=self.err,
+            censored=self.censored,
+            noisy=noisy,
+            experiments=of_row,
+            at_rest=self.is_plain_simulation and self.interpolate == "exact",
         )
         check_observed(observations.names, self.model.var_names)
         first, last = float(self.model.times[0]), float(self.model.times[-1])
@@ -321,7 +331,10 @@ class SimulationCost(RunsOfCost, AddableCost):
         """Read noise, conditions, and what is named by row; return the parameters of the cost."""
         conditions = Conditions({}, (ONLY,), {})
         if column is not None:
-            conditions = read_conditions(self.conditions, str(self.entity), column.texts)
+            conditions = read_conditions(self.conditions, str(self.entity), column.texts, self.is_plain_simulation)
+        states: list[str] = []
+        if self.is_plain_simulation:
+            conditions, states = conditions.of_states(self.model)
         placeholders = () if by_row is None else tuple(by_row.columns)
         for argument, other in (("conditions", conditions.cells), ("entity_parms", self.entity_parms)):
             for name in set(placeholders) & set(other):
@@ -332,7 +345,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         texts = [] if column is None else column.texts  # local ones whose start is given by each entity need no other
         starts = [n for n in self.entity_parms if texts and all(local_name(n, t) in self._given for t in texts)]
         set_by = (*conditions.cells, *placeholders, *starts)
-        object.__setattr__(self, "predictor", self._predictor(observations, column, set_by))
+        predictor = self._predictor(observations, column, set_by)
+        object.__setattr__(self, "predictor", opened(predictor, states) if states else predictor)
         full = self._read_noise(set_by)
         of = EntityColumn((ONLY,), np.zeros(n_row, dtype=np.intp)) if column is None else column
         c = self.comparison

@@ -30,7 +30,7 @@ from fmepy.language.derivatives import entries_of
 from fmepy.language.nodes import Node
 from fmepy.models.base import OfRuns
 from fmepy.models.dynamic import Runnable
-from fmepy.models.preequilibration import SPANS, start_name, still_moving
+from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Cube, Matrix, Vector
 
@@ -213,16 +213,10 @@ class BoundReadings(OfRuns):
         if np.isfinite(leg.times[0]):
             return (*self._states(self._bound(leg, M, leg.times), theta, slopes), leg.times)
         start, span = leg.stage.time, float(self._ode.times[-1] - self._ode.times[0])
-        for short, long in pairwise(SPANS):
-            times = start + span * np.array([short, long])
-            bound = self._bound(leg, M, times)
-            Y = self._states(bound, theta, None)[0]
-            moved = still_moving(Y[0], Y[1])
-            if (moved <= 0).all():
-                Y, S = self._states(bound, theta, slopes)
-                return Y[1:], None if S is None else S[1:], times[1:]
-        state = self._layout.states[int(np.argmax(moved))]
-        raise SimulationError(f"The run does not come to rest: {state!r} still changes at time {times[1]:g}.")
+        bounds = (self._bound(leg, M, start + span * np.array(pair)) for pair in pairwise(SPANS))
+        bound, _ = first_at_rest(bounds, lambda b: self._states(b, theta, None)[0], self._layout.states)
+        Y, S = self._states(bound, theta, slopes)
+        return Y[1:], None if S is None else S[1:], bound.times[1:]
 
     def _states(self, bound: Any, theta: Vector, slopes: Matrix | None) -> tuple[Matrix, Any]:
         n = len(self._layout.states)

@@ -78,7 +78,7 @@ class EntityModel(Around):
         of_model = set(self.inner.parms.index)
         own = self.parameters
         columns = [j for j, n in enumerate(own.full_names) if n in of_model]
-        return own.parms[np.isin(np.arange(len(own.parms)), own.take[:, columns])].copy()
+        return own.parms[own.behind(columns)].copy()
 
     @property
     def transforms(self) -> dict[str, str]:

@@ -11,8 +11,9 @@ States may begin anew: at their initial value under the parameters of the run, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from fmepy.models.base import OfRuns, keep_within, one_by_one, tightened
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.fixed import ENGINE as FIXED_STEPS
-from fmepy.parameters.maps import Selected
+from fmepy.parameters.maps import Computed, Selected
 from fmepy.types import Cube, Matrix, Vector
 
 SPANS = tuple(10.0**k for k in range(6))
@@ -35,6 +36,31 @@ _STILL, _STILL_OF_LARGEST = 1e-5, 1e-7
 def still_moving(before: Vector, y: Vector) -> Vector:
     """Return by how much more than nothing each state has changed: above zero where it still moves."""
     return np.asarray(np.abs(y - before) - _STILL * np.abs(y) - _STILL_OF_LARGEST * np.abs(y).max())
+
+
+def first_at_rest(bounds: Iterable[Any], simulate: Callable[[Any], Matrix], states: Sequence[str]) -> tuple[Any, Any]:
+    """Return the first of some bound models whose last two rows are the same, as nothing changes, and its run.
+
+    Parameters
+    ----------
+    bounds : iterable of BoundModel
+        Of ever longer runs; made one by one, as they are asked for.
+    simulate : callable
+        The run of one, the states first.
+    states : sequence of str
+
+    Raises
+    ------
+    SimulationError
+        None is; the state that still changes most is named.
+    """
+    for bound in bounds:
+        Y = simulate(bound)
+        moved = still_moving(Y[-2, : len(states)], Y[-1, : len(states)])
+        if (moved <= 0).all():
+            return bound, Y
+    state = states[int(np.argmax(moved))]
+    raise SimulationError(f"The run does not come to rest: {state!r} still changes at time {bound.times[-1]:g}.")
 
 
 def start_name(state: str) -> str:
@@ -71,15 +97,15 @@ def names_elsewhere(definition: Definition) -> set[str]:
     return names_in([*rates, *outputs, *(e.value for e in definition.events), *of_roots, *past])
 
 
-def opened(model: Any) -> Any:
-    """Return a model whose initial values are parameters, called as `start_name` says.
+def opened(model: Any, states: Sequence[str] | None = None) -> Any:
+    """Return a model whose initial values (of `states`; None: of all) are parameters, called as `start_name` says.
 
     Raises
     ------
     ModelError
         A parameter has such a name, and is not that initial value.
     """
-    names = {s: start_name(s) for s in model.states}
+    names = {s: start_name(s) for s in (model.states if states is None else states)}
     initial = dict(zip(model.states, map(str, model.definition.initial), strict=True))
     for state, name in names.items():
         if name in model.parms.index and initial[state] != name:
@@ -106,13 +132,13 @@ class StartAtRest:
         The one that comes to rest, without events.
     label : str
         What its run is called in messages.
-    map : Selected
+    map : Map
         From theta to those of its parameters that move.
     definition : Definition
         Of the run that starts there.
     anew : sequence of str
         States that do not stay at rest: their initial values are those of the run.
-    own : Selected
+    own : Map
         From theta to all parameters of the definition.
     **words
         Of the model's ``bind``.
@@ -122,10 +148,10 @@ class StartAtRest:
         self,
         model: Any,
         label: str,
-        map: Selected,
+        map: Selected | Computed,
         definition: Definition,
         anew: Sequence[str],
-        own: Selected,
+        own: Selected | Computed,
         **words: Any,
     ) -> None:
         start = float(model.times[0])
@@ -210,13 +236,13 @@ class BoundFromRest(OfRuns):
     ----------
     run : BoundModel
         Of an `opened` model: of some parameters, then of all initial values.
-    map : Selected
+    map : Map
         From theta to those parameters.
     start : StartAtRest
         Of the same theta.
     """
 
-    def __init__(self, run: Any, map: Selected, start: StartAtRest) -> None:
+    def __init__(self, run: Any, map: Selected | Computed, start: StartAtRest) -> None:
         self.bound, self._map, self._start = run, map, start
         self.names, self.times, self.var_names = map.names, run.times, run.var_names
         self.theta0: Vector = map.start(map.values)
@@ -255,3 +281,81 @@ class BoundFromRest(OfRuns):
         n = len(self._map.full_names)
         through_start = S[:, :, n:] @ slopes
         return Y, self._map.pull(theta, S[:, :, :n]) + through_start
+
+
+class BoundToRest(OfRuns):
+    """A bound model with a last row at time infinity: the state that its runs come to, events and all.
+
+    Parameters
+    ----------
+    model : Model
+    names : sequence of str
+    times : ndarray
+        Increasing, the last inf.
+    **words
+        Of the model's ``bind``.
+    """
+
+    def __init__(self, model: Any, names: Sequence[str], times: Vector, **words: Any) -> None:
+        self._model, self._words, self.times, self._before = model, words, times, times[:-1]
+        self._states, self._is_tight, self._box = tuple(model.states), False, None
+        self._made: dict[int, Any] = {}
+        self.bound = next(self._bounds(names))
+        self.names, self.var_names = tuple(self.bound.names), tuple(self.bound.var_names)
+        self.theta0: Vector = self.bound.theta0
+
+    def _bounds(self, names: Sequence[str]) -> Iterator[Any]:
+        """Yield the model bound to ever longer runs; rows before the last two are those wanted."""
+        start, ends = float(self._model.times[0]), [*self._model.times[-1:], *self._before[-1:]]
+        last = float(max(ends))
+        span = last - start or 1.0
+        for k, pair in enumerate(pairwise(SPANS)):
+            if k not in self._made:
+                # rows at whole numbers of steps, for difference equations
+                later = [last + float(np.ceil(span * s)) for s in pair]
+                bound = self._model.bind(names, times=np.array([*self._before, *later]), **self._words)
+                bound = (tightened(bound) or bound) if self._is_tight else bound
+                if self._box is not None:
+                    keep_within(bound, *self._box)
+                self._made[k] = bound
+            yield self._made[k]
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self._box = lower, upper
+        for bound in self._made.values():
+            keep_within(bound, lower, upper)
+
+    def tightened(self) -> BoundToRest | None:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        tight = tightened(self.bound)
+        if tight is None:
+            return None
+        out = copy(self)
+        out.bound, out._made, out._is_tight = tight, {0: tight}, True
+        return out
+
+    def _at_rest(self, theta: Vector) -> tuple[Any, Matrix]:
+        """Return the bound model whose run comes to rest, and that run."""
+        return first_at_rest(self._bounds(self.names), lambda bound: bound.simulate(theta), self._states)
+
+    @staticmethod
+    def _rows(Y: Any) -> Any:
+        """Return the rows wanted, of a run with two in place of the last."""
+        return np.concatenate([Y[:-2], Y[-1:]])
+
+    def simulate(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_time, n_var)."""
+        return self._rows(self._at_rest(theta)[1])
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, shape (n_time, n_var, n_par)."""
+        Y, S = self._at_rest(theta)[0].sensitivities(theta)
+        return self._rows(Y), self._rows(S)
+
+
+def bind_to_rest(model: Any, names: Sequence[str], times: Any, **words: Any) -> Any:
+    """Return the model as a function of a plain vector, with rows at `times`, of which the last may be inf."""
+    if times is None or not len(times) or np.isfinite(times[-1]):
+        return model.bind(names, times=times, **words)
+    return BoundToRest(model, names, np.asarray(times, dtype=float), **words)

@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ParameterError, did_you_mean, listed
-from fmepy.parameters.maps import Selected
+from fmepy.parameters.maps import Computed, Selected
 from fmepy.parameters.named import check_names
-from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 _LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
 
@@ -87,7 +87,9 @@ class EntityParameters:
     constants : ndarray
         The numbers of the conditions.
     take : ndarray of int, shape (n_entity, n_full)
-        Places in ``[parms, constants]``.
+        Places in ``[parms, constants, values of the expressions]``.
+    derived : tuple of (expression, tuple of int)
+        Expressions in conditions, and the places of what they name among the `parms`.
     """
 
     labels: tuple[str, ...]
@@ -95,6 +97,7 @@ class EntityParameters:
     parms: pd.Series
     constants: Vector
     take: IntVector
+    derived: tuple[tuple[Any, tuple[int, ...]], ...] = ()
     _places: dict[str, int] = field(init=False)
     _known: dict[tuple[str, ...], IntVector] = field(init=False, default_factory=dict)
 
@@ -103,8 +106,23 @@ class EntityParameters:
 
     @property
     def values(self) -> Vector:
-        """The parameters' own values, then the constants."""
-        return np.concatenate([self.parms.to_numpy(dtype=float), self.constants])
+        """The parameters' own values, then the constants, then the values of the expressions."""
+        own = self.parms.to_numpy(dtype=float)
+        return np.concatenate([own, self.constants, [e.value(own[list(at)].tolist()) for e, at in self.derived]])
+
+    @property
+    def is_constant(self) -> BoolVector:
+        """Tell which of the `values` are constants."""
+        first = len(self.parms)
+        at = np.arange(first + len(self.constants) + len(self.derived))
+        return (at >= first) & (at < first + len(self.constants))
+
+    def behind(self, columns: Sequence[int]) -> BoolVector:
+        """Tell which of the `parms` move some of the full parameters, of whatever entity."""
+        taken = set(self.take[:, columns].ravel().tolist())
+        first = len(self.parms) + len(self.constants)
+        taken |= {i for k, (_, places) in enumerate(self.derived) if first + k in taken for i in places}
+        return np.isin(np.arange(len(self.parms)), list(taken))
 
     def own(self, k: int) -> dict[str, float]:
         """Return all parameters of an entity at the parameters' own values."""
@@ -125,16 +143,23 @@ class EntityParameters:
         """Return by value of `values` which of `names` it is; -1 of the others."""
         found = self._known.get(names)
         if found is None:
-            found = np.full(len(self.parms) + len(self.constants), -1, dtype=np.intp)
+            first = len(self.parms) + len(self.constants)
+            found = np.full(first + len(self.derived), -1, dtype=np.intp)
             found[[self._places[n] for n in names]] = np.arange(len(names))
+            for k, (_, places) in enumerate(self.derived):  # behind theta come the values of all expressions
+                found[first + k] = len(names) + k if (found[list(places)] >= 0).any() else -1
             self._known.clear()  # all entities ask for the same
             self._known[names] = found
         return found
 
-    def map(self, k: int, names: tuple[str, ...], full: Sequence[str]) -> Selected:
+    def map(self, k: int, names: tuple[str, ...], full: Sequence[str]) -> Selected | Computed:
         """Return the map of an entity, from the parameters `names` of the whole to those of `full`."""
         (values,), (places,) = self.maps([k], names, full)
-        return Selected(names, tuple(full), values, places)
+        if not (places >= len(names)).any():
+            return Selected(names, tuple(full), values, places)
+        behind = Selected((*names, *(str(e) for e, _ in self.derived)), tuple(full), values, places)
+        at = np.array([self._places[n] for n in names], dtype=np.intp)
+        return Computed(names, behind, self.parms.to_numpy(dtype=float), at, self.derived)
 
     def maps(self, which: Sequence[int], names: tuple[str, ...], full: Sequence[str]) -> tuple[Matrix, IntVector]:
         """Return those of several: values, and which of `names` stands for them, shape (n_which, n_full); -1: none."""
@@ -151,6 +176,7 @@ class EntityParameters:
         """Return the parameters of the whole that give their value to these full ones, and to no others."""
         mine = np.array([name in full for name in self.full_names], dtype=bool)
         some = set(self.take[:, mine].ravel().tolist()) - set(self.take[:, ~mine].ravel().tolist())
+        some -= {i for _, places in self.derived for i in places}
         return tuple(name for i, name in enumerate(self.parms.index) if i in some)
 
 
@@ -159,7 +185,7 @@ def entity_parameters(
     labels: Sequence[Any],
     *,
     local: Sequence[str] = (),
-    conditions: Mapping[str, Sequence[float | str]] | None = None,
+    conditions: Mapping[str, Sequence[Any]] | None = None,
     given: Mapping[str, float] | None = None,
 ) -> EntityParameters:
     """Return the parameters of several experiments.
@@ -172,7 +198,8 @@ def entity_parameters(
         The entities; one that is there several times has several runs.
     local : sequence of str
         Parameters that every entity has for itself.
-    conditions : mapping of parameter to (sequence of numbers or names of parameters), length n_entity
+    conditions : mapping of parameter to (sequence of numbers, names of parameters or expressions), length n_entity
+        An expression has ``names``, and ``value`` and ``slope`` as functions of these.
     given : mapping of str to float
         Values of parameters that the model does not have: local ones, such as "ka[3]", and those that conditions name.
 
@@ -190,27 +217,42 @@ def entity_parameters(
         value = float(full[name])
         if name in local:
             parms |= {local_name(name, t): float(given.get(local_name(name, t), value)) for t in texts}
-        elif name not in conditions or name in conditions[name]:
+        elif name not in conditions or any(name in _named(cell) for cell in conditions[name]):
             parms[name] = value
     for name, cells in conditions.items():
         for text, cell in zip(texts, cells, strict=True):
-            if isinstance(cell, str) and cell not in parms and cell not in local:
-                if cell not in given:
-                    raise _unknown(cell, name, text, [*parms, *local, *given])
-                parms[cell] = float(given[cell])
+            for used in _named(cell):
+                if used not in parms and used not in local:
+                    if used not in given:
+                        raise _unknown(used, name, text, [*parms, *local, *given])
+                    parms[used] = float(given[used])
     check_names([n for n in given if split_local(n)[1] is not None], parms, argument="parms")
     places = {name: i for i, name in enumerate(parms)}
     constants: list[float] = []
+    derived: dict[tuple[str, tuple[int, ...]], Any] = {}
+    of_expressions: list[tuple[int, int, int]] = []
     take = np.empty((len(texts), len(known)), dtype=np.intp)
     for k, text in enumerate(texts):
         for j, name in enumerate(known):
-            source: float | str = conditions[name][k] if name in conditions else name
+            source = conditions[name][k] if name in conditions else name
+            at = tuple(places[local_name(n, text) if n in local else n] for n in _named(source))
             if isinstance(source, str):
-                take[k, j] = places[local_name(source, text) if source in local else source]
+                take[k, j] = at[0]
+            elif at:
+                derived.setdefault((str(source), at), source)
+                of_expressions.append((k, j, list(derived).index((str(source), at))))
             else:
                 take[k, j] = len(parms) + len(constants)
                 constants.append(source)
-    return EntityParameters(texts, known, pd.Series(parms, dtype=float), np.array(constants), take)
+    for k, j, which in of_expressions:
+        take[k, j] = len(parms) + len(constants) + which
+    own = tuple((expression, at) for (_, at), expression in derived.items())
+    return EntityParameters(texts, known, pd.Series(parms, dtype=float), np.array(constants), take, own)
+
+
+def _named(cell: Any) -> tuple[str, ...]:
+    """Return what a cell names: itself, or what stands in an expression."""
+    return (cell,) if isinstance(cell, str) else tuple(getattr(cell, "names", ()))
 
 
 def _checked_local(local: Any, known: Sequence[str], conditions: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ Kinds of maps, and who uses them:
 
     Elementwise   full_i = T_i^-1(theta_i), a logarithm or a logit       `transformed`
     Selected      full_i = theta_k(i), or a value that is held           held parameters, parts of a sum, entities
+    Computed      some of full are expressions of theta                  cells of `conditions=`
     Tied          full = what lmfit's expressions make of theta          ``lmfit.Parameters``
 
 A map of a map is had by mapping what has been mapped (`fmepy.costs.bound_mapped`, `fmepy.models.mapped`).
@@ -308,6 +309,85 @@ class Selected:
         return out
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """Some full parameters are expressions of parameters, which theta moves or which are held; others are `Selected`.
+
+    Attributes
+    ----------
+    names : tuple of str
+    behind : Selected
+        From theta, then the values of all expressions, to the full parameters.
+    parms : ndarray
+        All that the expressions may name, where what is held is held.
+    at : ndarray of int, shape (n_par,)
+        Which of them theta is.
+    derived : tuple of (expression, places)
+        With ``value(p)`` and ``slope(p)``, and where its p are among the `parms`.
+    """
+
+    names: tuple[str, ...]
+    behind: Selected
+    parms: Vector
+    at: IntVector
+    derived: tuple[tuple[Any, tuple[int, ...]], ...]
+
+    @property
+    def full_names(self) -> tuple[str, ...]:
+        """The full parameters."""
+        return self.behind.full_names
+
+    @property
+    def values(self) -> Vector:
+        """Values of the full parameters, at those of `parms`."""
+        return self.full(self.parms[self.at])
+
+    def _each(self, theta: Vector, what: str) -> list[Any]:
+        p = self.parms.copy()
+        p[self.at] = theta
+        return [getattr(e, what)(p[list(places)].tolist()) for e, places in self.derived]
+
+    def full(self, theta: Vector) -> Vector:
+        """Return all parameters; SimulationError where an expression has no value."""
+        return self.behind.full(np.concatenate([theta, self._each(theta, "value")]))
+
+    def pull(self, theta: Vector, rows: Any) -> Any:
+        """Return rows times the derivatives of all to theta."""
+        n, to_theta = len(self.names), np.full(len(self.parms), -1)
+        to_theta[self.at] = np.arange(n)
+        found = self.behind.pull(theta, rows)
+        out = found[..., :n].copy()
+        for k, ((_, places), slope) in enumerate(zip(self.derived, self._each(theta, "slope"), strict=True)):
+            for i, one in zip(places, slope, strict=True):
+                if to_theta[i] >= 0:
+                    out[..., to_theta[i]] += found[..., n + k] * one
+        return out
+
+    def start(self, full: Vector) -> Vector:
+        """Return the parameters' own values."""
+        return self.parms[self.at].copy()
+
+    def _with_derived(self, theta: Vector, value: float) -> Vector:
+        return np.concatenate([theta, np.full(len(self.derived), value)])
+
+    def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds of what is a full parameter itself."""
+        low, high = self.behind.bounds(lower, upper)
+        return low[: len(self.names)], high[: len(self.names)]
+
+    def box(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds of all; expressions have none."""
+        ends = ((lower, -np.inf), (upper, np.inf))
+        low, high = (self.behind.full(self._with_derived(theta, end)) for theta, end in ends)
+        return low, high
+
+    def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:
+        """Tell which move parameters that scale noise, and no others, nor expressions."""
+        named = {i for _, places in self.derived for i in places}
+        own = self.behind.scale_parameters(of_full, self._with_derived(theta, 0.0))[: len(self.names)]
+        return np.asarray(own & np.array([i not in named for i in self.at.tolist()], dtype=bool))
+
+
 # ------------------------------------------------------------------------------------------------------- tied together
 
 
@@ -379,5 +459,5 @@ def ties_of(parameters: Parameters) -> Tied | None:
     return None if parameters.lmfit is None or len(parameters.lmfit) == len(parameters) else Tied(parameters)
 
 
-Map: TypeAlias = Elementwise | Selected | Tied
+Map: TypeAlias = Elementwise | Selected | Computed | Tied
 """From what is searched to all that a model or a cost takes, see the module's text."""

@@ -12,7 +12,7 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
 from fmepy.language.derivatives import gradients
-from fmepy.language.equations import symbol, symbols
+from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import ZERO, as_node
 from fmepy.types import Matrix, Vector
 
@@ -53,6 +53,42 @@ class ValueTable:
         if self._slope is None:
             self._slope = _slopes(*self._key, self._names)
         return _computed(self._slope, p).reshape(self.shape)
+
+
+class Expression:
+    """An expression as a function of the parameters that it names, with its derivatives.
+
+    Attributes
+    ----------
+    node : Node
+    names : tuple of str
+        What it names, in the order of p.
+    """
+
+    def __init__(self, node: Any) -> None:
+        self.node, self.names = node, tuple(sorted(names_in([node])))
+        self._table = ValueTable([node], self.names, self.names)
+
+    def __reduce__(self) -> Any:  # what is compiled does not travel
+        return Expression, (self.node,)
+
+    def __str__(self) -> str:
+        return str(self.node)
+
+    def _of(self, what: Callable[[list[float]], Any], p: list[float]) -> Any:
+        try:
+            return what(p)[0]
+        except SimulationError:
+            told = ", ".join(f"{n} = {v:g}" for n, v in zip(self.names, p, strict=True))
+            raise SimulationError(f"the expression {self} has no finite value where {told}") from None
+
+    def value(self, p: list[float]) -> float:
+        """Return the value; SimulationError where it has none."""
+        return float(self._of(self._table.value, p))
+
+    def slope(self, p: list[float]) -> Vector:
+        """Return the derivatives, shape (n_names,)."""
+        return np.asarray(self._of(self._table.slope, p))
 
 
 def _computed(function: Callable[..., list[float]], p: list[float]) -> Vector:
