@@ -22,7 +22,7 @@ from fmepy.errors import DataError, did_you_mean, listed
 from fmepy.language.nodes import Node, Number, Symbol, as_node
 from fmepy.language.text import parse_expression
 from fmepy.models.definition.values import Expression
-from fmepy.models.preequilibration import names_elsewhere, start_name, start_parameters
+from fmepy.models.preequilibration import names_elsewhere, start_parameters
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
@@ -57,17 +57,17 @@ class Conditions:
         named = {n for c in cells if isinstance(c, Expression) for n in c.names}
         return named | {c for c in cells if isinstance(c, str)}
 
-    def of_states(self, model: Any) -> tuple[Conditions, list[str]]:
-        """Return the conditions with states' initial values as parameters, and the states that are columns."""
+    def of_states(self, model: Any) -> tuple[Conditions, dict[str, str]]:
+        """Return the conditions with parameters in place of states, and what these are called, by state."""
         definition = getattr(model, "definition", None)
         if definition is None:
-            return self, []
+            return self, {}
         initial = dict(zip(definition.states, definition.initial, strict=True))
-        states = [n for n in self.cells if n in initial and n not in model.parms.index]
-        cells = {start_name(n) if n in states else n: column for n, column in self.cells.items()}
-        for s in states:
+        states = {n: f"{n}_of_condition" for n in self.cells if n in initial and n not in model.parms.index}
+        cells = {states.get(n, n): column for n, column in self.cells.items()}
+        for s, name in states.items():
             own = _as_cell(as_node(initial[s]))
-            cells[start_name(s)] = {
+            cells[name] = {
                 row: own if cell is None and row not in self.starts else cell for row, cell in self.cells[s].items()
             }
         return replace(self, cells=cells), states

@@ -280,8 +280,8 @@ def _check_expressions(cost: Any, cells: Mapping[str, Sequence[Any]]) -> None:
     """Refuse expressions in conditions where it is not known what they are of."""
     if getattr(cost.predictor, "transforms", {}):
         raise ArgumentError(
-            "`conditions` holds expressions, and the parameters of the model are transformed. Transform the cost instead: "
-            "fmepy.transformed(SimulationCost(model, ...), how)."
+            "`conditions` holds expressions, and the parameters of the model are transformed. Transform the cost "
+            "instead: fmepy.transformed(SimulationCost(model, ...), how)."
         )
     used = () if cost.noise is None else cost.noise.names
     for name, column in cells.items():

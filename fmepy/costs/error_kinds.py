@@ -1,7 +1,7 @@
 """Which distribution the errors of readings have, by a word: normal or Laplace, of the reading or of its logarithm.
 
-With T the logarithm that the word names (identity if none), s the noise and r = (T(mod) - T(obs)) / s, the log density of
-the reading itself is::
+With T the logarithm that the word names (identity if none), s the noise and r = (T(mod) - T(obs)) / s, the log density
+of the reading itself is::
 
     normal      -log(s sqrt(2 pi)) - r^2 / 2 + log T'(obs)        s: the sd of T(obs)
     Laplace     -log(2 s) - |r| + log T'(obs)                     s: the scale of T(obs), whose sd is sqrt(2) s
@@ -87,7 +87,7 @@ def with_errors_of(c: Comparison, words: Mapping[str, str]) -> Comparison:
     if c.marks is not None and laplace.any():
         name = c.names[int(np.argmax(laplace))]
         raise ArgumentError(
-            f"`censored` is for normal errors, and the errors of {name!r} are Laplace's. Put the two into costs of their "
-            "own, and add these; or say likelihood='normal' or 'log-normal'."
+            f"`censored` is for normal errors, and the errors of {name!r} are Laplace's. Put the two into costs of "
+            "their own, and add these; or say likelihood='normal' or 'log-normal'."
         )
     return replace(c, own_scale=own if own.any() else None, laplace=laplace if laplace.any() else None)

@@ -514,7 +514,8 @@ def transformed_values(v: ObservedVariable, kind: str | None) -> Vector:
     if bad is not None:
         raise DataError(
             f"The observation of {v.name!r} in row {v.rows[bad]} is {v.values[bad]:g}, which has no {kind}. With "
-            f"transform={kind!r} observations must be {TRANSFORMS[kind].needed}; drop those that are not, or choose another transform."
+            f"transform={kind!r} observations must be {TRANSFORMS[kind].needed}; drop those that are not, or choose "
+            "another transform."
         )
     return scale.forward(v.values)
 

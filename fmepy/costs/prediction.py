@@ -26,8 +26,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fmepy.checks import whole_number
-from fmepy.costs.error_kinds import is_word
 from fmepy.costs.entities import EntityColumn
+from fmepy.costs.error_kinds import is_word
 from fmepy.costs.interpolation import merge_times, nearest_rows, rows_by_group
 from fmepy.costs.observations import Observations
 from fmepy.costs.observer_gain import (

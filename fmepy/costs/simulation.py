@@ -332,7 +332,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         conditions = Conditions({}, (ONLY,), {})
         if column is not None:
             conditions = read_conditions(self.conditions, str(self.entity), column.texts, self.is_plain_simulation)
-        states: list[str] = []
+        states: dict[str, str] = {}
         if self.is_plain_simulation:
             conditions, states = conditions.of_states(self.model)
         placeholders = () if by_row is None else tuple(by_row.columns)

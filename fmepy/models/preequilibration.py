@@ -11,7 +11,7 @@ States may begin anew: at their initial value under the parameters of the run, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import pairwise
 from typing import Any
@@ -97,15 +97,18 @@ def names_elsewhere(definition: Definition) -> set[str]:
     return names_in([*rates, *outputs, *(e.value for e in definition.events), *of_roots, *past])
 
 
-def opened(model: Any, states: Sequence[str] | None = None) -> Any:
-    """Return a model whose initial values (of `states`; None: of all) are parameters, called as `start_name` says.
+def opened(model: Any, names: Mapping[str, str] | None = None) -> Any:
+    """Return a model whose initial values are parameters: those of some states, or of all, called as `start_name` says.
+
+    names : mapping of state to str, optional
+        What these parameters are called.
 
     Raises
     ------
     ModelError
         A parameter has such a name, and is not that initial value.
     """
-    names = {s: start_name(s) for s in (model.states if states is None else states)}
+    names = {s: start_name(s) for s in model.states} if names is None else dict(names)
     initial = dict(zip(model.states, map(str, model.definition.initial), strict=True))
     for state, name in names.items():
         if name in model.parms.index and initial[state] != name:

@@ -277,7 +277,6 @@ BAD = [
     ({"conditions": conditions().reset_index(drop=True)}, DataError, r"set_index\('subject'\)"),
     ({"conditions": {"dose": [1, 2, 3]}}, DataError, "no column 'subject'"),
     ({"conditions": conditions().rename(columns={"dose": "dse"})}, DataError, "Did you mean 'dose'"),
-    ({"conditions": conditions().rename(columns={"dose": "gut"})}, DataError, "make its initial value a parameter"),
     ({"conditions": conditions().assign(ka=["ka", "kaa", 1.0])}, ParameterError, r"Did you mean 'ka'\?"),
     ({"conditions": conditions().assign(ka=[1.0, None, 1.0])}, DataError, "'ka' of entity 'b' is missing"),
     ({"conditions": conditions().assign(ka=[1.0, np.inf, 1.0])}, DataError, "finite number"),
