@@ -7,6 +7,7 @@ those of the problem are symbols that no model has, see `of_problem`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,6 +88,7 @@ class Layout:
         self.experiments = {k: self._stages(v) for k, v in tables.experiments.items()}
         self.formulas = self._formulas()
         self.model = self._model()
+        self._check_values()
         self.groups = [[symbol("t")], [of_problem(p) for p in self.parameters], *symbols(self.constants, self.states)]
 
     def nominal(self) -> list[float]:
@@ -139,7 +141,12 @@ class Layout:
         """Make parameters of what conditions, or the table of parameters, set at the start."""
         draft = self.draft
         self.started: dict[str, str] = {}
-        targets = {t for periods in self.tables.experiments.values() for p in periods[:1] for t in p.changes}
+        experiments, observables = self.tables.experiments.values(), self.tables.observables.values()
+        targets = {t for periods in experiments for p in periods[:1] for t in p.changes}
+        outside = {t for periods in experiments for p in periods for t in p.changes} - {*draft.renamed}
+        words = set(re.findall(r"\w+", " ".join(f"{o.formula} {o.noise}" for o in observables)))
+        for id in sorted(outside & words):  # parameters of observables alone
+            draft.parms[draft.name_for(id)] = math.nan
         self._original: dict[str, Node] = {}
         for id in [*targets, *self.parameters]:
             name = draft.renamed.get(self.tables.renamed.get(id, id), "")
@@ -163,7 +170,7 @@ class Layout:
             elif name in self._original:
                 out[name] = self._original[name]
             else:
-                out[name] = as_node(value) if math.isfinite(value) else symbol(f"{name} without a value")
+                out[name] = as_node(value)
         return out
 
     def _first(self, period: Period) -> list[Node]:
@@ -232,8 +239,27 @@ class Layout:
                     states[self.states.index(name)] = self._resolved(value)
                 elif not period.resets:
                     constants[self.constants.index(name)] = self._resolved(value)
+                    self._keep_amounts(name, value, states)
             stages.append(Stage(time, is_rest, None, Step(constants, states)))
         return stages
+
+    def _keep_amounts(self, size: str, value: Node, states: dict[int, Node]) -> None:
+        """Let concentrations change where a compartment gets another size, unless they are set themselves."""
+        for state, of in self.draft.inside.items():
+            if of is symbol(size):
+                states.setdefault(self.states.index(state), symbol(state) * of / self._resolved(value))
+
+    def _check_values(self) -> None:
+        """Refuse constants without a value that something needs."""
+        used = {*self.of_model, *names_in([e for f in self.formulas for e in (f.value, f.noise)])}
+        of_id = {v: k for k, v in self.draft.renamed.items()}
+        for key, stages in self.experiments.items():
+            for name, e in zip(self.constants, stages[0].first or [], strict=True):
+                if name in used and isinstance(e, Number) and math.isnan(e.value):
+                    raise DataError(
+                        f"{self.tables.path}: {of_id.get(name, name)!r} has no value in the experiment {key!r}: give it "
+                        "one in the model, in the table of parameters or in the condition."
+                    )
 
     # --- observables
 

@@ -108,9 +108,8 @@ def read_sbml(path: Any, times: Any = None) -> SbmlModel:
     >>> folder = getfixture("tmp_path")
     >>> _ = (folder / "decay.xml").write_text(text)
     >>> model = fme.read_sbml(folder / "decay.xml", times=[0, 1, 2])
-    >>> print(model.equations)
-    d(A)/dt = -A*decay_k/cell
-    decay   = A*decay_k
+    >>> model.state, model.parms.to_dict()
+    ({'A': 2.0}, {'cell': 1.0, 'decay_k': 0.5})
     >>> model().round(3)
        time      A  decay
     0     0  2.000  1.000
@@ -397,6 +396,8 @@ class _Reader:
             draft.carried[id] = amount, size
         else:
             draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
+            if not is_amount:
+                draft.inside[name] = size
 
     def _start_of_species(self, s: Any, is_amount: bool, size: Node) -> Node | None:
         """Return the initial value as formulas mean it, None if there is none."""
