@@ -308,7 +308,7 @@ def test_a_chain_with_divergences_is_saved_and_loaded(tmp_path):
 
 
 def test_a_function_without_a_gradient_is_told_what_to_give():
-    with pytest.raises(ArgumentError, match="follows the gradient.*jac=, the gradient of -2 log L.*'dram'"):
+    with pytest.raises(ArgumentError, match=r"follows the gradient.*jac=, the gradient of -2 log L.*'dram'"):
         fme.modMCMC(lambda p: float(p[0] ** 2), [0.0], **NUTS)
     with pytest.raises(ArgumentError, match="jac=, the derivatives of the residuals"):
         fme.modMCMC(lambda p: p - 1.0, [0.0], var0=1.0, **NUTS)
