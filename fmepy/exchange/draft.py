@@ -35,7 +35,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 @dataclass
-class Draft:
+class ForeignModel:
     """What a model consists of.
 
     Attributes

@@ -15,7 +15,7 @@ import pandas as pd
 from fmepy.costs.mapped import BoundMapped, MappedCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, listed
-from fmepy.exchange.petab_layout import NOISE, Layout
+from fmepy.exchange.petab_layout import NOISE, ProblemLayout
 from fmepy.exchange.petab_noise import likelihood_of
 from fmepy.exchange.petab_priors import TruncatedPrior, read_prior
 from fmepy.exchange.petab_runs import ReadingsModel
@@ -93,7 +93,7 @@ class PetabProblem:
     """
 
     def __init__(self, tables: Tables) -> None:
-        self._tables, self._layout = tables, Layout(tables, read_draft(tables.model))
+        self._tables, self._layout = tables, ProblemLayout(tables, read_draft(tables.model))
         frame = tables.parameters.drop(columns=["prior_parameters", "where"])
         frame.insert(0, "name", frame.index)
         self.parameters = frame

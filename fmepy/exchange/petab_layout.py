@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import DataError, did_you_mean
-from fmepy.exchange.draft import NO_STATE, Draft, free_name
+from fmepy.exchange.draft import NO_STATE, ForeignModel, free_name
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
 from fmepy.language.equations import Equations, names_in, symbol, symbols
@@ -64,7 +64,7 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
-class Formula:
+class ObservableFormula:
     """An observable: prediction and noise as functions of `symbols`, and the rows that they are of."""
 
     variable: str
@@ -75,10 +75,10 @@ class Formula:
     """By symbol what the readings' rows say: numbers, or expressions of P."""
 
 
-class Layout:
+class ProblemLayout:
     """A problem's model, experiments and observables as expressions; everything that is known before a run."""
 
-    def __init__(self, tables: Tables, draft: Draft) -> None:
+    def __init__(self, tables: Tables, draft: ForeignModel) -> None:
         self.tables, self.draft = tables, draft
         self.parameters = tuple(map(str, tables.parameters.index))
         self._open_targets()
@@ -257,14 +257,14 @@ class Layout:
             for name, e in zip(self.constants, stages[0].first or [], strict=True):
                 if name in used and isinstance(e, Number) and math.isnan(e.value):
                     raise DataError(
-                        f"{self.tables.path}: {of_id.get(name, name)!r} has no value in the experiment {key!r}: give it "
-                        "one in the model, in the table of parameters or in the condition."
+                        f"{self.tables.path}: {of_id.get(name, name)!r} has no value in the experiment {key!r}: give "
+                        "it one in the model, in the table of parameters or in the condition."
                     )
 
     # --- observables
 
-    def _formulas(self) -> list[Formula]:
-        out: list[Formula] = []
+    def _formulas(self) -> list[ObservableFormula]:
+        out: list[ObservableFormula] = []
         taken: list[str] = []
         self.observed: list[Observable] = []
         for o in self.tables.observables.values():
@@ -275,7 +275,7 @@ class Layout:
                 out.append(self._formula(o, taken[-1], rows))
         return out
 
-    def _formula(self, o: Observable, variable: str, rows: list[int]) -> Formula:
+    def _formula(self, o: Observable, variable: str, rows: list[int]) -> ObservableFormula:
         own = {n: of_problem(f"{o.id} {n}") for n in (*o.placeholders, *o.noise_placeholders)}
 
         def name(id: str) -> Node:
@@ -292,7 +292,7 @@ class Layout:
         for names, what in ((o.placeholders, "overrides"), (o.noise_placeholders, "noise_overrides")):
             for j, n in enumerate(names):
                 placeholders[own[n]] = [self.by_default(self._value(getattr(r, what)[j], r.where)) for r in readings]
-        return Formula(variable, np.array(rows), value, noise, placeholders)
+        return ObservableFormula(variable, np.array(rows), value, noise, placeholders)
 
     # --- the system
 

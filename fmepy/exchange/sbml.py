@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, listed
-from fmepy.exchange.draft import Draft
+from fmepy.exchange.draft import ForeignModel
 from fmepy.exchange.mathml import Formulas
 from fmepy.exchange.sbml_events import read_events
 from fmepy.exchange.xml_checks import read_xml
@@ -119,7 +119,7 @@ def read_sbml(path: Any, times: Any = None) -> SbmlModel:
     return model_of(read_draft(path), TIMES if times is None else times)
 
 
-def model_of(draft: Draft, times: Any, **words: Any) -> SbmlModel:
+def model_of(draft: ForeignModel, times: Any, **words: Any) -> SbmlModel:
     """Return the model of a draft."""
     arguments = draft.arguments()
     model = SbmlModel(arguments.pop("rhs"), **arguments, times=times, **words)
@@ -130,7 +130,7 @@ def model_of(draft: Draft, times: Any, **words: Any) -> SbmlModel:
     return model
 
 
-def read_draft(path: Any) -> Draft:
+def read_draft(path: Any) -> ForeignModel:
     """Return the draft of the model in an SBML file."""
     libsbml = _libsbml()
     path = Path(path)
@@ -146,7 +146,7 @@ def read_draft(path: Any) -> Draft:
         raise ModelError(f"{path}: there is no model in this file (an <sbml> with a <model> is needed).")
     if document.getLevel() < 2:
         raise ModelError(f"{path}: SBML level 1 is not read; levels 2 and 3 are. libsbml converts files.")
-    return _Reader(document, str(path)).draft
+    return _SbmlReader(document, str(path)).draft
 
 
 def _libsbml() -> Any:
@@ -157,12 +157,12 @@ def _libsbml() -> Any:
     return libsbml
 
 
-class _Reader:
+class _SbmlReader:
     """Goes through one model and fills its draft."""
 
     def __init__(self, document: Any, path: str) -> None:
         self.m = m = document.getModel()
-        self.path, self.draft = path, Draft(where=path)
+        self.path, self.draft = path, ForeignModel(where=path)
         self._check_packages(document)
         self.formulas = Formulas({}, rate_of=self.rate_of)
         self.rules = {r.getVariable(): r for r in m.getListOfRules() if not r.isAlgebraic()}
