@@ -15,12 +15,13 @@ import pandas as pd
 from fmepy.costs.mapped import BoundMapped, MappedCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, listed
-from fmepy.exchange.petab_layout import NOISE, Layout
+from fmepy.exchange.petab_layout import NOISE, ProblemLayout
 from fmepy.exchange.petab_priors import TruncatedPrior, read_prior
 from fmepy.exchange.petab_runs import ReadingsModel
 from fmepy.exchange.petab_tables import Tables, read_tables
 from fmepy.exchange.sbml import SbmlModel, model_of, read_draft
 from fmepy.parameters.mapped import Transforms
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.scales import marked, scale_of
 from fmepy.types import UserParameters, Vector
@@ -94,7 +95,7 @@ class PetabProblem:
     """
 
     def __init__(self, tables: Tables) -> None:
-        self._tables, self._layout = tables, Layout(tables, read_draft(tables.model))
+        self._tables, self._layout = tables, ProblemLayout(tables, read_draft(tables.model))
         frame = tables.parameters.drop(columns=["prior_parameters", "where"])
         frame.insert(0, "name", frame.index)
         self.parameters = frame
@@ -223,8 +224,7 @@ class PetabProblem:
             return dict(zip(self.cost.parms.index, self._values(None).tolist(), strict=True))
         par = pd.Series(getattr(fit, "par", fit), dtype=float) if not hasattr(fit, "par") else fit.par
         kinds = scale_of(par)
-        back = {"log": np.exp, "log10": lambda x: 10.0**x}
-        natural = {str(n): float(back[kinds[n]](v)) if kinds.get(n) in back else float(v) for n, v in par.items()}
+        natural = {str(n): float(TRANSFORMS[kinds[n]].back(v)) if n in kinds else float(v) for n, v in par.items()}
         return dict(zip(self.cost.parms.index, self._values(natural).tolist(), strict=True))
 
     def __repr__(self) -> str:
@@ -246,7 +246,7 @@ def _with_nominal(path: Path, values: dict[str, float]) -> pd.DataFrame:
 
 
 def read_petab(path: Any) -> PetabProblem:
-    """Return the calibration problem that a PEtab file (version 1 or 2, with an SBML model) describes.
+    r"""Return the calibration problem that a PEtab file (version 1 or 2, with an SBML model) describes.
 
     Parameters
     ----------
@@ -274,13 +274,30 @@ def read_petab(path: Any) -> PetabProblem:
 
     Examples
     --------
+    A decays at the rate k, and is measured twice:
+
     >>> import fmepy as fme
-    >>> problem = fme.read_petab("tests/reference/petab/Boehm_JProteomeRes2014/Boehm_JProteomeRes2014.yaml")
+    >>> files = {
+    ...     "model.xml": '''<sbml xmlns="http://www.sbml.org/sbml/level2/version4" level="2" version="4"><model>
+    ...         <listOfParameters><parameter id="A" value="2" constant="false"/><parameter id="k" value="0.5"/>
+    ...         </listOfParameters><listOfRules><rateRule variable="A">
+    ...         <math xmlns="http://www.w3.org/1998/Math/MathML"><apply><minus/><apply><times/><ci>k</ci><ci>A</ci></apply>
+    ...         </apply></math></rateRule></listOfRules></model></sbml>''',
+    ...     "problem.yaml": "format_version: 2.0.0\nparameter_files: [p.tsv]\nobservable_files: [o.tsv]\n"
+    ...         "measurement_files: [m.tsv]\nmodel_files: {decay: {language: sbml, location: model.xml}}",
+    ...     "p.tsv": "parameterId,lowerBound,upperBound,nominalValue,estimate\nk,0,10,0.5,true",
+    ...     "o.tsv": "observableId,observableFormula,noiseFormula,noiseDistribution\ny,A,0.1,log-normal",
+    ...     "m.tsv": "observableId,experimentId,time,measurement\ny,,1,1.1\ny,,2,0.7",
+    ... }
+    >>> folder = getfixture("tmp_path")
+    >>> for name, text in files.items():
+    ...     _ = (folder / name).write_text(text if ".tsv" not in name else text.replace(",", "\t"))
+    >>> problem = fme.read_petab(folder / "problem.yaml")
     >>> problem
-    PEtab problem (version 1) Boehm_JProteomeRes2014.yaml: 48 readings of 3 observables in 1 experiments; 8 states; ...
+    PEtab problem (version 2) problem.yaml: 2 readings of 1 observables in 1 experiments; 1 states; 1 parameters ...
     >>> round(problem.loglik(), 4)
-    -138.222
-    >>> problem.parameters.loc["k_phos", ["scale", "lower", "upper"]].tolist()
-    ['log10', 1e-05, 100000.0]
+    2.4259
+    >>> fme.modFit(problem.fit_cost).par.round(2).to_dict()
+    {'k': 0.54}
     """
     return PetabProblem(read_tables(path))

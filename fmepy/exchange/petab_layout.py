@@ -7,6 +7,7 @@ those of the problem are symbols that no model has, see `of_problem`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import DataError, did_you_mean
-from fmepy.exchange.draft import NO_STATE, Draft, free_name
+from fmepy.exchange.draft import NO_STATE, ForeignModel, free_name
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
 from fmepy.language.equations import Equations, names_in, symbol, symbols
@@ -63,7 +64,7 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
-class Formula:
+class ObservableFormula:
     """An observable: prediction and noise as functions of `symbols`, and the rows that they are of."""
 
     variable: str
@@ -74,10 +75,10 @@ class Formula:
     """By symbol what the readings' rows say: numbers, or expressions of P."""
 
 
-class Layout:
+class ProblemLayout:
     """A problem's model, experiments and observables as expressions; everything that is known before a run."""
 
-    def __init__(self, tables: Tables, draft: Draft) -> None:
+    def __init__(self, tables: Tables, draft: ForeignModel) -> None:
         self.tables, self.draft = tables, draft
         self.parameters = tuple(map(str, tables.parameters.index))
         self._open_targets()
@@ -87,6 +88,7 @@ class Layout:
         self.experiments = {k: self._stages(v) for k, v in tables.experiments.items()}
         self.formulas = self._formulas()
         self.model = self._model()
+        self._check_values()
         self.groups = [[symbol("t")], [of_problem(p) for p in self.parameters], *symbols(self.constants, self.states)]
 
     def nominal(self) -> list[float]:
@@ -139,7 +141,12 @@ class Layout:
         """Make parameters of what conditions, or the table of parameters, set at the start."""
         draft = self.draft
         self.started: dict[str, str] = {}
-        targets = {t for periods in self.tables.experiments.values() for p in periods[:1] for t in p.changes}
+        experiments, observables = self.tables.experiments.values(), self.tables.observables.values()
+        targets = {t for periods in experiments for p in periods[:1] for t in p.changes}
+        outside = {t for periods in experiments for p in periods for t in p.changes} - {*draft.renamed}
+        words = set(re.findall(r"\w+", " ".join(f"{o.formula} {o.noise}" for o in observables)))
+        for id in sorted(outside & words):  # parameters of observables alone
+            draft.parms[draft.name_for(id)] = math.nan
         self._original: dict[str, Node] = {}
         for id in [*targets, *self.parameters]:
             name = draft.renamed.get(self.tables.renamed.get(id, id), "")
@@ -163,7 +170,7 @@ class Layout:
             elif name in self._original:
                 out[name] = self._original[name]
             else:
-                out[name] = as_node(value) if math.isfinite(value) else symbol(f"{name} without a value")
+                out[name] = as_node(value)
         return out
 
     def _first(self, period: Period) -> list[Node]:
@@ -232,13 +239,32 @@ class Layout:
                     states[self.states.index(name)] = self._resolved(value)
                 elif not period.resets:
                     constants[self.constants.index(name)] = self._resolved(value)
+                    self._keep_amounts(name, value, states)
             stages.append(Stage(time, is_rest, None, Step(constants, states)))
         return stages
 
+    def _keep_amounts(self, size: str, value: Node, states: dict[int, Node]) -> None:
+        """Let concentrations change where a compartment gets another size, unless they are set themselves."""
+        for state, of in self.draft.inside.items():
+            if of is symbol(size):
+                states.setdefault(self.states.index(state), symbol(state) * of / self._resolved(value))
+
+    def _check_values(self) -> None:
+        """Refuse constants without a value that something needs."""
+        used = {*self.of_model, *names_in([e for f in self.formulas for e in (f.value, f.noise)])}
+        of_id = {v: k for k, v in self.draft.renamed.items()}
+        for key, stages in self.experiments.items():
+            for name, e in zip(self.constants, stages[0].first or [], strict=True):
+                if name in used and isinstance(e, Number) and math.isnan(e.value):
+                    raise DataError(
+                        f"{self.tables.path}: {of_id.get(name, name)!r} has no value in the experiment {key!r}: give "
+                        "it one in the model, in the table of parameters or in the condition."
+                    )
+
     # --- observables
 
-    def _formulas(self) -> list[Formula]:
-        out: list[Formula] = []
+    def _formulas(self) -> list[ObservableFormula]:
+        out: list[ObservableFormula] = []
         taken: list[str] = []
         self.observed: list[Observable] = []
         for o in self.tables.observables.values():
@@ -249,7 +275,7 @@ class Layout:
                 out.append(self._formula(o, taken[-1], rows))
         return out
 
-    def _formula(self, o: Observable, variable: str, rows: list[int]) -> Formula:
+    def _formula(self, o: Observable, variable: str, rows: list[int]) -> ObservableFormula:
         own = {n: of_problem(f"{o.id} {n}") for n in (*o.placeholders, *o.noise_placeholders)}
 
         def name(id: str) -> Node:
@@ -266,7 +292,7 @@ class Layout:
         for names, what in ((o.placeholders, "overrides"), (o.noise_placeholders, "noise_overrides")):
             for j, n in enumerate(names):
                 placeholders[own[n]] = [self.by_default(self._value(getattr(r, what)[j], r.where)) for r in readings]
-        return Formula(variable, np.array(rows), value, noise, placeholders)
+        return ObservableFormula(variable, np.array(rows), value, noise, placeholders)
 
     # --- the system
 

@@ -25,7 +25,7 @@ import pandas as pd
 
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import DataError, SimulationError, listed
-from fmepy.exchange.petab_layout import ATOL, NOISE, RTOL, Formula, Layout, Stage
+from fmepy.exchange.petab_layout import ATOL, NOISE, RTOL, ObservableFormula, ProblemLayout, Stage
 from fmepy.language.derivatives import entries_of
 from fmepy.language.nodes import Node
 from fmepy.models.base import OfRuns
@@ -61,7 +61,7 @@ class _Step:
     states: list[int]
 
     @classmethod
-    def of(cls, layout: Layout, constants: dict[int, Node], states: dict[int, Node]) -> _Step:
+    def of(cls, layout: ProblemLayout, constants: dict[int, Node], states: dict[int, Node]) -> _Step:
         """Return the step that sets constants and states, by position."""
         groups = layout.groups
         expressions = [*constants.values(), *states.values()]
@@ -245,7 +245,7 @@ class BoundReadings(OfRuns):
 class _FormulaRuns:
     """An observable's prediction and noise at its readings, and their derivatives."""
 
-    def __init__(self, formula: Formula, layout: Layout) -> None:
+    def __init__(self, formula: ObservableFormula, layout: ProblemLayout) -> None:
         self._rows, groups = formula.rows, layout.groups
         self._own = list(formula.placeholders)
         columns = [s for g in groups[1:] for s in g]
@@ -289,7 +289,7 @@ class ReadingsModel(Runnable):
     x_name = "reading"
     states: tuple[str, ...] = ()
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ProblemLayout) -> None:
         self.layout, self.engine, self.engine_note = layout, layout.model.engine, layout.model.engine_note
         self._parms = pd.Series(layout.nominal(), index=list(layout.parameters), dtype=float)
         self._set_times(np.arange(len(layout.tables.readings), dtype=float))

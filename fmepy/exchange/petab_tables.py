@@ -28,7 +28,7 @@ _ID = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Table:
+class PetabTable:
     """A table as texts, and where it came from."""
 
     path: Path
@@ -265,7 +265,7 @@ def _only_model(models: Any, path: Path) -> str:
     return str(model.get("location", ""))
 
 
-def _read_tsv(path: Path, name: str, kind: str) -> Table:
+def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
     from io import StringIO
 
     file = _inside(path, name)
@@ -286,18 +286,18 @@ def _read_tsv(path: Path, name: str, kind: str) -> Table:
         if column not in frame:
             near = did_you_mean(column, frame.columns)
             raise DataError(f"{file}: the column {column!r} is missing.{near} It has {listed(frame.columns)}.")
-    return Table(file, frame, kind)
+    return PetabTable(file, frame, kind)
 
 
-def _joined(tables: list[Table]) -> Table:
+def _joined(tables: list[PetabTable]) -> PetabTable:
     """Return tables of one kind as one; of several files lines are counted through."""
     if len(tables) == 1:
         return tables[0]
     frame = pd.concat([t.frame for t in tables], ignore_index=True).fillna("")
-    return Table(Path(" + ".join(t.path.name for t in tables)), frame, tables[0].kind)
+    return PetabTable(Path(" + ".join(t.path.name for t in tables)), frame, tables[0].kind)
 
 
-def _id(table: Table, row: int, column: str, seen: Any = ()) -> str:
+def _id(table: PetabTable, row: int, column: str, seen: Any = ()) -> str:
     id = table.text(row, column)
     if not _ID.fullmatch(id):
         raise table.error(row, column, f"{id!r} is no id: letters, digits and underscores, no digit first.")
@@ -309,7 +309,7 @@ def _id(table: Table, row: int, column: str, seen: Any = ()) -> str:
 # --- parameters, observables
 
 
-def _parameters(t: Table, version: int) -> pd.DataFrame:
+def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
     rows: dict[str, dict[str, Any]] = {}
     for i in range(len(t.frame)):
         id = _id(t, i, "parameterId", rows)
@@ -336,7 +336,7 @@ def _parameters(t: Table, version: int) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def _observables(t: Table, version: int) -> dict[str, Observable]:
+def _observables(t: PetabTable, version: int) -> dict[str, Observable]:
     out: dict[str, Observable] = {}
     for i in range(len(t.frame)):
         id, formula, noise = _id(t, i, "observableId", out), t.text(i, "observableFormula"), t.text(i, "noiseFormula")
@@ -366,7 +366,7 @@ def _split(text: str) -> tuple[str, ...]:
 # --- experiments
 
 
-def _experiments_v1(out: Tables, conditions: Table, measurements: Table) -> None:
+def _experiments_v1(out: Tables, conditions: PetabTable, measurements: PetabTable) -> None:
     rows: dict[str, int] = {}
     for i in range(len(conditions.frame)):
         rows[_id(conditions, i, "conditionId", rows)] = i
@@ -390,7 +390,7 @@ def _experiments_v1(out: Tables, conditions: Table, measurements: Table) -> None
             out.experiments[key] = [*periods, period(second, 0.0, i, own)]
 
 
-def _experiments_v2(out: Tables, conditions: Table | None, experiments: Table | None) -> None:
+def _experiments_v2(out: Tables, conditions: PetabTable | None, experiments: PetabTable | None) -> None:
     changes: dict[str, dict[str, tuple[str, str]]] = {}
     for i in range(0 if conditions is None else len(conditions.frame)):
         assert conditions is not None
@@ -423,7 +423,7 @@ def _experiments_v2(out: Tables, conditions: Table | None, experiments: Table | 
     out.experiments[""] = [Period(0.0, {}, False)]
 
 
-def _readings(out: Tables, t: Table) -> None:
+def _readings(out: Tables, t: PetabTable) -> None:
     out.measurements = t.frame
     for i in range(len(t.frame)):
         id = t.text(i, "observableId")

@@ -15,15 +15,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
+from xml.parsers import expat
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, listed
-from fmepy.exchange.draft import Draft
+from fmepy.exchange.draft import ForeignModel
 from fmepy.exchange.mathml import Formulas
 from fmepy.exchange.sbml_events import read_events
-from fmepy.exchange.xml_checks import read_xml
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.nodes import Node, Number, add, as_node, mul
 from fmepy.models.ode import OdeModel
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 _PACKAGE = re.compile(r"http://www\.sbml\.org/sbml/level3/version\d+/(\w+)/version\d+")
 _HARMLESS = ("layout", "render", "groups", "annot", "l3v2extendedmath", "req")
 TIMES = np.linspace(0, 100, 101)
+MOST_BYTES = 100_000_000
+MOST_DEPTH = 300
 
 
 class SbmlModel(OdeModel):
@@ -108,9 +110,8 @@ def read_sbml(path: Any, times: Any = None) -> SbmlModel:
     >>> folder = getfixture("tmp_path")
     >>> _ = (folder / "decay.xml").write_text(text)
     >>> model = fme.read_sbml(folder / "decay.xml", times=[0, 1, 2])
-    >>> print(model.equations)
-    d(A)/dt = -A*decay_k/cell
-    decay   = A*decay_k
+    >>> model.state, model.parms.to_dict()
+    ({'A': 2.0}, {'cell': 1.0, 'decay_k': 0.5})
     >>> model().round(3)
        time      A  decay
     0     0  2.000  1.000
@@ -120,7 +121,7 @@ def read_sbml(path: Any, times: Any = None) -> SbmlModel:
     return model_of(read_draft(path), TIMES if times is None else times)
 
 
-def model_of(draft: Draft, times: Any, **words: Any) -> SbmlModel:
+def model_of(draft: ForeignModel, times: Any, **words: Any) -> SbmlModel:
     """Return the model of a draft."""
     arguments = draft.arguments()
     model = SbmlModel(arguments.pop("rhs"), **arguments, times=times, **words)
@@ -131,7 +132,7 @@ def model_of(draft: Draft, times: Any, **words: Any) -> SbmlModel:
     return model
 
 
-def read_draft(path: Any) -> Draft:
+def read_draft(path: Any) -> ForeignModel:
     """Return the draft of the model in an SBML file."""
     libsbml = _libsbml()
     path = Path(path)
@@ -147,7 +148,57 @@ def read_draft(path: Any) -> Draft:
         raise ModelError(f"{path}: there is no model in this file (an <sbml> with a <model> is needed).")
     if document.getLevel() < 2:
         raise ModelError(f"{path}: SBML level 1 is not read; levels 2 and 3 are. libsbml converts files.")
-    return _Reader(document, str(path)).draft
+    return _SbmlReader(document, str(path)).draft
+
+
+def read_xml(path: Path) -> str:
+    """Return the text of an XML file.
+
+    Raises
+    ------
+    ModelError
+        No file, or too large; not whole (line and column are named); a document type or an entity, from which files
+        grow or read others; nested too deeply.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ModelError(f"{path}: {path.stat().st_size:,} bytes are more than the {MOST_BYTES:,} that are read.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from None
+    parser, depth = expat.ParserCreate(), [0]
+
+    def refuse(*_: object) -> None:
+        raise ModelError(
+            f"{path}, line {parser.CurrentLineNumber}: a document type or entity is refused: entities read other files "
+            "or grow. Take the <!DOCTYPE ...> out of the file."
+        )
+
+    def opened(*_: object) -> None:
+        depth[0] += 1
+        if depth[0] > MOST_DEPTH:
+            raise ModelError(
+                f"{path}, line {parser.CurrentLineNumber}: more than {MOST_DEPTH} elements in one another."
+            )
+
+    def closed(*_: object) -> None:
+        depth[0] -= 1
+
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = opened, closed
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise ModelError(
+            f"{path}, line {error.lineno}, column {error.offset + 1}: this is no whole XML "
+            f"({expat.ErrorString(error.code)})."
+        ) from None
+    except (LookupError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"{path}: the encoding of the XML is not known ({error}).") from None
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    return data.decode(encoding, errors="replace")
 
 
 def _libsbml() -> Any:
@@ -158,12 +209,12 @@ def _libsbml() -> Any:
     return libsbml
 
 
-class _Reader:
+class _SbmlReader:
     """Goes through one model and fills its draft."""
 
     def __init__(self, document: Any, path: str) -> None:
         self.m = m = document.getModel()
-        self.path, self.draft = path, Draft(where=path)
+        self.path, self.draft = path, ForeignModel(where=path)
         self._check_packages(document)
         self.formulas = Formulas({}, rate_of=self.rate_of)
         self.rules = {r.getVariable(): r for r in m.getListOfRules() if not r.isAlgebraic()}
@@ -397,6 +448,8 @@ class _Reader:
             draft.carried[id] = amount, size
         else:
             draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
+            if not is_amount:
+                draft.inside[name] = size
 
     def _start_of_species(self, s: Any, is_amount: bool, size: Node) -> Node | None:
         """Return the initial value as formulas mean it, None if there is none."""

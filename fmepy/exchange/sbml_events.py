@@ -20,7 +20,7 @@ MOST_AT_START = 20
 
 
 @dataclass(eq=False)
-class Event:
+class SbmlEvent:
     """An event as the file has it."""
 
     id: str
@@ -42,7 +42,7 @@ def read_events(reader: Any) -> tuple[list[dict[str, Any]], dict[str, Node]]:
     return [row for e in events for row in e.rows], _at_start(reader.draft, events)
 
 
-def _event(reader: Any, e: Any, id: str) -> Event:
+def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
     draft, trigger, place = reader.draft, e.getTrigger(), reader.place(e)
     condition = reader.formulas.condition(trigger.getMath(), place)
     order = 0
@@ -60,7 +60,7 @@ def _event(reader: Any, e: Any, id: str) -> Event:
     early = bool(e.getUseValuesFromTriggerTime()) if e.isSetUseValuesFromTriggerTime() else True
     persistent = bool(trigger.getPersistent()) if trigger.isSetPersistent() else True
     held = bool(trigger.getInitialValue()) if trigger.isSetInitialValue() else True
-    out = Event(id, condition, changes, order, held, persistent, early)
+    out = SbmlEvent(id, condition, changes, order, held, persistent, early)
     if e.isSetDelay() and e.getDelay().isSetMath():
         delay = reader.formulas.number(e.getDelay().getMath(), place)
         if not (isinstance(delay, Number) and delay.value == 0):
@@ -79,7 +79,7 @@ def _rows(draft: Any, condition: Any, changes: list[tuple[str, Node]], **words: 
     return [{**row, "var": state, "value": value} for state, value in changes]
 
 
-def _delay(draft: Any, e: Event, delay: Node) -> None:
+def _delay(draft: Any, e: SbmlEvent, delay: Node) -> None:
     """Let an event be due some time after its trigger began to hold."""
     t = symbol("t")
 
@@ -105,7 +105,7 @@ def _delay(draft: Any, e: Event, delay: Node) -> None:
     e.changes = set_due
 
 
-def _at_start(draft: Any, events: list[Event]) -> dict[str, Node]:
+def _at_start(draft: Any, events: list[SbmlEvent]) -> dict[str, Node]:
     """Return the initial values that events set which happen at the start, one after the other.
 
     Those whose trigger holds, and did not hold before, happen; then those that begin to hold because of them.
@@ -136,7 +136,7 @@ def _at_start(draft: Any, events: list[Event]) -> dict[str, Node]:
     return begun
 
 
-def _begins(draft: Any, e: Event) -> bool:
+def _begins(draft: Any, e: SbmlEvent) -> bool:
     """Tell whether a trigger begins to hold right at the start: it stands on its border and goes inside."""
     g = margin(e.condition)
     rises = add(*(mul(derivative(g, symbol(n)), draft.rate(n)) for n in sorted(names_in([g]))), as_node(0.0))

@@ -298,7 +298,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
             for a, b in zip(self.entities, other.entities, strict=True)
         )
 
-    def simulate(self, parms: UserParameters = None, *, seed: Seed = None) -> pd.DataFrame:
+    def simulate(self, parms: UserParameters = None, seed: Seed = None) -> pd.DataFrame:
         """Return a noisy history of the system as it would have been read: the table of data with drawn readings.
 
         Start, process noise and errors of measurement are drawn; times, entities, errors and what is missing are the

@@ -142,5 +142,9 @@ def test_a_filter_refuses_expressions(tanks):
 def test_a_predictor_that_is_corrected_has_parameters_as_columns(tanks):
     with pytest.raises(DataError, match="'B' is not a parameter. It is a state: make its initial value a parameter"):
         fme.PredictionErrorCost(
-            tanks, DATA, entity="tank", conditions={"tank": ["a", "b", "c"], "B": [1.0, 2.0, 3.0]}, gain={"A": {"A": 0.1}}
+            tanks,
+            DATA,
+            entity="tank",
+            conditions={"tank": ["a", "b", "c"], "B": [1.0, 2.0, 3.0]},
+            gain={"A": {"A": 0.1}},
         )

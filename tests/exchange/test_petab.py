@@ -119,6 +119,16 @@ def test_the_size_of_a_compartment_in_a_condition(tmp_path):
     np.testing.assert_allclose(p.simulations()["simulation"], conversion([0, 10], 1.5), atol=1e-8)
 
 
+def test_a_parameter_of_an_observable_alone_in_a_condition(tmp_path):
+    observables = "observableId observableFormula noiseFormula\nobs_a scale*A 0.5"
+    words = {"parameters": PARAMETERS + "s1 lin 0 10 2 1\n", "observables": observables}
+    p = read(tmp_path, **words, conditions="conditionId scale\nc0 s1")
+    np.testing.assert_allclose(p.simulations()["simulation"], 2 * conversion([0, 10]), atol=1e-8)
+    check_score(p)
+    with pytest.raises(DataError, match="'scale' is neither in the model nor a parameter"):
+        read(tmp_path / "b", **words, conditions="conditionId scale\nc0 -")
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_preequilibration_with_and_without_new_starts(tmp_path, again):
     p = read(
@@ -202,6 +212,15 @@ def test_a_period_at_rest_comes_first(tmp_path):
     )  # fmt: skip
     np.testing.assert_allclose(p.simulations()["simulation"], conversion([0, 1], 2, 0.3 / 0.9), atol=1e-7)
     check_score(p)
+
+
+def test_concentrations_follow_a_compartment_that_gets_another_size(tmp_path):
+    p = read(
+        tmp_path, 2, conditions="conditionId targetId targetValue\nlarge compartment 4",
+        experiments="experimentId time conditionId\ne0 0 -\ne0 1 large",
+        measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1",
+    )  # fmt: skip
+    np.testing.assert_allclose(p.simulations()["simulation"], conversion([1, 2]) / 4, atol=1e-7)
 
 
 def test_log_normal_noise_and_named_placeholders(tmp_path):

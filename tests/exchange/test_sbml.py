@@ -245,3 +245,13 @@ def test_names_without_a_meaning_or_a_value_are_told(tmp_path):
 
 def test_the_helper_writes_what_it_says():
     assert "<ci> x </ci>" in math("x")
+
+
+def test_a_condition_of_ones_own_makes_events_follow_one_another():
+    rows = [{"root": "t - 1", "direction": 1, "when": "where(t >= 1, 1, 0)", "var": "x", "value": "x + 2"},
+            {"root": "x - 3", "direction": 1, "when": "where(x > 3, 1, 0)", "var": "y", "value": "x"}]  # fmt: skip
+    text = "d(x)/dt = 1\nd(y)/dt = 0"
+    m = fme.OdeModel(text, state={"x": 0.5, "y": 0.0}, times=[0, 1, 2], events=rows)
+    close(m()[["x", "y"]].to_numpy(), [[0.5, 0], [3.5, 3.5], [4.5, 3.5]])
+    plain = m.replace(events=[{k: v for k, v in row.items() if k != "when"} for row in rows])
+    close(plain()[["x", "y"]].to_numpy(), [[0.5, 0], [1.5, 0], [4.5, 0]])
