@@ -113,7 +113,7 @@ def difference(a: ObservedData, b: ObservedData, called: tuple[str, str]) -> str
     i, j = a._order(), b._order()
     near = _SAME_TIME * max(_extent(a.x), 1e-9 * float(np.abs(a.x[np.isfinite(a.x)]).max(initial=0.0)))
     for what, one, two, apart in (
-        ("x", a.x[i], b.x[j], (a.x[i] != b.x[j]) & (np.abs(a.x[i] - b.x[j]) > near)),
+        ("x", a.x[i], b.x[j], ~np.isclose(a.x[i], b.x[j], rtol=0, atol=near)),  # infinite ones are equal
         ("value", a.values[i], b.values[j], ~np.isclose(a.values[i], b.values[j], rtol=_SAME_VALUE, atol=0)),
     ):
         for k in np.flatnonzero(apart)[:1]:

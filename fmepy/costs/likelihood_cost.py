@@ -350,22 +350,27 @@ class BoundLaplace(BoundLikelihood):
     def _own_log_slopes(self) -> Vector:
         return self._compared.own_log_slopes
 
+    @cached_property
+    def _is_laplace(self) -> BoolVector:
+        mask = self._compared.laplace
+        return np.zeros(self.nobs, dtype=bool) if mask is None else mask
+
     def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
         """Return the log density of every reading, of itself where that is said."""
         r = (mod - obs) / spread
         normal = -0.5 * np.log(2 * np.pi) - 0.5 * r * r
-        found = np.where(self._compared.laplace, -np.log(2.0) - np.abs(r), normal)
+        found = np.where(self._is_laplace, -np.log(2.0) - np.abs(r), normal)
         return np.asarray(found - np.log(spread) + self._own_log_slopes)
 
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the derivatives of the log density to mod, and to the spread; those of |r| at zero are zero."""
         r = (mod - obs) / spread
-        to_r = np.where(self._compared.laplace, -np.sign(r), -r)
+        to_r: Vector = np.where(self._is_laplace, -np.sign(r), -r)
         return to_r / spread, (-to_r * r - 1) / spread
 
     def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the expected squares of the slopes."""
-        return spread**-2.0, np.where(self._compared.laplace, 1.0, 2.0) / spread**2
+        return spread**-2.0, np.where(self._is_laplace, 1.0, 2.0) / spread**2
 
 
 # --- from a cost

@@ -224,7 +224,10 @@ class PetabProblem:
             return dict(zip(self.cost.parms.index, self._values(None).tolist(), strict=True))
         par = pd.Series(getattr(fit, "par", fit), dtype=float) if not hasattr(fit, "par") else fit.par
         kinds = scale_of(par)
-        natural = {str(n): float(TRANSFORMS[kinds[n]].back(v)) if n in kinds else float(v) for n, v in par.items()}
+        natural: dict[str, float] = {}
+        for name, value in par.items():
+            kind = kinds.get(str(name))
+            natural[str(name)] = float(value if kind is None else TRANSFORMS[kind].back(value))
         return dict(zip(self.cost.parms.index, self._values(natural).tolist(), strict=True))
 
     def __repr__(self) -> str:

@@ -301,7 +301,8 @@ class BoundToRest(OfRuns):
 
     def __init__(self, model: Any, names: Sequence[str], times: Vector, **words: Any) -> None:
         self._model, self._words, self.times, self._before = model, words, times, times[:-1]
-        self._states, self._is_tight, self._box = tuple(model.states), False, None
+        self._states, self._is_tight = tuple(model.states), False
+        self._box: tuple[Vector, Vector] | None = None
         self._made: dict[int, Any] = {}
         self.bound = next(self._bounds(names))
         self.names, self.var_names = tuple(self.bound.names), tuple(self.bound.var_names)
@@ -349,7 +350,8 @@ class BoundToRest(OfRuns):
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
-        return self._rows(self._at_rest(theta)[1])
+        Y: Matrix = self._rows(self._at_rest(theta)[1])
+        return Y
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par)."""

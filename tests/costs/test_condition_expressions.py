@@ -140,7 +140,7 @@ def test_a_filter_refuses_expressions(tanks):
 
 
 def test_a_predictor_that_is_corrected_has_parameters_as_columns(tanks):
-    with pytest.raises(DataError, match="'B' is not a parameter. It is a state: make its initial value a parameter"):
+    with pytest.raises(DataError, match="It is a state: make its initial value a parameter"):
         fme.PredictionErrorCost(
             tanks,
             DATA,

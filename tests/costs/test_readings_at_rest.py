@@ -77,7 +77,7 @@ def test_other_costs_refuse_it(tank):
         lambda: fme.FimlofCost(tank, DATA, measurement_noise={"A": 0.1}, process_noise={"A": 0.1}),
         lambda: fme.modCost(tank(), DATA),
     ):
-        with pytest.raises(DataError, match="is inf. A finite number is needed"):
+        with pytest.raises(DataError, match=r"is inf\. A finite number is needed"):
             cost()
     with pytest.raises(DataError, match="is -inf"):
         fme.SimulationCost(tank, {"time": [-np.inf], "A": [1.0]})
