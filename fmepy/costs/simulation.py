@@ -80,8 +80,9 @@ class SimulationCost(RunsOfCost, AddableCost):
     obs : DataFrame, or mapping of names to columns
         The data, wide or long, as `modCost` takes them.
     x : str or None
-        The column of the observation times (a fmepy model knows its own time). None: the mean of a variable's
-        observations is compared with its mean over the model's times.
+        The column of the observation times (a fmepy model knows its own time). Time inf is the steady state, which a
+        run comes to after its events (found by simulating on until nothing changes; an error where it never does).
+        None: the mean of a variable's observations is compared with its mean over the model's times.
     y, err : str, optional
         Columns of the values of a long table, and of standard errors. With a `transform`, errors are on the
         transformed scale: with ``transform="log"`` an error of 0.1 is about ten per cent.
@@ -119,7 +120,9 @@ class SimulationCost(RunsOfCost, AddableCost):
     conditions : DataFrame or mapping of columns, optional
         One row an entity, named by the index or by a column called as `entity`. Columns are parameters (initial values
         that are parameters among them): a number holds the parameter there, a name is the parameter of the cost that
-        it takes its value from. What conditions set in every entity is no parameter of the cost. With a column
+        it takes its value from, and an expression such as ``"2*k1"`` is of parameters of the cost. A column may also be
+        a state, whose initial value it is; where a cell of a start value is empty, the model's own holds. What
+        conditions set in every entity is no parameter of the cost. With a column
         ``start_from`` an entity starts from the steady state of the row that it names, which needs no data, found by
         simulating on without events until nothing changes; a column ``steady_before`` (True, False) may switch it off.
         A start value in such a row (of a parameter that is a state's initial value, or that only initial values have)
@@ -223,9 +226,9 @@ class SimulationCost(RunsOfCost, AddableCost):
     >>> heavy = SimulationCost(model, {"time": [0.5, 2.5], "A": [7.8, 2.9]}, measurement_noise={"A": 0.1},
     ...                        likelihood="laplace")
     >>> round(heavy().minus2loglik, 3)
-    -5.489
+    -5.499
     >>> round(heavy.replace(likelihood="log-normal")().minus2loglik, 3)
-    0.711
+    0.718
 
     Readings of two gels, each in its own unit, which is a parameter that the row names:
 
@@ -244,6 +247,14 @@ class SimulationCost(RunsOfCost, AddableCost):
     ...                       entity_parms=["k"], conditions={"vessel": ["a", "b"], "A0": [10, 2]})
     >>> cost.parms.to_dict()
     {'k[a]': 0.5, 'k[b]': 0.5}
+
+    Rates that stand in a ratio, a start of one vessel's own, and a reading at rest:
+
+    >>> rows = {"vessel": ["a", "a", "b", "b"], "time": [1, float("inf"), 1, float("inf")], "A": [6.0, 0.1, 0.8, 0.0]}
+    >>> cost = SimulationCost(model, rows, entity="vessel",
+    ...                       conditions={"vessel": ["a", "b"], "k": ["k", "2*k"], "A": [None, 2.0]})
+    >>> cost({"k": 0.4}).residuals["mod"].abs().round(3).tolist()
+    [6.703, 0.0, 0.899, 0.0]
     """
 
     model: Any

@@ -214,7 +214,7 @@ class BoundReadings(OfRuns):
             return (*self._states(self._bound(leg, M, leg.times), theta, slopes), leg.times)
         start, span = leg.stage.time, float(self._ode.times[-1] - self._ode.times[0])
         bounds = (self._bound(leg, M, start + span * np.array(pair)) for pair in pairwise(SPANS))
-        bound, _ = first_at_rest(bounds, lambda b: self._states(b, theta, None)[0], self._layout.states)
+        bound, _ = first_at_rest(bounds, lambda b: self._states(b, theta, None)[0], self._layout.states, ATOL)
         Y, S = self._states(bound, theta, slopes)
         return Y[1:], None if S is None else S[1:], bound.times[1:]
 

@@ -38,7 +38,9 @@ def still_moving(before: Vector, y: Vector) -> Vector:
     return np.asarray(np.abs(y - before) - _STILL * np.abs(y) - _STILL_OF_LARGEST * np.abs(y).max())
 
 
-def first_at_rest(bounds: Iterable[Any], simulate: Callable[[Any], Matrix], states: Sequence[str]) -> tuple[Any, Any]:
+def first_at_rest(
+    bounds: Iterable[Any], simulate: Callable[[Any], Matrix], states: Sequence[str], resolved: Any = 0.0
+) -> tuple[Any, Any]:
     """Return the first of some bound models whose last two rows are the same, as nothing changes, and its run.
 
     Parameters
@@ -48,6 +50,8 @@ def first_at_rest(bounds: Iterable[Any], simulate: Callable[[Any], Matrix], stat
     simulate : callable
         The run of one, the states first.
     states : sequence of str
+    resolved : float or ndarray
+        What a solver tells from zero: states that vanish come to rest there.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def first_at_rest(bounds: Iterable[Any], simulate: Callable[[Any], Matrix], stat
     """
     for bound in bounds:
         Y = simulate(bound)
-        moved = still_moving(Y[-2, : len(states)], Y[-1, : len(states)])
+        moved = still_moving(Y[-2, : len(states)], Y[-1, : len(states)]) - resolved
         if (moved <= 0).all():
             return bound, Y
     state = states[int(np.argmax(moved))]
@@ -303,6 +307,10 @@ class BoundToRest(OfRuns):
         self._model, self._words, self.times, self._before = model, words, times, times[:-1]
         self._states, self._is_tight = tuple(model.states), False
         self._box: tuple[Vector, Vector] | None = None
+        inner = model
+        while hasattr(inner, "inner"):
+            inner = inner.inner
+        self._resolved = np.asarray(getattr(inner, "atol", 0.0), dtype=float)
         self._made: dict[int, Any] = {}
         self.bound = next(self._bounds(names))
         self.names, self.var_names = tuple(self.bound.names), tuple(self.bound.var_names)
@@ -341,7 +349,9 @@ class BoundToRest(OfRuns):
 
     def _at_rest(self, theta: Vector) -> tuple[Any, Matrix]:
         """Return the bound model whose run comes to rest, and that run."""
-        return first_at_rest(self._bounds(self.names), lambda bound: bound.simulate(theta), self._states)
+        return first_at_rest(
+            self._bounds(self.names), lambda bound: bound.simulate(theta), self._states, self._resolved
+        )
 
     @staticmethod
     def _rows(Y: Any) -> Any:
