@@ -204,6 +204,21 @@ def test_an_error_proportional_to_size_is_taken_at_the_prediction(model, data):
     assert cost() == pytest.approx(minus2loglik, rel=1e-12)
 
 
+def test_decimal_logarithms_are_natural_ones_in_another_unit(model, data):
+    positive = data[["time"]].assign(both=np.exp(0.1 * data.both) + 1)
+    unit = np.log(10)
+    natural = fme.FimlofCost(
+        model, positive, process_noise={"x": 0.1}, measurement_noise={"both": 0.2}, transform="log"
+    )
+    decimal = natural.replace(measurement_noise={"both": 0.2 / unit}, transform="log10")
+    one, two = natural.filter(), decimal.filter()
+    assert one.loglik + one.log_jacobian == pytest.approx(two.loglik + two.log_jacobian, rel=1e-10)
+    np.testing.assert_allclose(two.data_as_given["obs"], one.data_as_given["obs"], rtol=1e-12)
+    assert natural.bind().score(natural.bind().theta0) == pytest.approx(
+        decimal.bind().score(decimal.bind().theta0), rel=1e-7
+    )
+
+
 def test_transformed_readings_are_filtered_on_their_scale(model, data):
     positive = data[["time"]].assign(both=np.exp(0.1 * data.both) + 1)
     cost = fme.FimlofCost(model, positive, process_noise={"x": 0.1}, measurement_noise={"both": 0.2}, transform="log")
