@@ -48,13 +48,12 @@ from typing import Any
 from fmepy.errors import ArgumentError, FmepyError, TooLargeError, warn
 from fmepy.fitting.result import ModFit
 from fmepy.journal.files import file_digest
-from fmepy.workflow import dependencies
+from fmepy.workflow import plan
 from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.error_lines import placed_error
 from fmepy.workflow.file.python_file import causes, line_of
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.folder import CalibrationFolder
-from fmepy.workflow.requirements import judged, unmet
 from fmepy.workflow.steps.base import FITS, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
 from fmepy.workflow.steps.registry import STEPS
@@ -166,16 +165,16 @@ class CalibrationRun:
         self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str], counts: Callable[[str], bool]
     ) -> str:
         """Return what stands for all that the result of a step depends on."""
-        taken = dependencies.providers(self.case, name, arguments, counts)
+        taken = plan.providers(self.case, name, arguments, counts)
         beside = self.case.section.beside
         files = "".join(_sha(beside(file)) or "missing" for file in STEPS[name].files(arguments))
         given = [self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files]
-        return dependencies.digest([dependencies.versions(), *given, *dependencies.code_of(STEPS[name])])
+        return plan.digest([plan.versions(), *given, *plan.code_of(STEPS[name])])
 
     def _taken(self, name: str) -> dict[str, Any] | None:
         """Return the results that a step takes; None where one that it needs has failed."""
         try:
-            names = dependencies.providers(self.case, name, self.case.steps[name], self._counts)
+            names = plan.providers(self.case, name, self.case.steps[name], self._counts)
         except ArgumentError:
             return None
         self._used.update(names)
@@ -187,7 +186,7 @@ class CalibrationRun:
 
     def _why_not(self, name: str) -> dict[str, str]:
         """Return why the result of a step counts as none, by demand."""
-        return unmet(self.case, name, self._result(name))
+        return plan.unmet(self.case, name, self._result(name))
 
     def best(self, names: list[str]) -> ModFit:
         """Return the best fit of some steps, one that counts where there is one."""
@@ -308,7 +307,7 @@ class CalibrationRun:
         tables = best_tables(self.task, best)
         files = [*tables, FIT_FILE]
         self.tables.update(tables)
-        mark = dependencies.digest({name: self._inputs[name] for name in there})
+        mark = plan.digest({name: self._inputs[name] for name in there})
         if self.folder.mark() != mark or not self.folder.has(*files):
             self._write(tables)
             try:
@@ -328,7 +327,7 @@ class CalibrationRun:
         records = [self._steps.get(name) or self.folder.record(name) or {} for name in steps]
         current = {file for record in records for file in record.get("files", ())}
         fits = {name: self._inputs[name] for name in FITS if name in steps}
-        if fits and self.folder.mark() == dependencies.digest(fits):
+        if fits and self.folder.mark() == plan.digest(fits):
             current |= {*BEST_TABLES, FIT_FILE}
         if gone := self.folder.take_away(current):
             self._display.tell(f"Taken away, as no results of this file as it stands: {', '.join(gone)}.")
@@ -356,7 +355,7 @@ class CalibrationRun:
     def _end(self) -> None:
         """Judge what was demanded; write report and record."""
         self._display.close()
-        demands = judged(self.case, self.results)
+        demands = plan.judged(self.case, self.results)
         missed = [d for d in demands if d["met"] is False]
         for d in missed:
             self._display.tell(str(self.case.section.error(("require", d["demand"]), d["said"])))
@@ -391,7 +390,7 @@ class CalibrationRun:
             "title": case.title, "description": case.description,
             "asked": {name: dict(case.steps[name]) for name in self.names}, "require": case.require,
             "seed": self.seed, "workers": self.executor if isinstance(self.executor, int) else 1,
-            "versions": dependencies.versions(), "system": platform.platform(),
+            "versions": plan.versions(), "system": platform.platform(),
             "hashes": {"file": _sha(case.file), **self.task.inputs},
             "started": self._started.isoformat(timespec="seconds"), "ended": ended.isoformat(timespec="seconds"),
             "seconds": round((ended - self._started).total_seconds(), 3),

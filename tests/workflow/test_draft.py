@@ -12,7 +12,7 @@ import pytest
 import fmepy as fme
 from fmepy.workflow.command import main
 from fmepy.workflow.draft import read_columns
-from fmepy.workflow.file.parsed import read_case
+from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.file.toml import TomlTable
 
