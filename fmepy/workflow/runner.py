@@ -38,7 +38,7 @@ import errno
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -145,12 +145,13 @@ class CalibrationRun:
         """See which steps will be kept, before anything runs; refuse those that miss what they need."""
         known: dict[str, str] = {}
         for name in STEPS:
-            record, in_file = self.folder.record(name), name in self.case.steps
-            if not in_file and record is None:
+            record, arguments = self.folder.record(name), self.case.steps.get(name)
+            if arguments is None and record is None:
                 continue
             try:
-                inputs = self._digest(name, self.case.steps[name] if in_file else (record or {})["arguments"], known,
-                                      known.__contains__)  # fmt: skip
+                arguments = (record or {})["arguments"] if arguments is None else arguments
+                taken = plan.providers(self.case, name, arguments, known.__contains__)
+                inputs = self._digest(name, arguments, {k: known[k] for k in taken})
             except (ArgumentError, LookupError, TypeError):
                 if name in self.names:
                     raise
@@ -161,24 +162,12 @@ class CalibrationRun:
                 known[name] = inputs
         self._inputs = {name: known[name] for name in self._kept if name not in self.names}
 
-    def _digest(
-        self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str], counts: Callable[[str], bool]
-    ) -> str:
-        """Return what stands for all that the result of a step depends on."""
-        taken = plan.providers(self.case, name, arguments, counts)
+    def _digest(self, name: str, arguments: Mapping[str, Any], taken: Mapping[str, str]) -> str:
+        """Return what stands for all that the result of a step depends on, `taken` of the steps whose it takes."""
         beside = self.case.section.beside
         files = "".join(_sha(beside(file)) or "missing" for file in STEPS[name].files(arguments))
-        given = [self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files]
+        given = [self.task.inputs, arguments, self.seed, dict(taken), files]
         return plan.digest([plan.versions(), *given, *plan.code_of(STEPS[name])])
-
-    def _taken(self, name: str) -> dict[str, Any] | None:
-        """Return the results that a step takes; None where one that it needs has failed."""
-        try:
-            names = plan.providers(self.case, name, self.case.steps[name], self._counts)
-        except ArgumentError:
-            return None
-        self._used.update(names)
-        return {other: self._result(other) for other in names}
 
     def _counts(self, name: str) -> bool:
         """Tell whether a step has a result that others may take."""
@@ -210,14 +199,16 @@ class CalibrationRun:
             return
         with collected_warnings(self._display.tell) as warnings:
             try:
-                taken = self._taken(name)
-                if taken is None:
+                try:
+                    taken = plan.providers(self.case, name, self.case.steps[name], self._counts)
+                except ArgumentError:
                     needs = " and ".join(STEPS[name].needs(self.case.steps[name]))
                     record["error"] = f"{name} needs {needs}, which failed."
                     return
-                record["inputs"] = self._digest(name, self.case.steps[name], self._inputs, self._counts)
+                self._used.update(taken)
+                record["inputs"] = self._digest(name, self.case.steps[name], {k: self._inputs[k] for k in taken})
                 if not self._keeps(name, record):
-                    self._run(name, record, taken, warnings)
+                    self._run(name, record, {other: self._result(other) for other in taken}, warnings)
                 if name in FITS:
                     self._settle_fit()
             except KeyboardInterrupt:

@@ -17,10 +17,10 @@ import pytest
 
 import fmepy as fme
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of, runs_of_signs
-from fmepy.workflow.report.page import environment, render, written
+from fmepy.workflow.report.page import render, written
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
-from fmepy.workflow.report.words import number
+from fmepy.workflow.report.words import environment, number
 from tests.workflow import browser
 
 T = np.arange(12.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
     return {
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
         "table": pd.DataFrame([v["row"] for v in variables]), "suspicious": suspicious[list(heads)], "heads": heads,
-        "pictures": lambda: residual_pictures(found, agreement),
+        "pictures": partial(residual_pictures, found, agreement),
     }  # fmt: skip
 
 
@@ -202,7 +203,7 @@ def _all_shorter(n: int, length: int) -> float:
     return 2 * share[n] if n else 1.0
 
 
-def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
+def residual_pictures(found: Findings, agreement: Agreement, **words: str) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
 
@@ -219,10 +220,4 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
             ax.set(xlabel=found.x_name, ylabel="deviation, sd", ylim=(-top, top), title=name)
             ax.title.set_fontsize("medium")
 
-    return drawn_each(
-        [n for n, _ in groups], draw,
-        f"Deviations of the readings of {{}} from the model over {found.x_name}, in standard deviations.",
-        file="residuals.csv",
-        caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies beyond "
-        "is ringed. Points should scatter without a pattern.",
-    )  # fmt: skip
+    return drawn_each([n for n, _ in groups], draw, **words)

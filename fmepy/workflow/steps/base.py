@@ -23,6 +23,7 @@ from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.report.words import environment
 
 if TYPE_CHECKING:
     from fmepy.workflow.report.findings import Findings
@@ -156,8 +157,6 @@ class CalibrationStep:
 
     def verdict(self, task: CalibrationTask, result: Any) -> str:
         """Return what came of it, in a sentence or two, for run.json and the report; ours stand in ``verdicts.txt``."""
-        from fmepy.workflow.report.page import environment
-
         sentence = getattr(environment().get_template("verdicts.txt").module, self.name, None)
         return "" if sentence is None else str(sentence(result))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, argume
 from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import drawn_each
-from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import many, names, short
 from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import at_natural_end, check_method, check_named, natural
@@ -100,17 +100,11 @@ class ProfileStep(CalibrationStep):
                 (f"{_KINDS.get(kind, kind).capitalize()}: {names(members, 20)}.",
                  kind != "identifiable" and not (kind == "at a bound" and ends.issuperset(members)))
                 for kind, members in groups.items()],
-            "table": table_of(
-                frame, f"Intervals of {100 * own.level:g} %", file="intervals.csv",
-                tone=lambda row, c: "bad" * (c == "verdict" and row["verdict"] != _KINDS["identifiable"])),
-            "curves": lambda: drawn_each(
-                list(kinds), lambda shown, axes: own.plot(shown, axes=axes, legpos=None),
-                lambda n: f"Profile of {n}: how much worse the best fit becomes as {n} is held at other values; it is "
-                f"{_KINDS.get(kinds[n], kinds[n])}.",
-                finish=lambda ax, k: ax.set_xlabel(found.label(list(kinds)[k])), file="profile.csv",
-                caption="The lower the line with points, the better the fit; the dot is the best one. Where the line "
-                "crosses the dashed one the interval ends (red); where it does not reach it, the interval is open. "
-                "Grey: what the curvature at the best fit alone would say."),
+            "intervals": frame, "tone": lambda row, c: "bad" * (c == "verdict" and row[c] != _KINDS["identifiable"]),
+            "curves": partial(
+                drawn_each, list(kinds), lambda shown, axes: own.plot(shown, axes=axes, legpos=None),
+                finish=lambda ax, k: ax.set_xlabel(found.label(list(kinds)[k]))),
+            "kinds": {name: _KINDS.get(kind, kind) for name, kind in kinds.items()},
             "sentences": [f"{name}: {own.verdicts[name]}" for name in kinds],
         }  # fmt: skip
 

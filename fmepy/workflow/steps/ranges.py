@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -133,7 +134,7 @@ class RangesStep(CalibrationStep):
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
             "inside": inside, "total": total, "BAND": _BAND, "spread": np.sqrt(_BAND * (1 - _BAND) / max(total, 1)),
-            "bands": lambda: _bands(found, result),
+            "bands": partial(_bands, found, result),
         }  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def _with_error(
 # --- in the report
 
 
-def _bands(found: Findings, result: Bands) -> Pictures:
+def _bands(found: Findings, result: Bands, **words: str) -> Pictures:
     first = next(iter(result.parts.values()))
 
     def draw(ax: Any, label: str, part: RangeSummary, name: str) -> None:
@@ -182,8 +183,7 @@ def _bands(found: Findings, result: Bands) -> Pictures:
         if len(part.frame[part.frame["var"] == name]) > 1:
             ax.set_xlabel(found.x_name)
 
-    text = f"Bands of {{}} over {found.x_name}, with the readings as points."
-    return drawn_parts(result.parts, result.by, draw, text, "ranges.csv")
+    return drawn_parts(result.parts, result.by, draw, **words)
 
 
 def _readings(found: Findings, label: str | None, name: str, part: RangeSummary) -> pd.DataFrame | None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,6 @@ from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import PANEL, Pictures, drawn_each
-from fmepy.workflow.report.tables import alike, correlations, table_of
 from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import natural_chain, with_line
@@ -122,19 +122,16 @@ class SampleStep(CalibrationStep):
     def facts(self, found: Findings, result: ModMCMC) -> Mapping[str, Any]:
         chain = natural_chain(found.task, result)
         summary, own = chain.summary(), [str(c) for c in chain.pars.columns]
-        R = chain.pars.corr().set_axis(own, axis=1)
+        one_in = max(1, -(-chain.n_draw // _MOST_DRAWN))
         return {
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
-            "alike": alike(R),
-            "summary": table_of(_summary(found, summary), "Plausible values, and how well the sample tells them",
-                                heads=_HEADS, file="sample_summary.csv", most=200, tone=_tone),
-            "histograms": lambda: drawn_each(
-                own, lambda shown, axes: chain.hist(which=shown, axes=axes), "Distribution of {} in the sample.",
-                finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3), file="sample.csv",
-                caption="How often each value was drawn: the wider, the less the data say of the parameter."),
-            "courses": lambda: _courses(found, chain, own),
-            "correlations": correlations(R, "Correlations of the draws"),
+            "R": chain.pars.corr().set_axis(own, axis=1), "one_in": one_in,
+            "summary": _summary(found, summary), "HEADS": _HEADS, "tone": _tone,
+            "histograms": partial(
+                drawn_each, own, lambda shown, axes: chain.hist(which=shown, axes=axes),
+                finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3)),
+            "courses": partial(_courses, found, chain, own, one_in),
         }  # fmt: skip
 
 
@@ -203,16 +200,13 @@ def _tone(row: Any, column: str) -> str:
     return "bad" * is_bad
 
 
-def _courses(found: Findings, chain: ModMCMC, own: list[str]) -> Pictures:
-    step = max(1, -(-chain.n_draw // _MOST_DRAWN))
-    few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % step == 0
+def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: str) -> Pictures:
+    few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % one_in == 0
     thin = replace(
         chain, pars=chain.pars[few], SS=chain.SS[few], sig=None if chain.sig is None else chain.sig[few],
         prior=chain.prior[few], log_posterior=chain.log_posterior[few],
     )  # fmt: skip
     return drawn_each(
-        own, lambda shown, axes: thin.plot(which=shown, axes=axes), "Values of {} along each chain.",
-        size=(PANEL[0], 2.4), finish=lambda ax, k: ax.set_ylabel(found.label(own[k])), file="sample.csv",
-        caption="Chains that can be trusted look alike, and like noise without a trend."
-        + (f" One draw in {step} is drawn." if step > 1 else ""),
+        own, lambda shown, axes: thin.plot(which=shown, axes=axes), size=(PANEL[0], 2.4),
+        finish=lambda ax, k: ax.set_ylabel(found.label(own[k])), **words,
     )  # fmt: skip
