@@ -20,7 +20,7 @@ def names() -> list[str]:
     Examples
     --------
     >>> names()
-    ['BOD', 'Nile', 'Puromycin', 'Theoph', 'ccl4', 'lynx_hare']
+    ['BOD', 'Nile', 'Puromycin', 'Theoph', 'ccl4', 'hiv', 'lynx_hare']
     """
     return sorted(_sources())
 

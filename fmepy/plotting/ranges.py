@@ -23,6 +23,7 @@ from fmepy.plotting.axes import (
     picture,
     point_look,
     set_axes,
+    write_correlation,
     zero_line,
 )
 from fmepy.plotting.observations import draw_observed, observed
@@ -260,21 +261,12 @@ def plot_pairs(
                 ax.plot(x[at], y[at], **{**look, **kwargs})
             ax.tick_params(labelleft=False, labelbottom=False)
         else:
-            _write_correlation(ax, x, y)
+            write_correlation(ax, x, y)
     return panels
 
 
 def _bins(values: Any) -> Any:
     return "auto" if len(values) < 2000 else 40
-
-
-def _write_correlation(ax: Axes, x: Any, y: Any) -> None:
-    """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none."""
-    ax.set(xticks=[], yticks=[])
-    r = float(np.corrcoef(x, y)[0, 1]) if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0 else np.nan
-    size = 8.0 if np.isnan(r) else 8 + 8 * abs(r)
-    text = "-" if np.isnan(r) else f"{r:.2f}"
-    ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
 
 
 @picture

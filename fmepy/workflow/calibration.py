@@ -18,10 +18,10 @@ from fmepy.workflow.display import Display
 from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.file.python_file import FunctionModel, TableCost
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.folder import CalibrationFolder
+from fmepy.workflow.report.words import environment
 from fmepy.workflow.runner import CalibrationRun
-from fmepy.workflow.steps.base import FITS
+from fmepy.workflow.steps.base import FITS, CalibrationTask
 from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import natural
 
@@ -213,24 +213,14 @@ def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list
     steps : sequence of str, optional
         Those of the file's that are meant; default all.
     """
-    case, data = task.case, task.data
-    fixed = [f"{p.name} = {p.start:g}" for p in case.parameters.values() if not p.fitted]
-    values = ", ".join([*fixed[:_MOST_FIXED], *(["..."] if len(fixed) > _MOST_FIXED else [])])
+    case = task.case
     chosen = list(case.steps if steps is None else steps)
-    required = ", ".join(f"{k} = {str(v).lower()}" for k, v in case.require.items())
-    files = [case.content["data"]["file"]] if "data" in case.content else []
-    columns = ", ".join(map(str, data.columns))
-    return [
-        str(case.file) + (f": {case.title}" if case.title else ""),
-        *(f"data        {file}: {len(data)} rows; columns {columns}" for file in files),
-        f"model       {_what(task, 'model')}",
-        f"cost        {_what(task, 'cost')}",
-        f"parameters  {len(task.start)} fitted, {len(fixed)} fixed" + (f" ({values})" if fixed else ""),
-        *(f"  {line}" for line in _parameters(task)),
-        f"steps       {', '.join(chosen) if chosen else 'none: this checks the file, and no more'}",
-        *(f"  {name:<10} {STEPS[name].size(task, case.steps[name])}" for name in chosen),
-        *([f"require     {required}"] if required else []),
-    ]
+    text = environment().get_template("asked.txt").render(
+        case=case, data=task.data, model=_what(task, "model"), cost=_what(task, "cost"), n_fitted=len(task.start),
+        fixed=[f"{p.name} = {p.start:g}" for p in case.parameters.values() if not p.fitted], most=_MOST_FIXED,
+        parameters=_parameters(task), steps={name: STEPS[name].size(task, case.steps[name]) for name in chosen},
+    )  # fmt: skip
+    return text.splitlines()
 
 
 def _what(task: CalibrationTask, part: str) -> str:

@@ -186,25 +186,15 @@ def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: b
     """Return the text of a calibration file with marked places to fill."""
     from jinja2 import Environment, PackageLoader
 
-    times, source = sheet.frame[found.x], sheet.path.name
-    is_date = sheet.holds_dates(found.x)
+    times, is_date = sheet.frame[found.x], sheet.holds_dates(found.x)
     unit = _unit_of_dates(sheet, found.x) if is_date else found.units.get(found.x, "")
     x = sheet.since(found.x, unit)[0] if is_date else sheet.numbers(found.x, missing=False)
     start, stop, step = _grid(float(x.min()), float(x.max()))
-    y, err = ("value", "sd") if is_stacked else (found.y, found.err)
-    since = f", which are counted from the first date; or: origin = {_text(str(times.min())[:10])}" if is_date else ""
-    data = [
-        ("file", file, ""), ("x", found.x, f"the times: {found.why['x']}"), ("unit", unit, f"of the times{since}"),
-        ("y", y, f"the readings: {source} stacked, a row a reading" if is_stacked
-         else "the readings of a long table: the first column names the variable"),
-        ("err", err, "their standard errors: by the name"),
-        ("entity", found.entity, f"tells the experiments apart: {found.why.get('entity')}"),
-        ("ignore", [] if is_stacked else found.ignore, "no readings: texts, or the same in all rows of an experiment"),
-    ]  # fmt: skip
     made = Environment(loader=PackageLoader("fmepy.workflow", ""), trim_blocks=True, keep_trailing_newline=True)
     made.filters.update(text=_text, short="{:.12g}".format)
     return made.get_template("draft.toml").render(
-        name=name, source=source, data=data, start=start, stop=stop, step=step, has_entities=bool(found.entity),
+        name=name, source=sheet.path.name, file=file, found=found, is_stacked=is_stacked, unit=unit,
+        origin=str(times.min())[:10] if is_date else "", start=start, stop=stop, step=step,
         renamed={} if is_stacked else {c: v for c, v in found.observed.items() if c != v},
         variables={v: found.units.get(c, "") for c, v in found.observed.items()},
     )  # fmt: skip

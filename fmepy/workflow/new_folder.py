@@ -13,7 +13,7 @@ from typing import Any
 from fmepy import datasets
 from fmepy.errors import ArgumentError, did_you_mean, listed
 
-TABLES = {"lynx": "lynx_hare", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
+TABLES = {"lynx": "lynx_hare", "hiv": "hiv", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
 """The observations of an example, where they are one of the tables of `fmepy.datasets`: there is no other copy."""
 _FOLDER = Path(__file__).parent / "examples"
 

@@ -52,9 +52,8 @@ from fmepy.workflow import plan
 from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.error_lines import placed_error
 from fmepy.workflow.file.python_file import causes, line_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.folder import CalibrationFolder
-from fmepy.workflow.steps.base import FITS, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import FITS, CalibrationTask, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
 from fmepy.workflow.steps.registry import STEPS
 

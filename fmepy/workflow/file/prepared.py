@@ -31,8 +31,8 @@ from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.observations import observed, read_data, replicates
 from fmepy.workflow.file.python_file import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.sources import ModelSource, of_files, read_rows, read_source, rows_of, words_in
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.steps.base import CalibrationTask
 
 
 def read_task(case: Case, *, python: bool = True) -> CalibrationTask:

@@ -12,11 +12,10 @@ import pandas as pd
 
 from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import short
-from fmepy.workflow.steps.base import FITS, best_fit
+from fmepy.workflow.steps.base import FITS, CalibrationTask, best_fit
 from fmepy.workflow.steps.scale import natural, natural_fit
 
 

@@ -32,12 +32,11 @@ import pandas as pd
 from markupsafe import Markup
 
 from fmepy import __version__
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report import overview, words
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.tables import alike, correlations, table_of
 from fmepy.workflow.report.words import environment
-from fmepy.workflow.steps.base import CalibrationStep
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask
 from fmepy.workflow.steps.registry import STEPS
 
 
@@ -131,9 +130,10 @@ class ReportSection:
 def written(
     name: str, title: str, template: str, found: Findings, facts: Mapping[str, Any], tone: str = ""
 ) -> ReportSection:
-    """Return a section; `template` is a file of templates, or the text of one."""
+    """Return a section; `template` is a file of templates or the text of one, else that of its name or any step's."""
     one = environment()
-    words_of = one.get_template(template) if template.endswith(".html") else one.from_string(template)
+    is_text = template and not template.endswith(".html")
+    words_of = one.from_string(template) if is_text else one.select_template([template or f"{name}.html", "step.html"])
 
     def doubt(sentence: str = "", when: bool = True, caller: Callable[[], str] | None = None) -> str:
         if when:

@@ -13,10 +13,9 @@ from fmepy.fimlof.forecasting import Forecast
 from fmepy.fimlof.result import FilterResult
 from fmepy.journal.saving import Saved
 from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each, first_few
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
 
 _DIAGNOSED = 4  # variables whose four pictures are drawn
@@ -47,7 +46,6 @@ class FilterStep(CalibrationStep):
     says = "What a filter says of every reading (costs by FIMLOF)."
     purpose = "Follow the data with a Kalman filter, reading by reading, and test what it could not predict"
     title = "The filter: reading by reading"
-    template = "filter.html"
     takes = ("fit",)
     advice = "Take other parameters"
     keys: ClassVar[Mapping[str, Key]] = {

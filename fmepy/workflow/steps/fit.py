@@ -12,12 +12,11 @@ from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import NO_FILE, Key, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import many, percent
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import at_natural_end, check_method, estimates, interval, natural
 
 BEST_TABLES = ("estimates.csv", "residuals.csv")
@@ -31,7 +30,6 @@ class FitStep(CalibrationStep):
     says = "The search for the best parameters."
     purpose = "Find the parameter values at which the model agrees best with the data"
     title = "The best fit"
-    template = "fit.html"
     unit = "iteration"
 
     keys: ClassVar[Mapping[str, Key]] = arguments_of(

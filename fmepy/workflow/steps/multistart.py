@@ -12,11 +12,10 @@ import numpy as np
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import Key
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn
-from fmepy.workflow.steps.base import Results, RunOptions, Tables
+from fmepy.workflow.steps.base import CalibrationTask, Results, RunOptions, Tables
 from fmepy.workflow.steps.fit import FitStep, best_facts, bounded
 from fmepy.workflow.steps.scale import natural
 
@@ -32,7 +31,6 @@ class MultistartStep(FitStep):
     says = "The same search from many starts."
     purpose = "Search again from many other starting points, lest a better fit was missed"
     title = "Was the best fit found?"
-    template = "multistart.html"
     unit = "start"
 
     keys: ClassVar[Mapping[str, Key]] = {

@@ -14,11 +14,10 @@ from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
 from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import drawn_each
 from fmepy.workflow.report.words import many, names, short
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import at_natural_end, check_method, check_named, natural
 
 _HEAD = ["parameter", "value", "cost", "ratio", "root"]
@@ -35,7 +34,6 @@ class ProfileStep(CalibrationStep):
     says = "Profile likelihoods, and intervals by them."
     purpose = "Move each parameter away from its best value, fit the others again, and see how soon the fit suffers"
     title = "How well each parameter is determined"
-    template = "profile.html"
     takes = ("fit",)
     unit = "side"
 

@@ -17,10 +17,9 @@ from fmepy.journal.saving import Saved
 from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary, SensRange, sensRange
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_model, check_named, models, natural_chain, values_for, with_parts
 
 NUM = 100
@@ -63,7 +62,6 @@ class RangesStep(CalibrationStep):
     says = "What the model says, with the uncertainty of the parameters."
     purpose = "Run the model at many plausible parameter values, and see how far its curves spread"
     title = "How far the model's curves spread"
-    template = "ranges.html"
     welcomes = ("fit",)
     advice = "Take narrower ranges of the parameters"
 

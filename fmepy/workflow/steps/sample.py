@@ -19,12 +19,19 @@ from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
 from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import PANEL, Pictures, drawn_each
 from fmepy.workflow.report.words import many
-from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import (
+    CalibrationStep,
+    CalibrationTask,
+    Requirement,
+    Results,
+    RunOptions,
+    Tables,
+    best_fit,
+)
 from fmepy.workflow.steps.scale import natural_chain, with_line
 
 NITER = 1000
@@ -47,7 +54,6 @@ class SampleStep(CalibrationStep):
     says = "Chains: the distribution of the parameters after the data."
     purpose = "Draw parameter values that are plausible given the data (Markov chain Monte Carlo)"
     title = "Which values are plausible"
-    template = "sample.html"
     takes = ("fit",)
     unit = "iteration"
     requirements: ClassVar[Mapping[str, Requirement]] = {

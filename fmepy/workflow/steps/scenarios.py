@@ -18,11 +18,10 @@ from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.words import many, short
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import (
     check_model,
     known_covariance,
@@ -73,7 +72,6 @@ class ScenariosStep(CalibrationStep):
     says = "What the model says if."
     purpose = "Run the model under other assumptions"
     title = "What if"
-    template = "scenarios.html"
     takes = ("fit",)
     welcomes = ("sample",)
     advice = "Take scenarios in which the model runs"

@@ -18,11 +18,10 @@ from fmepy.sensitivity.collin import Collin, collin
 from fmepy.sensitivity.identifiability import identifiability
 from fmepy.sensitivity.sensfun import SensFun, sensFun
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import SINGLE, Pictures, drawn, drawn_each
 from fmepy.workflow.report.words import names
-from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Requirement, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import check_named, natural
 
 _OF_COLLIN = ("parset", "N", "which", "maxcomb")
@@ -57,7 +56,6 @@ class ScreenStep(CalibrationStep):
     says = "Sensitivities, and which parameters the data can tell apart."
     purpose = "See which parameters the data respond to, and which of them can be told apart"
     title = "What the data can tell apart"
-    template = "screen.html"
     requirements: ClassVar[Mapping[str, Requirement]] = {
         "max_collinearity": Requirement(
             Key((float,), "The largest collinearity of all fitted parameters together.", least=1, open=True),
