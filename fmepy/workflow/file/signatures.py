@@ -27,13 +27,11 @@ _BY_WORD = {
     r"\bmapping\b|\bdict\b": dict,
     r"\bsequence\b|\blist\b|\bnames\b|\barray|\bmatrix\b|\btuples?\b": list,
 }
-
-
-KINDS = {
-    str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number", list: "a list",
-    dict: "a table",
+_KINDS = {
+    str: ("a text in quotes", "string"), bool: ("true or false", "boolean"), int: ("a whole number", "integer"),
+    float: ("a number", "number"), list: ("a list", "array"), dict: ("a table", "object"),
 }  # fmt: skip
-_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+"""What a kind is called in a message, and in the schema."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
     if int in key.kinds and float not in key.kinds and type(value) is float and value.is_integer():
         value = int(value)
     if key.kinds and type(value) not in key.kinds:
-        wanted = " or ".join(KINDS[k] for k in key.kinds)
+        wanted = " or ".join(_KINDS[k][0] for k in key.kinds)
         held = "hold" if isinstance(place[-1], int) else "be"
         raise section.error(place, f"{name} must {held} {wanted}; got {_shown(value)}.")
     if isinstance(value, str) and key.choices and value not in key.choices:
@@ -235,7 +233,7 @@ def _one(key: Key) -> dict[str, Any]:
 
 
 def _of_kind(kind: type, key: Key) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": _TYPES[kind]}
+    found: dict[str, Any] = {"type": _KINDS[kind][1]}
     if kind is str and key.choices:
         found["enum"] = list(key.choices)
     if kind in (int, float):

@@ -28,8 +28,7 @@ from fmepy.types import Vector
 from fmepy.workflow.file.case import Case, model_kind
 from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.keys import TIMES, model_keys
-from fmepy.workflow.file.observations import read_beside
-from fmepy.workflow.file.observations import read_times as read_dates
+from fmepy.workflow.file.observations import read_beside, read_times
 from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
 from fmepy.workflow.file.signatures import Key, checked
 from fmepy.workflow.file.toml import TomlTable
@@ -110,7 +109,7 @@ def _of_equations(
     """Return the model of equations; of the parameters it gets those whose names stand in it."""
     words = {k: v for k, v in case.content["model"].items() if k not in ("equations", "kind")}
     if "times" in words:
-        words["times"] = read_times(section)
+        words["times"] = _times_of(section)
     if kind == "steady":
         words.setdefault("state", None)
     if "events" in inputs and kind != "ode":
@@ -228,7 +227,7 @@ def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
         raise section.error(
             "file", f"{table.path.name} holds dates: say in [data] from when and in which unit they are counted, such "
             'as origin = "2001-12-31" and unit = "days".')  # fmt: skip
-    return replace(table, frame=table.frame.assign(time=read_dates(case, table, "time")[0]))
+    return replace(table, frame=table.frame.assign(time=read_times(case, table, "time")[0]))
 
 
 def _series(table: Sheet) -> tuple[Any, ...]:
@@ -291,7 +290,7 @@ def read_modular(
     read = {name for module in modules for name in module.reads}
     data = data.with_constants({k: v for k, v in (constants or {}).items() if k.partition("[")[0] in read})
     try:
-        return ModularModel(modules, data, **{**words, "times": read_times(section)})
+        return ModularModel(modules, data, **{**words, "times": _times_of(section)})
     except FmepyError as error:  # the line of the key, where the message is about one
         about = next((k for k in words if f"`{k}" in str(error).split(":")[0]), "")
         if about not in section.data:
@@ -334,7 +333,7 @@ def _read_database(section: TomlTable) -> Database:
     return found
 
 
-def read_times(section: TomlTable) -> Vector:
+def _times_of(section: TomlTable) -> Vector:
     """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
     given = section.data["times"]
     if isinstance(given, list):

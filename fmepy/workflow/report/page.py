@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -153,4 +152,4 @@ def _picture(what: str, draw: Callable[..., Any] | Any, **words: Any) -> str:
         return Markup('<p class="small">The picture of the {} could not be drawn: {}</p>').format(what, error)
 
 
-_MAKERS = {"picture": _picture, "table_of": table_of, "correlations": correlations, "alike": alike, "inf": math.inf}
+_MAKERS = {"picture": _picture, "table_of": table_of, "correlations": correlations, "alike": alike}

@@ -138,5 +138,5 @@ def environment() -> Environment:
     )  # fmt: skip
     made.filters |= {f.__name__: f for f in (number, percent, names, many, have, duration)}
     blocks = made.get_template("blocks.html").module
-    made.globals |= {name: getattr(blocks, name) for name in ("show", "bullets", "ul", "fold")}
+    made.globals |= {name: getattr(blocks, name) for name in ("show", "bullets", "ul", "fold")} | {"inf": math.inf}
     return made

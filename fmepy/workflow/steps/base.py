@@ -220,7 +220,7 @@ class CalibrationStep:
     def verdict(self, task: CalibrationTask, result: Any) -> str:
         """Return what came of it, in a sentence or two, for run.json and the report; ours stand in ``verdicts.txt``."""
         sentence = getattr(environment().get_template("verdicts.txt").module, self.name, None)
-        return "" if sentence is None else str(sentence(result))
+        return "" if sentence is None else str(sentence(result, self))
 
     def failed_runs(self, result: Any) -> tuple[int, int, str]:
         """Return how many of its runs failed, of how many, and the message of one of them."""

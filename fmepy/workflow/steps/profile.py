@@ -72,11 +72,6 @@ class ProfileStep(CalibrationStep):
             frame.loc[mine, "value"] = natural(task, frame.loc[mine, ["value"]].set_axis([name], axis=1)).iloc[:, 0]
         return {"profile.csv": frame, "intervals.csv": _intervals(task, result)}
 
-    def verdict(self, task: CalibrationTask, result: Profile) -> str:
-        words = result.verdicts.map(lambda said: str(said).split(":")[0])
-        groups = [f"{word} ({', '.join(map(str, words.index[words == word]))})" for word in dict.fromkeys(words)]
-        return f"{many(len(words), 'profile')}: {'; '.join(groups)}."
-
     def failed_runs(self, result: Profile) -> tuple[int, int, str]:
         n = len(result.failures)
         return n, n + len(result.frame), str(result.failures["message"].iloc[0]) if n else ""

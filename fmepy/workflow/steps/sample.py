@@ -35,7 +35,6 @@ from fmepy.workflow.steps.base import (
 from fmepy.workflow.steps.scale import natural_chain, with_line
 
 NITER = 1000
-_RHAT, _ESS = 1.01, 400
 _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
 _NUMBERS = {"kinds": (float, list), "items": Key((float,))}
@@ -56,6 +55,7 @@ class SampleStep(CalibrationStep):
     title = "Which values are plausible"
     takes = ("fit",)
     unit = "iteration"
+    rhat, ess = 1.01, 400  # from which chains agree, and are long enough
     requirements: ClassVar[Mapping[str, Requirement]] = {
         "rhat": Requirement(
             Key((float,), "The largest R-hat of the chains' parameters.", least=1, open=True),
@@ -111,16 +111,6 @@ class SampleStep(CalibrationStep):
         trust = own.diagnostics()[["rhat", "ess_bulk", "ess_tail", "mcse"]]
         summary = own.summary().frame.T.join(trust).rename_axis("parameter").reset_index()
         return {"sample.csv": own.pars.reset_index(), "sample_summary.csv": summary}
-
-    def verdict(self, task: CalibrationTask, result: ModMCMC) -> str:
-        found = result.diagnostics()
-        rhat, ess = worst(found, "rhat"), worst(found, "ess_bulk")
-        ok = rhat <= _RHAT and ess >= _ESS
-        return (
-            f"{many(len(result.chains), 'chain')} of {result.n_draw} draws; the largest R-hat is {rhat:.4g}, the "
-            f"least effective sample {ess:.4g}: "
-            f"{'they can be trusted' if ok else 'too few draws, or chains that disagree'}."
-        )
 
     def failed_runs(self, result: ModMCMC) -> tuple[int, int, str]:
         return result.failures, int(result.iterations.sum() + result.count["dr_steps"].sum()), result.last_failure
@@ -202,8 +192,9 @@ def _summary(found: Findings, summary: Any) -> pd.DataFrame:
 
 
 def _tone(row: Any, column: str) -> str:
-    is_bad = (column == "rhat" and not row[column] <= _RHAT) or (column == "ess_bulk" and not row[column] >= _ESS)
-    return "bad" * is_bad
+    if column == "rhat":
+        return "bad" * (not row[column] <= SampleStep.rhat)
+    return "bad" * (column == "ess_bulk" and not row[column] >= SampleStep.ess)
 
 
 def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: str) -> Pictures:

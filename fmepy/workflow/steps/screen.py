@@ -54,6 +54,7 @@ class ScreenStep(CalibrationStep):
 
     name = "screen"
     says = "Sensitivities, and which parameters the data can tell apart."
+    apart = APART
     purpose = "See which parameters the data respond to, and which of them can be told apart"
     title = "What the data can tell apart"
     requirements: ClassVar[Mapping[str, Requirement]] = {
@@ -103,18 +104,6 @@ class ScreenStep(CalibrationStep):
         return {"screen.csv": ranks} | (
             {} if result.collinearity is None else {"collin.csv": result.collinearity.frame}
         )
-
-    def verdict(self, task: CalibrationTask, result: Screened) -> str:
-        ranks = result.sensitivities.summary().frame
-        silent = [str(name) for name in ranks.index[ranks["L2"].to_numpy(dtype=float) == 0]]
-        if silent:
-            return f"The data do not respond to {', '.join(silent)} at the start: no fit can find it."
-        n, g = len(ranks), result.together
-        if n == 1:
-            return "One parameter is fitted, to which the data respond."
-        size = f"a collinearity of {g:.3g}" if np.isfinite(g) else "an infinite collinearity"
-        said = "these data cannot tell them apart" if g > APART else "these data can tell them apart"
-        return f"The {n} fitted parameters together have {size} (to be estimated together, at most {APART:g}): {said}."
 
     def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
         sens = result.sensitivities
