@@ -203,7 +203,7 @@ def _all_shorter(n: int, length: int) -> float:
     return 2 * share[n] if n else 1.0
 
 
-def residual_pictures(found: Findings, agreement: Agreement, **words: str) -> Pictures:
+def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
 

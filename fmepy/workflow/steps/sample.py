@@ -197,7 +197,7 @@ def _tone(row: Any, column: str) -> str:
     return "bad" * (column == "ess_bulk" and not row[column] >= SampleStep.ess)
 
 
-def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: str) -> Pictures:
+def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: Any) -> Pictures:
     few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % one_in == 0
     thin = replace(
         chain, pars=chain.pars[few], SS=chain.SS[few], sig=None if chain.sig is None else chain.sig[few],
