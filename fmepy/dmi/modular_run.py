@@ -13,10 +13,10 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.dmi import run_loop
 from fmepy.dmi.delays import too_short
-from fmepy.dmi.loop_tables import NamedPlan
+from fmepy.dmi.loop_tables import Loops
 from fmepy.dmi.loops import Loop, LoopResult
 from fmepy.dmi.returned_values import values_of
-from fmepy.dmi.run_loop import State
+from fmepy.dmi.run_loop import RunPlan, State
 from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.errors import ModelError, listed
 from fmepy.types import IntMatrix, IntVector, Matrix, Vector
@@ -86,7 +86,9 @@ class Running:
     Parameters
     ----------
     program : ModularProgram
-    planned : NamedPlan
+    plan : RunPlan
+    loops : tuple of tuple of str
+        The variables of each loop.
     schedule : ndarray of int
         Of each step.
     z : ndarray
@@ -97,11 +99,11 @@ class Running:
     """
 
     def __init__(
-        self, program: ModularProgram, planned: NamedPlan, schedule: IntVector, z: Vector, series: Matrix, start: float,
-        keep: IntVector,
+        self, program: ModularProgram, plan: RunPlan, loops: Loops, schedule: IntVector, z: Vector, series: Matrix,
+        start: float, keep: IntVector,
     ) -> None:  # fmt: skip
-        self._program, self._planned, self._z = program, planned, z
-        plan, n_steps = planned.plan, len(schedule) - 1
+        self._program, self._loops, self._z = program, loops, z
+        n_steps = len(schedule) - 1
         lags = plan.lags.copy()
         lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
         lags[:, 9] = np.cumsum(lengths) - lengths
@@ -109,7 +111,6 @@ class Running:
         self._plan = plan._replace(lags=lags, tasks=self._with_functions(plan.tasks))
         largest = int(np.diff(plan.loops).max(initial=0))
         n_loops = plan.schedules[plan.n_schedules + 1 :]
-        n_levels = len(plan.levels)
         self._state = State(
             at=np.array([0, 0, 0, -1, 0, 0, 0, 0, 0, 0], dtype=np.int64),
             z=z,
@@ -121,8 +122,8 @@ class Running:
             old=np.zeros(largest),
             before=np.zeros(largest),
             saved=np.zeros(len(z)),
-            total=np.zeros(n_levels),
-            moves=np.zeros(n_levels),
+            total=np.zeros(len(plan.levels)),
+            moves=np.zeros(len(plan.levels)),
             log=np.zeros((int(n_loops[schedule].sum()), 5)),
             rows=np.full((len(keep), len(plan.columns)), np.nan),
             start=start,
@@ -138,7 +139,7 @@ class Running:
         log = log[: at[run_loop.LOGGED]]
         log = log[log[:, 2] > 0]
         step, group, executions, method = log[:, :4].astype(np.int64).T
-        convergence = Convergence(step, group, executions, method, log[:, 4], self._planned.loops)
+        convergence = Convergence(step, group, executions, method, log[:, 4], self._loops)
         return ModularRun(
             self._state.rows, convergence, failed, int(at[run_loop.STEP]) if failed else -1, tuple(self._notes.values())
         )
@@ -190,7 +191,7 @@ class Running:
     def _settle(self, first: int, last: int, number: int, ordinal: int) -> None:
         """Do with a loop what `unsettled` says."""
         places = self._plan.places[self._plan.loops[number] : self._plan.loops[number + 1]]
-        names, rules, z = self._planned.loops[number], self._program.rules, self._z
+        names, rules, z = self._loops[number], self._program.rules, self._z
         loop, method = Loop(z, places, self._executing(first, last), rules.tol), 0
         if rules.unsettled == "minimise":
             method, result = 1, loop.minimise([z[places].copy(), self._state.before[: len(places)].copy()])
@@ -266,13 +267,13 @@ class Running:
 
     def _short_delay(self) -> _FailedError:
         d, rules = self._program.work.delays[self._state.at[run_loop.ABOUT]], self._program.rules
-        tau = float(self._z[self._program.layout.places_of(d.tau)].min())
+        tau = float(self._z[self._program.layout.span(d.tau)].min())
         words = too_short(d.kind, tau, d.step, rules.dt, f" at {self._time()}")
         return _FailedError(f"module {d.module!r}, line {d.line}: {words}")
 
     def _negative_lag(self) -> _FailedError:
         called = self._program.work.evaluations[list(self._program.lags)[self._state.at[run_loop.ABOUT]]]
-        tau = self._z[self._program.layout.places_of(called.arguments[1])].min()
+        tau = self._z[self._program.layout.span(called.arguments[1])].min()
         return _FailedError(
             f"module {called.module!r}, line {called.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must "
             "not be negative"

@@ -92,20 +92,23 @@ class Elements:
         """Return an expression at an element."""
 
         def is_made(part: Any) -> bool:  # what looks at several elements becomes so when it is asked for
-            if (part, i) not in self.made and isinstance(part, (ArrayNode, Whole)):
-                self.made[part, i] = self.of_array(part, i)
+            if (part, i) not in self.made and isinstance(part, (ArrayNode, Symbol)):
+                self.made[part, i] = self.element(part, i) if isinstance(part, Symbol) else self.of_array(part, i)
             return (part, i) in self.made
 
         for part in in_order([e], is_made):
             self.made[part, i] = part.rebuilt([self.made[a, i] for a in part.args]) if part.args else part
         return self.made[e, i]
 
+    def element(self, e: Symbol, i: int) -> Node:
+        """Return a variable at an element."""
+        if not isinstance(e, Whole):
+            return e
+        shape = self._shapes[e.name]
+        return Symbol(element_name(e.name, divmod(i, shape[1]) if len(shape) == 2 else (i,)))
+
     def of_array(self, e: Node, i: int) -> Node:
-        """Return what looks at several elements, or an array, at an element."""
-        if isinstance(e, Whole):
-            shape = self._shapes[e.name]
-            index = divmod(i, shape[1]) if len(shape) == 2 else (i,)
-            return Symbol(element_name(e.name, index))
+        """Return what looks at several elements at an element."""
         if e.word == "array":
             return self.at(e.args[i], i)
         if e.word == "table":

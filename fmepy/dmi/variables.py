@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
 from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Shape, element_name, element_names
-from fmepy.errors import ModelError
+from fmepy.errors import ModelError, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,6 +129,17 @@ class ModuleSystem:
     def module(self, name: str) -> AnyModule:
         """Return the module of a name."""
         return next(m for m in self.modules if m.name == name)
+
+    def call_of(self, *words: str) -> tuple[str, ModuleStatement] | None:
+        """Return the first call of one of some functions of modules: its name, and the statement it stands in."""
+        written = (s for s in self.statements if isinstance(s, ModuleStatement))
+        return next(((word, s) for s in written for word in s.words if word in words), None)
+
+    def check_one_step(self, what: str, advice: str = "") -> None:
+        """Refuse modules of different steps where `what` needs those of one."""
+        steps = sorted({m.step for m in self.modules})
+        if len(steps) > 1:
+            raise ModelError(f"{what} needs modules of one step; these have steps of {listed(steps)}.{advice}")
 
     @property
     def variable_map(self) -> pd.DataFrame:
