@@ -48,13 +48,13 @@ class Inputs:
     has_loops: bool
 
     def starts(self, start: float) -> dict[str, float]:
-        """Return what series give at the start, by element, where they are initial values or first guesses alone."""
+        """Return what the data base has as initial values and guesses, by element; of series that at the start."""
         found: dict[str, float] = {}
         for name, variable in self.system.variables.items():
-            if name in self.data and (item := self.data[name]).is_series:
-                if any(variable.outside) or name in self.guesses:
-                    (values,) = item.sampled(np.array([start]), list(item.elements)).tolist()
-                    found |= {element_name(name, k): v for k, v in zip(item.elements, values, strict=True)}
+            if name in self.data and (any(variable.outside) or name in self.guesses):
+                indices = list(self.data[name].elements)
+                (values,) = self.data[name].sampled(np.array([start]), indices).tolist()
+                found |= {element_name(name, k): v for k, v in zip(indices, values, strict=True)}
         return found
 
     def grids(self, times: Vector) -> dict[str, Forcing]:
@@ -136,8 +136,8 @@ def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:
     fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(indices_of(variable.shape))
     if fits:
         return
-    module = next(iter(system.uses[variable.name]))
-    line = system.uses[variable.name][module].line
+    module = next(iter(variable.uses))
+    line = variable.uses[module].line
     given, declared = element_name(item.name, item.shape), element_name(variable.name, variable.shape)
     hint = f"Declare `dims {given}` there" if item.shape else f"Take {item.name} out of `dims` there"
     raise ModelError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
-from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -121,6 +120,7 @@ def _at_the_start(program: ModularProgram, graph: Graph) -> list[Block]:
 
 def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]]) -> tuple[RunPlan, Loops]:
     """Return the plan of schedules, the first that of the start, the last that of all modules."""
+    work, layout, rules = program.work, program.layout, program.rules
     tasks: dict[Piece, int] = {}
     order: list[int] = []
     sections: list[tuple[int, int, int, int]] = []
@@ -134,11 +134,12 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
             order += [tasks.setdefault(p, len(tasks)) for p in block.pieces]
             if block.is_loop:
                 places = tuple(place for p in block.pieces for place in graph.written(p))
-                loop, _ = loops.setdefault(places, (len(loops), _names_of(program, block)))
+                loop, _ = loops.setdefault(
+                    places, (len(loops), _names_of(layout, work.evaluations, block.pieces, places))
+                )
             sections.append((first, len(order), loop if block.is_loop else -1, n_loops if block.is_loop else 0))
             n_loops += block.is_loop
         counts.append(n_loops)
-    work, layout, rules = program.work, program.layout, program.rules
     spans = [(layout.span(level.target), layout.span(level.rate), level.step) for level in work.levels]
     kept = [(layout.span(k.value), layout.span(k.to), k.step) for k in work.kept]
     plan = RunPlan(
@@ -165,18 +166,16 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
     return plan, tuple(names for _, names in loops.values())
 
 
-def _names_of(program: ModularProgram, loop: Block) -> tuple[str, ...]:
+def _names_of(
+    layout: Layout, evaluations: Sequence[Evaluation], pieces: Sequence[Piece], places: Sequence[int]
+) -> tuple[str, ...]:
     """Return what a loop gives values to: variables, or elements where it is some of them."""
-    names: dict[str, None] = {}
-    for piece in loop.pieces:
-        e = program.work.evaluations[piece.evaluation]
-        begin, size = program.layout.begin[e.target.name], prod(e.target.shape)
-        if e.kind == "python":
-            names |= dict.fromkeys(t.name for t in e.targets)
-        elif piece.last - piece.first == size:
-            names[e.target.name] = None
-        else:
-            names |= dict.fromkeys(program.layout.names[begin + piece.first : begin + piece.last])
+    names, inside = dict[str, None](), frozenset(places)
+    for i, first, last in pieces:
+        for target in evaluations[i].targets or (evaluations[i].target,):
+            whole = layout.of(target.name)
+            is_whole = inside.issuperset(range(whole.start, whole.stop))
+            names |= dict.fromkeys([target.name] if is_whole else layout.names[whole][first:last])
     return tuple(names)
 
 

@@ -294,7 +294,7 @@ class ModularModel(SimulatedModel):
         from fmepy.dmi.equations import as_model
 
         return as_model(
-            self.system, kind, parms=parms | self.inputs.starts(float(self.times[0])),
+            self.system, kind, parms=self.inputs.starts(float(self.times[0])) | parms,
             series=self.inputs.grids(self.times), times=self.times, dt=self.dt, outputs=self._kept,
             method=self.rules.method,
         )  # fmt: skip

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from math import prod
+from typing import NamedTuple
 
 from fmepy.dmi.expressions import element, name_problem, read_expression, shape_text
 from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name
@@ -53,8 +53,7 @@ _ITEM = re.compile(rf"\s*{_NAME}\s*(?:\[([^\[\]]*)\])?\s*(,|$)")
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(NamedTuple):
     """What is declared of a module, in its text or by the arguments of `Module`, which go first."""
 
     step: int = 1
@@ -65,16 +64,14 @@ class Declared:
     outputs: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleText:
-    """A module that was read: what is declared of it, its statements, and names in the order of the text."""
+class ModuleText(NamedTuple):
+    """A module that was read: what is declared of it, and the rest of the fields of `Module`."""
 
     declared: Declared
     statements: tuple[ModuleStatement, ...]
     assigns: tuple[str, ...]
     reads: tuple[str, ...]
-    lines: Mapping[str, int] = field(repr=False)
-    """All names, and the line of the statement where each occurs first."""
+    names: Mapping[str, int]
 
 
 @lru_cache(maxsize=2048)

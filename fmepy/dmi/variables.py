@@ -64,6 +64,8 @@ class Variable:
         Its name; of a local one with its module, ``sales.x``.
     shape : tuple of int
         () for a scalar.
+    uses : mapping of str to Use
+        What it is in each module that names it.
     assigned_in, read_in : tuple of str
         The modules that give it a value, and those that read it.
     level : bool
@@ -75,6 +77,7 @@ class Variable:
 
     name: str
     shape: Shape
+    uses: Mapping[str, Use] = field(repr=False)
     assigned_in: tuple[str, ...]
     read_in: tuple[str, ...]
     level: bool
@@ -111,8 +114,6 @@ class ModuleSystem:
     statements : tuple of ModuleStatement or FunctionStatement
         Of all modules, in their order, local names as ``module.name``. Where two modules give a value to the same
         elements, those of the later module hold.
-    uses : dict of str to dict of str to Use
-        What each variable is in each module that names it.
     conflicts : tuple of (str, tuple of str)
         Variables to which several modules give a value, and these modules, of which the last one's statements hold.
     outputs : tuple of str
@@ -122,7 +123,6 @@ class ModuleSystem:
     modules: tuple[AnyModule, ...]
     variables: dict[str, Variable] = field(repr=False)
     statements: tuple[AnyStatement, ...] = field(repr=False)
-    uses: dict[str, dict[str, Use]] = field(repr=False)
     conflicts: tuple[tuple[str, tuple[str, ...]], ...] = field(repr=False)
     outputs: tuple[str, ...] = ()
 
@@ -173,8 +173,8 @@ class ModuleSystem:
 
         column = {m.name: j for j, m in enumerate(self.modules)}
         table = np.full((len(index), len(column)), "-", dtype=object)
-        for name, uses in self.uses.items():
-            for module, use in uses.items():
+        for name, variable in self.variables.items():
+            for module, use in variable.uses.items():
                 table[rows[name], column[module]] = cells(use)
         return pd.DataFrame(table, index=index, columns=list(column))
 
@@ -222,7 +222,7 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
         if isinstance(s, FunctionStatement) or (s.target.name, m.name) not in dropped
     )
     variables = {n: _variable(n, by_module, dropped) for n, by_module in uses.items()}
-    return ModuleSystem(given, variables, statements, uses, tuple(conflicts), _outputs(given, variables))
+    return ModuleSystem(given, variables, statements, tuple(conflicts), _outputs(given, variables))
 
 
 def _checked(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
@@ -341,14 +341,15 @@ def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]])
     """Return a variable from what the modules, in their order, do with it; what is overruled does not count."""
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
     shape = next(iter(uses.values())).shape
+    nowhere = (False,) * prod(shape)
     of_elements = (
-        tuple(any(getattr(use, marks)[i] for use in holding) for i in range(prod(shape)))
-        for marks in ("assigned", "initial", "outside")
+        tuple(map(any, zip(nowhere, *marks, strict=True)))
+        for marks in zip(*((use.assigned, use.initial, use.outside) for use in holding), strict=True)
     )
-    assigned_in, read_in = (
-        tuple(m for m, use in uses.items() if any(getattr(use, marks))) for marks in ("assigned", "read")
-    )
-    return Variable(name, shape, assigned_in, read_in, any(use.level for use in holding), *of_elements)
+    assigned_in = tuple(m for m, use in uses.items() if any(use.assigned))
+    read_in = tuple(m for m, use in uses.items() if any(use.read))
+    level = any(use.level for use in holding)
+    return Variable(name, shape, uses, assigned_in, read_in, level, *(of_elements if holding else (nowhere,) * 3))
 
 
 def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:
