@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fmepy.dmi.modular_run import ModularRun, Running
 from fmepy.dmi.run_loop import RunPlan
 from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statement_code import compiled_statements, statement_text
-from fmepy.dmi.statements import DT, Reference, element_names
+from fmepy.dmi.statements import DT
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, listed
 from fmepy.language.nodes import Number
@@ -33,16 +33,11 @@ class ModularProgram:
         The variables whose elements are columns of the result.
     series : iterable of str
         Variables from outside that change along a run.
-    guesses : iterable of str
-        Assigned variables whose first values are given, as first guesses of loops.
 
     Attributes
     ----------
-    columns : tuple of str
-    constants, series : tuple of (str, tuple of int)
-        What must have a value at the start, and what changes, with their shapes.
-    steps_of : dict of str to tuple of int
-        The steps of the modules that read a variable from outside.
+    columns, series : tuple of str
+        The elements that are columns, and those of series that no module computes.
     rows_per_step : int
         Rows of a series a step: 2 for rk4, which evaluates half-way too.
     python_modules : tuple of str
@@ -55,33 +50,18 @@ class ModularProgram:
         A method that cannot be: rk4 of modules with different steps, or with lag, rate or pulse.
     """
 
-    def __init__(
-        self,
-        system: ModuleSystem,
-        rules: Rules,
-        outputs: Iterable[str],
-        series: Iterable[str] = (),
-        guesses: Iterable[str] = (),
-    ) -> None:
-        series, guesses, outputs = tuple(series), tuple(guesses), tuple(outputs)
-        self._made_from = (system, rules, outputs, series, guesses)
+    def __init__(self, system: ModuleSystem, rules: Rules, outputs: Iterable[str], series: Iterable[str] = ()) -> None:
+        outputs, series = tuple(outputs), tuple(series)
+        self._made_from = (system, rules, outputs, series)
         if rules.method == "rk4":
             _check_rk4(system)
         self.rules, self.work = rules, Work(system)
         self.layout = Layout(self.work.shapes)
         self._set_functions()
-        shapes, steps = self.work.shapes, {m.name: m.step for m in system.modules}
-        variables = system.variables.values()
-        given = [
-            v.name for v in variables
-            if (v.exogenous and v.name not in series) or any(v.outside) or v.name in guesses
-        ]  # fmt: skip
-        self.columns = tuple(e for name in outputs for e in element_names(name, shapes[name]))
-        self.constants, self.series = (tuple((n, shapes[n]) for n in names) for names in (given, series))
-        self.steps_of = {v.name: tuple(sorted({steps[m] for m in v.read_in})) for v in variables if v.exogenous}
-        self.output_places, self._constant_places = self._places(outputs), self._places(given)
-        self._is_forced = ~np.array([mine for n in series for mine in system.variables[n].assigned], dtype=bool)
-        self.forced = self._places(series)[self._is_forced]
+        changing = (system.variables[name] for name in series)
+        self.columns = tuple(e for name in outputs for e in system.variables[name].elements)
+        self.series = tuple(e for v in changing for e, mine in zip(v.elements, v.assigned, strict=True) if not mine)
+        self.output_places, self.forced = self.places(self.columns), self.places(self.series)
         self._set_lags()
         self._schedules: dict[int, tuple[tuple[frozenset[int], ...], IntVector]] = {}
         self._plans: dict[Any, tuple[RunPlan, Loops]] = {}
@@ -96,9 +76,9 @@ class ModularProgram:
     def __reduce__(self) -> Any:
         return ModularProgram, self._made_from
 
-    def _places(self, names: Iterable[str]) -> IntVector:
-        """Return where all elements of variables stand."""
-        return self.layout.places(Reference(n, self.work.shapes[n]) for n in names)
+    def places(self, elements: Iterable[str]) -> IntVector:
+        """Return where elements stand in the array of all values."""
+        return np.array([self.layout.place[e] for e in elements], dtype=np.int64)
 
     def _set_functions(self) -> None:
         """Compile; set of each evaluation the address of its function, its first pointer, and where pointers point."""
@@ -161,21 +141,23 @@ class ModularProgram:
 
     # --- runs
 
+    def values(self, known: Mapping[str, float]) -> Vector:
+        """Return the array of all values at the start: what is known of elements, else zeros."""
+        z = np.zeros(self.layout.length)
+        z[self.places(known)] = list(known.values())
+        z[self.layout.begin[DT]] = self.rules.dt
+        return z
+
     def run(
-        self,
-        constants: Vector,
-        series: Sequence[Matrix],
-        start: float,
-        keep: IntVector,
-        report: Callable[[int], None] | None = None,
+        self, z: Vector, series: Matrix, start: float, keep: IntVector, report: Callable[[int], None] | None = None
     ) -> ModularRun:
         """Run the system.
 
         Parameters
         ----------
-        constants : ndarray
-            The values of `constants`, one variable after the other.
-        series : sequence of ndarray, shape (rows_per_step n_steps + 1, n_elements)
+        z : ndarray
+            All values at the start, see `values`; they change.
+        series : ndarray, shape (rows_per_step n_steps + 1, n_series)
             The values of `series` on the grid.
         start : float
             The time of step 0.
@@ -184,18 +166,9 @@ class ModularProgram:
         report : callable, optional
             Gets the number of steps that are done, now and then.
         """
-        z = np.zeros(self.layout.length)
-        z[self._constant_places] = constants
-        z[self.layout.begin[DT]] = self.rules.dt
         failed = self._wrong_tables(z)
-        n_steps = int(keep[-1])
-        running = Running(self, *self._plan(z, n_steps), z, self._forcing(series, n_steps), float(start), keep)
+        running = Running(self, *self._plan(z, int(keep[-1])), z, series, float(start), keep)
         return running.result(failed) if failed else running.whole(report)
-
-    def _forcing(self, series: Sequence[Matrix], n_steps: int) -> Matrix:
-        n = self.rows_per_step * n_steps + 1
-        whole = np.hstack([np.zeros((n, 0)), *(np.asarray(s, dtype=float).reshape(n, -1) for s in series)])
-        return np.ascontiguousarray(whole[:, self._is_forced])
 
     def _wrong_tables(self, z: Vector) -> str:
         """Return what is wrong with the points of a table that come from outside, or an empty string."""

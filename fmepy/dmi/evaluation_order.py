@@ -52,6 +52,11 @@ class Layout:
         """What the elements are called, place by place."""
         return [e for name, shape in self.shapes.items() for e in element_names(name, shape)]
 
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Where every element stands."""
+        return {name: i for i, name in enumerate(self.names)}
+
     def of(self, name: str) -> slice:
         """Return where a whole variable stands."""
         return slice(self.begin[name], self.begin[name] + prod(self.shapes[name]))

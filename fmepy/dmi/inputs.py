@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from fmepy.dmi.data_items import Item
 from fmepy.dmi.database import Database
 from fmepy.dmi.evaluation_order import components, needs_of
-from fmepy.dmi.statements import FunctionStatement, Shape, element_name, indices_of
+from fmepy.dmi.statements import FunctionStatement, element_name, indices_of
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError
 from fmepy.models.running.forcings import Forcing
@@ -73,23 +72,23 @@ class Inputs:
             found |= {element: item.elements[index] for element, index, mine in of if not mine}
         return found
 
-    def sampled(self, name: str, shape: Shape, times: Vector, steps: Collection[int], per_step: int) -> Matrix:
-        """Return a series at the steps where a module reads it, shape (n_time, n_element), NaN at the others.
+    def sampled(self, times: Vector, per_step: int) -> Matrix:
+        """Return the series, a column an element that no module computes, at the steps where modules read it, else NaN.
 
         Parameters
         ----------
         times : ndarray
             `per_step` of them an elementary step.
-        steps : collection of int
-            Of the modules that read it.
         """
-        item, indices = self.data[name], indices_of(shape)
-        known = [i for i, index in enumerate(indices) if index in item.elements]
-        out = np.full((len(times), len(indices)), np.nan)
-        step = np.arange(len(times)) // per_step
-        rows = np.flatnonzero(np.logical_or.reduce([step % s == 0 for s in steps or (1,)]))
-        out[rows[:, None], known] = item.sampled(times[rows], [indices[i] for i in known])
-        return out
+        steps, step = {m.name: m.step for m in self.system.modules}, np.arange(len(times)) // per_step
+        columns = [np.zeros((len(times), 0))]
+        for name in self.series:
+            variable = self.system.variables[name]
+            indices = [k for k, mine in zip(indices_of(variable.shape), variable.assigned, strict=True) if not mine]
+            is_read = np.logical_or.reduce([step % steps[m] == 0 for m in variable.read_in or steps])
+            columns.append(np.full((len(times), len(indices)), np.nan))
+            columns[-1][is_read] = self.data[name].sampled(times[is_read], indices)
+        return np.hstack(columns)
 
 
 def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) -> Inputs:

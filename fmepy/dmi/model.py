@@ -25,7 +25,6 @@ from fmepy.dmi.loop_tables import Rules
 from fmepy.dmi.modular_run import METHODS as SETTLED_BY
 from fmepy.dmi.modular_run import ModularRun
 from fmepy.dmi.modules import AnyModule
-from fmepy.dmi.statements import element_names
 from fmepy.dmi.variables import ModuleSystem, system_of
 from fmepy.errors import ModelError, SimulationError, check_choice, did_you_mean, listed, repeated
 from fmepy.models.simulated import BoundRuns, SimulatedModel
@@ -222,7 +221,7 @@ class ModularModel(SimulatedModel):
     def program(self) -> ModularProgram:
         """What runs; made when it is first asked for."""
         self._refuse_missing()
-        program = ModularProgram(self.system, self.rules, self._kept, self.inputs.series, self.inputs.guesses)
+        program = ModularProgram(self.system, self.rules, self._kept, self.inputs.series)
         if program.note and self._like is None:
             logger.info("Not all of the model is compiled: %s", program.note)
         return program
@@ -465,15 +464,10 @@ class BoundModular(BoundRuns):
         self._keep = model.steps_of(times).astype(np.int64)
         self._start, self._dt = float(model.times[0]), model.dt
         grid = self._start + np.arange(program.rows_per_step * self._keep[-1] + 1) * (model.dt / program.rows_per_step)
-        self._series = [
-            inputs.sampled(name, shape, grid, program.steps_of[name], program.rows_per_step)
-            for name, shape in program.series
-        ]
-        elements = [e for name, shape in program.constants for e in element_names(name, shape)]
-        known = inputs.starts(self._start) | self._values
-        self._constants = np.array([known.get(e, 0.0) for e in elements])
-        self._places = _places(elements, names)
-        self.columns = _places(program.columns, self.var_names)
+        self._series = inputs.sampled(grid, program.rows_per_step)
+        self._z, self._places = program.values(inputs.starts(self._start) | self._values), program.places(names)
+        at = {name: i for i, name in enumerate(program.columns)}
+        self.columns = np.array([at[name] for name in self.var_names], dtype=np.intp)
         self.runs_on_threads = not program.python_modules
 
     def run(self, theta: Vector, report: Callable[[int], None] | None = None) -> ModularRun:
@@ -484,9 +478,9 @@ class BoundModular(BoundRuns):
         SimulationError
             It failed; with the parameters and the time.
         """
-        constants = self._constants.copy()
-        constants[self._places] = theta
-        run = self._program.run(constants, self._series, self._start, self._keep, report)
+        z = self._z.copy()
+        z[self._places] = theta
+        run = self._program.run(z, self._series, self._start, self._keep, report)
         if run.failed:
             p = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
             time = self._start + float(run.failed_step) * self._dt
@@ -530,12 +524,6 @@ class BoundModular(BoundRuns):
         bound, rows, order = self._equations
         _, S = bound.sensitivities(np.asarray(theta, dtype=float))
         return self.simulate(theta), S[rows][:, order]
-
-
-def _places(names: Iterable[str], wanted: Iterable[str]) -> IntVector:
-    """Return where some names stand among others."""
-    at = {name: i for i, name in enumerate(names)}
-    return np.array([at[name] for name in wanted], dtype=np.intp)
 
 
 def _replaced(found: Replaced) -> str:

@@ -151,7 +151,7 @@ def test_the_first_guess_chooses_among_solutions():
     stays = run(program_of(text.format("0"), max_iterations=200), 0)
     assert up.rows[0, 0] == pytest.approx(np.sqrt(2.5))
     assert stays.rows[0, 0] == 0
-    given = run(program_of("x = 2 * x / (0.75 + x * x / 2)", guesses=("x",), max_iterations=200), 0, x=1.0)
+    given = run(program_of("x = 2 * x / (0.75 + x * x / 2)", max_iterations=200), 0, x=1.0)
     assert given.rows[0, 0] == pytest.approx(np.sqrt(2.5))
 
 
