@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
-from fmepy.dmi.statements import DT, TIME, Memory, Reference, Shape, Whole, array_node, element_name
+from fmepy.dmi.statements import DT, TIME, Memory, Reference, Shape, Whole, array_node, element_name, is_list_of_numbers
 from fmepy.language.conditions import Condition, choose, relation
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call
 from fmepy.language.text import Converter, Value, called_name, text_functions
@@ -71,7 +71,7 @@ class RightSide:
 
 
 def read_expression(
-    tree: Tree, shapes: Mapping[str, Shape], numbers: Iterator[int] | None, module: str = ""
+    tree: Tree, shapes: Mapping[str, Shape], numbers: Iterator[int], module: str, is_initial: bool
 ) -> RightSide:
     """Return a parsed right-hand side as an expression.
 
@@ -81,17 +81,19 @@ def read_expression(
         What was parsed.
     shapes : mapping of str to shape
         The declared dimensions; other names are scalars.
-    numbers : iterator of int or None
-        What numbers the functions with a memory; None where they make no sense, in initial values.
+    numbers : iterator of int
+        What numbers the hidden variables.
     module : str
         The module, whose name begins those of hidden variables.
+    is_initial : bool
+        Whether it is an initial value, where functions with a memory make no sense.
 
     Raises
     ------
     ModelTextError
         For everything that is not on the white list, and for shapes that do not fit.
     """
-    reader = _Reader(tree, shapes, numbers, module)
+    reader = _Reader(tree, shapes, numbers, module, is_initial)
     value = as_node(reader.whole())
     return RightSide(value, reader.shapes[0][0], tuple(reader.reads), tuple(reader.memories), tuple(reader.words))
 
@@ -127,13 +129,15 @@ class _Reader(Converter):
 
     functions = staticmethod(module_functions)
 
-    def __init__(self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int] | None, module: str) -> None:
+    def __init__(
+        self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int], module: str, is_initial: bool
+    ) -> None:
         super().__init__(tree)
         self.reads: list[Reference] = []
         self.memories: list[Memory] = []
         self.words: list[str] = []
         self.shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
-        self._declared, self._numbers, self._module = declared, numbers, module
+        self._declared, self._numbers, self._module, self._is_initial = declared, numbers, module, is_initial
         self._own: dict[ast.expr, Shape] = {}  # of what is not computed by element
 
     def number(self, node: ast.expr, depth: int) -> Value:
@@ -209,8 +213,21 @@ class _Reader(Converter):
                 raise self._error(f"{{}} is {shape_text(shape)}; the items of an array are scalars", n)
         if not items:
             raise self._error("{} has no elements", node)
-        self._own[node] = (len(rows), len(rows[0].elts)) if rows else (len(items),)
-        return array_node("array", *items)
+        self._own[node] = shape = (len(rows), len(rows[0].elts)) if rows else (len(items),)
+        array = array_node("array", *items)
+        return array if depth == 0 else self._stored(array, shape)
+
+    def _stored(self, array: Value, shape: Shape) -> Value:
+        """Return an array as a variable, hidden where it is computed; a list of numbers as it is."""
+        if isinstance(array, Whole) or is_list_of_numbers(as_node(array)):
+            return array
+        return self._hidden("array", [array], [shape])
+
+    def _hidden(self, kind: str, values: list[Value], shapes: list[Shape]) -> Value:
+        """Return what stands for a part of the statement that is kept in variables of its own."""
+        symbol = Reference(f"{self._module}.{kind}({next(self._numbers) + 1})", shapes[0]).node
+        self.memories.append(Memory(kind, tuple(map(as_node, values)), tuple(shapes), symbol))
+        return symbol
 
     # calls
 
@@ -232,14 +249,12 @@ class _Reader(Converter):
         return _written(name, *map(as_node, values))
 
     def _memory(self, node: ast.Call, kind: str, values: list[Value], shapes: list[Shape]) -> Value:
-        if self._numbers is None:
+        if self._is_initial:
             raise self._error("{} remembers what was: it has no place in an initial value", node)
         x = shapes[0]
         if self._joined(shapes, node) != x:
             raise self._error(f"the first argument of {kind} is {shape_text(x)}, another one is not a scalar", node)
-        symbol = Reference(f"{self._module}.{kind}({next(self._numbers) + 1})", x).node
-        self.memories.append(Memory(kind, tuple(map(as_node, values)), tuple(shapes), symbol))
-        return symbol
+        return self._hidden(kind, values, shapes)
 
     def _reduced(self, node: ast.Call, name: str, values: list[Value], shapes: list[Shape]) -> Value:
         """Return a sum or a matrix product."""
@@ -256,7 +271,8 @@ class _Reader(Converter):
             what = f"{shape_text(a)} times {shape_text(b)} does not fit; {a[-1]} and {b[0]} should be equal"
             raise self._error(f"{{}}: {what}", node)
         self._own[node] = (*a[:-1], *b[1:])
-        return array_node(name, *values, prod(a[:-1]), b[0], prod(b[1:]))
+        factors = map(self._stored, values, shapes)
+        return array_node(name, *factors, prod(a[:-1]), b[0], prod(b[1:]))
 
     # checks
 
@@ -272,8 +288,7 @@ class _Reader(Converter):
     def _check_table(self, values: list[Value], shapes: list[Shape], node: ast.Call) -> None:
         """Refuse tables whose points are no two lists of numbers or names of vectors, or do not go together."""
         for argument, v, shape in zip(node.args[1:], values[1:], shapes[1:], strict=True):
-            constant = getattr(v, "word", "") == "array" and all(isinstance(i, Number) for i in v.args)  # type: ignore[union-attr]
-            if len(shape) != 1 or not (constant or isinstance(v, Whole)):
+            if len(shape) != 1 or not (isinstance(argument, ast.Name) or is_list_of_numbers(as_node(v))):
                 raise self._error(
                     "the points of a table are numbers in [ ], or the name of a vector of the data base", argument
                 )

@@ -25,15 +25,13 @@ from fmepy.dmi.statements import (
     ModuleStatement,
     Reference,
     Shape,
-    Whole,
-    array_node,
     indices_of,
+    is_list_of_numbers,
     reference_of,
-    size_of,
 )
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import TracingError
-from fmepy.language.nodes import Node, Number, Symbol, mapped, substituted
+from fmepy.language.nodes import Node, Number, Symbol, substituted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,36 +148,11 @@ class Work:
     def _do(
         self, kind: Any, target: Reference, value: Node | None, arguments: tuple[Reference, ...] = (), **more: Any
     ) -> None:
-        if value is not None:
-            if value.word == "array" and target.index is None and not _is_stored(value):  # element by element
-                for index, item in zip(indices_of(target.shape), value.args, strict=True):
-                    self._do(kind, replace(target, index=index), item)
-                return
-            (value,) = mapped([value], self._with_stored)
-        evaluation = Evaluation(kind, target, value, self._module, self._step, self._line, arguments, **more)
-        self.evaluations.append(evaluation)
-
-    def _with_stored(self, e: Node, parts: list[Node]) -> Node:
-        """Return a part of a value made of other parts: lists, and what matrix products are made of, are stored."""
-        new = e.rebuilt(parts) if parts else e
-        if e.word == "array":
-            return self._stored(new, len(new.args))
-        if e.word == "dot":
-            a, b, *sizes = new.args
-            rows, n, columns = map(size_of, sizes)
-            return array_node("dot", self._stored(a, rows * n), self._stored(b, n * columns), *sizes)
-        return new
-
-    def _stored(self, e: Node, size: int) -> Node:
-        """Return an array as a variable, hidden where it is computed; a list of numbers as it is."""
-        if _is_stored(e):
-            return e
-        name = f"{self._module}.array({self._line})"
-        while name in self.shapes:
-            name += "'"
-        target = self._new(name, (size,))
-        self._do("assign", target, e)
-        return target.node
+        parts = [(target, value)]
+        if value is not None and value.word == "array" and not is_list_of_numbers(value):
+            parts = [(replace(target, index=k), v) for k, v in zip(indices_of(target.shape), value.args, strict=True)]
+        for part, of in parts:
+            self.evaluations.append(Evaluation(kind, part, of, self._module, self._step, self._line, arguments, **more))
 
     def _level(self, target: Reference, rate: Node) -> None:
         of = replace(target, name=f"d({target.name})/dt")
@@ -214,6 +187,10 @@ class Work:
         self._level(target, rate(target.node))
         self._do("initial", target, start)
         return target.node
+
+    def _array(self, memory: Memory, values: Node) -> Node:
+        self._do("assign", self._new(memory.node.name, memory.shapes[0]), values)
+        return memory.node
 
     def _smooth(self, memory: Memory, x: Node, tau: Node) -> Node:
         x, tau = self._two(memory, x, tau)
@@ -263,8 +240,3 @@ class Work:
         target = self._new(memory.node.name, memory.shapes[0])
         self._do("lag", target, None, places)
         return target.node
-
-
-def _is_stored(e: Node) -> bool:
-    """Tell whether the elements of an array stand somewhere: it is a variable, or a list of numbers."""
-    return isinstance(e, Whole) or (e.word == "array" and all(isinstance(item, Number) for item in e.args))

@@ -3,9 +3,9 @@
 An expression of arrays stands for one of its elements, wherever that is: the symbol of an array as a whole (`Whole`) is
 its element there, a number is the same everywhere. What looks at other elements than that one is an `ArrayNode`:
 
-* ``array(a, b, ...)``: the elements of a list, row by row;
+* ``array(a, b, ...)``: the elements of a list, row by row: of numbers, or the whole of a statement's value;
 * ``sum(x, n)``: the sum of all n elements of x;
-* ``dot(a, b, rows, n, columns)``: the matrix product, whose sums have n terms;
+* ``dot(a, b, rows, n, columns)``: the product of two matrices that are stored, whose sums have n terms;
 * ``table(x, xs, ys, n)``: the table of n points xs, ys at x.
 
 Shapes are those of numpy: ``()`` for a scalar, ``(3,)`` for a vector, ``(2, 3)`` for a matrix.
@@ -19,7 +19,7 @@ from itertools import product
 from math import prod
 from typing import Any, Literal, TypeAlias
 
-from fmepy.language.nodes import Node, Symbol, add, as_node, choose_above, in_order, made, substituted
+from fmepy.language.nodes import Node, Number, Symbol, add, as_node, choose_above, in_order, made, substituted
 
 Shape: TypeAlias = tuple[int, ...]
 Kind: TypeAlias = Literal["assign", "level", "initial"]
@@ -53,6 +53,11 @@ def array_node(word: str, *args: Any) -> ArrayNode:
 def size_of(e: Node) -> int:
     """Return a number of elements, as it stands in an `ArrayNode`."""
     return int(float(e))
+
+
+def is_list_of_numbers(e: Node) -> bool:
+    """Tell whether an expression is a list of numbers alone."""
+    return e.word == "array" and all(isinstance(item, Number) for item in e.args)
 
 
 def open_nodes(order: Iterable[Node]) -> set[Node]:
@@ -181,7 +186,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A function with a memory, called: lag, rate, smooth, delay1 or delay3.
+    """A function with a memory, called: lag, rate, smooth, delay1 or delay3; or an array that is computed and stored.
 
     Attributes
     ----------

@@ -255,7 +255,7 @@ def _statement(
     except ValueError as error:
         raise source.error(str(error), row, start) from None
     tree = right_side(code, row, source, end)
-    right = read_expression(tree, shapes, None if kind == "initial" else numbers, module)
+    right = read_expression(tree, shapes, numbers, module, kind == "initial")
     if right.shape not in ((), target.value_shape):
         hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
         sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
