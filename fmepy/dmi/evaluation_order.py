@@ -224,7 +224,7 @@ def components(needs: Any) -> list[tuple[list[int], bool]]:
     is_loop[label[rows[rows == needed]]] = True
     between = label[needed] != label[rows]
     order = needs_of(label[needed][between], label[rows][between], len(groups))
-    after = np.split(order.indices, order.indptr[1:-1])
+    after, ends = order.indices.tolist(), order.indptr.tolist()
     waits = np.bincount(order.indices, minlength=len(groups)).tolist()
     ready = [(groups[g][0], g) for g, count in enumerate(waits) if not count]
     heapq.heapify(ready)
@@ -232,7 +232,7 @@ def components(needs: Any) -> list[tuple[list[int], bool]]:
     while ready:
         _, g = heapq.heappop(ready)
         out.append((groups[g], bool(is_loop[g])))
-        for other in after[g].tolist():
+        for other in after[ends[g] : ends[g + 1]]:
             waits[other] -= 1
             if not waits[other]:
                 heapq.heappush(ready, (groups[other][0], other))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -59,45 +58,6 @@ def name_problem(name: str) -> str:
     return reserved_name(name)
 
 
-@dataclass(frozen=True, slots=True)
-class RightSide:
-    """What a right-hand side is: see `dmi.statements.ModuleStatement`."""
-
-    value: Node
-    shape: Shape
-    reads: tuple[Reference, ...]
-    memories: tuple[Memory, ...]
-    words: tuple[str, ...]
-
-
-def read_expression(
-    tree: Tree, shapes: Mapping[str, Shape], numbers: Iterator[int], module: str, is_initial: bool
-) -> RightSide:
-    """Return a parsed right-hand side as an expression.
-
-    Parameters
-    ----------
-    tree : Tree
-        What was parsed.
-    shapes : mapping of str to shape
-        The declared dimensions; other names are scalars.
-    numbers : iterator of int
-        What numbers the hidden variables.
-    module : str
-        The module, whose name begins those of hidden variables.
-    is_initial : bool
-        Whether it is an initial value, where functions with a memory make no sense.
-
-    Raises
-    ------
-    ModelTextError
-        For everything that is not on the white list, and for shapes that do not fit.
-    """
-    reader = _Reader(tree, shapes, numbers, module, is_initial)
-    value = as_node(reader.whole())
-    return RightSide(value, reader.shapes[0][0], tuple(reader.reads), tuple(reader.memories), tuple(reader.words))
-
-
 def element(name: str, index: Sequence[object], shape: Shape) -> tuple[int, ...]:
     """Return an index into an array after checking it; raise ValueError with what is wrong."""
     shown = element_name(name, shape)
@@ -124,8 +84,32 @@ def shape_text(shape: Shape) -> str:
     return f"a matrix of {shape[0]} x {shape[1]}"
 
 
-class _Reader(Converter):
-    """Reads one right-hand side."""
+class RightSide(Converter):
+    """A right-hand side, read: an expression, and what belongs to it.
+
+    Parameters
+    ----------
+    tree : Tree
+        What was parsed.
+    declared : mapping of str to shape
+        The declared dimensions; other names are scalars.
+    numbers : iterator of int
+        What numbers the hidden variables.
+    module : str
+        The module, whose name begins those of hidden variables.
+    is_initial : bool
+        Whether it is an initial value, where functions with a memory make no sense.
+
+    Attributes
+    ----------
+    value, shape, reads, memories, words
+        See `dmi.statements.ModuleStatement`.
+
+    Raises
+    ------
+    ModelTextError
+        For everything that is not on the white list, and for shapes that do not fit.
+    """
 
     functions = staticmethod(module_functions)
 
@@ -136,13 +120,15 @@ class _Reader(Converter):
         self.reads: list[Reference] = []
         self.memories: list[Memory] = []
         self.words: list[str] = []
-        self.shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
+        self._shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
         self._declared, self._numbers, self._module, self._is_initial = declared, numbers, module, is_initial
         self._own: dict[ast.expr, Shape] = {}  # of what is not computed by element
+        self.value = as_node(self.whole())
+        ((self.shape,),) = self._shapes
 
     def number(self, node: ast.expr, depth: int) -> Value:
         """Return the value of a node that stands for a number or an array."""
-        self.shapes.append([])
+        self._shapes.append([])
         match node:
             case ast.Subscript():
                 value = self._element(node)
@@ -157,15 +143,15 @@ class _Reader(Converter):
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
         """Return a node that stands for a condition."""
-        self.shapes.append([])
+        self._shapes.append([])
         condition = super().condition(node, depth)
         self._add_shape(node)
         return condition
 
     def _add_shape(self, node: ast.expr) -> None:
         """Hand on the shape of what has been read: its own, or that of its parts, joined."""
-        inside = self.shapes.pop()
-        self.shapes[-1].append(self._own.pop(node) if node in self._own else self._joined(inside, node))
+        inside = self._shapes.pop()
+        self._shapes[-1].append(self._own.pop(node) if node in self._own else self._joined(inside, node))
 
     # what a value can be
 
@@ -208,7 +194,7 @@ class _Reader(Converter):
             raise self._error("an array is written [a, b, c] or, with rows of the same length, [[a, b], [c, d]]", node)
         scalars = [n for r in rows for n in r.elts] if rows else node.elts
         items = [self.number(n, depth + 1) for n in scalars]
-        for n, shape in zip(scalars, self.shapes[-1], strict=True):
+        for n, shape in zip(scalars, self._shapes[-1], strict=True):
             if shape:
                 raise self._error(f"{{}} is {shape_text(shape)}; the items of an array are scalars", n)
         if not items:
@@ -236,7 +222,7 @@ class _Reader(Converter):
         called_name(self.tree, node, OWN)
         self.words.append(name)
         values = [self.number(a, depth + 1) for a in node.args]
-        shapes = self.shapes[-1]
+        shapes = self._shapes[-1]
         self._check_values(name, values, node)
         if name in ("sum", "dot"):
             return self._reduced(node, name, values, shapes)

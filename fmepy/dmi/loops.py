@@ -9,7 +9,7 @@ it is executed again and again until nothing moves is done by `run_loop`. Where 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ _FAR = 1e100  # what stands for a difference that is no number: its square is on
 _CLOSE = 1e-15  # scipy's tolerances: as near as it gets
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoopResult:
+class LoopResult(NamedTuple):
     """What became of a loop.
 
     Attributes
@@ -55,26 +54,31 @@ class Loop:
         self._z, self._places, self._execute, self._tol = z, places, execute, tol
         self._executions = 0
 
-    def execute_again(self) -> LoopResult:
-        """Execute it once more, to see what moves."""
-        moves = self._moves()
+    def from_values(self, values: Vector) -> LoopResult:
+        """Return what one execution from values on does."""
+        self._z[self._places] = values
+        self._execute()
+        self._executions += 1
+        after = self._z[self._places]
+        with np.errstate(invalid="ignore"):
+            moves = np.where(after == values, 0.0, after - values)
         return LoopResult(bool(self._is_settled(moves).all()), self._executions, moves)
 
     def minimise(self, starts: list[Vector]) -> LoopResult:
         """Find values that do not move, from the start at which they move least."""
         best, least = self._z[self._places].copy(), np.inf
         for start in starts:
-            size = float(np.sum(self._from(start) ** 2)) if np.isfinite(start).all() else np.inf
+            size = float(np.sum(self.from_values(start).moves ** 2)) if np.isfinite(start).all() else np.inf
             if size < least:
                 best, least = start.copy(), size
-        moves = self._from(best)
-        for wanted in (~self._is_settled(moves), np.ones(len(moves), dtype=bool)):
+        found = self.from_values(best)
+        for wanted in (~self._is_settled(found.moves), np.ones(len(best), dtype=bool)):
             best = self._least(best, wanted)
-            moves = self._from(best)
-            if self._is_settled(moves).all():
-                return LoopResult(True, self._executions, moves)
+            found = self.from_values(best)
+            if found.settled:
+                return found
         self._z[self._places] = best
-        return LoopResult(False, self._executions, moves)
+        return found
 
     def _least(self, values: Vector, wanted: BoolVector) -> Vector:
         """Return values of which those that are wanted move least."""
@@ -84,26 +88,13 @@ class Loop:
 
         def residuals(x: Vector) -> Vector:
             out[wanted] = x
-            moves = self._from(out)[wanted]
+            moves = self.from_values(out).moves[wanted]
             return np.where(np.abs(moves) < _FAR, moves, _FAR)
 
         if np.isfinite(residuals(values[wanted].copy())).all():
             found = least_squares(residuals, values[wanted], x_scale="jac", xtol=_CLOSE, ftol=_CLOSE, gtol=_CLOSE)
             out[wanted] = found.x
         return out
-
-    def _from(self, values: Vector) -> Vector:
-        """Return the moves of one execution from values on."""
-        self._z[self._places] = values
-        return self._moves()
-
-    def _moves(self) -> Vector:
-        before = self._z[self._places].copy()
-        self._execute()
-        self._executions += 1
-        after = self._z[self._places]
-        with np.errstate(invalid="ignore"):
-            return np.where(after == before, 0.0, after - before)
 
     def _is_settled(self, moves: Vector) -> BoolVector:
         settled: BoolVector = np.abs(moves) <= self._tol * np.maximum(1.0, np.abs(self._z[self._places]))

@@ -201,7 +201,7 @@ class Running:
                 f"{self._time()}: its values are those that move least",
             )
         else:
-            result = loop.execute_again()
+            result = loop.from_values(z[places])
         if not result.settled or method == 0:
             raise _FailedError(self._unsettled(places, names, result))
         line, step = self._state.log[self._state.at[run_loop.LOG] + ordinal], self._state.at[run_loop.STEP]

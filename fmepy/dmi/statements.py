@@ -263,11 +263,6 @@ class FunctionStatement:
     line: int = field(default=0, compare=False)
 
 
-def symbols_in(expressions: Iterable[Node]) -> list[Symbol]:
-    """Return the variables and elements in expressions, each once, in order of first appearance."""
-    return [e for e in in_order(expressions) if isinstance(e, Symbol) and e is not TIME]
-
-
 def reference_of(symbol: Symbol, shapes: Mapping[str, Shape]) -> Reference:
     """Return what a symbol refers to."""
     name = symbol.name
@@ -298,7 +293,7 @@ def element_names(name: str, shape: Shape) -> tuple[str, ...]:
     >>> element_names("A", (2, 2))
     ('A[0,0]', 'A[0,1]', 'A[1,0]', 'A[1,1]')
     """
-    return tuple(element_name(name, i) for i in indices_of(shape))
+    return tuple(element_name(name, i) for i in indices_of(shape)) if shape else (name,)
 
 
 def element_name(name: str, index: tuple[int, ...]) -> str:

@@ -27,7 +27,7 @@ from itertools import count
 from math import prod
 from typing import NamedTuple
 
-from fmepy.dmi.expressions import element, name_problem, read_expression, shape_text
+from fmepy.dmi.expressions import RightSide, element, name_problem, shape_text
 from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
@@ -255,13 +255,13 @@ def _statement(
     except ValueError as error:
         raise source.error(str(error), row, start) from None
     tree = right_side(code, row, source, end)
-    right = read_expression(tree, shapes, numbers, module, kind == "initial")
+    right = RightSide(tree, shapes, numbers, module, kind == "initial")
     if right.shape not in ((), target.value_shape):
         hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
         sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
         raise tree.error(f"{left} is {sides}{hint}")
     return ModuleStatement(
-        kind, target, right.value, right.shape, right.reads, right.memories, right.words, module,
+        kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words), module,
         source.line_number(row), start + 1,
     )  # fmt: skip
 
