@@ -164,9 +164,10 @@ def _of_variable(
     system: ModuleSystem, variable: Variable, data: Mapping[str, Item], guess: bool
 ) -> Iterator[Diagnostic]:
     """Return what is wrong with the data of one variable."""
-    whole = data.get(variable.name)
     elements = variable.elements
-    fed = [whole is not None or e in data for e in elements]
+    fed = [variable.name in data or e in data for e in elements]
+    if all(variable.assigned) and not any(fed) and not any(variable.outside):
+        return
     items = {n: data[n] for n in dict.fromkeys((variable.name, *elements)) if n in data}
     wants_value = [not mine for mine in variable.assigned]
     wants_start = [out and not there for out, there in zip(variable.outside, variable.initial, strict=True)]

@@ -64,6 +64,8 @@ class Variable:
         Its name; of a local one with its module, ``sales.x``.
     shape : tuple of int
         () for a scalar.
+    elements : tuple of str
+        What its elements are called.
     uses : mapping of str to Use
         What it is in each module that names it.
     assigned_in, read_in : tuple of str
@@ -77,6 +79,7 @@ class Variable:
 
     name: str
     shape: Shape
+    elements: tuple[str, ...] = field(repr=False)
     uses: Mapping[str, Use] = field(repr=False)
     assigned_in: tuple[str, ...]
     read_in: tuple[str, ...]
@@ -84,11 +87,6 @@ class Variable:
     assigned: tuple[bool, ...] = field(repr=False)
     initial: tuple[bool, ...] = field(repr=False)
     outside: tuple[bool, ...] = field(repr=False)
-
-    @property
-    def elements(self) -> tuple[str, ...]:
-        """What its elements are called."""
-        return element_names(self.name, self.shape)
 
     @property
     def endogenous(self) -> bool:
@@ -221,7 +219,8 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
         for s in _statements(m)
         if isinstance(s, FunctionStatement) or (s.target.name, m.name) not in dropped
     )
-    variables = {n: _variable(n, by_module, dropped) for n, by_module in uses.items()}
+    known = {} if before is None else before.variables
+    variables = {n: _variable(n, by_module, dropped, known.get(n)) for n, by_module in uses.items()}
     return ModuleSystem(given, variables, statements, tuple(conflicts), _outputs(given, variables))
 
 
@@ -337,8 +336,10 @@ def _place(module: str, use: Use, modules: Sequence[AnyModule]) -> str:
     return f"module {module!r} ({file + ', ' if file else ''}line {use.line})"
 
 
-def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]]) -> Variable:
+def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]], before: Variable | None) -> Variable:
     """Return a variable from what the modules, in their order, do with it; what is overruled does not count."""
+    if before is not None and list(before.uses.items()) == list(uses.items()):
+        return before
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
     shape = next(iter(uses.values())).shape
     nowhere = (False,) * prod(shape)
@@ -349,7 +350,16 @@ def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]])
     assigned_in = tuple(m for m, use in uses.items() if any(use.assigned))
     read_in = tuple(m for m, use in uses.items() if any(use.read))
     level = any(use.level for use in holding)
-    return Variable(name, shape, uses, assigned_in, read_in, level, *(of_elements if holding else (nowhere,) * 3))
+    return Variable(
+        name,
+        shape,
+        element_names(name, shape),
+        uses,
+        assigned_in,
+        read_in,
+        level,
+        *(of_elements if holding else (nowhere,) * 3),
+    )
 
 
 def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:
