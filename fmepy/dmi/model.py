@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 
 from fmepy.dmi.compiled_program import ModularProgram
-from fmepy.dmi.database import Database, Replaced, as_database
+from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import constant_delays
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
-from fmepy.dmi.modular_run import METHODS as SETTLED_BY
 from fmepy.dmi.modular_run import ModularRun
 from fmepy.dmi.modules import AnyModule
 from fmepy.dmi.variables import ModuleSystem, system_of
@@ -41,21 +40,6 @@ logger = logging.getLogger(__name__)
 
 MOST_ELEMENTS = 3000
 """Elements of all variables up to which a system's steps become equations for its sensitivities: some seconds' work."""
-
-
-class Convergence(pd.DataFrame):
-    """How loops settled, a row a loop and step: time group executions method residual.
-
-    Two of them are compared as wholes: pandas compares what tables carry (``attrs``) when it joins them, and can do so
-    with a plain DataFrame only by an error.
-    """
-
-    @property
-    def _constructor(self) -> type[Convergence]:
-        return Convergence
-
-    def __eq__(self, other: object) -> Any:
-        return self.equals(other) if isinstance(other, Convergence) else super().__eq__(other)
 
 
 class ModularModel(SimulatedModel):
@@ -184,7 +168,7 @@ class ModularModel(SimulatedModel):
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *constant_delays(self.system, self.inputs.parameters, self.dt),
-            *(Diagnostic("replaced", r.name, file=r.later, message=_replaced(r)) for r in self.data.replaced),
+            *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
         self._choose_columns(outputs)
@@ -195,7 +179,7 @@ class ModularModel(SimulatedModel):
         variables = self.system.variables
         if outputs is None:
             names = self.system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
-            self._kept, wanted = names, [e for n in names for e in self._elements(n)]
+            self._kept, wanted = names, [e for n in names for e in variables[n].elements]
         else:
             given = [outputs] if isinstance(outputs, str) else list(outputs)
             owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
@@ -204,7 +188,7 @@ class ModularModel(SimulatedModel):
                     near = did_you_mean(name, owner)
                     raise ModelError(f"`outputs`: no module has a variable {name!r}.{near}")
             self._kept = tuple(dict.fromkeys(owner[name] for name in given))
-            wanted = [e for name in given for e in (self._elements(name) if name in variables else [name])]
+            wanted = [e for name in given for e in (variables[name].elements if name in variables else [name])]
         if not wanted:
             raise ModelError("`outputs` is empty, and so would be the table; no module gives a value to a variable.")
         if twice := repeated(wanted):
@@ -212,10 +196,6 @@ class ModularModel(SimulatedModel):
         self.var_names = tuple(wanted)
         levels = {e for v in variables.values() if v.level for e in v.elements}
         self.states = tuple(n for n in wanted if n in levels)
-
-    def _elements(self, name: str) -> tuple[str, ...]:
-        """Return what the elements of a variable that modules compute are called (of mixed arrays all)."""
-        return self.system.variables[name].elements
 
     @cached_property
     def program(self) -> ModularProgram:
@@ -326,7 +306,7 @@ class ModularModel(SimulatedModel):
         names : sequence of str, optional
         times : array_like, optional
             Rows, on the grid of `dt`; default the model's own.
-        hold_engine, runs
+        hold_engine
             Nothing here: there is one engine.
 
         Raises
@@ -378,16 +358,7 @@ class ModularModel(SimulatedModel):
         table = pd.DataFrame(run.rows[:, bound.columns], columns=list(self.var_names))
         rows = bound.times
         table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
-        c = run.convergence
-        table.attrs["convergence"] = Convergence(
-            {
-                "time": self.times[0] + self.dt * c.step,
-                "group": pd.Series([", ".join(c.groups[g]) for g in c.group], dtype=object),
-                "executions": c.executions,
-                "method": pd.Series([SETTLED_BY[m] for m in c.method], dtype=object),
-                "residual": c.residual,
-            }
-        )
+        table.attrs["convergence"] = run.convergence.table(float(self.times[0]), self.dt)
         for note in run.notes:
             logger.warning(note)
         return table
@@ -524,11 +495,6 @@ class BoundModular(BoundRuns):
         bound, rows, order = self._equations
         _, S = bound.sensitivities(np.asarray(theta, dtype=float))
         return self.simulate(theta), S[rows][:, order]
-
-
-def _replaced(found: Replaced) -> str:
-    """Return what is said of an item that a later source replaced."""
-    return f"{found.name!r} stands in {found.earlier} and again in {found.later}; the later one holds"
 
 
 def _counted(n: int, what: str) -> str:

@@ -54,7 +54,7 @@ _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class Declared(NamedTuple):
-    """What is declared of a module, in its text or by the arguments of `Module`, which go first."""
+    """What is declared of a module, in its text or by the arguments of `Module`, which go first; as `DECLARATIONS`."""
 
     step: int = 1
     dims: tuple[tuple[str, Shape], ...] = ()
@@ -197,13 +197,8 @@ class _Declarations:
 
     def check_names(self, declared: Declared, found: Mapping[str, int], assigned: Mapping[str, None]) -> None:
         """Refuse declarations of names that do not occur in the statements, or not as declared."""
-        words = zip(
-            DECLARATIONS[1:],
-            (dict(declared.dims), declared.local, declared.exogenous, declared.endogenous, declared.outputs or ()),
-            strict=True,
-        )
-        for word, names in words:
-            for name in names:
+        for word, names in zip(DECLARATIONS[1:], (dict(declared.dims), *declared[2:]), strict=True):
+            for name in names or ():
                 if name not in found:
                     message = f"{name!r} is declared {word}, but no statement names it.{did_you_mean(name, found)}"
                     raise self.error_of(word, name, message)
