@@ -348,12 +348,9 @@ class ModularModel(SimulatedModel):
         self, report: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
     ) -> pd.DataFrame:
         """Run the model as a call of it does, and call `report` now and then with the number of steps that are done."""
-        if times is not None:
-            bound = self.bind(times=times)
-        else:
-            if self._bound is None:
-                self._bound = self.bind()
-            bound = self._bound
+        if times is None and self._bound is None:
+            self._bound = self.bind()
+        bound = self._bound if times is None else self.bind(times=times)
         run = bound.run(merge_parameters(self._parms, parms).to_numpy(dtype=float), report)
         table = pd.DataFrame(run.rows[:, bound.columns], columns=list(self.var_names))
         rows = bound.times
@@ -417,8 +414,7 @@ class ModularModel(SimulatedModel):
         return (
             f"ModularModel of {len(self.modules)} modules ({', '.join(m.name for m in self.modules[:8])}"
             f"{', ...' * (len(self.modules) > 8)}), {_counted(n, 'variable')}, {_counted(levels, 'level')}, "
-            f"{_counted(len(self._parms), 'parameter')}; "
-            f"dt {self.dt:g}, {self.rules.method}"
+            f"{_counted(len(self._parms), 'parameter')}; dt {self.dt:g}, {self.rules.method}"
         )
 
 
