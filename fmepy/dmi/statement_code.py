@@ -4,9 +4,9 @@
 order of first appearance. So the text holds no names, and statements that look alike share one function. Elements first
 to last of an array are computed, in a loop; a function with a scalar target takes no notice of the two.
 
-Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists, sums,
-matrix products and tables. What is a scalar inside an array's statement, and what a product of matrices is made of, is
-computed once before the loop.
+Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists of
+numbers, sums, matrix products and tables. What is a scalar inside an array's statement is computed once before the
+loop; lists that are computed, and what a product of matrices is made of, are variables (`stateful_functions`).
 
 What is written alike is compiled once, in this process and in the next ones: all statements of a system that are not
 known yet become one program, and one object file in the folder of compiled code, from which the next process reads
