@@ -8,8 +8,8 @@ What remembers becomes statements of hidden variables, which the rest of the roo
     rate(x)           (x - before) / step,  `before` being kept of the module's last step; at the start it is x
 
 (DYNAMO's; A. L. Pugh, DYNAMO User's Manual), so that all of them start in equilibrium. ``lag(x, tau, before)`` looks
-into the history of x, which the run keeps. Arrays are stored likewise: a list is as many statements as it has
-elements, and a list within an expression, or a factor of a matrix product that is computed, is a hidden variable.
+into the history of x, which the run keeps. A list within an expression, and a factor of a matrix product that is
+computed, is a hidden variable, too.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from fmepy.dmi.statements import (
     ModuleStatement,
     Reference,
     Shape,
-    indices_of,
-    is_list_of_numbers,
     reference_of,
 )
 from fmepy.dmi.variables import ModuleSystem
@@ -149,17 +147,8 @@ class Work:
     def _do(
         self, kind: Any, target: Reference, value: Node | None, arguments: tuple[Reference, ...] = (), **more: Any
     ) -> None:
-        parts: list[tuple[Reference, Node | None]] = [(target, value)]
-        if value is not None and value.word == "array" and not is_list_of_numbers(value):
-            if any(reference_of(s, self.shapes).name == target.name for s in value.free_symbols - {TIME}):
-                stored = self._new(f"{kind}({target.name})", target.shape)  # all of it from what was before
-                self._do("assign", stored, value)
-                parts = [(target, stored.node)]
-            else:
-                elements = (replace(target, index=k) for k in indices_of(target.shape))
-                parts = list(zip(elements, value.args, strict=True))
-        for part, of in parts:
-            self.evaluations.append(Evaluation(kind, part, of, self._module, self._step, self._line, arguments, **more))
+        evaluation = Evaluation(kind, target, value, self._module, self._step, self._line, arguments, **more)
+        self.evaluations.append(evaluation)
 
     def _level(self, target: Reference, rate: Node) -> None:
         of = replace(target, name=f"d({target.name})/dt")

@@ -4,9 +4,9 @@
 order of first appearance. So the text holds no names, and statements that look alike share one function. Elements first
 to last of an array are computed, in a loop; a function with a scalar target takes no notice of the two.
 
-Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists of
-numbers, sums, matrix products and tables. What is a scalar inside an array's statement is computed once before the
-loop; lists that are computed, and what a product of matrices is made of, are variables (`stateful_functions`).
+Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists,
+sums, matrix products and tables. What is a scalar inside an array's statement, or an element of a list, is computed
+once before the loop; what a product of matrices is made of is a variable, or a list of numbers.
 
 What is written alike is compiled once, in this process and in the next ones: all statements of a system that are not
 known yet become one program, and one object file in the folder of compiled code, from which the next process reads
@@ -31,7 +31,17 @@ from fmepy.compiled.llvm_code import MOST_NESTED, Alone, ExpressionWriter
 from fmepy.compiled.llvm_operations import NAN, declarations, number
 from fmepy.compiled.machine import object_of, optimised, versions
 from fmepy.compiled.statements import statements
-from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, size_of
+from fmepy.dmi.statements import (
+    TIME,
+    ArrayNode,
+    Reference,
+    Shape,
+    Whole,
+    is_list_of_numbers,
+    open_nodes,
+    reference_of,
+    size_of,
+)
 from fmepy.language.nodes import Node, Symbol, in_order
 
 OWN_NAME = "@STATEMENT"
@@ -89,7 +99,7 @@ class _ModuleWriter(ExpressionWriter):
             self._reads_itself = self._reads_itself or slot == "p0"
         self._heads: list[str] = []
         self._globals: list[str] = []
-        self._constants: dict[Node, str] = {}  # lists of numbers, by their places
+        self._lists: dict[Node, str] = {}  # by their places
         self._index = ""
 
     def written(self) -> StatementText:
@@ -102,6 +112,8 @@ class _ModuleWriter(ExpressionWriter):
             for part in e.args if e in is_open else [e] if isinstance(e, ArrayNode) else []:
                 if part.args and part not in is_open:
                     self._computed(part)
+        if self._value.word == "array":
+            self._array(self._value)
         if not self._target.value_shape:
             self.store(self._computed(self._value), "p0", self._target.positions[0])
         else:  # what it reads of itself is what was before
@@ -134,16 +146,20 @@ class _ModuleWriter(ExpressionWriter):
         return name
 
     def _array(self, e: Any) -> str:
-        """Return the name of the place of a variable's elements, or of those of a list of numbers."""
+        """Return the name of the place of a variable's elements, or of those of a list."""
         if isinstance(e, Whole):
             return self.slots[e.name]
-        if e not in self._constants:
+        if e not in self._lists and not is_list_of_numbers(e):
+            self._lists[e] = place = self._room(len(e.args))
+            for i, item in enumerate(e.args):
+                self.store(self._computed(item), place, i)
+        elif e not in self._lists:
             name, place = f"{OWN_NAME}.{len(self._globals)}", f"constants{len(self._globals)}"
             entries = ", ".join(f"double {number(item.value)}" for item in e.args)
             self._globals.append(f"{name} = private constant [{len(e.args)} x double] [{entries}]")
             self._heads.append(f"  %{place} = getelementptr double, ptr {name}, i64 0")
-            self._constants[e] = place
-        return self._constants[e]
+            self._lists[e] = place
+        return self._lists[e]
 
     # --- values
 
