@@ -38,6 +38,11 @@ class Replaced(NamedTuple):
     earlier: str
     later: str
 
+    @property
+    def message(self) -> str:
+        """What is said of it."""
+        return f"{self.name!r} stands in {self.earlier} and again in {self.later}; the later one holds"
+
 
 class _Note(NamedTuple):
     """What a row of ``items.csv`` says of an item, "" where it says nothing."""
