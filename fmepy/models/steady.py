@@ -20,7 +20,7 @@ from fmepy.models.definition.delays import at_rest
 from fmepy.models.definition.function import as_loops, drafted, read_signature
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, Runnable
-from fmepy.models.steady_rates import AtParameters, OfEquations, OfFunction, SteadyRates, slopes_at_rest
+from fmepy.models.steady_rates import OfEquations, OfFunction, SteadyRates, slopes_at_rest
 from fmepy.models.steady_run import check_start, tolerances
 from fmepy.models.steady_state import come_to_rest, refused, state_names, why_not
 from fmepy.models.transport import Grid1D
@@ -194,13 +194,13 @@ class SteadyModel(Runnable):
 
     def source(self) -> SteadyRates:
         """Return the rates, with their derivatives."""
-        d = self._definition
-        if d.equations is not None:
-            return OfEquations(d.equations, self.t)
-        assert d.function is not None, "a definition has equations or a function"
+        d, positive = self._definition, self.tolerances.positive
         p = d.parms.to_numpy(dtype=float)
-        cells = None if self.grid is None else len(self.grid)
-        return OfFunction(d.function, self.t, self.first(p), p, cells, extra_names=d.extra_names, arrays=d.arrays)
+        if d.equations is not None:
+            return OfEquations(d.equations, self.t, p, positive)
+        assert d.function is not None, "a definition has equations or a function"
+        more: dict[str, Any] = {"positive": positive, "extra_names": d.extra_names, "arrays": d.arrays}
+        return OfFunction(d.function, self.t, self.first(p), p, None if self.grid is None else len(self.grid), **more)
 
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundSteady:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
@@ -252,16 +252,16 @@ class BoundSteady(BoundDynamic):
         self._source: SteadyRates | None = None
         self._own: NewtonState | None = None
         self._own_slopes: Matrix | None = None
-        self._last: tuple[bytes, AtParameters, NewtonState] | None = None
+        self._last: tuple[bytes, SteadyRates, NewtonState] | None = None
 
     # --- the search
 
-    def _system(self, p: Vector) -> AtParameters:
+    def _system(self, p: Vector) -> SteadyRates:
         if self._source is None:
             self._source = self._model.source()
-        return AtParameters(self._source, p, self._tol.positive, self._source.structure)
+        return self._source.at(p)
 
-    def _given(self, p: Vector) -> tuple[AtParameters, NewtonState]:
+    def _given(self, p: Vector) -> tuple[SteadyRates, NewtonState]:
         """Return the steady state that the model's `state` leads to."""
         return come_to_rest(self._system(p), self._model.first(p), self._tol)
 
@@ -274,7 +274,7 @@ class BoundSteady(BoundDynamic):
                 self._own = NewtonState(self._base, self._base, None, False, 0)
         return self._own if self._own.converged else None
 
-    def _search(self, theta: Vector) -> tuple[AtParameters, NewtonState]:
+    def _search(self, theta: Vector) -> tuple[SteadyRates, NewtonState]:
         """Return the steady state at theta; SimulationError if there is none."""
         key = theta.tobytes()
         if self._last is not None and self._last[0] == key:
@@ -294,7 +294,7 @@ class BoundSteady(BoundDynamic):
         self._last = key, system, found
         return system, found
 
-    def _from_own(self, p: Vector, theta: Vector) -> tuple[AtParameters, NewtonState | None]:
+    def _from_own(self, p: Vector, theta: Vector) -> tuple[SteadyRates, NewtonState | None]:
         """Return where Newton's method leads from the steady state of the model's own parameters."""
         system, own = self._system(p), self._own_rest()
         if own is None:
@@ -339,7 +339,7 @@ class BoundSteady(BoundDynamic):
         with np.errstate(all="ignore"):
             fresh = system.structure.solver(system.jacobian(found.y, found.f))
             of_states, of_extras = slopes_at_rest(system, found.y, found.f, fresh, self._places, self._box)
-            n_rows = system.source.n_rows
+            n_rows = system.n_rows
             S = of_states.reshape(-1, n_rows, n_par).transpose(1, 0, 2)
             if d.extra_names:
                 S = np.concatenate([S, of_extras.reshape(n_rows, -1, n_par)], axis=1)
@@ -352,13 +352,13 @@ class BoundSteady(BoundDynamic):
     def _times(self, n_rows: int) -> Vector:
         return np.full(n_rows, self._model.t)
 
-    def _table(self, system: AtParameters, y: Vector) -> Matrix:
+    def _table(self, system: SteadyRates, y: Vector) -> Matrix:
         """Return states, extras and outputs in every cell, shape (n_cell, n_var)."""
-        d, n_rows = self._definition, system.source.n_rows
+        d, n_rows = self._definition, system.n_rows
         Y = np.ascontiguousarray(y.reshape(-1, n_rows).T)
         with np.errstate(all="ignore"):
             if d.extra_names:
-                Y = np.concatenate([Y, system.source.with_extras(y, system.p)[1]], axis=1)
+                Y = np.concatenate([Y, system.with_extras(y)[1]], axis=1)
             if d.outputs:
                 Y = self._output_functions().beside(self._times(n_rows), Y, system.p, np.empty((0, n_rows)))
         return Y
@@ -416,13 +416,13 @@ class _OnGrid:
             p, cells = np.array(list(parms.values()), dtype=float), len(self.grid)
             values = ValueTable(list(given.initial.values()), list(parms)).value(p.tolist())
             source = OfFunction(rates, given.start, np.repeat(values, cells), p, cells)
+            start = given.start, np.repeat(values, cells), p, np.empty(0)
             shape = (len(values), cells) if rates.form == "named" else (source.n,)
-            what, start = "a function of profiles", (given.start, source.own[0], p, np.empty(0))
 
             def read(t: float, y: Vector, p: Vector, u: Vector) -> Vector:
-                found: Vector = source.at_time(t).rates(y, p)
+                found: Vector = source.at_time(t).at(p).rates(y)
                 return found
 
-            return as_loops(rates, source.tried(), shape, what, "runs as it is", read, *start)
+            return as_loops(rates, source.tried(), shape, "a function of profiles", "runs as it is", read, *start)
 
         return drafted(rates, parms, time, given, find)
