@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -239,40 +240,41 @@ class BoundSteady(BoundDynamic):
     """
 
     exact = True
+    _made_anew = ("_source", "_own", "_own_slopes", "_last")
+    _last: tuple[bytes, SteadyRates, NewtonState] | None = None
 
     def __init__(self, model: SteadyModel, definition: Definition, names: tuple[str, ...], rows: Vector) -> None:
         grid = model.times
         super().__init__(definition, names, rows, np.empty((0, len(grid))))
         self._model, self._tol, self._grid = model, model.tolerances, grid
         self._has_all_rows = np.array_equal(rows, grid)
-        self._forget_compiled()
-
-    def _forget_compiled(self) -> None:
-        """Set what is found at its first use."""
-        self._source: SteadyRates | None = None
-        self._own: NewtonState | None = None
-        self._own_slopes: Matrix | None = None
-        self._last: tuple[bytes, SteadyRates, NewtonState] | None = None
 
     # --- the search
 
-    def _system(self, p: Vector) -> SteadyRates:
-        if self._source is None:
-            self._source = self._model.source()
-        return self._source.at(p)
+    @cached_property
+    def _source(self) -> SteadyRates:
+        return self._model.source()
 
     def _given(self, p: Vector) -> tuple[SteadyRates, NewtonState]:
         """Return the steady state that the model's `state` leads to."""
-        return come_to_rest(self._system(p), self._model.first(p), self._tol)
+        return come_to_rest(self._source.at(p), self._model.first(p), self._tol)
 
-    def _own_rest(self) -> NewtonState | None:
-        """Return the steady state of the model's own parameters, None if there is none: the start of all runs."""
-        if self._own is None:
-            try:
-                self._own = self._given(self._base)[1]
-            except SimulationError:
-                self._own = NewtonState(self._base, self._base, None, False, 0)
-        return self._own if self._own.converged else None
+    @cached_property
+    def _own(self) -> NewtonState | None:
+        """The steady state of the model's own parameters, None if there is none: the start of all runs."""
+        try:
+            found = self._given(self._base)[1]
+        except SimulationError:
+            return None
+        return found if found.converged else None
+
+    @cached_property
+    def _own_slopes(self) -> Matrix:
+        """Its derivatives to theta; its Jacobian is kept factored."""
+        own, system = self._own, self._source.at(self._base)
+        assert own is not None, "asked where there is one"
+        own.factored = system.structure.solver(system.jacobian(own.y, own.f))
+        return slopes_at_rest(system, own.y, own.f, own.factored, self._places, self._box)[0]
 
     def _search(self, theta: Vector) -> tuple[SteadyRates, NewtonState]:
         """Return the steady state at theta; SimulationError if there is none."""
@@ -281,7 +283,7 @@ class BoundSteady(BoundDynamic):
             return self._last[1:]
         p = self._parameters(theta)
         with np.errstate(all="ignore"):
-            system, found = self._from_own(p, theta) if self._model.start == "last" else (self._system(p), None)
+            system, found = self._from_own(p, theta) if self._model.start == "last" else (self._source.at(p), None)
             if found is None or not found.converged:
                 self.retries += found is not None
                 system, found = self._given(p)
@@ -296,15 +298,11 @@ class BoundSteady(BoundDynamic):
 
     def _from_own(self, p: Vector, theta: Vector) -> tuple[SteadyRates, NewtonState | None]:
         """Return where Newton's method leads from the steady state of the model's own parameters."""
-        system, own = self._system(p), self._own_rest()
+        system, own = self._source.at(p), self._own
         if own is None:
             return system, None
         if np.array_equal(p, self._base):
             return system, own
-        if self._own_slopes is None:
-            at_own = self._system(self._base)
-            own.factored = at_own.structure.solver(at_own.jacobian(own.y, own.f))
-            self._own_slopes = slopes_at_rest(at_own, own.y, own.f, own.factored, self._places, self._box)[0]
         y = own.y + self._own_slopes @ (theta - self.theta0)
         if self._tol.positive:
             y = np.maximum(y, 0.1 * own.y)
@@ -319,7 +317,6 @@ class BoundSteady(BoundDynamic):
     def tightened(self) -> BoundSteady:
         """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
         out, tol = copy(self), self._tol
-        out._forget_compiled()
         out._tol = replace(tol, rtol=max(tol.rtol / 100, 1e-14), atol=tol.atol / 100, ctol=tol.ctol / 100)
         return out
 

@@ -106,8 +106,7 @@ class Engine:
     methods : tuple of str
         What users type as ``method=``; the first is the default. No two entries share one.
     stepper : callable, optional
-        ``stepper(problem, options)`` returns a `Stepper`; a method that is not one of `methods` (of an engine that gave
-        up) means the default one.
+        ``stepper(problem, options)`` returns a `Stepper`; the method is one of `methods`.
     steps : mapping of str to callable
         Of fixed steps: by method ``step(rates, t, z, h, u)``, see `models.engines.fixed`. Empty if the engine chooses
         its steps.

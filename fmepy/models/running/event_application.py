@@ -51,26 +51,13 @@ class EventTable:
     """
 
     def __init__(self, definition: Definition, names: tuple[str, ...]) -> None:
-        self.events, self._definition, self._names = definition.events, definition, names
-        self._n, self._nothing = len(definition.states), [0.0] * len(definition.extra_names)
-
-    @cached_property
-    def _kinds(self) -> tuple[list[Callable[..., list[float]]], list[int], list[float]]:
-        kinds, of, numbers = kinds_of(self.events)
-        return [_function(kind, self._definition.groups, self._names) for kind in kinds], of, numbers
-
-    @cached_property
-    def _forced(self) -> list[list[float]]:
-        times = np.array([e.time for e in self.events])
-        forced: list[list[float]] = forcing_values(self._definition.forcings, times).T.tolist()
-        return forced
-
-    @cached_property
-    def _extras(self) -> Any:
-        """What the user's function gives beside the rates, if a value is of that."""
-        d = self._definition
-        used = {s.name for e in self.events for s in getattr(e.value, "free_symbols", ())}
-        return d.function if used & set(d.extra_names) else None
+        d, self.events, self._n = definition, definition.events, len(definition.states)
+        kinds, of, self._numbers = kinds_of(d.events)
+        functions = [_function(kind, d.groups, names) for kind in kinds]
+        self._values = [functions[k] for k in of]
+        self._forced: list[list[float]] = forcing_values(d.forcings, np.array([e.time for e in d.events])).T.tolist()
+        used = names_in(e.value for e in d.events) & set(d.extra_names)
+        self._extras, self._nothing = (d.function if used else None), [0.0] * len(d.extra_names)
 
     def prepared(self, p: list[float], scales: Vector | None, settle: Settle | None = None) -> Apply:
         """Return ``apply(indices, z) -> z`` for one run.
@@ -82,37 +69,47 @@ class EventTable:
         """
         events, n = self.events, self._n
 
-        def made(i: int, z: Vector) -> tuple[Event, float, Any]:
-            """Return an event, its value at z, and the derivatives of that."""
-            e, (functions, of, numbers) = events[i], self._kinds
-            u = self._forced[i]
+        def made(i: int, z: Vector) -> tuple[float, Any]:
+            """Return the value of an event at z, and the derivatives of that."""
+            e, u = events[i], self._forced[i]
             extras = self._nothing if self._extras is None else [*self._extras.extras(e.time, z[:n], p, u).values()]
-            v, *slopes = functions[of[i]]((e.time,), z[:n].tolist(), p, u, extras, (numbers[i],))
+            v, *slopes = self._values[i]((e.time,), z[:n].tolist(), p, u, extras, (self._numbers[i],))
             if not isfinite(v):
                 raise SimulationError("an initial or event value is not finite", time=e.time)
             if scales is None:
-                return e, v, None
-            return e, v, np.array(slopes[:n]) @ z[n:].reshape(-1, n).T + np.array(slopes[n:]) * scales
+                return v, None
+            return v, np.array(slopes[:n]) @ z[n:].reshape(-1, n).T + np.array(slopes[n:]) * scales
 
         def apply(indices: Sequence[int], z: Vector) -> Vector:
-            for _, group in groupby(sorted(indices, key=lambda i: events[i].order), key=lambda i: events[i].order):
-                values, z = [made(i, z) for i in group], z.copy()
-                for e, v, dv in values:
-                    change_state(z, n, e.state, e.method, v, dv)
-                if settle is not None:
-                    z = settle(values[0][0].time, z)
-            return z
+            return changed_states(z, n, [(i, events[i]) for i in indices], made, settle)
 
         return apply
 
 
-def change_state(z: Vector, n: int, state: int, method: str, v: float, dv: Any) -> None:
-    """Change a state in z, n states and their sensitivities, by v, whose (scaled) derivatives are dv (None: none)."""
-    s = z[n + state :: n]  # sensitivities of this state (a view), one a parameter
-    old = z[state]
-    z[state] = v if method == "replace" else old + v if method == "add" else old * v
-    if dv is not None:
-        s[:] = dv if method == "replace" else s + dv if method == "add" else v * s + old * dv
+def changed_states(
+    z: Vector,
+    n: int,
+    changes: Sequence[tuple[int, Any]],
+    made: Callable[[int, Vector], tuple[float, Any]],
+    settle: Settle | None = None,
+) -> Vector:
+    """Return z, n states and their sensitivities, after changes (`Event` or `RootChange`), each with its number.
+
+    Those of one order see the same z, for which ``made(number, z)`` returns a value and its (scaled) derivatives (None:
+    there are none); `settle` is called after each order, at the time of the events.
+    """
+    in_order = sorted(changes, key=lambda one: one[1].order)
+    for _, together in groupby(in_order, key=lambda one: one[1].order):
+        values, z = [(c, *made(i, z)) for i, c in together], z.copy()
+        for c, v, dv in values:
+            s = z[n + c.state :: n]  # sensitivities of this state (a view), one a parameter
+            old = z[c.state]
+            z[c.state] = v if c.method == "replace" else old + v if c.method == "add" else old * v
+            if dv is not None:
+                s[:] = dv if c.method == "replace" else s + dv if c.method == "add" else v * s + old * dv
+        if settle is not None:
+            z = settle(values[0][0].time, z)
+    return z
 
 
 def sizes_set(events: Sequence[Event | RootChange], definition: Definition, p: list[float]) -> Vector:
@@ -176,8 +173,8 @@ class RootTable:
     def __init__(self, system: System, definition: Definition) -> None:
         self.roots: tuple[Root, ...] = system.roots
         self.system, self._extra_names = system, definition.extra_names
-        used = {s.name for r in self.roots for e in r.expressions for s in getattr(e, "free_symbols", ())}
-        self._extras = definition.function if used & set(self._extra_names) else None
+        used = names_in(e for r in self.roots for e in r.expressions) & set(self._extra_names)
+        self._extras = definition.function if used else None
 
     def _function(self, expressions: Sequence[Any]) -> Callable[[float, Vector, Any], list[float]]:
         s, n, layout = self.system, self.system.n_states, self.system.layout
@@ -364,17 +361,15 @@ class RootRun:
         n, z, root = self._n, z.copy(), self.table.roots[j]
         if shift is not None:
             z[n:] += np.outer(shift, f).ravel()
-        for _, group in groupby(enumerate(root.changes), key=lambda one: one[1].order):
-            values, S, dvs = self.table.changes[j](t, z, self.inputs), z[n:].reshape(-1, n), []
-            made = list(group)
-            for i, _ in made:
-                if not isfinite(values[i, 0]):
-                    raise SimulationError(f"the value of {root.told} is not finite", time=t)
-                own = values[i]
-                dvs.append(None if shift is None else S @ own[2 : 2 + n] + own[2 + n :] + own[1] * shift)
-            for (i, c), dv in zip(made, dvs, strict=True):
-                change_state(z, n, c.state, c.method, float(values[i, 0]), dv)
-        return z
+
+        def made(i: int, z: Vector) -> tuple[float, Any]:
+            own = self.table.changes[j](t, z, self.inputs)[i]
+            if not isfinite(own[0]):
+                raise SimulationError(f"the value of {root.told} is not finite", time=t)
+            dv = None if shift is None else z[n:].reshape(-1, n) @ own[2 : 2 + n] + own[2 + n :] + own[1] * shift
+            return float(own[0]), dv
+
+        return changed_states(z, n, list(enumerate(root.changes)), made)
 
     def _record(self, j: int, t: float, shift: Any) -> None:
         """Keep a hit; SimulationError where a root's hits come at ever shorter distances, which have no end."""

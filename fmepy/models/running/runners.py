@@ -26,7 +26,7 @@ from fmepy.models.running.forcings import forcing_jumps
 from fmepy.models.running.problem import InitialValueProblem, problem_of
 from fmepy.models.running.system import System, scales_of
 from fmepy.models.running.time_switches import depends_on_parameters
-from fmepy.models.running.timeline import Segment, Timeline, course_of, finite_rows, run_segments, snapped
+from fmepy.models.running.timeline import Segment, Timeline, course_of, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
 MOST_CROSSINGS = 1000
@@ -84,18 +84,12 @@ class ModelRunner:
         if settled is not None:
             settle = settled.of(p, scales)
             z = settle(line.start, z)
-        if self._is_smooth:
-            if self._segments is not None and layout.n_forcings:
-                inputs[layout.lines], inputs[layout.origin] = self._segments[0].lines, line.start
-            Z = finite_rows(self._stepper.advance(line.start, z, inputs, line.rows)[1], line.rows)
-        else:
-            roots, table = None, self._problem.roots
-            if table is not None:
-                found = [] if hits is None else hits
-                roots = RootRun(table, inputs, self._problem.rates_of(inputs), found, settle, line=line)
-            apply_events = events.prepared(plain, scales, settle)
-            rest = line, self._segments, z, inputs, apply_events, roots
-            Z = run_segments(self._stepper, self._system, layout, *rest)
+        roots, table = None, self._problem.roots
+        if table is not None:
+            found = [] if hits is None else hits
+            roots = RootRun(table, inputs, self._problem.rates_of(inputs), found, settle, line=line)
+        apply_events = events.prepared(plain, scales, settle)
+        Z = run_segments(self._stepper, self._system, layout, line, self._segments, z, inputs, apply_events, roots)
         if scales is None:
             return Z, None
         n = self.n_states
@@ -105,14 +99,6 @@ class ModelRunner:
     def _segments(self) -> tuple[Segment, ...] | None:
         """The stretches of every run; None where they depend on the parameters."""
         return None if self._system is not None and self._system.planned else self.timeline.segments()
-
-    @cached_property
-    def _is_smooth(self) -> bool:
-        """Whether nothing happens between the start and the last row, so that one call of the engine gives all rows."""
-        happens = self._problem.roots is not None or (self._system is not None and self._system.switches)
-        if happens or self.timeline.first_events:
-            return False
-        return self._segments is not None and len(self._segments) == 1
 
     @cached_property
     def whole(self) -> Any:
@@ -216,7 +202,8 @@ def make_runner(
     times : ndarray
         Those of the model, whose grid fixed steps follow whatever the rows.
     """
-    knows_blocks = engine.method_of(options) == "lsoda" or engine.needs_equations or engine.steps  # of a Jacobian
+    options = replace(options, method=engine.method_of(options))
+    knows_blocks = options.method == "lsoda" or engine.needs_equations or engine.steps  # of a Jacobian
     if names and definition.equations is None and not knows_blocks:
         return None
     problem = problem_of(definition, names, engine)
@@ -231,7 +218,6 @@ def make_runner(
     assert engine.stepper is not None, "an engine has steps or a stepper"
     stepper = engine.stepper(problem, options)
     if problem.constraints is not None:
-        solves = engine.method_of(options) in engine.has_mass
-        stepper = CompletedStepper(stepper, problem.constraints, options, solves)
+        stepper = CompletedStepper(stepper, problem.constraints, options, options.method in engine.has_mass)
     kind = _DelayedRunner if definition.has_delays else ModelRunner
     return kind(stepper, problem, definition, timeline, names)

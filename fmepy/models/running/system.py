@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
-from fmepy.language.derivatives import derivatives_of, gradients
+from fmepy.language.derivatives import derivatives_of, entries_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.language.nodes import ZERO, Mode, add, nodes_in, substituted
 from fmepy.models.running.events import Root
@@ -389,12 +389,7 @@ def build_outputs(
     if names is None:
         return OutputFunctions(values, None, (), (), len(expressions))
 
-    def places(wanted: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-        used = [e.free_symbols for e in expressions]
-        return tuple((i, k) for i, has in enumerate(used) for k, name in enumerate(wanted) if symbol(name) in has)
-
-    of_states, of_parameters = places(columns), places(names)
-    slopes = gradients(expressions, map(symbol, (*columns, *names)))
-    rows = [slopes[i].get(symbol(columns[k]), ZERO) for i, k in of_states]
-    rows += [slopes[i].get(symbol(names[j]), ZERO) for i, j in of_parameters]
-    return OutputFunctions(values, array_function(groups, rows), of_states, of_parameters, len(expressions))
+    of_states, of_parameters = (entries_of(expressions, [symbol(k) for k in wanted]) for wanted in (columns, names))
+    slopes = array_function(groups, [e for _, _, e in (*of_states, *of_parameters)])
+    places = (tuple((i, k) for i, k, _ in entries) for entries in (of_states, of_parameters))
+    return OutputFunctions(values, slopes, *places, len(expressions))
