@@ -173,7 +173,7 @@ class SteadyModel(Runnable):
         d = self._definition
         self.states, self.var_names, self._parms = d.states, d.var_names, d.parms
         self._set_times([self.t] if grid is None else grid.mid)
-        self.x_name = "time" if grid is None else "x"
+        self.x_name, self._cells = ("time", None) if grid is None else ("x", len(grid))
         self.engine, self.engine_note = "newton", "" if d.equations is not None else d.note
         if d.equations is None and d.arrays is None:
             self.engine_note += "; derivatives are differences of the rates"
@@ -182,8 +182,7 @@ class SteadyModel(Runnable):
     @property
     def name_of(self) -> Callable[[int], str]:
         """What state i is called in messages."""
-        cells = None if self.grid is None else len(self.grid)
-        return state_names(self.states, len(self.states) * (cells or 1), cells)
+        return state_names(self.states, len(self.states) * (self._cells or 1), self._cells)
 
     def first(self, p: Vector) -> Vector:
         """Return where the search begins, as `state` says, shape (n,)."""
@@ -201,7 +200,7 @@ class SteadyModel(Runnable):
             return OfEquations(d.equations, self.t, p, positive)
         assert d.function is not None, "a definition has equations or a function"
         more: dict[str, Any] = {"positive": positive, "extra_names": d.extra_names, "arrays": d.arrays}
-        return OfFunction(d.function, self.t, self.first(p), p, None if self.grid is None else len(self.grid), **more)
+        return OfFunction(d.function, self.t, self.first(p), p, self._cells, **more)
 
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundSteady:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
@@ -343,11 +342,10 @@ class BoundSteady(BoundDynamic):
             Y = self._table(system, found.y)
             if d.outputs:
                 known, slopes = Y[:, : S.shape[1]], self._output_functions(self.names)
-                S = slopes.sensitivities_beside(self._times(n_rows), known, S, system.p, np.empty((0, n_rows)))
+                S = slopes.sensitivities_beside(
+                    np.full(n_rows, self._model.t), known, S, system.p, np.empty((0, n_rows))
+                )
         return self._picked_rows(Y), self._picked_rows(S)
-
-    def _times(self, n_rows: int) -> Vector:
-        return np.full(n_rows, self._model.t)
 
     def _table(self, system: SteadyRates, y: Vector) -> Matrix:
         """Return states, extras and outputs in every cell, shape (n_cell, n_var)."""
@@ -357,7 +355,7 @@ class BoundSteady(BoundDynamic):
             if d.extra_names:
                 Y = np.concatenate([Y, system.with_extras(y)[1]], axis=1)
             if d.outputs:
-                Y = self._output_functions().beside(self._times(n_rows), Y, system.p, np.empty((0, n_rows)))
+                Y = self._output_functions().beside(np.full(n_rows, self._model.t), Y, system.p, np.empty((0, n_rows)))
         return Y
 
     def _picked_rows(self, table: Any) -> Any:

@@ -144,10 +144,6 @@ class Engine:
     rank: float | None = None
     has_mass: tuple[str, ...] = ()
 
-    def method_of(self, options: SolverOptions) -> str:
-        """Return the method asked for if it is one of the engine's own, else its default."""
-        return options.method if options.method in self.methods else self.methods[0]
-
     def why_not(self, definition: Definition, limited: bool = False) -> str:
         """Return why the engine cannot run a model, or an empty string; `limited`: its steps are."""
         if limited and not self.limits_steps:
