@@ -27,7 +27,7 @@ from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, DynamicModel
-from fmepy.models.engines.stepwise import as_failures
+from fmepy.models.engines.base import as_failures
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.tolerances import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.types import Cube, IntVector, Matrix, Vector

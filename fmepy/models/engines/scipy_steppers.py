@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import FmepyError, SimulationError
-from fmepy.models.engines.base import Engine, SolverOptions, Stepper, steps_of
-from fmepy.models.engines.stepwise import Step, as_failures, carried
+from fmepy.models.engines.base import Engine, SolverOptions, Step, Stepper, as_failures, carried, steps_of
 from fmepy.models.running.problem import InitialValueProblem, RatesOf
 from fmepy.models.running.timeline import finite_rows
 from fmepy.numerics.structure import Structure

@@ -25,7 +25,7 @@ from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
 from fmepy.language.equations import names_in, symbols
 from fmepy.language.nodes import as_node
-from fmepy.models.running.event_application import Settle, changed_states
+from fmepy.models.running.events import Settle, changed_states
 from fmepy.models.running.system import System, with_slopes
 from fmepy.models.running.time_switches import planned_modes
 from fmepy.types import Matrix, Vector

@@ -21,8 +21,7 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.crossings import Crossings, Hit
-from fmepy.models.running.event_application import EventTable
-from fmepy.models.running.events import Event
+from fmepy.models.running.events import Event, EventTable
 from fmepy.models.running.forcings import forcing_jumps
 from fmepy.models.running.problem import InitialValueProblem, problem_of
 from fmepy.models.running.system import System, scales_of
@@ -117,7 +116,7 @@ class _DelayedRunner(ModelRunner):
     if they bend the rates and do not break them (max, min, abs), with jumps of time only if they stay where they are,
     and with delays that vary only if the past has no jump that they could pass.
 
-    **Root events.** At a hit the states change (`models.running.event_application`), and from then on it is an event at
+    **Root events.** At a hit the states change (`models.running.events`), and from then on it is an event at
     a known time: the run is taken again from its start with one event more, up to the next hit. Its steps before are
     the same. So what follows a hit by delays is stopped at, and its past read from the right side, as for any event;
     and a run with n hits takes the time of n/2 runs. There are no exact sensitivities.
