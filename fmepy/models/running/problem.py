@@ -61,6 +61,7 @@ class InitialValueProblem:
         self.definition, self.system, self.names, self.blocks = definition, system, names, 1 + len(names)
         own = InputLayout(len(definition.parms), len(definition.forcings), n_scales=len(names))
         self.layout = own if system is None else system.layout
+        self._run: tuple[Any, tuple[ArraysAt | None, RatesOf]] | None = None
 
     @cached_property
     def constraints(self) -> Constraints | None:
@@ -86,19 +87,11 @@ class InitialValueProblem:
         rates, size = self.rates, self.layout.size
         return lambda t, z: rates(t, z, inputs[:size].tolist())
 
-    @cached_property
-    def _at_run(self) -> Callable[[Any], tuple[ArraysAt | None, RatesOf]]:
-        """What belongs to the inputs of a run, made when the first of its rates are asked for."""
-        last: Any = None
-        made: Any = None
-
-        def at(inputs: Any) -> Any:
-            nonlocal last, made
-            if inputs is not last:
-                last, made = inputs, self._rates_at(inputs)
-            return made
-
-        return at
+    def _at_run(self, inputs: Any) -> tuple[ArraysAt | None, RatesOf]:
+        """Return what belongs to the inputs of a run, made when the first of its rates are asked for."""
+        if self._run is None or self._run[0] is not inputs:
+            self._run = inputs, self._rates_at(inputs)
+        return self._run[1]
 
     def _rates_at(self, inputs: Any) -> tuple[ArraysAt | None, RatesOf]:
         """Return a function's F(t, z, forcings) in a run: as loops over arrays, where there are such, or as it is."""
