@@ -128,7 +128,8 @@ class Simulator(OfRuns):
             The run failed.
         """
         assert isinstance(self.bound, BoundAnew), "asked where `is_model`"
-        return self.bound.sensitivities(theta)
+        found: tuple[Matrix, Cube] = self.bound.sensitivities(theta)
+        return found
 
 
 class ChosenOutputs:

@@ -173,7 +173,8 @@ class SteadyModel(Runnable):
         d = self._definition
         self.states, self.var_names, self._parms = d.states, d.var_names, d.parms
         self._set_times([self.t] if grid is None else grid.mid)
-        self.x_name, self._cells = ("time", None) if grid is None else ("x", len(grid))
+        self.x_name = "time" if grid is None else "x"
+        self._cells = None if grid is None else len(grid)
         self.engine, self.engine_note = "newton", "" if d.equations is not None else d.note
         if d.equations is None and d.arrays is None:
             self.engine_note += "; derivatives are differences of the rates"

@@ -17,7 +17,7 @@ from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.ode_run import check_species
 from fmepy.models.preequilibration import SPANS, still_moving
-from fmepy.models.steady_rates import OfFunction
+from fmepy.models.steady_rates import OfFunction, SteadyRates
 from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
 from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, sizes_of
 from fmepy.types import Vector
@@ -199,7 +199,7 @@ class _Asked:
         """Return states as they were given: by name, or as an array."""
         return pd.Series(y, index=list(self.index), name="state") if self.index is not None else y
 
-    def result(self, system: OfFunction, found: NewtonState) -> SteadyState:
+    def result(self, system: SteadyRates, found: NewtonState) -> SteadyState:
         """Return what was found, and how the system behaves near it."""
         given, left = self.system.outputs(found.y), float(np.abs(found.f).max(initial=0.0))
         outputs = {k: float(v) if np.ndim(v) == 0 else np.array(v) for k, v in given.items()}

@@ -55,7 +55,7 @@ _ENDLESS = 1e-8
 _STILL = 1e-12
 """A root whose speed is less than this part of its terms only touches zero."""
 
-Rates = Callable[[float, Vector], Vector]
+Rates = Callable[[float, Vector], Any]
 Hit = tuple[float, int, Any]
 """Its time, the position of the root, and the derivatives of the time to the parameters asked for (or None)."""
 

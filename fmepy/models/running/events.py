@@ -342,7 +342,8 @@ class EventTable:
         self._values = [functions[k] for k in of]
         self._forced: list[list[float]] = forcing_values(d.forcings, np.array([e.time for e in d.events])).T.tolist()
         used = names_in(e.value for e in d.events) & set(d.extra_names)
-        self._extras, self._nothing = (d.function if used else None), [0.0] * len(d.extra_names)
+        self._extras: Any = d.function if used else None
+        self._nothing = [0.0] * len(d.extra_names)
 
     def prepared(self, p: list[float], scales: Vector | None, settle: Settle | None = None) -> Apply:
         """Return ``apply(indices, z) -> z`` for one run.

@@ -325,13 +325,11 @@ def build_outputs(
 
     names_of : the names of the time, of the columns, of parameters and of forcings
     """
-    groups, columns = symbols(*names_of), names_of[1]
-    expressions = [e for _, e in outputs]
+    groups, expressions = symbols(*names_of), [e for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:
         return OutputFunctions(values, None, (), (), len(expressions))
-
-    of_states, of_parameters = (entries_of(expressions, [symbol(k) for k in wanted]) for wanted in (columns, names))
+    of_states, of_parameters = entries_of(expressions, groups[1]), entries_of(expressions, [symbol(k) for k in names])
     slopes = array_function(groups, [e for _, _, e in (*of_states, *of_parameters)])
-    places = (tuple((i, k) for i, k, _ in entries) for entries in (of_states, of_parameters))
-    return OutputFunctions(values, slopes, *places, len(expressions))
+    places = [tuple((i, k) for i, k, _ in entries) for entries in (of_states, of_parameters)]
+    return OutputFunctions(values, slopes, places[0], places[1], len(expressions))
