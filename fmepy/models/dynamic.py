@@ -346,6 +346,9 @@ class BoundDynamic(TakesDifferences):
         The forcings there.
     """
 
+    _made_anew: tuple[str, ...] = ()
+    """What is found or compiled at its first use, and neither travels to other processes nor belongs to a copy."""
+
     def __init__(self, definition: Definition, names: tuple[str, ...], times: Vector, at_rows: Matrix) -> None:
         self._definition = definition
         self.names, self.times, self.var_names = names, times, definition.var_names
@@ -355,13 +358,8 @@ class BoundDynamic(TakesDifferences):
         self.retries = 0
         self._at_rows = at_rows
 
-    def _forget_compiled(self) -> None:
-        """Set what is found or compiled at its first use, and does not travel to other processes."""
-
     def __getstate__(self) -> dict[str, Any]:
-        anew = object.__new__(type(self))
-        anew._forget_compiled()
-        return self.__dict__ | anew.__dict__
+        return {k: v for k, v in self.__dict__.items() if k not in self._made_anew}
 
     def _parameters(self, theta: Vector) -> Vector:
         p = self._base.copy()
