@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#332288")
 """Of Okabe and Ito, without what is faint on white, and indigo: the colour-blind tell every two of them apart."""
 WARNING = COLORS[3]
+DATA: dict[str, Any] = {"color": "0.2", "marker": "o", "linestyle": "none", "markersize": 3.5, "label": "data"}
+"""The look of data in every picture."""
 MARKERS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.", ":")
 MOST_NAMED = 24

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, listed
+from fmepy.plotting.axes import DATA
 from fmepy.tables.columns import as_table, column_numbers
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
     _Part = tuple[str, Vector, Vector, Any]  # variable, x, values, rows of the table
 
-_LOOK = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 4, "label": "observed"}
-
-
+_LOOK = {**DATA, "zorder": 4}
 _BEYOND = {"<": ("v", "<", "below limit"), ">": ("^", ">", "above limit")}
 """How readings beyond a limit are drawn, upright and swapped, and what a legend says of them."""
 
@@ -71,7 +70,8 @@ def observed(
         table = table_of_variables(one, argument)
         if needs_x and x_name not in table.columns:
             raise DataError(
-                f"`{argument}` has no column {x_name!r}, the x of the outputs (its columns: {listed(table.columns)})."
+                f"`{argument}` has no column {x_name!r}, the x of the outputs (its columns: {listed(table.columns)}). "
+                f"Give the column of x that name: .rename(columns={{{str(table.columns[0])!r}: {x_name!r}}})."
             )
         points, own = observed_points([table], x_name, known)
         found = found or own
