@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.tables.sheet import DATE, NUMBER, Sheet
+from fmepy.tables.sheet import DATE, LIKE_A_DATE, NUMBER, Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
 
 _TIMES = r"t|time|times|date|datetime|day|days|hour|hours|h|min|minute|minutes|week|weeks|month|year|years|age|x"
@@ -21,7 +21,7 @@ _ENTITIES = (
     r"id|subject|patient|animal|rat|batch|run|experiment|plot|site|group|replicate|tank|flask|well|entity|sample"
 )
 _ERRORS = r"sd|se|sem|std|err|error|sigma"
-_VALUES = r"y|value|values|obs|observation|observed|measurement|reading"
+_VALUES = r"y|val|value|values|obs|observation|observed|measurement|reading"
 _UNITS = (
     r"(.*?)\s*[\[(]([^\])]*)[\])]\s*",
     r"((?i:t|time))[ ._](s|sec|seconds?|min|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|yrs?|years?)",
@@ -86,8 +86,12 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
         return next((c for c in among if re.fullmatch(words, bare[c], re.IGNORECASE)), "")
 
     by_name = named(_TIMES, [*dates, *numeric])
+    unread = "" if by_name or dates else next((c for c in texts if _share(frame[c], LIKE_A_DATE) >= 0.5), "")
+    if unread:
+        raise ArgumentError(f"{path}: the dates of column {unread!r}, such as {str(frame[unread].dropna().iloc[0])!r}, "
+                            "can be read in several ways. Write them as 2001-12-31, in all cells.")  # fmt: skip
     found.x = by_name or next(iter([*dates, *numeric]), "")
-    found.why["x"] = "by its name" if by_name else "the first column of dates" if dates else "the first of numbers"
+    found.why["x"] = "recognised by the name" if by_name else f"the first column of {'dates' if dates else 'numbers'}"
     rest = [c for c in numeric if c != found.x]
     if not rest:
         raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
@@ -167,6 +171,10 @@ def _variables(names: Iterable[str]) -> list[str]:
 def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
     """Return a wide table with columns of errors as a long one: a row a reading."""
     keys = [c for c in (found.entity, found.x) if c]
+    for key in keys:
+        if key in ("name", "value", "sd"):
+            raise ArgumentError(f"{sheet.path}: rename the column {key!r}: columns of errors make a table with "
+                                "the columns 'name', 'value' and 'sd', a row a reading.")  # fmt: skip
     parts = []
     for column, variable in found.observed.items():
         part = sheet.frame[keys].assign(value=sheet.numbers(column))
@@ -197,7 +205,7 @@ def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: b
         ("file", file, ""), ("x", found.x, f"the times: {found.why['x']}"), ("unit", unit, f"of the times{since}"),
         ("y", y, f"the readings: {source} stacked, a row a reading" if is_stacked
          else "the readings of a long table: the first column names the variable"),
-        ("err", err, "their standard errors: by the name"),
+        ("err", err, "their standard errors: recognised by the name"),
         ("entity", found.entity, f"tells the experiments apart: {found.why.get('entity')}"),
         ("ignore", [] if is_stacked else found.ignore, "no readings: texts, or the same in all rows of an experiment"),
     ]  # fmt: skip
