@@ -107,8 +107,8 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
     row = {
         "variable": name, "readings": n, "explained, %": 100 * explained, "typical deviation": typical,
         "mean deviation": float(gap.mean()) if abs(gap.mean()) > 1e-6 * typical else 0.0,  # what a fit makes zero
-        "neighbours alike": neighbours,
-        "runs of one sign": runs.count, "p of so few": runs.p_few,
+        "correlation of neighbours": neighbours,
+        "runs of one sign": runs.count, "p, runs": runs.p_few,
         "beyond 3 sd": int((own["z"].abs() > SUSPICIOUS).sum()),
     }  # fmt: skip
     in_percent = kind == "log" and typical < 3
@@ -223,6 +223,6 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
         [n for n, _ in groups], draw,
         f"Deviations of the readings of {{}} from the model over {found.x_name}, in standard deviations.",
         file="residuals.csv",
-        caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies beyond "
+        caption="Points above zero: the reading is above the model. Dashed: three standard deviations; what lies beyond "
         "is ringed. Points should scatter without a pattern.",
     )  # fmt: skip

@@ -43,7 +43,7 @@ class FilterStep(CalibrationStep):
     """The filter of a FIMLOF cost at the estimates."""
 
     name = "filter"
-    says = "What a filter says of every reading (costs by FIMLOF)."
+    says = "The filter's predictions of every reading (costs by FIMLOF)."
     purpose = "Follow the data with a Kalman filter, reading by reading, and test what it could not predict"
     title = "The filter: reading by reading"
     template = "filter.html"
@@ -103,7 +103,7 @@ class FilterStep(CalibrationStep):
                 flt.variables, flt.plot_innovations,
                 f"What the filter could not predict of {{}}, in standard deviations, over {flt.xlabel}.",
                 file="filter.csv",
-                caption="What each reading had that the filter did not predict, in standard deviations."),
+                caption="The part of each reading that the filter did not predict, in standard deviations."),
             "diagnostics": lambda: _diagnostics(flt),
             "correlations": correlations and (lambda: drawn_each(
                 correlations.variables, correlations.plot,

@@ -103,7 +103,7 @@ def best_facts(found: Findings, section: str) -> dict[str, Any]:
         "good": known[known <= _LOOSE],
         "without": [str(p) for p in unknown if str(p) not in bound], "alike": alike(fit.correlation),
         "correlations": correlations(
-            fit.correlation, "Correlations of the estimates: near 1 or -1 a change of one is made up for by the other"),
+            fit.correlation, "Correlations of the estimates: near 1 or -1, one compensates for a change of the other"),
         "agreement": agreement_facts(found, agreement) if agreement is not None and len(agreement.rows) else None,
         "summary": found.filtered and found.filtered.summary([k for k in found.par if k in found.filtered.parms.index]),
         "filtered": "filter" not in found.results and (lambda: found.filtered_pictures()),

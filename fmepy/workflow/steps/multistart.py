@@ -29,7 +29,7 @@ class MultistartStep(FitStep):
 
     name = "multistart"
     says = "The same search from many starts."
-    purpose = "Search again from many other starting points, lest a better fit was missed"
+    purpose = "Search again from many other starting points, in case a better fit was missed"
     title = "Was the best fit found?"
     template = "multistart.html"
     unit = "start"
@@ -95,5 +95,5 @@ def _course(found: Findings, fit: Any) -> Pictures:
         [f"Values of {len(many.starts)} searches in rising order; {many.reached} of them are at the lowest step.",
          "Parameters at which the searches ended, each on its own scale, coloured by optimum."],
         captions=["How good each search became, the best first: each step is an optimum.",
-                  "Where each search ended: lines that lie together came to the same place."],
+                  "Where each search ended: lines that lie together ended at the same place."],
     )  # fmt: skip

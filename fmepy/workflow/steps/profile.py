@@ -110,7 +110,7 @@ class ProfileStep(CalibrationStep):
                 finish=lambda ax, k: ax.set_xlabel(found.label(list(kinds)[k])), file="profile.csv",
                 caption="The lower the line with points, the better the fit; the dot is the best one. Where the line "
                 "crosses the dashed one the interval ends (red); where it does not reach it, the interval is open. "
-                "Grey: what the curvature at the best fit alone would say."),
+                "Grey: the quadratic approximation from the curvature at the best fit."),
             "sentences": [f"{name}: {own.verdicts[name]}" for name in kinds],
         }  # fmt: skip
 

@@ -44,7 +44,7 @@ class SampleStep(CalibrationStep):
     """Chains from the fit."""
 
     name = "sample"
-    says = "Chains: the distribution of the parameters after the data."
+    says = "Chains: the posterior distribution of the parameters."
     purpose = "Draw parameter values that are plausible given the data (Markov chain Monte Carlo)"
     title = "Which values are plausible"
     template = "sample.html"
@@ -127,12 +127,12 @@ class SampleStep(CalibrationStep):
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
             "alike": alike(R),
-            "summary": table_of(_summary(found, summary), "Plausible values, and how well the sample tells them",
+            "summary": table_of(_summary(found, summary), "Plausible values, and the precision of the sample",
                                 heads=_HEADS, file="sample_summary.csv", most=200, tone=_tone),
             "histograms": lambda: drawn_each(
                 own, lambda shown, axes: chain.hist(which=shown, axes=axes), "Distribution of {} in the sample.",
                 finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3), file="sample.csv",
-                caption="How often each value was drawn: the wider, the less the data say of the parameter."),
+                caption="How often each value was drawn: the wider the distribution, the less the data determine the parameter."),
             "courses": lambda: _courses(found, chain, own),
             "correlations": correlations(R, "Correlations of the draws"),
         }  # fmt: skip
