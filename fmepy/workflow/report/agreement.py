@@ -223,6 +223,6 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
         [n for n, _ in groups], draw,
         f"Deviations of the readings of {{}} from the model over {found.x_name}, in standard deviations.",
         file="residuals.csv",
-        caption="Points above zero: the reading is above the model. Dashed: three standard deviations; what lies beyond "
-        "is ringed. Points should scatter without a pattern.",
+        caption="Points above zero: the reading is above the model. Dashed: three standard deviations; points "
+        "beyond are ringed. Points should scatter without a pattern.",
     )  # fmt: skip

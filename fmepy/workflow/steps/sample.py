@@ -132,7 +132,7 @@ class SampleStep(CalibrationStep):
             "histograms": lambda: drawn_each(
                 own, lambda shown, axes: chain.hist(which=shown, axes=axes), "Distribution of {} in the sample.",
                 finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3), file="sample.csv",
-                caption="How often each value was drawn: the wider the distribution, the less the data determine the parameter."),
+                caption="How often each value was drawn: the wider, the less the data determine the parameter."),
             "courses": lambda: _courses(found, chain, own),
             "correlations": correlations(R, "Correlations of the draws"),
         }  # fmt: skip
