@@ -1,4 +1,4 @@
-"""profile and confidence: what the data say of a parameter or a prediction, whatever the others are.
+"""profile and confidence: intervals of a parameter or a prediction by the profile likelihood.
 
 The profile of a parameter is the lowest cost at each of its values, the others fitted again; its interval holds the
 values at which the likelihood ratio stays below its threshold (`fmepy.fitting.profile_walk` says how it is found)::
@@ -54,7 +54,7 @@ def profile(
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Profile:
-    """Return what the data say of parameters one by one, the others fitted again at every value.
+    """Return the profile likelihood of parameters, the others fitted again at every value.
 
     Parameters
     ----------

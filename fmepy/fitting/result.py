@@ -1,4 +1,4 @@
-"""What modFit returns: FME's fields, what is derived from them, and how they print."""
+"""The result of modFit: FME's fields, quantities derived from them, and their printed form."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ class ModFit(Shown):
 
     @property
     def cov_unscaled(self) -> pd.DataFrame:
-        """inverse(hessian / 2); NaN if it is singular or was not asked for.
+        """inverse(hessian / 2); NaN if it is singular or was not requested.
 
         Parameters on a bound have none (NaN); that of the others holds for these fixed there.
         """

@@ -20,7 +20,7 @@ truth in less than 93 of 100 cases (by chi-square: 90 with 10 readings, 86 with 
 
 
 def told_noise(names: Sequence[str], estimates: Vector, errors: Vector, scales: Collection[str]) -> str:
-    """Return what is to be said where noise, of which `scales` are the parameters, was estimated from few data."""
+    """Return the message where noise, with the parameters `scales`, was estimated from few data."""
     with np.errstate(divide="ignore", invalid="ignore"):
         data = 0.5 * (estimates / errors) ** 2
     few = {n: d for n, d in zip(names, data.tolist(), strict=True) if n in scales and d < _FEW}

@@ -1,4 +1,4 @@
-"""What modMCMC returns: FME's fields, one table of everything, and how it prints."""
+"""The result of modMCMC: FME's fields, one table of everything, and its printed form."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class Scenarios(Framed):
         return replace(self, frame=frame, names=names, base=str(base))
 
     def plot(self, which: Which = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
-        """Draw all scenarios beside each other, see `ScenarioSummary.plot`; return the Axes."""
+        """Draw all scenarios together, see `ScenarioSummary.plot`; return the Axes."""
         return self.summary().plot(which, axes=axes, **kwargs)
 
 

@@ -190,7 +190,7 @@ def observed_points(
 
 
 def table_of_variables(given: Any, told: str) -> pd.DataFrame:
-    """Return a table with x and at least one variable beside it; `told` is what messages call it."""
+    """Return a table with x and at least one variable; `told` is its name in messages."""
     table = as_table(given, told)
     if table.shape[1] < 2:
         raise DataError(f"`{told}` needs x and at least one variable beside it; it has {listed(table.columns)}.")

@@ -71,7 +71,7 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
 
 
 def _courses(x: Any, values: Any) -> tuple[Any, Any]:
-    """Return x and values by x: each experiment, whose times begin anew, apart from the others by a gap of NaN."""
+    """Return x and values in order of x; experiments, whose times start again, are separated by a row of NaN."""
     begins = np.flatnonzero(np.diff(x) < 0) + 1
     if len(x) < 3 * (1 + len(begins)):  # in no order, rather than experiments
         order = np.argsort(x, kind="stable")
@@ -199,7 +199,7 @@ def _spread(sizes: Any) -> Any:
 
 @picture
 def plot_identifiability(found: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
-    """Draw variance inflation per parameter, and beside it each undetermined combination; return the Axes.
+    """Draw variance inflation per parameter, and each undetermined combination next to it; return the Axes.
 
     Infinite inflation is a hatched bar. `kwargs` go to ``Axes.barh``.
     """

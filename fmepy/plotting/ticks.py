@@ -17,7 +17,7 @@ _LETTER = 0.65  # of the size of a font
 
 
 class PlainNumbers(ScalarFormatter):
-    """Numbers in full, "1.5e6" where they are very large or small: nothing stands beside the axis."""
+    """Numbers in full, "1.5e6" where they are very large or small, without an offset beside the axis."""
 
     def __init__(self) -> None:
         super().__init__(useOffset=False, useMathText=False)

@@ -253,7 +253,7 @@ def _largest_sets(S: Matrix, matrix: Normalised, threshold: float, maxcomb: floa
 
 
 def _one_by_one(matrix: Normalised, left: list[int], threshold: float) -> list[int]:
-    """Return what is left if the most inflated parameter is left out until the rest is identifiable."""
+    """Return the parameters that remain when the most inflated ones are left out until the rest is identifiable."""
     while left and collinearities(matrix, np.array([left]))[0] >= threshold:
         _, _, vif = inflation(Normalised(matrix.s[:, left]))
         del left[int(np.argmax(vif))]
