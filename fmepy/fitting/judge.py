@@ -205,8 +205,8 @@ def _doubts(problem: Problem, theta: Vector, spectra: Spectra, free: BoolVector,
         told.append("The cost still falls to the sides: this is a saddle, not an optimum. Try another start.")
     elif lost_rank(problem, spectra, free):
         told.append(
-            "The derivatives to the parameters, independent at the start, no longer are: some parameters have come to "
-            "do the same. Try another start or starts=10."
+            "The derivatives with respect to the parameters, independent at the start, no longer are: some parameters "
+            "now have the same effect. Try another start or starts=10."
         )
     return tuple(told)
 

@@ -121,7 +121,7 @@ def modFit(
 
     A run of the model that fails counts as infinite cost and is counted in ``fit.failures``. Ctrl-C returns the best
     parameters so far, without derivatives, with an `InterruptedWarning` and ``fit.interrupted`` true; of several starts
-    the best of those that were begun. Before the first evaluation, inside another verb, and pressed again, it raises
+    the best of those that were run. Before the first evaluation, inside another verb, and pressed again, it raises
     KeyboardInterrupt.
 
     *Differs from FME* in what the page "From R to Python" (docs/from_r.md) lists with the reasons: among them bounds

@@ -65,7 +65,7 @@ def best_of(
         if runs.interrupted:
             raise KeyboardInterrupt("before any start came to a result")
         raise ConvergenceError(
-            f"None of {len(runs)} starts came to a result. The first: {runs.failures['message'].iloc[0]}"
+            f"None of {len(runs)} starts gave a result. The first: {runs.failures['message'].iloc[0]}"
         )
     gap = _gap(one, done)
     best = _best(done, gap)
@@ -197,4 +197,4 @@ def _sentences(many: MultiStart) -> list[str]:
     if many.reached < ended:
         worst = float(np.nanmax(many.starts["value"]) - np.nanmin(many.starts["value"]))
         told += f", the worst ended {worst:.3g} above it"
-    return [f"{told}.", *([f"Ctrl-C: {ended} of {n} starts were begun."] if many.interrupted else [])]
+    return [f"{told}.", *([f"Ctrl-C: {ended} of {n} starts were run."] if many.interrupted else [])]

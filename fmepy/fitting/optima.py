@@ -103,7 +103,7 @@ class MultiStart(Shown):
         if self.replaced:
             yield f"{self.replaced} starts at which the cost fails were replaced by others."
         if self.interrupted:
-            yield f"Ctrl-C: {ended} of {n} starts were begun."
+            yield f"Ctrl-C: {ended} of {n} starts were run."
         elif ended < n:
             yield f"{n - ended} starts came to no result; `starts` says why."
         if nowhere:

@@ -163,7 +163,7 @@ def _settled(start: Optimum, fit: ModFit) -> Optimum:
         best = best.at(theta, cost)
     if gain > BETTER:
         told.append(
-            f"The fit had not come to its optimum: from its end the cost fell from {start.cost:.7g} to {cost:.7g}, "
+            f"The fit had not reached its optimum: from its end the cost fell from {start.cost:.7g} to {cost:.7g}, "
             "and the profile is of that."
         )
     elif not fit.converged:

@@ -118,7 +118,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     ------
     ArgumentError
         A level outside (0, 1), a model that has none of the fitted parameters, times for a plain function or a profile;
-        a profile of parameters; readings where nothing is said of the noise, or it depends on what is not known.
+        a profile of parameters; readings whose noise is not known, or depends on what is not known.
     ParameterError
         A table of draws with a column that the model has no parameter of.
     SimulationError
@@ -425,7 +425,7 @@ def _of_readings(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
         sd, kind = float(asked["sd"][label]), asked["scale"][label]
         if np.isnan(sd):
             raise ArgumentError(
-                f"reading=True: nothing is said of the noise of {asked['variable'][label]!r} where it is predicted. "
+                f"reading=True: the noise of {asked['variable'][label]!r} is not known where it is predicted. "
                 "Take the band of the model's value."
             )
         kind = kind if isinstance(kind, str) else None

@@ -186,7 +186,7 @@ def _of_better(name: str, found: Sides) -> str:
     _, value, before, after = better[-1]
     return (
         f"better optimum: at {name} = {value:.5g} the cost fell below that of the fit, {before:.7g}, and from there to "
-        f"{after:.7g}; all profiles were begun anew from it. There, "
+        f"{after:.7g}; all profiles were started again from it. There, "
     )
 
 

@@ -112,7 +112,7 @@ def profile(
     The sentence on a parameter begins with *identifiable* (both ends are found), *one-sided* (one is), *flat* (none is:
     the profile stays below the threshold to the bounds, or over eight decades), *at a bound* (one is found, on the
     other side the profile comes to a bound below the threshold, which is then the end), or *better optimum* (the cost
-    fell below that of the fit on the way; all profiles were begun anew from there).
+    fell below that of the fit on the way; all profiles were started again from there).
 
     The profile of a prediction is the lowest cost of all parameters that predict the value. Its places are found by a
     penalty, ``F + w^2 (g - z)^2``: the minimum lies on the profile, whatever w.

@@ -91,7 +91,7 @@ class ModMCMC(Shown):
             "chain flatchain samples get_chain posterior trace draw params parameters par x": "`pars`",
             "lnprobability flatlnprobability log_prob get_log_prob lp": "`log_posterior`",
             "acceptance_fraction accept_rate accepted acceptance": "`acceptance_rate`",
-            "get_autocorr_time autocorr": "`autocorrelation()`; effective draws stand in `diagnostics()`",
+            "get_autocorr_time autocorr": "`autocorrelation()`; effective draws are in `diagnostics()`",
             "rhat r_hat ess gelman_rubin effectiveSize": "`diagnostics()`",
             "corner pairplot pair": "`pairs()`",
             "trace_plot plot_trace": "`plot()`",

@@ -74,7 +74,7 @@ def test_a_draft_is_checked_filled_and_run(tmp_path, capsys, name):
         )
         line = next(i for i, t in enumerate(file.read_text().splitlines(), 1) if i > 1 and re.search(r"\bFILL\b", t))
         assert main(["check", str(file)]) == 2
-        assert f"study.toml:{line}: FILL stands where" in capsys.readouterr().err
+        assert f"study.toml:{line}: FILL marks a place" in capsys.readouterr().err
     file.write_text(filled(text, equations, parameters).replace("[fit]", "[fit]\n[run]\nseed = 2"))
     assert main(["check", str(file)]) == 0, capsys.readouterr().err
     assert main(["calibrate", str(file)]) == 0, capsys.readouterr().err
@@ -209,7 +209,7 @@ def test_fill_is_a_mark_in_equations_and_parameters_alone(tmp_path):
     text = TEXT.replace("fit = {}", 'title = "FILL"\nfit = {}').replace("-k * y + u", "-k * y + u # no FILL")
     task_of(tmp_path, text)
     assert TomlTable.read(tmp_path / "d.toml").data["title"] == "FILL"
-    with pytest.raises(fme.errors.ArgumentError, match=r"d.toml:15: FILL stands where .* a plain number is fixed"):
+    with pytest.raises(fme.errors.ArgumentError, match=r"d.toml:15: FILL marks a place .* a plain number is fixed"):
         task_of(tmp_path, text.replace("start = 0.02", 'start = "FILL"'))
 
 
