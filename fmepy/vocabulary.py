@@ -64,6 +64,9 @@ _ARGUMENTS = _rows(
     ("hmax maxstep max_dt", ("max_step",), "max_step=0.1"),
     ("h step dt stepsize step_size", ("dt",), "dt=0.1, for engine='fixed'"),
     ("weights w", ("weight",), "weight='std', or a column of errors: err='sd'"),
+    ("sigma yerr y_err weights weight w", ("f",),
+     "the cost knows the errors, as in SimulationCost(model, obs, err='sd')"),
+    ("alpha conf ci confidence confidence_level prob probability coverage", ("level",), "level=0.95"),
 )  # fmt: skip
 
 
