@@ -257,7 +257,7 @@ class ModularModel(SimulatedModel):
 
     @property
     def diagnostics(self) -> pd.DataFrame:
-        """What was found amiss between modules and data: kind level variable modules file line message."""
+        """Problems found between modules and data: kind level variable modules file line message."""
         return diagnostics_table(self._found)
 
     def plot_map(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
@@ -364,7 +364,7 @@ class ModularModel(SimulatedModel):
     def run_told(
         self, report: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
     ) -> pd.DataFrame:
-        """Run the model as a call of it does, and call `report` now and then with the number of steps that are done."""
+        """Run the model as a call does, and call `report` now and then with the number of steps done."""
         if times is not None:
             bound = self.bind(times=times)
         else:

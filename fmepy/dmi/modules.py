@@ -139,7 +139,7 @@ class Module:
 
     @property
     def statements(self) -> tuple[ModuleStatement, ...]:
-        """What the text holds, in its order."""
+        """The statements of the text, in order."""
         return self.read.statements
 
     @property
@@ -198,7 +198,7 @@ class PythonModule:
 
     @property
     def file(self) -> str:
-        """The file the function stands in."""
+        """The file of the function."""
         code = getattr(self.function, "__code__", None)
         return code.co_filename if code else ""
 
@@ -367,7 +367,7 @@ def read_modules(folder: str | Path) -> list[Module]:
 
 
 def read_module_file(file: str | Path) -> Module:
-    """Return the module that stands in a file; the stem of the file is its name.
+    """Return the module of a file; the stem of the file is its name.
 
     Raises
     ------

@@ -97,7 +97,7 @@ class ModFitSummary(Shown):
         return line
 
     def shown(self, stars: bool = False) -> list[str | Part]:
-        """Return the coefficients as R prints them, the residual error, correlations, and what to hold in mind."""
+        """Return the coefficients as R prints them, the residual error, correlations, and warnings."""
         names = [str(n) for n in self.par.index]
         coefficients = coefficient_table(names, self.par.to_numpy(), COLUMNS)
         cells = pd.DataFrame(coefficient_cells(self.par.to_numpy()), index=names, columns=COLUMNS)

@@ -138,7 +138,7 @@ class Scenarios(Framed):
         return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
 
     def difference(self, base: Hashable) -> Scenarios:
-        """Return what every other scenario gives more than `base`, parameter set by parameter set.
+        """Return the difference of every other scenario to `base`, parameter set by parameter set.
 
         Parameters
         ----------

@@ -10,18 +10,8 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.errors import check_choice
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import (
-    DATA,
-    WARNING,
-    color,
-    each_panel,
-    get_ax,
-    get_axes,
-    name_rows,
-    picture,
-    set_axes,
-    zero_line,
-)
+from fmepy.plotting.axes import WARNING, color, each_panel, get_ax, get_axes, name_rows, picture, set_axes, zero_line
+from fmepy.plotting.observations import DATA
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:

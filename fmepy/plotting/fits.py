@@ -10,7 +10,6 @@ import pandas as pd
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import (
     COLORS,
-    DATA,
     MOST_NAMED,
     color,
     each_panel,
@@ -22,7 +21,7 @@ from fmepy.plotting.axes import (
     set_axes,
     zero_line,
 )
-from fmepy.plotting.observations import draw_marked, draw_observed, observed
+from fmepy.plotting.observations import DATA, draw_marked, draw_observed, observed
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, listed
-from fmepy.plotting.axes import DATA
 from fmepy.tables.columns import as_table, column_numbers
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
     _Part = tuple[str, Vector, Vector, Any]  # variable, x, values, rows of the table
 
-_LOOK = {**DATA, "zorder": 4}
+DATA: dict[str, Any] = {"color": "0.2", "marker": "o", "linestyle": "none", "markersize": 3.5, "label": "data"}
+"""The look of data in every picture."""
 _BEYOND = {"<": ("v", "<", "below limit"), ">": ("^", ">", "above limit")}
 """How readings beyond a limit are drawn, upright and swapped, and what a legend says of them."""
 
@@ -90,7 +90,7 @@ def draw_observed(
 ) -> None:
     """Draw the points of one variable, with one entry of the legend for all its tables."""
     for k, seen in enumerate(points):
-        style = {**_LOOK, **(look or {}), **({"label": "_nolegend_"} if k else {})}
+        style = {**DATA, "zorder": 4, **(look or {}), **({"label": "_nolegend_"} if k else {})}
         draw_marked(ax, seen.x, seen.y, seen.marks, xyswap, **style)
 
 

@@ -37,7 +37,7 @@ _NAMED = 0.1  # a parameter belongs to a combination if its component exceeds th
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Identifiability(Framed):
-    """What sensitivities say of the parameters together; made by `identifiability`.
+    """Result of `identifiability`: which parameters are determined together, and which combinations are not.
 
     Attributes
     ----------

@@ -171,10 +171,9 @@ def _variables(names: Iterable[str]) -> list[str]:
 def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
     """Return a wide table with columns of errors as a long one: a row a reading."""
     keys = [c for c in (found.entity, found.x) if c]
-    for key in keys:
-        if key in ("name", "value", "sd"):
-            raise ArgumentError(f"{sheet.path}: rename the column {key!r}: columns of errors make a table with "
-                                "the columns 'name', 'value' and 'sd', a row a reading.")  # fmt: skip
+    if taken := {"name", "value", "sd"} & set(keys):
+        raise ArgumentError(f"{sheet.path}: rename the column {min(taken)!r}: columns of errors make a table with the "
+                            "columns 'name', 'value' and 'sd', a row a reading.")  # fmt: skip
     parts = []
     for column, variable in found.observed.items():
         part = sheet.frame[keys].assign(value=sheet.numbers(column))
