@@ -77,3 +77,7 @@ def _folder() -> Path:
 def _sources() -> dict[str, dict[str, Any]]:
     sources: dict[str, dict[str, Any]] = json.loads((_folder() / "sources.json").read_text(encoding="utf-8"))
     return sources
+
+
+def __dir__() -> list[str]:
+    return ["load", "names"]  # what completion offers

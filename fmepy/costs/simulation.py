@@ -48,7 +48,7 @@ from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.predictions import BoundSimulation
 from fmepy.costs.sum import AddableCost
-from fmepy.errors import ArgumentError, ParameterError, check_choice
+from fmepy.errors import ArgumentError, ParameterError, check_choice, counted
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import check_names, merge_parameters
@@ -384,7 +384,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     @property
     def guesses(self) -> tuple[str, ...]:
-        """Parameters of the noise whose value nobody gave."""
+        """Parameters of the noise without a value from the user."""
         mine = () if self.noise is None else self.noise.guesses
         return tuple(name for name in self.cases.parameters.taken_by(mine) if name not in self._given)
 
@@ -478,18 +478,18 @@ class SimulationCost(RunsOfCost, AddableCost):
     def __repr__(self) -> str:
         c = self.comparison
         counts = np.bincount(c.groups, minlength=len(c.group_names))
-        counted = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
+        compared = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
         lost = int(c.n_missing.sum() + c.n_outside.sum())
         of = "" if self.experiments is None else f" of {len(self.experiments.column.labels)} entities ({self.entity!r})"
         dropped = f"; {lost} dropped" if lost else ""
-        return f"{type(self).__name__}: {counted}{of}; {len(self.parms)} parameters{dropped}"
+        return f"{type(self).__name__}: {compared}{of}; {counted(len(self.parms), 'parameter')}{dropped}"
 
     @cached_property
     def _bound(self) -> Any:
         return self.bind()
 
     def with_guesses(self, values: Mapping[str, float]) -> Self:
-        """Return a copy with other guesses of parameters whose value nobody gave."""
+        """Return a copy with other guesses of the parameters without a value from the user."""
         out, own = copy(self), self._own.copy()
         own[list(values)] = list(values.values())
         for made in ("_bound", "models"):

@@ -194,7 +194,7 @@ class Database:
 
     @property
     def replaced(self) -> tuple[Replaced, ...]:
-        """What a later source replaced: (name, earlier source, later source)."""
+        """Values replaced by a later source: (name, earlier source, later source)."""
         return tuple(self._replaced)
 
     @property

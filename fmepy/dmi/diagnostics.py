@@ -69,7 +69,7 @@ class Diagnostic:
 
 
 class DiagnosticWarning(UserWarning):
-    """A diagnostic of a system of modules, told when it is built; it bears all that the table says of it."""
+    """Warning about a system of modules when it is built; it carries its row of the table of diagnostics."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(f"{diagnostic.kind}: {diagnostic}")

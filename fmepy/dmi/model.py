@@ -240,7 +240,7 @@ class ModularModel(SimulatedModel):
 
     @property
     def diagnostics(self) -> pd.DataFrame:
-        """What was found amiss between modules and data: kind level variable modules file line message."""
+        """Problems found between modules and data: kind level variable modules file line message."""
         return diagnostics_table(self._found)
 
     def plot_map(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
@@ -347,7 +347,7 @@ class ModularModel(SimulatedModel):
     def run_told(
         self, report: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
     ) -> pd.DataFrame:
-        """Run the model as a call of it does, and call `report` now and then with the number of steps that are done."""
+        """Run the model as a call does, and call `report` now and then with the number of steps done."""
         if times is None and self._bound is None:
             self._bound = self.bind()
         bound = self._bound if times is None else self.bind(times=times)

@@ -178,7 +178,7 @@ class PythonModule:
 
     @property
     def file(self) -> str:
-        """The file the function stands in."""
+        """The file of the function."""
         code = getattr(self.function, "__code__", None)
         return code.co_filename if code else ""
 
@@ -347,7 +347,7 @@ def read_modules(folder: str | Path) -> list[Module]:
 
 
 def read_module_file(file: str | Path) -> Module:
-    """Return the module that stands in a file; the stem of the file is its name.
+    """Return the module of a file; the stem of the file is its name.
 
     Raises
     ------

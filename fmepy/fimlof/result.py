@@ -174,7 +174,7 @@ class FilterResult(Filtered):
         return table
 
     def summary(self, estimated: Any = None) -> FilterSummary:
-        """Return the filter on one page: do model and data agree, what is suspected, what is missing, what is weak.
+        """Return the filter on one page: agreement of model and data, suspected and missing data, weak spots.
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import changed_arguments
-from fmepy.errors import ModelError, SimulationError, listed
+from fmepy.errors import ModelError, SimulationError, counted, listed
 from fmepy.language.equations import Equations
 from fmepy.models.base import BoundModel, TakesDifferences
 from fmepy.models.definition.arguments import Kind, check_increasing, finite_numbers
@@ -185,8 +185,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
     def _line(self, where: str, how: str) -> str:
         """Return how it prints: what it is of, then its equations."""
         names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
-        states = f"{type(self).__name__} of {len(self.states)} states ({names}){where}"
-        line = f"{states}, {len(self._parms)} parameters{how}"
+        states = f"{type(self).__name__} of {counted(len(self.states), 'state')} ({names}){where}"
+        line = f"{states}, {counted(len(self._parms), 'parameter')}{how}"
         equations = getattr(self, "equations", None)
         return line if equations is None else f"{line}\n{equations}"
 

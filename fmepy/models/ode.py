@@ -288,7 +288,7 @@ class OdeModel(DynamicModel):
         self._tell()
 
     def tell_with(self, other: Any) -> None:
-        """Let both models, of two entities say, warn once together."""
+        """Let two models, such as those of two entities, share their one-time warnings."""
         if isinstance(other, OdeModel):
             self.told_small = other.told_small
 

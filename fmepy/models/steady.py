@@ -36,7 +36,7 @@ MOST_TRACED_STATES = 20
 
 @with_own_words
 class SteadyModel(Runnable):
-    """A model whose steady state is what is observed, as a function of its parameters.
+    """A model that is observed at its steady state, as a function of its parameters.
 
     ``model(parms)`` finds the state in which all rates are zero and returns it as a table: one row, or one row a cell
     of a grid. It is a Model like any other: costs, fits, sensitivities, ranges and chains take it.
@@ -182,11 +182,11 @@ class SteadyModel(Runnable):
 
     @property
     def name_of(self) -> Callable[[int], str]:
-        """What state i is called in messages."""
+        """The name of state i in messages."""
         return state_names(self.states, len(self.states) * (self._cells or 1), self._cells)
 
     def first(self, p: Vector) -> Vector:
-        """Return where the search begins, as `state` says, shape (n,)."""
+        """Return the start of the search, from `state`, shape (n,)."""
         values = ValueTable(self._definition.initial, self._definition.parameters).value(p.tolist())
         if self.grid is None:
             return values.copy()

@@ -246,7 +246,7 @@ def runsteady(
     rtol: float = 1e-6,
     atol: float = 1e-6,
 ) -> SteadyState:
-    """Return the state in which a system comes to rest when it runs on, in the manner of rootSolve's `runsteady`.
+    """Return the steady state that a system reaches when it runs on, in the manner of rootSolve's `runsteady`.
 
     Parameters
     ----------

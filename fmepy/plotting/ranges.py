@@ -283,6 +283,10 @@ def plot_histograms(frame: pd.DataFrame, *, axes: Any = None, **kwargs: Any) -> 
     def draw(ax: Axes, name: str) -> None:
         values = frame.iloc[:, names.index(name)].dropna().to_numpy()
         ax.hist(values, **{"bins": _bins(values), "color": "0.7", "edgecolor": "white", **kwargs})
+        if not kwargs.get("density"):
+            from matplotlib.ticker import MaxNLocator
+
+            ax.yaxis.set_major_locator(MaxNLocator(integer=True))
 
     names = [str(c) for c in frame.columns]
     return each_panel(names, draw, axes, y="density" if kwargs.get("density") else "runs")

@@ -88,7 +88,7 @@ def calibrate(
     python: bool = True,
     progress: Any = False,
 ) -> Calibration:
-    r"""Do what a calibration file asks for: run its steps, write tables and a report.
+    r"""Run a calibration file: do its steps, write tables and a report.
 
     Parameters
     ----------

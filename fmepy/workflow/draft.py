@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.tables.sheet import DATE, NUMBER, Sheet
+from fmepy.tables.sheet import DATE, LIKE_A_DATE, NUMBER, Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
 
 _TIMES = r"t|time|times|date|datetime|day|days|hour|hours|h|min|minute|minutes|week|weeks|month|year|years|age|x"
@@ -21,7 +21,7 @@ _ENTITIES = (
     r"id|subject|patient|animal|rat|batch|run|experiment|plot|site|group|replicate|tank|flask|well|entity|sample"
 )
 _ERRORS = r"sd|se|sem|std|err|error|sigma"
-_VALUES = r"y|value|values|obs|observation|observed|measurement|reading"
+_VALUES = r"y|val|value|values|obs|observation|observed|measurement|reading"
 _UNITS = (
     r"(.*?)\s*[\[(]([^\])]*)[\])]\s*",
     r"((?i:t|time))[ ._](s|sec|seconds?|min|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|yrs?|years?)",
@@ -86,8 +86,12 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
         return next((c for c in among if re.fullmatch(words, bare[c], re.IGNORECASE)), "")
 
     by_name = named(_TIMES, [*dates, *numeric])
+    unread = "" if by_name or dates else next((c for c in texts if _share(frame[c], LIKE_A_DATE) >= 0.5), "")
+    if unread:
+        raise ArgumentError(f"{path}: the dates of column {unread!r}, such as {str(frame[unread].dropna().iloc[0])!r}, "
+                            "can be read in several ways. Write them as 2001-12-31, in all cells.")  # fmt: skip
     found.x = by_name or next(iter([*dates, *numeric]), "")
-    found.why["x"] = "by its name" if by_name else "the first column of dates" if dates else "the first of numbers"
+    found.why["x"] = "recognised by the name" if by_name else f"the first column of {'dates' if dates else 'numbers'}"
     rest = [c for c in numeric if c != found.x]
     if not rest:
         raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
@@ -167,6 +171,9 @@ def _variables(names: Iterable[str]) -> list[str]:
 def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
     """Return a wide table with columns of errors as a long one: a row a reading."""
     keys = [c for c in (found.entity, found.x) if c]
+    if taken := {"name", "value", "sd"} & set(keys):
+        raise ArgumentError(f"{sheet.path}: rename the column {min(taken)!r}: columns of errors make a table with the "
+                            "columns 'name', 'value' and 'sd', a row a reading.")  # fmt: skip
     parts = []
     for column, variable in found.observed.items():
         part = sheet.frame[keys].assign(value=sheet.numbers(column))

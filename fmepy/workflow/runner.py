@@ -265,7 +265,7 @@ class CalibrationRun:
         except ArgumentError as error:
             if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
                 raise
-            display.tell(f"warning: the checkpoint of {name} cannot be used, it begins anew: {error}")
+            display.tell(f"warning: the checkpoint of {name} cannot be used, the step starts again: {error}")
             self.folder.begin(name, record["inputs"], resume=False)
             result = step.run(self.task, arguments, taken, doing)
         if getattr(result, "interrupted", False):
@@ -331,7 +331,7 @@ class CalibrationRun:
                 f"{name}: the disk is full ({full.strerror}, {self.folder.path}). What was done before is kept: make "
                 f"room, then go on with\n  {self.command} --resume"
             )
-            self._stopped = "not begun, as the disk is full."
+            self._stopped = "not started, as the disk is full."
             self._display.tell(record["error"])
             return
         told = _said(error, self.case.file.parent)

@@ -127,11 +127,11 @@ def _check_filled(section: TomlTable) -> None:
     for i, line in enumerate(str(text or "").split("\n"), 1):
         if re.search(r"\bFILL\b", line.partition("#")[0]):
             at = section.line(("model", "equations"), i)
-            raise ArgumentError(f"{section.file}:{at}: FILL stands where something is to be filled in: {line.strip()}")
+            raise ArgumentError(f"{section.file}:{at}: FILL marks a place to fill in: {line.strip()}")
     for name, value in parameters.items() if isinstance(parameters, dict) else ():
         values = value.values() if isinstance(value, dict) else [value]
         if name == "FILL" or "FILL" in [v for v in values if isinstance(v, str)]:
-            raise section.error(("parameters", name), "FILL stands where something is to be filled in: a line for "
+            raise section.error(("parameters", name), "FILL marks a place to fill in: a line for "
                                 "each parameter that the equations name, such as k = { start = 0.1, lower = 0, "
                                 "upper = 10 }; a plain number is fixed.")  # fmt: skip
 

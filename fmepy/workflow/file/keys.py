@@ -30,9 +30,9 @@ DATA = {
     "censored": Key(
         (str, dict), "The column of marks < and > beside limits of detection; by variable in a wide table."
     ),
-    "separator": Key(TEXT, "What stands between columns; without it found, and told."),
-    "decimal": Key(TEXT, "The decimal mark; without it found, and told.", choices=(".", ",")),
-    "encoding": Key(TEXT, "The encoding; without it found (utf-8, utf-16, else cp1252), and told."),
+    "separator": Key(TEXT, "The separator of columns; without it detected and reported."),
+    "decimal": Key(TEXT, "The decimal mark; without it detected and reported.", choices=(".", ",")),
+    "encoding": Key(TEXT, "The encoding; without it detected (utf-8, utf-16, else cp1252) and reported."),
 }
 PARAMETER = {
     "start": Key(NUMBER, "Where the search begins, on the natural scale.", required=True),

@@ -90,7 +90,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     lower, upper = on_scale.bounds(*ends)
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
-        notes.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
+        notes.append(f"Parameters sampled on another scale, with a flat prior there: {', '.join(flat)}.")
     task = CalibrationTask(
         case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,

@@ -155,7 +155,7 @@ def _of_python(case: Case, section: TomlTable) -> ModelSource:
             return ModelSource(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
         for name in [k for k in ("cost", "conditions") if k in case.content]:
             raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is for "
-                                     "models. What it is compared with stands in its file.")  # fmt: skip
+                                     "models. Its Python file says what it is compared with.")  # fmt: skip
         return ModelSource(getattr(found, "model", None), found, files, [])
     known = [str(n) for n in found.parms.index]
     values = {p.name: p.start for p in case.parameters.values() if p.name in known}

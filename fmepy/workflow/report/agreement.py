@@ -108,8 +108,8 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
     row = {
         "variable": name, "readings": n, "explained, %": 100 * explained, "typical deviation": typical,
         "mean deviation": float(gap.mean()) if abs(gap.mean()) > 1e-6 * typical else 0.0,  # what a fit makes zero
-        "neighbours alike": neighbours,
-        "runs of one sign": runs.count, "p of so few": runs.p_few,
+        "correlation of neighbours": neighbours,
+        "runs of one sign": runs.count, "p, runs": runs.p_few,
         "beyond 3 sd": int((own["z"].abs() > SUSPICIOUS).sum()),
     }  # fmt: skip
     in_percent = kind == "log" and typical < 3

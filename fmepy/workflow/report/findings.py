@@ -178,7 +178,7 @@ class Findings:
         return drawn_each(
             [n for n in known if n not in flt.measured_states],
             lambda shown, axes: flt.plot(shown, kind, axes=axes),
-            f"{{}} over {flt.xlabel}: readings, and the course that the filter finds.",
-            caption="Points: readings. Line and band: what model and data together say, and how surely"
-            f"{'' if flt.smooth else ', from the data until then'}. Rings: readings that are suspected.",
+            f"{{}} over {flt.xlabel}: readings, and the states that the filter estimates.",
+            caption="Points: readings. Line and band: the estimate from model and data, and its uncertainty"
+            f"{'' if flt.smooth else ', from the data up to then'}. Rings: readings that are suspected.",
         )

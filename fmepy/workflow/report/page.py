@@ -68,7 +68,7 @@ def render(
     """
     found = Findings(task, results, record, tables)
     sections = [
-        written("task", "What was asked", "task.html", found, overview.task_facts(found)),
+        written("task", "The task", "task.html", found, overview.task_facts(found)),
         written("data", "Data and model, side by side", "data.html", found, overview.data_facts(found)),
     ]
     for name, step in STEPS.items():
@@ -86,7 +86,7 @@ def render(
     ]
     if facts["is_bad"] or found.demands:
         first.append(written("warnings", title, "warnings.html", found, facts, tone))
-    last = written("reproduce", "How to make the same again", "reproduce.html", found, overview.reproduce_facts(found))
+    last = written("reproduce", "How to reproduce this", "reproduce.html", found, overview.reproduce_facts(found))
     js = files(__package__).joinpath("templates", "report.js").read_text(encoding="utf-8")
     js_hash = "sha256-" + base64.b64encode(hashlib.sha256(js.encode()).digest()).decode("ascii")
     page = environment().get_template("page.html").render(

@@ -171,7 +171,7 @@ def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[D
     if len(names) <= most:
         return list(names), ""
     rest = f"; the numbers of all are in {file}" if file else ""
-    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}{rest}."
+    return list(names[:most]), f"The first {most} of {len(names):,} are drawn{rest}."
 
 
 @contextmanager
@@ -247,5 +247,5 @@ def _thinned(ax: Axes) -> str:
         step = -(-x.size // MOST_POINTS)
         if step > 1 and line.get_marker() not in ("None", None, "", " "):
             line.set_data(x[::step], y[::step])
-            said = f"Of very many points one in {step} is drawn."
+            said = f"One in {step} of very many points is drawn."
     return said

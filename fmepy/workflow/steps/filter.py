@@ -43,7 +43,7 @@ class FilterStep(CalibrationStep):
     """The filter of a FIMLOF cost at the estimates."""
 
     name = "filter"
-    says = "What a filter says of every reading (costs by FIMLOF)."
+    says = "The filter's predictions of every reading (costs by FIMLOF)."
     purpose = "Follow the data with a Kalman filter, reading by reading, and test what it could not predict"
     title = "The filter: reading by reading"
     takes = ("fit",)

@@ -29,7 +29,7 @@ class MultistartStep(FitStep):
 
     name = "multistart"
     says = "The same search from many starts."
-    purpose = "Search again from many other starting points, lest a better fit was missed"
+    purpose = "Search again from many other starting points, in case a better fit was missed"
     title = "Was the best fit found?"
     unit = "start"
 

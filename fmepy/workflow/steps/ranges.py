@@ -59,7 +59,7 @@ class RangesStep(CalibrationStep):
     """Bands over the draws of the chain, or over ranges."""
 
     name = "ranges"
-    says = "What the model says, with the uncertainty of the parameters."
+    says = "Predictions of the model, with the uncertainty of the parameters."
     purpose = "Run the model at many plausible parameter values, and see how far its curves spread"
     title = "How far the model's curves spread"
     welcomes = ("fit",)
@@ -70,7 +70,7 @@ class RangesStep(CalibrationStep):
             sensRange, (*NO_FILE, "func", "parms", "parInput", "keep", "map"), num=COUNT, sensvar=NAMES,
             parRange={"kinds": (dict,), "of": Key((list,), items=Key((float,)))},
             parMean={"kinds": (dict,), "of": Key((float,))}, parCovar={"kinds": (float, list)}),
-        "with_error": Key(FLAG, "Whether ranges are also of readings, with their errors."),
+        "with_error": Key(FLAG, "Whether the bands are of new readings, with their errors."),
     }  # fmt: skip
 
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:

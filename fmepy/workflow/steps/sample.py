@@ -50,7 +50,7 @@ class SampleStep(CalibrationStep):
     """Chains from the fit."""
 
     name = "sample"
-    says = "Chains: the distribution of the parameters after the data."
+    says = "Chains: the posterior distribution of the parameters."
     purpose = "Draw parameter values that are plausible given the data (Markov chain Monte Carlo)"
     title = "Which values are plausible"
     takes = ("fit",)
