@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,24 @@ from fmepy.compiled.courses import CourseTables, RunArrays
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.compiled.status import EXPLODED, NO_RATES, NO_ROOM, SEEN, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS, WORK
-from fmepy.parallel.threads import in_pieces, on_threads
+from fmepy.compiled.status import (
+    EXPLODED,
+    NO_RATES,
+    NO_ROOM,
+    SEEN,
+    STEP_TOO_SMALL,
+    STIFF,
+    STOP,
+    TOO_MANY_STEPS,
+    WORK,
+)
+from fmepy.parallel.threads import in_pieces, on_threads, until_ctrl_c
 from fmepy.types import Cube, Matrix, Vector
 
 _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
+_WORTH_A_THREAD = 100
+"""States of all runs from which on Ctrl-C is to be heard while they run, which takes 30 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
 _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
@@ -198,22 +211,29 @@ class ExplicitRuns:
     def _run(self, arrays: RunArrays, at: int, watched: int = 0) -> None:
         """Run; `at` is the address of the arrays' words, `watched` that of `up_to_crossing`."""
         if self._past is None:
-            self._loop(self.at_course, at)
+            self._called(arrays, self.at_course, at)
             return
         first = 0
         while True:  # with ever more room for the past
-            self._loop(self.at_course, at, address(self._past[0]), watched, first, self._room)
+            self._called(arrays, self.at_course, at, address(self._past[0]), watched, first, self._room)
             full = np.flatnonzero(arrays.ended[first:, 0] == NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
             self._room *= 4
 
+    def _called(self, arrays: RunArrays, *words: int) -> None:
+        """Call the loop; where it may take long, Ctrl-C ends it."""
+        if len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD:
+            self._loop(*words)
+        else:
+            until_ctrl_c(partial(self._loop, *words), lambda: arrays.work[STOP].fill(1.0))
+
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
         """Return where runs work that begin with such inputs, the address of the words of that, and these."""
         out = np.empty((len(inputs), *self.shape)) if out is None else out
         ended = np.empty((len(inputs), 3)) if ended is None else ended
-        work, seen = np.empty((WORK, len(self._solver.atol))), np.empty((SEEN, self._functions.n_watched))
+        work, seen = np.zeros((WORK, len(self._solver.atol))), np.empty((SEEN, self._functions.n_watched))
         arrays = RunArrays(inputs, work, seen, np.empty(self._n_values), out, ended)
         words = packed(arrays)
         return arrays, address(words), words
