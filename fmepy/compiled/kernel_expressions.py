@@ -22,9 +22,10 @@ from fmepy.compiled.kernel_values import (
     Writer,
     constant,
     group_of,
+    structure,
     words_of,
 )
-from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, structure, weighted
+from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, weighted
 from fmepy.compiled.llvm_operations import number
 
 _IN_LLVM = {

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -75,23 +74,6 @@ def call(address: Any, *arguments: Any) -> None:
     kinds = [ctypes.c_void_p if isinstance(a, np.ndarray) else ctypes.c_double for a in arguments]
     passed = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
     ctypes.CFUNCTYPE(None, *kinds)(int(address))(*passed)
-
-
-def structure(address: int, kind: Any) -> Any:
-    """Return the named tuple of a class whose words, those of `packed`, stand at an address."""
-    from fmepy.compiled.kernel_values import group_of, words_of  # which read this module
-
-    group = group_of(kind)
-    return _unpacked(group, iter(integers(address, len(words_of(group))).tolist()))
-
-
-def _unpacked(kind: Any, words: Iterator[int]) -> Any:
-    if hasattr(kind, "types"):
-        return kind.made_by(*(_unpacked(part, words) for part in kind.types))
-    first = next(words)
-    if hasattr(kind, "dims"):
-        return {"d": doubles, "i": integers}[kind.of](first, *(next(words) for _ in range(kind.dims)))
-    return struct.unpack("d", struct.pack("q", first))[0] if kind == "d" else first
 
 
 def packed(values: Any) -> Any:
