@@ -10,23 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled import explicit_loop
+from fmepy.compiled import explicit_loop, status
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.courses import CourseTables, RunArrays
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.compiled.status import (
-    EXPLODED,
-    NO_RATES,
-    NO_ROOM,
-    SEEN,
-    STEP_TOO_SMALL,
-    STIFF,
-    STOP,
-    TOO_MANY_STEPS,
-    WORK,
-)
 from fmepy.parallel.threads import in_pieces, on_threads, until_ctrl_c
 from fmepy.types import Cube, Matrix, Vector
 
@@ -216,7 +205,7 @@ class ExplicitRuns:
         first = 0
         while True:  # with ever more room for the past
             self._called(arrays, self.at_course, at, address(self._past[0]), watched, first, self._room)
-            full = np.flatnonzero(arrays.ended[first:, 0] == NO_ROOM)
+            full = np.flatnonzero(arrays.ended[first:, 0] == status.NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
@@ -227,13 +216,13 @@ class ExplicitRuns:
         if len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD:
             self._loop(*words)
         else:
-            until_ctrl_c(partial(self._loop, *words), lambda: arrays.work[STOP].fill(1.0))
+            until_ctrl_c(partial(self._loop, *words), lambda: arrays.work[status.STOP].fill(1.0))
 
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
         """Return where runs work that begin with such inputs, the address of the words of that, and these."""
         out = np.empty((len(inputs), *self.shape)) if out is None else out
         ended = np.empty((len(inputs), 3)) if ended is None else ended
-        work, seen = np.zeros((WORK, len(self._solver.atol))), np.empty((SEEN, self._functions.n_watched))
+        work, seen = np.zeros((status.WORK, len(self._solver.atol))), np.empty((status.SEEN, self._functions.n_watched))
         arrays = RunArrays(inputs, work, seen, np.empty(self._n_values), out, ended)
         words = packed(arrays)
         return arrays, address(words), words
@@ -268,10 +257,10 @@ class ExplicitRuns:
             arrays.values[: len(start)] = start
         self._run(arrays, at)
         rows, ended = arrays.out[0].copy(), arrays.ended[0].tolist()
-        if ended[0] in (TOO_MANY_STEPS, STEP_TOO_SMALL, NO_RATES, EXPLODED):
+        if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
         self._free.append(room)
-        if ended[0] == STIFF and self.learns_stiff():
+        if ended[0] == status.STIFF and self.learns_stiff():
             return self.one(inputs, start)
         return rows, ended
 
@@ -308,7 +297,7 @@ class ExplicitRuns:
         arrays, at, _ = self.arrays(inputs)
         self._run(arrays, at)
         out, told = arrays.out, arrays.ended
-        again = np.flatnonzero(told[:, 0] == STIFF)
+        again = np.flatnonzero(told[:, 0] == status.STIFF)
         if len(again) and self.learns_stiff():
             out[again], told[again] = self.many(P[again])
         return out, told
@@ -365,7 +354,7 @@ class RunsOfCourses:
 
         def piece(ends: tuple[int, int]) -> None:
             self._loop(table, *ends)
-            for i in np.flatnonzero(self._told[slice(*ends), 0] == STIFF).tolist():
+            for i in np.flatnonzero(self._told[slice(*ends), 0] == status.STIFF).tolist():
                 if self._runs[ends[0] + i].learns_stiff():
                     self._loop(table, ends[0] + i, ends[0] + i + 1)
             then(*ends)
