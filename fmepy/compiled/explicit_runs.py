@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,13 @@ from fmepy.compiled.courses import CourseTables, RunArrays
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.parallel.threads import in_pieces, on_threads, until_ctrl_c
+from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
 _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
-_WORTH_A_THREAD = 100
-"""States of all runs from which on Ctrl-C is to be heard while they run, which takes 30 us."""
+_WORTH_A_THREAD = 200
+"""States of all runs from which on Ctrl-C is to be heard while they run, which takes 50 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
 _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
@@ -212,11 +211,19 @@ class ExplicitRuns:
             self._room *= 4
 
     def _called(self, arrays: RunArrays, *words: int) -> None:
-        """Call the loop; where it may take long, Ctrl-C ends it."""
-        if len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD:
+        """Call the loop; where it may take long, on a thread of its own, so that Ctrl-C is heard meanwhile."""
+        is_short = len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD
+        if is_short or threading.current_thread() is not threading.main_thread():
             self._loop(*words)
-        else:
-            until_ctrl_c(partial(self._loop, *words), lambda: arrays.work[status.STOP].fill(1.0))
+            return
+        thread = threading.Thread(target=self._loop, args=words)
+        thread.start()
+        try:
+            thread.join()
+        except BaseException:
+            arrays.work[status.STOP] = 1.0
+            thread.join()  # it writes into the arrays
+            raise
 
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
         """Return where runs work that begin with such inputs, the address of the words of that, and these."""

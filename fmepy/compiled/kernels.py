@@ -4,7 +4,8 @@ A kernel is a plain function of a small part of Python, and runs as Python too. 
 
 * whole numbers, floats, truth values; arrays of floats or of whole numbers, contiguous, by rows; tuples, named or not;
 * ``for i in range()``, while, if, break, continue, return; assignments, also to entries, also of tuples;
-* arithmetic, comparisons, choices; abs, min, max, len, int, float, and what `kernel_code` lists of math and numpy;
+* arithmetic, comparisons, choices; abs, min, max, len, int, float, and what `dialect.expressions` lists of math and
+  numpy;
 * ``a[i, j]``, ``a[i]`` (a part of an array), ``a[i:j]``, ``a[i, j:]``, ``a.shape``, ``a.reshape(())``; only a literal
   index counts from the end;
 * calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `weighted`, `call`, below.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from inspect import getmro
 from typing import Any
 
 
@@ -67,8 +68,9 @@ def optimised(text: str, level: int, only: str = "") -> Any:
     builder = binding.create_pass_builder(_machine(), options)
     passes = builder.getModulePassManager()
     passes.run(module, builder)
-    if type(passes)._dispose is ffi.ObjectRef._dispose:  # llvmlite (0.45 to 0.50) keeps 40 kB of every program for ever
-        NewPassManager._dispose(passes)
+    order = getmro(type(passes))
+    if order.index(ffi.ObjectRef) < order.index(NewPassManager):  # llvmlite 0.45 to 0.50 keeps 40 kB a program for ever
+        ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)
     return module
 
 

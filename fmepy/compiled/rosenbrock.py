@@ -39,7 +39,7 @@ import math
 from typing import Any, NamedTuple
 
 from fmepy.compiled.band_lu import add_band_product, factor_band, solve_band
-from fmepy.compiled.kernel_values import structure
+from fmepy.compiled.dialect.types import structure
 from fmepy.compiled.kernels import call, doubles
 from fmepy.compiled.rodas5p import D1, GAMMA, add_stages, combine, set_argument, time_of, weight_of
 from fmepy.compiled.sparse_lu import (

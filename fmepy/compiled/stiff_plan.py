@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.kernel_values import group_of, words_of
+from fmepy.compiled.dialect.types import group_of, words_of
 from fmepy.compiled.kernels import packed
 from fmepy.compiled.rosenbrock import MEMORY, MOST_FULL, StiffPlan
 from fmepy.compiled.sparse_lu import Pattern

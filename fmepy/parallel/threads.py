@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
@@ -23,20 +22,6 @@ def on_threads(function: Callable[[_Piece], object], pieces: Sequence[_Piece]) -
     else:
         for piece in pieces:
             function(piece)
-
-
-def until_ctrl_c(work: Callable[[], object], stop: Callable[[], object]) -> None:
-    """Do a work of a compiled loop, which hears no Ctrl-C itself: then `stop` is called, and the work waited for."""
-    if threading.current_thread() is not threading.main_thread():  # where no Ctrl-C comes
-        work()
-        return
-    doing = _threads().submit(work)
-    try:
-        doing.result()
-    except BaseException:
-        stop()
-        wait([doing])
-        raise
 
 
 def in_pieces(n: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.kernel_values import structure
+from fmepy.compiled.dialect.types import structure
 from fmepy.compiled.kernels import call, doubles, new, weighted
 from fmepy.types import Cube, IntVector, Matrix, Vector
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from fmepy.compiled import c_loops, difference_loop, explicit_loop
+from fmepy.compiled.dialect.translate import kernel_text
 from fmepy.compiled.explicit_runs import Course, Stretch
-from fmepy.compiled.kernel_code import kernel_text
 from fmepy.compiled.machine import optimised
 from fmepy.errors import SimulationError
 from fmepy.filtering import loop, paths, square_root_loop

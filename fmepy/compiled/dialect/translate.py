@@ -12,8 +12,8 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from fmepy.compiled.kernel_expressions import Expressions, MustBeFloatError
-from fmepy.compiled.kernel_values import (
+from fmepy.compiled.dialect.expressions import Expressions, MustBeFloatError
+from fmepy.compiled.dialect.types import (
     LLVM,
     Group,
     Known,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.kernel_values import (
+from fmepy.compiled.dialect.types import (
     LLVM,
     ArrayType,
     Group,
