@@ -196,33 +196,38 @@ class ExplicitRuns:
             return c_loop(run, "the explicit solver with delays")
         return c_loop(explicit_loop.run_watched if watches else explicit_loop.run_smooth, "the explicit solver")
 
-    def _run(self, arrays: RunArrays, at: int, watched: int = 0) -> None:
-        """Run; `at` is the address of the arrays' words, `watched` that of `up_to_crossing`."""
+    def _run(self, room: tuple[RunArrays, int, Any], watched: int = 0) -> None:
+        """Run in what `arrays` returned; `watched` is `first` of `up_to_crossing`."""
+        arrays, at, _ = room
         if self._past is None:
-            self._called(arrays, self.at_course, at)
+            self._called(room, self.at_course, at)
             return
         first = 0
         while True:  # with ever more room for the past
-            self._called(arrays, self.at_course, at, address(self._past[0]), watched, first, self._room)
+            self._called(room, self.at_course, at, address(self._past[0]), watched, first, self._room)
             full = np.flatnonzero(arrays.ended[first:, 0] == status.NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
             self._room *= 4
 
-    def _called(self, arrays: RunArrays, *words: int) -> None:
+    def _called(self, room: tuple[RunArrays, int, Any], *words: int) -> None:
         """Call the loop; where it may take long, on a thread of its own, so that Ctrl-C is heard meanwhile."""
+        arrays = room[0]
         is_short = len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD
         if is_short or threading.current_thread() is not threading.main_thread():
             self._loop(*words)
             return
-        thread = threading.Thread(target=self._loop, args=words)
-        thread.start()
+
+        def work(kept: Any = (self, room)) -> None:  # what it writes into lives as long, wherever Ctrl-C strikes
+            self._loop(*words)
+
+        thread = threading.Thread(target=work)
         try:
+            thread.start()
             thread.join()
         except BaseException:
             arrays.work[status.STOP] = 1.0
-            thread.join()  # it writes into the arrays
             raise
 
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
@@ -258,11 +263,11 @@ class ExplicitRuns:
             room = self._free.pop()  # of no other thread's; an address takes time
         except IndexError:
             room = self.arrays(np.zeros((1, self.n_inputs)))
-        arrays, at, _ = room
+        arrays = room[0]
         arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
             arrays.values[: len(start)] = start
-        self._run(arrays, at)
+        self._run(room)
         rows, ended = arrays.out[0].copy(), arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
@@ -301,8 +306,9 @@ class ExplicitRuns:
         """
         inputs = np.zeros((len(P), self.n_inputs))
         inputs[:, : P.shape[1]] = P
-        arrays, at, _ = self.arrays(inputs)
-        self._run(arrays, at)
+        room = self.arrays(inputs)
+        self._run(room)
+        arrays = room[0]
         out, told = arrays.out, arrays.ended
         again = np.flatnonzero(told[:, 0] == status.STIFF)
         if len(again) and self.learns_stiff():
@@ -314,9 +320,10 @@ class ExplicitRuns:
 
         first : the stretch from which on conditions are watched; what crosses zero then ends the run
         """
-        arrays, at, _ = self.arrays(np.zeros((1, self.n_inputs)))
+        room = self.arrays(np.zeros((1, self.n_inputs)))
+        arrays = room[0]
         arrays.inputs[0, : len(inputs)] = inputs
-        self._run(arrays, at, first)
+        self._run(room, first)
         z, there = arrays.values[: len(self._solver.atol)], arrays.inputs[0, : len(inputs)]
         return arrays.out[0], arrays.ended[0].tolist(), z, there
 
