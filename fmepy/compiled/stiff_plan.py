@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,9 +78,10 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
     tables = [np.asarray(table, dtype=np.int64) for table in (places, *pattern, m.rows, m.cols, *further, mass)]
     ends = np.cumsum([len(words_of(group_of(StiffPlan))), *(table.size for table in tables)])
     out = np.empty(ends[-1], dtype=np.int64)
-    at, *of = (out[a:b].reshape(t.shape) for a, b, t in zip(ends, ends[1:], tables, strict=False))
-    for copy, table in zip((at, *of), tables, strict=True):
+    parts: list[Any] = [out[a:b].reshape(t.shape) for a, b, t in zip(ends, ends[1:], tables, strict=False)]
+    for copy, table in zip(parts, tables, strict=True):
         copy[:] = table
-    head = (loop, MEMORY + places[-1], len(m.algebraic), *functions, m.n, m.n_params, m.width, m.scales_at, *m.band)
-    out[: ends[0]] = packed(StiffPlan(*head, at, Pattern(*of[:5]), *of[5:]))
+    head: list[Any] = [loop, MEMORY + places[-1], len(m.algebraic), *functions]
+    head += [m.n, m.n_params, m.width, m.scales_at, *m.band]
+    out[: ends[0]] = packed(StiffPlan(*head, parts[0], Pattern(*parts[1:6]), *parts[6:]))
     return out
