@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from fmepy.compiled.c_loops import kept_code
-from fmepy.compiled.llvm_code import MOST_NESTED, Alone, ExpressionWriter
+from fmepy.compiled.llvm_code import MOST_NESTED, ExpressionWriter, WholeFunction
 from fmepy.compiled.llvm_operations import NAN, declarations, number
 from fmepy.compiled.machine import object_of, optimised, versions
 from fmepy.compiled.statements import statements
@@ -83,7 +83,7 @@ class _ModuleWriter(ExpressionWriter):
     """One statement being written."""
 
     def __init__(self, target: Reference, value: Node, shapes: Mapping[str, Shape]) -> None:
-        alone = Alone(set())
+        alone = WholeFunction(set())
         super().__init__(alone)
         self._target, self._value, self._order = target, value, in_order([value])
         self.slots = {target.name: "p0"}
