@@ -122,7 +122,7 @@ def history_of(
         return out
     with np.errstate(all="ignore"):  # what overflows is infinite, and shows in the tables
         samples = _samples(schedule, run.record, correlation, free, sizes)
-        known = StartInformation.of(*_rows_of_start(samples))
+        known = StartInformation.of(samples.w[:, 1:], samples.w[:, 0])
         _write_forward(out, run.record, samples, known, len(sizes) if run.node < 0 else run.node)
         if smooth and run.node < 0 and known.is_complete:
             _write_smoothed(out, run.record, samples, known[-1:])
@@ -139,32 +139,35 @@ class _Samples:
     there : ndarray of bool, shape (n_node, m)
         Which rows are data.
     variables : ndarray of int, shape (n_node, m)
-    delta : ndarray, shape (n_node, m, 1 + d)
-        Innovations, and their derivatives to the unknown start.
-    H, R, S : ndarray, shape (n_node, m, n) and (n_node, m, m)
-        R: of the errors, with the curvature of the readings where the update takes account of it.
-    whiten, inverse : ndarray, shape (n_node, m, m)
-        C^-1 and S^-1.
+    H, S, inverse : ndarray, shape (n_node, m, n) and (n_node, m, m)
+        Inverse: S^-1.
     K, L : ndarray, shape (n_node, n, m) and (n_node, n, n)
         The gain, and I - K H.
     X_predicted, X_filtered : ndarray, shape (n_node, n, d)
         dx/dx0.
+    delta, u : ndarray, shape (n_node, m, 1 + d)
+        Innovations and S^-1 delta, each with its derivatives to the unknown start.
+    w : ndarray, shape (n_obs, 1 + d)
+        C^-1 delta, datum by datum.
+    information : ndarray, shape (n_node, n, n)
+        H'S^-1 H.
     """
 
     first: IntVector
     sizes: IntVector
     there: BoolVector
     variables: IntVector
-    delta: Cube
     H: Cube
-    R: Cube
     S: Cube
-    whiten: Cube
     inverse: Cube
     K: Cube
     L: Cube
     X_predicted: Cube
     X_filtered: Cube
+    delta: Cube
+    u: Cube
+    w: Matrix
+    information: Cube
 
 
 def _samples(
@@ -177,7 +180,7 @@ def _samples(
     H, P = record.gradients[rows] * there[:, :, None], record.P_predicted[:count]
     variables = readings.variables[rows]
     R = error_covariance(record.sds[rows] * there, correlation, variables)
-    if len(record.excess):
+    if len(record.excess):  # the curvature of the readings, where the update takes account of it
         R += record.excess[rows][:, :, :m] * (there[:, :, None] & there[:, None, :])
     S = H @ P @ _transposed(H) + R
     S[:, place, place] += ~there
@@ -191,16 +194,10 @@ def _samples(
     for node in range(count if d else 0):
         X[0, node] = record.transitions[node] @ now if node > 0 else now
         now = X[1, node] = L[node] @ X[0, node]
-    delta = np.concatenate(
-        [((readings.values[rows] - record.predictions[rows]) * there)[:, :, None], -H @ X[0]], axis=2
-    )
-    return _Samples(first, sizes, there, variables, delta, H, R, S, whiten, inverse, K, L, *X)
-
-
-def _rows_of_start(samples: _Samples) -> tuple[Matrix, Vector]:
-    """Return what every datum says of the start: its whitened innovation's derivative, and that itself."""
-    w = (samples.whiten @ samples.delta)[samples.there]
-    return w[:, 1:], w[:, 0]
+    delta = (readings.values[rows] - record.predictions[rows]) * there
+    delta = np.concatenate([delta[:, :, None], -H @ X[0]], axis=2)
+    w, information = (whiten @ delta)[there], _transposed(H) @ inverse @ H
+    return _Samples(first, sizes, there, variables, H, S, inverse, K, L, *X, delta, inverse @ delta, w, information)
 
 
 def _write_forward(out: History, record: PassRecord, samples: _Samples, known: StartInformation, sound: int) -> None:
@@ -214,45 +211,41 @@ def _write_forward(out: History, record: PassRecord, samples: _Samples, known: S
     out.x_filtered[:sound], out.P_filtered[:sound] = _with_start(*filtered, Y, after[:sound])
     innovations, spread = _moved(samples.delta, before)
     seen = before.determines(samples.delta[:, :, 1:])
-    shifted = np.where(seen, innovations - samples.delta[:, :, 0], np.nan)[there]
-    out.predictions[:total] = record.predictions[:total] - shifted
-    out.innovations[:total] = samples.delta[:, :, 0][there] + shifted
+    out.innovations[:total] = np.where(seen, innovations, np.nan)[there]
+    out.predictions[:total] = record.predictions[:total] + (samples.delta[there][:, 0] - out.innovations[:total])
     variances = samples.S.diagonal(axis1=1, axis2=2) + spread
     out.sds[:total] = np.sqrt(np.where(seen, variances, np.nan))[there]
-    w = (samples.whiten @ samples.delta)[there][:, None]  # what one datum says of the start, the next one knows
+    w = samples.w[:, None]  # what one datum says of the start, the next one knows
     value, more = _moved(w, known[:-1])
     out.whitened[:total] = np.where(known[:-1].determines(w[:, :, 1:]), value / np.sqrt(1 + more), np.nan)[:, 0]
-    u = samples.inverse @ samples.delta
-    information = _transposed(H) @ samples.inverse @ H
-    out.numr[:total] = _standardised(u, samples.inverse, after)[there]
-    out.nusr[:count] = _standardised(_transposed(H) @ u, information, after)
+    out.numr[:total] = _standardised(samples.u, samples.inverse, after)[there]
+    out.nusr[:count] = _standardised(_transposed(H) @ samples.u, samples.information, after)
     squares = np.zeros(there.shape)
     squares[there] = out.whitened[:total] ** 2
     chi2 = squares.sum(axis=1)
     out.chi2[:count] = np.where((samples.sizes > 0) & np.isfinite(chi2), chi2, np.nan)
-    _write_gains(out, samples)
+    _write_gains(out, samples, predicted[1])
 
 
-def _write_gains(out: History, samples: _Samples) -> None:
-    """Write the gains; while the start is open, those of the uncertainty that is left, or NaN."""
-    count, K, H = len(samples.there), samples.K, samples.H
-    P = out.P_predicted[:count]
+def _write_gains(out: History, samples: _Samples, P_known: Cube) -> None:
+    """Write the gains; while the start is open, those of the uncertainty that is left, or NaN.
+
+    P_known : the covariance from a start that is known
+    """
+    K, H, P = samples.K, samples.H, out.P_predicted[: len(samples.there)]
     if samples.X_predicted.shape[2]:
-        S = H @ P @ _transposed(H) + samples.R
-        S[:, np.arange(S.shape[1]), np.arange(S.shape[1])] += ~samples.there
-        whiten = _inverse_factor(S)
+        whiten = _inverse_factor(samples.S + H @ (P - P_known) @ _transposed(H))
         K = P @ _transposed(H) @ _transposed(whiten) @ whiten
-    full = np.isfinite(out.chi2[:count]) & np.isfinite(P).all(axis=(1, 2))
+    full = np.isfinite(out.chi2[: len(P)]) & np.isfinite(P).all(axis=(1, 2))
     of_variable = samples.variables[:, :, None] == np.arange(out.gains.shape[2])
     read = of_variable & (samples.there & full[:, None])[:, :, None]
-    out.gains[:count] = np.where(read.any(axis=1)[:, None], K @ read, np.nan)  # of repeated readings the sum
+    out.gains[: len(P)] = np.where(read.any(axis=1)[:, None], K @ read, np.nan)  # of repeated readings the sum
 
 
 def _write_smoothed(out: History, record: PassRecord, samples: _Samples, known: StartInformation) -> None:
     """Write the smoothed states and the diagnostics that use all data; `known` is the last of them."""
-    H, K, X, P = samples.H, samples.K, samples.X_filtered, record.P_filtered
-    u = samples.inverse @ samples.delta
-    data, information = _transposed(H) @ u, _transposed(H) @ samples.inverse @ H
+    K, X, P = samples.K, samples.X_filtered, record.P_filtered
+    data, information = _transposed(samples.H) @ samples.u, samples.information.copy()
     way = _WayBack(record.transitions, samples.L, np.zeros_like(data), np.zeros_like(information), data, information)
     words = packed(way)
     c_loop(back, "the way back of the smoother")(address(words))
@@ -262,7 +255,7 @@ def _write_smoothed(out: History, record: PassRecord, samples: _Samples, known: 
     )
     out.P_smoothed[:] = (smoothed + _transposed(smoothed)) / 2
     D = samples.inverse + _transposed(K) @ way.N @ K
-    out.auxm[:] = _standardised(u - _transposed(K) @ way.r, D, known)[samples.there]
+    out.auxm[:] = _standardised(samples.u - _transposed(K) @ way.r, D, known)[samples.there]
     out.auxs[:] = _standardised(way.r_before, way.N_before, known)
 
 

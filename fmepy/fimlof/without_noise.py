@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from copy import copy
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ import numpy as np
 
 from fmepy.costs.by_entity import predictions_by_entity
 from fmepy.costs.interpolation import Places
+from fmepy.costs.likelihood_cost import BoundLikelihood
 from fmepy.costs.noise import ERR
 from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
 from fmepy.costs.observation_scale import observation_scale
@@ -38,6 +38,7 @@ from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.fimlof.filter_model import Specification
 from fmepy.language.equations import names_in, symbol
+from fmepy.numerics.sparse import dense
 from fmepy.types import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ _STEP = 6e-6
 """Of differences along delta and R, relative to a parameter."""
 
 
-class SimulatedLikelihoods:
-    """The likelihoods of all entities, by runs of the model: predictions and sds as those of a `SimulationCost`.
+class SimulatedLikelihoods(BoundLikelihood):
+    """The likelihoods of all entities, by runs of the model: predictions and sds are those of a cost with noise.
 
     Parameters
     ----------
@@ -64,70 +65,48 @@ class SimulatedLikelihoods:
 
     def __init__(self, cost: FimlofCost, schedules: Sequence[Schedule], names: tuple[str, ...], **words: Any) -> None:
         spec, parameters, kind = cost.specification, cost.cases.parameters, cost.cases.apart[1]
-        self._spec, self._models, self._kind, self._names = spec, cost.models, kind, names
+        self._spec, self._models, self._kind = spec, cost.models, kind
         known = list(map(str, parameters.parms.index))
         self._values, self._take = parameters.values, parameters.take[: len(schedules)]
-        self._at = np.array([known.index(n) for n in names], dtype=np.intp)
+        self._moved = np.array([known.index(n) for n in names], dtype=np.intp)
         self._labels, self._readings = [e.label for e in cost.entities], [one.readings for one in schedules]
         ends = np.cumsum([0, *map(len, self._readings)])
-        self._rows = [slice(a, b) for a, b in pairwise(ends.tolist())]
-        entity = np.repeat(np.arange(len(schedules)), np.diff(ends))
-        c = self._compared = _comparison(spec, self._readings)
+        self._entities = [slice(a, b) for a, b in pairwise(ends.tolist())]
+        entity, c = np.repeat(np.arange(len(schedules)), np.diff(ends)), _comparison(spec, self._readings)
         noise, columns = _noise(spec, c, schedules), [spec.parameters.index(k) for k in _parameters_of_noise(spec)]
         places = Places(c.names, c.x, runs=kind[entity])
         further, rows = noise.further(c)
         behind = [places.elsewhere(further, rows)] if further else []
-        self._predictions = predictions_by_entity(cost.models, [places, *behind], c, names, **words)
+        predictions = predictions_by_entity(cost.models, [places, *behind], c, names, **words)
         of_rows = NoiseParameters(self._values, known, self._take[:, columns][entity], names)
-        self._noise = NoiseModel(noise.of_rows(c, 0, len(c)), noise.names, of_rows)
-        self._last: tuple[bytes, list[tuple[Likelihood, Matrix, Matrix]]] = b"", []
+        of_errors = NoiseModel(noise.of_rows(c, 0, len(c)), noise.names, of_rows)
+        super().__init__(predictions, [c], [of_errors], dict(zip(names, self._values[self._moved], strict=True)), ())
 
-    @property
-    def retries(self) -> int:
-        """Runs that a second engine finished."""
-        return self._predictions.retries
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep differences inside these bounds."""
-        self._predictions.keep_within(lower, upper)
-
-    def tightened(self) -> SimulatedLikelihoods | None:
-        """Return the same at smaller tolerances, None where there are none."""
-        out = copy(self)
-        tight = self._predictions.tightened()
-        if tight is None:
-            return None
-        out._predictions, out._last = tight, (b"", [])
-        return out
+    def _sds(self, mod: Vector, theta: Vector) -> Vector:
+        """Return the sds of the errors, with any sign: a filter sees their squares, and tells of zeros itself."""
+        return self._noises[0].sds(mod, theta)
 
     def likelihoods(self, theta: Vector) -> list[Likelihood]:
         """Return the likelihood of every entity."""
-        mod = self._predictions.values(theta)
-        delta, errors = self._innovations(mod, theta)
-        return [self._likelihood(k, theta, delta[rows], errors[rows]) for k, rows in enumerate(self._rows)]
+        return [self._likelihood(k, theta, *own) for k, own in enumerate(self._innovations(theta))]
 
-    def slopes(self, theta: Vector) -> list[tuple[Likelihood, Matrix, Matrix]]:
+    def with_slopes(self, theta: Vector) -> list[tuple[Likelihood, Matrix, Matrix]]:
         """Return of every entity the likelihood, and d nu, d s to theta, shape (n_obs, n_par)."""
-        if self._last[0] != theta.tobytes():
-            n, predictions = len(self._compared), self._predictions
-            mod, moved = predictions.with_slopes(theta)
-            d_delta = -predictions.scaled_slopes(mod[:n], moved[:n], theta)
-            d_errors = self._noise.slopes(mod, moved, theta)
-            delta, errors = self._innovations(mod, theta)
-            found = []
-            for k, rows in enumerate(self._rows):
-                own = delta[rows], errors[rows], d_delta[rows], d_errors[rows]
-                found.append((self._likelihood(k, theta, *own[:2]), *self._slopes(k, theta, *own)))
-            self._last = theta.tobytes(), found
-        return self._last[1]
+        d, out = self._at_theta(theta), []
+        dmod, ds, errors = dense(d.dmod), dense(d.ds), d.s
+        assert errors is not None, "the noise is said"
+        for k, rows in enumerate(self._entities):
+            own = self._compared.obs[rows] - d.mod[rows], errors[rows]
+            out.append((self._likelihood(k, theta, *own), *self._slopes(k, theta, *own, -dmod[rows], ds[rows])))
+        return out
 
     def recorded(self, k: int, theta: Vector, schedule: Schedule) -> Pass:
         """Return the pass of a filter along a run, of which nobody knows how its states come from each other.
 
         The states are the columns of the run's table; their covariances are zero, and so are the readings' slopes.
         """
-        Y = self._models[self._kind[k]].bind(self._names, times=schedule.times).simulate(theta)
-        delta, errors = (part[self._rows[k]] for part in self._innovations(self._predictions.values(theta), theta))
+        Y = self._models[self._kind[k]].bind(self.parameter_names, times=schedule.times).simulate(theta)
+        delta, errors = self._innovations(theta)[k]
         likelihood, n = self._likelihood(k, theta, delta, errors), Y.shape[1]
         nothing, still = np.zeros((len(Y), n, n)), np.broadcast_to(np.eye(n), (len(Y), n, n))
         z, gradients = self._readings[k].values - delta, np.zeros((len(delta), n))
@@ -136,14 +115,15 @@ class SimulatedLikelihoods:
 
     # ---
 
-    def _innovations(self, mod: Vector, theta: Vector) -> tuple[Vector, Vector]:
-        """Return readings less predictions, on the scale of comparison, and the sds of their errors, with any sign."""
-        compared = self._predictions.scaled(mod[: len(self._compared)], theta)
-        return self._compared.obs - compared, self._noise.sds(mod, theta)
+    def _innovations(self, theta: Vector) -> list[tuple[Vector, Any]]:
+        """Return by entity readings less predictions, on the scale of comparison, and the sds of their errors."""
+        mod, errors = self._of_predictions(self.predictions.values(theta), theta)
+        assert errors is not None, "the noise is said"
+        return [(self._compared.obs[rows] - mod[rows], errors[rows]) for rows in self._entities]
 
     def _parameters(self, k: int, theta: Vector) -> Vector:
         values = self._values.copy()
-        values[self._at] = theta
+        values[self._moved] = theta
         out: Vector = values[self._take[k]]
         return out
 
@@ -179,7 +159,7 @@ class SimulatedLikelihoods:
         if self._spec.errors.covariance is None:
             return d_delta, 2 * errors[:, None] * d_errors
         out = np.zeros((2, *d_delta.shape))
-        size = np.maximum(np.abs(theta), 1e-3 * np.abs(self._values[self._at]))
+        size = np.maximum(np.abs(theta), 1e-3 * np.abs(self.theta0))
         for j, h in enumerate(_STEP * np.where(size > 0, size, 1e-3)):
             sides = []
             for step in (h, -h):
@@ -210,7 +190,7 @@ class SimulatedLikelihoods:
         return self._spec.errors.matrix(self._spec.parameters)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_of_errors"} | {"_last": (b"", [])}
+        return {k: v for k, v in self.__dict__.items() if k != "_of_errors"}
 
 
 def _comparison(spec: Specification, readings: Sequence[FilterReadings]) -> Comparison:
