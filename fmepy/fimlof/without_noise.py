@@ -36,6 +36,7 @@ from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
 from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import FilterReadings, Schedule
+from fmepy.fimlof.bound_filter import STEP
 from fmepy.fimlof.filter_model import Specification
 from fmepy.language.equations import names_in, symbol
 from fmepy.numerics.sparse import dense
@@ -43,10 +44,6 @@ from fmepy.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.fimlof.cost import FimlofCost
-
-
-_STEP = 6e-6
-"""Of differences along delta and R, relative to a parameter."""
 
 
 class SimulatedLikelihoods(BoundLikelihood):
@@ -142,6 +139,7 @@ class SimulatedLikelihoods(BoundLikelihood):
         keys = [self._spec.variables.index(name) for name in self._spec.errors.keys]
         between = np.zeros((len(self._spec.variables),) * 2)
         between[np.ix_(keys, keys)] = covariance
+        np.fill_diagonal(between, 0.0)  # repeated readings of one variable have errors of their own
         nu, s = np.full((2, len(r)), np.nan)
         for rows in np.split(np.arange(len(r)), np.flatnonzero(np.diff(r.times)) + 1):
             v = r.variables[rows]
@@ -160,7 +158,7 @@ class SimulatedLikelihoods(BoundLikelihood):
             return d_delta, 2 * errors[:, None] * d_errors
         out = np.zeros((2, *d_delta.shape))
         size = np.maximum(np.abs(theta), 1e-3 * np.abs(self.theta0))
-        for j, h in enumerate(_STEP * np.where(size > 0, size, 1e-3)):
+        for j, h in enumerate(STEP * np.where(size > 0, size, 1e-3)):
             sides = []
             for step in (h, -h):
                 moved = theta.copy()
