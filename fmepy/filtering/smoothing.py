@@ -197,7 +197,9 @@ def _samples(
     delta = (readings.values[rows] - record.predictions[rows]) * there
     delta = np.concatenate([delta[:, :, None], -H @ X[0]], axis=2)
     w, information = (whiten @ delta)[there], _transposed(H) @ inverse @ H
-    return _Samples(first, sizes, there, variables, H, S, inverse, K, L, *X, delta, inverse @ delta, w, information)
+    return _Samples(
+        first, sizes, there, variables, H, S, inverse, K, L, X[0], X[1], delta, inverse @ delta, w, information
+    )
 
 
 def _write_forward(out: History, record: PassRecord, samples: _Samples, known: StartInformation, sound: int) -> None:
