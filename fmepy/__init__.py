@@ -35,8 +35,9 @@ from fmepy.fitting import compare_fits, confidence, derived, landscape, modFit, 
 from fmepy.journal.saving import load
 from fmepy.language.equations import Equations
 from fmepy.language.tracing import lag
+from fmepy.mcmc import CalibrationCheck as CalibrationCheck
 from fmepy.mcmc import ModMCMC as ModMCMC
-from fmepy.mcmc import modMCMC, resume_mcmc
+from fmepy.mcmc import modMCMC, resume_mcmc, simulation_based_calibration
 from fmepy.models.base import BoundModel as BoundModel
 from fmepy.models.base import Model as Model
 from fmepy.models.difference import DifferenceModel
@@ -73,12 +74,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DifferenceModel", "Equations", "FimlofCost", "Grid", "Grid1D", "Halton", "Latinhyper", "Norm", "OdeModel",
-    "PredictionErrorCost", "SimulationCost", "Sobol", "SteadyModel", "Unif", "__version__", "collin",
-    "compare_fits", "confidence", "cross2long", "datasets", "derived", "dmi", "errors", "fit_boundary",
-    "gaussianWeights", "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load",
-    "modCRL", "modCost", "modFit", "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile",
-    "pseudoOptim", "resume_mcmc", "run_many", "runsteady", "sandwich", "scenarios", "screen_bad_data", "sector",
-    "sensFun", "sensRange", "steady", "steady_1d", "transformed", "transport_1d", "types", "workflow",
+    "PredictionErrorCost", "SimulationCost", "Sobol", "SteadyModel", "Unif", "__version__", "collin", "compare_fits",
+    "confidence", "cross2long", "datasets", "derived", "dmi", "errors", "fit_boundary", "gaussianWeights",
+    "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load", "modCRL", "modCost",
+    "modFit", "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile", "pseudoOptim", "resume_mcmc",
+    "run_many", "runsteady", "sandwich", "scenarios", "screen_bad_data", "sector", "sensFun", "sensRange",
+    "simulation_based_calibration", "steady", "steady_1d", "transformed", "transport_1d", "types", "workflow",
 ]  # fmt: skip
 
 _ROOMS = ("dmi", "workflow")

@@ -44,6 +44,7 @@ the members of an ensemble are evaluated together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -55,8 +56,7 @@ import pandas as pd
 from fmepy.costs.data_fingerprint import ObservedData
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.journal.encoding import Stored
-from fmepy.models.base import OfRuns, engine_of
-from fmepy.results.notebook import InNotebook
+from fmepy.models.base import OfRuns, engine_of, tightened
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 # ----------------------------------------------------------------------------------------- what is fixed at preparation
@@ -160,7 +160,26 @@ class OfData:
     group_names: tuple[str, ...] = _field("group_names")
 
 
-class AroundBound(OfRuns, OfData):
+class Reboundable(OfRuns):
+    """What makes its runs by another one, `bound`, and can be had with a different one in its place."""
+
+    def forget(self) -> None:
+        """Forget what was found by another `bound`."""
+
+    def around(self, bound: Any) -> Any:
+        """Return the same with another `bound`."""
+        out = copy(self)
+        out.bound = bound
+        out.forget()
+        return out
+
+    def tightened(self) -> Any:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`; None where there are none."""
+        bound = tightened(self.bound)
+        return None if bound is None else self.around(bound)
+
+
+class AroundBound(Reboundable, OfData):
     """What is evaluated by another bound cost, `bound`, and says of itself what that one says."""
 
     @cached_property
@@ -384,43 +403,6 @@ def minus2loglik_of_squares(r: Vector, weights: Vector) -> float:
     if not squares > 0:
         return -np.inf
     return float(n * np.log(2 * np.pi * squares / n) + n - 2 * np.log(weights).sum())
-
-
-class AddableCost(InNotebook):
-    """What makes a cost addable; a new kind of cost inherits from it.
-
-    A kind whose parts can share the runs of a model overrides `shared_run` and `bind_together`.
-    """
-
-    def __add__(self, other: object) -> Any:
-        return _summed((self, other)) if isinstance(other, (AddableCost, Cost)) else NotImplemented
-
-    def __radd__(self, other: object) -> Any:
-        if isinstance(other, int) and other == 0:  # the start of sum([...])
-            return self
-        return _summed((other, self)) if isinstance(other, (AddableCost, Cost)) else NotImplemented
-
-    def repeats(self, other: object) -> bool:
-        """Tell whether another cost compares the same model with the same data."""
-        return self is other
-
-    def shared_run(self) -> object | None:
-        """Return the object whose runs serve several parts of a sum; None if there is nothing to share."""
-        return None
-
-    @classmethod
-    def bind_together(cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False) -> Any:
-        """Return the bound cost of parts with the same `shared_run`: their residuals one after the other.
-
-        It has `pieces` (the `CostData` of every part) and ``modcosts(theta)`` (a list of `ModCost`, one per part).
-        """
-        raise NotImplementedError
-
-
-def _summed(parts: tuple[Any, ...]) -> Any:
-    from fmepy.costs.sum import SumCost  # a sum is a cost, too
-
-    return SumCost(parts)
 
 
 def variances(data: CostData, r: Vector) -> dict[str, pd.Series]:

@@ -12,22 +12,19 @@ that the table of all derivatives, nearly all of them zero, need not be written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import partial
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from fmepy.costs.base import OfSeveral
-from fmepy.costs.interpolation import Places, merge_times, rows_by_group, stack
+from fmepy.costs.interpolation import Places, joined_places, merge_times, rows_by_group
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, predictions_of, renamed
 from fmepy.errors import SimulationError
-from fmepy.models.base import tightened
 from fmepy.models.entity import EntityModel
-from fmepy.numerics.sparse import dense_jacobian
+from fmepy.numerics.sparse import dense_jacobian, sparse_jacobian, stacked
 from fmepy.parameters.named import values_by_name
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
@@ -48,6 +45,8 @@ class PredictionsByEntity(OfSeveral, Predictions):
         All observations.
     """
 
+    by_entity = True
+
     def __init__(
         self,
         parts: Sequence[PredictionsOfRun | PredictionsTogether],
@@ -59,7 +58,8 @@ class PredictionsByEntity(OfSeveral, Predictions):
         super().__init__(data)
         self.parts, self.rows, self._told = tuple(parts), tuple(rows), tuple(told)
         self.parameter_names, self.theta0 = parts[0].parameter_names, theta0
-        self._size = sum(map(len, rows))
+        order = np.argsort(np.concatenate(rows))
+        self._size, self._order = len(order), None if (np.diff(order) == 1).all() else order
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
@@ -91,37 +91,13 @@ class PredictionsByEntity(OfSeveral, Predictions):
                 why[i] = f"{told}: {failed[i]}" if told else failed[i]
         return out, why
 
-    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
-        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
-        mod, slopes = np.empty(self._size), np.empty((self._size, len(self.parameter_names)))
-        for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
-            mod[rows], slopes[rows] = of_run(told, part.with_slopes, theta)
-        return mod, slopes
-
-    def compared_with_local_slopes(self, theta: Vector) -> tuple[Matrix, IntVector]:
-        """Return the derivatives of T(mod) as `with_local_slopes` those of mod."""
-        mod, local, columns = self.with_local_slopes(theta)
-        if self._scale is not None:
-            self.scaled(mod, theta)
-            local = self._finite_slopes(self.scaled_slopes(mod, local, theta), theta)
-        return local, columns
-
-    def with_local_slopes(self, theta: Vector) -> tuple[Vector, Matrix, IntVector]:
-        """Return mod, and those derivatives that may not be zero, with their columns, see `fmepy.costs.by_entity`."""
-        found = []
-        for part, told in zip(self.parts, self._told, strict=True):
-            if isinstance(part, PredictionsTogether):
-                found.append(part.with_local_slopes(theta))
-            else:
-                mod, slopes = of_run(told, part.with_slopes, theta)
-                at = np.flatnonzero(slopes.any(axis=0))
-                found.append((mod, slopes[:, at], np.broadcast_to(at, (len(mod), len(at)))))
-        width = max(local.shape[1] for _, local, _ in found)
-        mod, local = np.empty(self._size), np.zeros((self._size, width))
-        columns = np.full((self._size, width), -1, dtype=np.intp)
-        for rows, (of_part, slopes, at) in zip(self.rows, found, strict=True):
-            mod[rows], local[rows, : slopes.shape[1]], columns[rows, : slopes.shape[1]] = of_part, slopes, at
-        return mod, local, columns
+    def with_slopes(self, theta: Vector, sparse: bool = False) -> tuple[Vector, Any]:
+        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par); if asked for, as a sparse array."""
+        found = [
+            of_run(told, part.with_slopes, theta, sparse) for part, told in zip(self.parts, self._told, strict=True)
+        ]
+        mod, slopes = np.concatenate([mod for mod, _ in found]), stacked([slopes for _, slopes in found])
+        return (mod, slopes) if self._order is None else (mod[self._order], slopes[self._order])
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
@@ -161,29 +137,26 @@ def predictions_by_entity(
     data, names, **words
         As for `predictions_of`.
     """
-    names = tuple(names)
-    first = np.cumsum([0, *(len(p.names) for p in places)])
-    run_of = np.concatenate([p.runs for p in places if p.runs is not None])
-    rows_of = rows_by_group(run_of, len(models))
-    alone = partial(_alone, list(models), list(places), data, names, first, rows_of, words)
+    names, at = tuple(names), joined_places(places)
+    assert at.runs is not None, "of several runs"
     found: list[tuple[PredictionsOfRun | PredictionsTogether, IntVector, str]] = []
-    taken: set[int] = set()
-    for members, times in groups_of(models, places):
-        bound = _shared_model([models[k] for k in members], names, times=times, **words)
+    alone = dict(enumerate(rows_by_group(at.runs, len(models))))
+    for members, times in groups_of(models, at):
+        own = [models[k] for k in members]
+        bound = _shared_model(own, names, times=times, **words)
         if not callable(getattr(bound, "together", None)):
             continue
         place = np.full(len(models), -1, dtype=np.intp)
         place[members] = np.arange(len(members))
-        mine = np.flatnonzero(place[run_of] >= 0)
-        of_places = [mine[(mine >= a) & (mine < b)] - a for a, b in pairwise(first)]
-        at = [(place[p.runs[own]], p.only(own)) for p, own in zip(places, of_places, strict=True) if p.runs is not None]
-        own, each = [models[k] for k in members], [partial(alone, k) for k in members]
-        found.append((PredictionsTogether(bound, own, names, at, data, each), mine, ""))
-        taken |= set(members)
-    found += [(alone(k), rows_of[k], model.told) for k, model in enumerate(models) if k not in taken]
-    parts, rows, told = zip(*found, strict=True)
-    theta0 = values_by_name(models[0].parameters.parms, names)
-    return PredictionsByEntity(parts, rows, told, theta0, data)
+        rows = np.flatnonzero(place[at.runs] >= 0)
+        together = PredictionsTogether(bound, own, names, place[at.runs[rows]], at.only(rows), data, words)
+        found.append((together, rows, ""))
+        for k in members:
+            del alone[k]
+    for k, rows in alone.items():
+        found.append((predictions_of(models[k], [at.only(rows)], data, names, **words), rows, models[k].told))
+    parts, rows_of_parts, told = zip(*found, strict=True)
+    return PredictionsByEntity(parts, rows_of_parts, told, values_by_name(models[0].parameters.parms, names), data)
 
 
 def _shared_model(models: Sequence[EntityModel], names: tuple[str, ...], **words: Any) -> Any:
@@ -195,23 +168,6 @@ def _shared_model(models: Sequence[EntityModel], names: tuple[str, ...], **words
     values, _ = first.parameters.maps([m.k for m in models], names, list(own.index))
     held = own.index[(values != own.to_numpy(dtype=float)).any(axis=0)]
     return first.model.bind([*moved, *(str(n) for n in held if n not in moved)], **words)
-
-
-def _alone(
-    models: Sequence[EntityModel],
-    places: Sequence[Places],
-    data: Comparison,
-    names: tuple[str, ...],
-    first: IntVector,
-    rows_of: Sequence[IntVector],
-    words: dict[str, Any],
-    k: int,
-) -> PredictionsOfRun:
-    """Return the predictions of one of several entities by itself."""
-    rows = rows_of[k]
-    of_places = (rows[(rows >= a) & (rows < b)] - a for a, b in pairwise(first))
-    at = [p.only(own) for p, own in zip(places, of_places, strict=True)]
-    return predictions_of(models[k], at, data.only(rows[rows < len(data)]), names, **words)
 
 
 MOST_ROWS = 200
@@ -232,11 +188,14 @@ class PredictionsTogether(Predictions):
     models : sequence of EntityModel
     names : tuple of str
         The parameters of theta.
-    places : sequence of (ndarray of int, Places)
-        By call of `Places.lookup`: of which of the models every value is, and what is looked up.
+    run_of : ndarray of int
+        Of which of the models every value is.
+    places : Places
+        What is looked up there.
     data : Comparison
-    alone : sequence of callable
-        By model: returns its predictions by itself, where its run here does not come to an end.
+        All observations: what is put together is compared.
+    words : mapping
+        Of the models' ``bind``: one whose run here does not come to an end is run by itself.
     """
 
     def __init__(
@@ -244,23 +203,22 @@ class PredictionsTogether(Predictions):
         bound: Any,
         models: Sequence[EntityModel],
         names: tuple[str, ...],
-        places: Sequence[tuple[IntVector, Places]],
+        run_of: IntVector,
+        places: Places,
         data: Comparison,
-        alone: Sequence[Callable[[], PredictionsOfRun]],
+        words: Mapping[str, Any],
     ) -> None:
         super().__init__(data)
-        self.parameter_names, self._models, self._make = names, tuple(models), alone
-        self.bound = bound
-        maps = models[0].parameters.maps([m.k for m in models], names, bound.names)
-        self._values, self._source = maps
+        self.bound, self.parameter_names, self._models = bound, names, tuple(models)
+        self._values, self._source = models[0].parameters.maps([m.k for m in models], names, bound.names)
         self._moving = self._source >= 0
-        self._run_of = np.concatenate([run for run, _ in places])
+        self._run_of, self._places, self._words = run_of, places, words
         self._alone: dict[int, PredictionsOfRun] = {}
         self._box: tuple[Vector, Vector] | None = None
         self._is_tight = False
         grid, size = np.asarray(models[0].times, dtype=float), len(bound.times) * len(bound.var_names)
-        rows = np.asarray(bound.times, dtype=float)
-        self._lookup = stack([p.lookup(rows, grid, bound.var_names).behind(run * size) for run, p in places])
+        lookup = places.lookup(np.asarray(bound.times, dtype=float), grid, bound.var_names)
+        self._lookup = lookup.behind(run_of * size)
 
     @property
     def retries(self) -> int:
@@ -273,11 +231,9 @@ class PredictionsTogether(Predictions):
         for one in self._alone.values():
             one.keep_within(lower, upper)
 
-    def tightened(self) -> Self | None:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        out = copy(self)
-        out.bound, out._alone, out._is_tight = tightened(self.bound), {}, True
-        return None if out.bound is None else out
+    def forget(self) -> None:
+        """Run no entity by itself as before: at the tolerances of another `bound`, the smaller ones."""
+        self._alone, self._is_tight = {}, True
 
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,)."""
@@ -301,18 +257,15 @@ class PredictionsTogether(Predictions):
         out, why = np.empty((len(Theta), len(self._run_of))), np.full(len(Theta), "", dtype=object)
         return each_of_many(out, why, Theta, lambda _, theta: self.values(theta))
 
-    def with_local_slopes(self, theta: Vector) -> tuple[Vector, Matrix, IntVector]:
-        """Return mod, and its derivatives as the module's text says."""
+    def with_slopes(self, theta: Vector, sparse: bool = False) -> tuple[Vector, Any]:
+        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par); if asked for, as a sparse array."""
         mod, local, ok = self._together(theta, slopes=True)
         for i in np.flatnonzero(~ok).tolist():
             rows = self._run_of == i
             mod[rows], local[rows] = self._slopes_alone(i, theta)
-        return self._checked(mod, theta), self._finite_slopes(local, theta), self._source[self._run_of]
-
-    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
-        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
-        mod, local, columns = self.with_local_slopes(theta)
-        return mod, dense_jacobian(local, columns, len(self.parameter_names))
+        mod, local = self._checked(mod, theta), self._finite_slopes(local, theta)
+        jacobian = sparse_jacobian if sparse else dense_jacobian
+        return mod, jacobian(local, self._source[self._run_of], len(self.parameter_names))
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
@@ -326,7 +279,8 @@ class PredictionsTogether(Predictions):
 
     def _one(self, i: int) -> PredictionsOfRun:
         if i not in self._alone:
-            one = self._make[i]()
+            places = self._places.only(np.flatnonzero(self._run_of == i))
+            one = predictions_of(self._models[i], [places], self.data, self.parameter_names, **self._words)
             one = (one.tightened() or one) if self._is_tight else one
             if self._box is not None:
                 one.keep_within(*self._box)
@@ -340,14 +294,14 @@ class PredictionsTogether(Predictions):
         return mod, np.where(once, dense[:, source], 0.0)
 
 
-def groups_of(models: Sequence[EntityModel], places: Sequence[Places]) -> list[tuple[list[int], Vector]]:
+def groups_of(models: Sequence[EntityModel], places: Places) -> list[tuple[list[int], Vector]]:
     """Return which models share runs, and the times at which these need rows.
 
     Those of one model beneath, which all start from values of their own, and with rows at the same last time; of many
     models also those that end at different times, and those with numbers of their own. Times of their own are shared by
     few, so that runs stay short.
     """
-    if any(p.x is None for p in places):
+    if places.x is None:
         return []
     same: dict[int, list[int]] = {}
     for k, model in enumerate(models):
@@ -366,9 +320,7 @@ def groups_of(models: Sequence[EntityModel], places: Sequence[Places]) -> list[t
     return out
 
 
-def _by_times(
-    members: Sequence[int], grid: Vector, places: Sequence[Places], any_end: bool
-) -> list[tuple[list[int], Vector]]:
+def _by_times(members: Sequence[int], grid: Vector, places: Places, any_end: bool) -> list[tuple[list[int], Vector]]:
     """Return members in groups by their times, with the times of each group."""
     times = _times_of(members, grid, places)
     kinds: dict[bytes, list[int]] = {}
@@ -392,11 +344,10 @@ def _by_times(
     return out
 
 
-def _times_of(members: Sequence[int], grid: Vector, places: Sequence[Places]) -> dict[int, Vector]:
+def _times_of(members: Sequence[int], grid: Vector, places: Places) -> dict[int, Vector]:
     """Return the times at which every member needs rows."""
-    if all(p.reads_grid for p in places):
+    if places.reads_grid:
         return dict.fromkeys(members, grid)
-    run = np.concatenate([p.runs for p in places if p.runs is not None])
-    wanted = np.concatenate([p.rows_wanted(grid) if not p.on_grid else p.x for p in places if p.x is not None])
-    rows = rows_by_group(run, int(run.max(initial=0)) + 1)
+    assert places.runs is not None, "of several runs"
+    wanted, rows = places.rows_wanted(grid), rows_by_group(places.runs, int(places.runs.max(initial=0)) + 1)
     return {k: np.unique(wanted[rows[k]]) for k in members}

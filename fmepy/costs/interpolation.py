@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,17 @@ class Places:
             return Lookup((nearest_rows(rows, self.x) * n_var + cols)[None])
         low, high, weight = brackets(grid, self.x)
         return Lookup(np.stack([own[low], own[high]]) * n_var + cols, np.stack([1 - weight, weight]))
+
+
+def joined_places(places: Sequence[Places]) -> Places:
+    """Return places of one kind in several runs as one, in order."""
+    x, runs = ([getattr(p, name) for p in places] for name in ("x", "runs"))
+    return replace(
+        places[0],
+        names=tuple(chain.from_iterable(p.names for p in places)),
+        x=None if places[0].x is None else np.concatenate(x),
+        runs=np.concatenate(runs),
+    )
 
 
 def resolution(times: Vector) -> float:

@@ -37,7 +37,7 @@ from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import OfPredictions, Predictions
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.language.equations import symbol
-from fmepy.numerics.sparse import MANY, dense, normal_matrix, scaled_rows, sparse_jacobian, stacked
+from fmepy.numerics.sparse import columns_at, dense, normal_matrix, scaled_rows, stacked
 from fmepy.types import BoolVector, Matrix, Vector
 
 
@@ -251,11 +251,6 @@ class BoundLikelihood(OfPredictions):
             )
         return s
 
-    @property
-    def is_sparse(self) -> bool:
-        """True if there are many parameters, and each reading depends on few of them."""
-        return len(self.parameter_names) >= MANY and hasattr(self.predictions, "with_local_slopes")
-
     def _at_theta(self, theta: Vector) -> _Slopes:
         key, known = self._known
         if known is not None and key == theta.tobytes():
@@ -286,15 +281,9 @@ class BoundLikelihood(OfPredictions):
         if not len(self._at):  # a model is not asked for derivatives to nothing
             mod = predictions.values(of_model)
             return mod, np.zeros((len(mod), n_par)), np.zeros((n, n_par))
-        if self.is_sparse:
-            mod, local, columns = predictions.with_local_slopes(of_model)  # type: ignore[attr-defined]
-            columns = np.where(columns >= 0, self._at[columns], -1)
-            compared = predictions.scaled_slopes(mod[:n], local[:n], of_model)
-            return mod, sparse_jacobian(local, columns, n_par), sparse_jacobian(compared, columns[:n], n_par)
-        mod, own = predictions.with_slopes(of_model)
-        moved, compared = np.zeros((len(mod), n_par)), np.zeros((n, n_par))
-        moved[:, self._at], compared[:, self._at] = own, predictions.scaled_slopes(mod[:n], own[:n], of_model)
-        return mod, moved, compared
+        mod, own = predictions.with_slopes(of_model, self.is_sparse)
+        compared = predictions.scaled_slopes(mod[:n], own[:n], of_model)
+        return mod, columns_at(own, self._at, n_par), columns_at(compared, self._at, n_par)
 
     def _failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a reading that will not do; `what` is wrong, {} stands for the reading."""

@@ -75,14 +75,19 @@ class Noise:
 
     def matrix(self, parameters: Sequence[str]) -> Callable[[list[float]], Matrix]:
         """Return the covariance, in the order of the keys, as a function of the parameters' values."""
-        n, values = len(self.keys), numbers(self.entries, parameters)
-        if self.covariance is None:
-            return lambda p: np.diag(values(p) ** 2)
-        rows, columns = np.tril_indices(n)
+        function = scalar_function([[symbol(k) for k in parameters]], list(self.entries))
+        rows, columns = np.tril_indices(len(self.keys))
 
         def matrix(p: list[float]) -> Matrix:
-            out = np.zeros((n, n))
-            out[rows, columns] = out[columns, rows] = values(p)
+            try:
+                values = np.array(function(p), dtype=float)
+            except (ValueError, OverflowError, ZeroDivisionError, TypeError) as error:
+                named = dict(zip(parameters, p, strict=True))
+                raise SimulationError(f"the noise has no value: {error}", parameters=named) from None
+            if self.covariance is None:
+                return np.diag(values**2)
+            out = np.zeros((len(self.keys),) * 2)
+            out[rows, columns] = out[columns, rows] = values
             return out
 
         return matrix
@@ -288,21 +293,6 @@ def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
         if all(are_equal(e.subs({s: -s}), e) or quotient(e, s) is not None for e in with_it):
             out.append(s.name)
     return out
-
-
-def numbers(values: Sequence[Any], parameters: Sequence[str]) -> Callable[[list[float]], Vector]:
-    """Return expressions of parameters as a function of their values."""
-    function = scalar_function([[symbol(k) for k in parameters]], list(values))
-
-    def at(p: list[float]) -> Vector:
-        try:
-            return np.array(function(p), dtype=float)
-        except (ValueError, OverflowError, ZeroDivisionError, TypeError) as error:
-            raise SimulationError(
-                f"the noise has no value: {error}", parameters=dict(zip(parameters, p, strict=True))
-            ) from None
-
-    return at
 
 
 def places_of_variances(variable: str, columns: Sequence[str]) -> list[int]:

@@ -15,7 +15,7 @@ is the datum's own error, or from the column of errors alone; never from both, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,21 @@ class NoiseOfRows:
     predictions: Mapping[str, IntVector]
     known: Mapping[str, Vector]
 
+    def functions(self, names: Sequence[str]) -> tuple[list[int], Callable[..., Any], Callable[..., Any]]:
+        """Return which parameters it depends on, and as functions of `arguments` the sd and its derivatives.
+
+        Those to the predictions come first, then those to the parameters.
+        """
+        used = [j for j, name in enumerate(names) if name in names_in([self.sd])]
+        moving = [*map(symbol, self.predictions), *(symbol(names[j]) for j in used)]
+        inputs = [[*moving, *map(symbol, self.known)]]
+        return used, array_function(inputs, [self.sd]), array_function(inputs, [derivative(self.sd, s) for s in moving])
+
+    def arguments(self, predictions: Vector, q: Matrix, used: Sequence[int]) -> list[Any]:
+        """Return what the functions take: predictions, the parameters that are used, and what is known."""
+        parameters = [q[j] if q.ndim == 1 else q[self.rows, j] for j in used]
+        return [*(predictions[at] for at in self.predictions.values()), *parameters, *self.known.values()]
+
 
 class NoiseModel:
     """The sds of all readings, and their derivatives.
@@ -112,78 +127,37 @@ class NoiseModel:
     """
 
     def __init__(self, pieces: Sequence[NoiseOfRows], names: Sequence[str], parameters: NoiseParameters) -> None:
-        self._pieces, self._parameters = tuple(pieces), parameters
-        self._names = tuple(names)
-        self._n_obs, self._n_noise = sum(len(p.rows) for p in pieces), len(names)
-        own = [symbol(k) for k in names]
-        groups, sds, to_prediction, to_parameter = [], [], [], []
-        self._of_prediction: list[tuple[int, str]] = []
-        self._of_parameter: list[tuple[int, int]] = []
-        for k, piece in enumerate(self._pieces):
-            sd, used = _apart(piece, own, k)
-            groups.append([*used.values()])
-            sds.append(sd)
-            for name in piece.predictions:
-                to_prediction.append(derivative(sd, used[symbol(name)]))
-                self._of_prediction.append((k, name))
-            for j, s in enumerate(own):
-                if s in used:
-                    to_parameter.append(derivative(sd, used[s]))
-                    self._of_parameter.append((k, j))
-        self._asked = [[j for j, s in enumerate(own) if s in piece.sd.free_symbols] for piece in self._pieces]
-        self._sds, self._slopes = array_function(groups, sds), array_function(groups, [*to_prediction, *to_parameter])
+        self._pieces, self._names, self._parameters = tuple(pieces), tuple(names), parameters
+        self._n_obs = sum(len(p.rows) for p in pieces)
+        self._functions = [piece.functions(self._names) for piece in self._pieces]
 
     def __reduce__(self) -> Any:  # what is compiled does not travel
         return NoiseModel, (self._pieces, self._names, self._parameters)
 
     def sds(self, predictions: Vector, theta: Vector) -> Vector:
         """Return s, shape (n_obs,), whatever its sign."""
-        return self._filled(self._sds(*self._arguments(predictions, theta)))
+        q, out = self._parameters.values(theta), np.empty(self._n_obs)
+        for piece, (used, sd, _) in zip(self._pieces, self._functions, strict=True):
+            out[piece.rows] = sd(piece.arguments(predictions, q, used))[0]
+        return out
 
     def slopes(self, predictions: Vector, moved: Any, theta: Vector) -> Any:
         """Return ds/dtheta, shape (n_obs, n_par), with `moved` = d predictions / d theta; sparse if that is."""
-        found = self._slopes(*self._arguments(predictions, theta))
-        to_parameters = np.zeros((self._n_obs, self._n_noise))
-        n = len(self._of_prediction)
-        for (k, j), slope in zip(self._of_parameter, found[n:], strict=True):
-            to_parameters[self._pieces[k].rows, j] = slope
+        q, to_parameters = self._parameters.values(theta), np.zeros((self._n_obs, len(self._names)))
+        to_predictions = []
+        for piece, (used, _, slopes) in zip(self._pieces, self._functions, strict=True):
+            found = slopes(piece.arguments(predictions, q, used))
+            for j, slope in zip(used, found[len(piece.predictions) :], strict=True):
+                to_parameters[piece.rows, j] = slope
+            to_predictions += [(piece.rows, *both) for both in zip(piece.predictions.values(), found, strict=False)]
         out = self._parameters.pull(to_parameters, is_sparse(moved))
-        for (k, name), slope in zip(self._of_prediction, found, strict=False):
-            piece = self._pieces[k]
-            own = scaled_rows(moved[piece.predictions[name]], np.broadcast_to(slope, piece.rows.shape))
+        for rows, places, slope in to_predictions:
+            own = scaled_rows(moved[places], np.broadcast_to(slope, rows.shape))
             if is_sparse(moved):
-                out = out + rows_at(own, piece.rows, self._n_obs)
+                out = out + rows_at(own, rows, self._n_obs)
             else:
-                out[piece.rows] += own
+                out[rows] += own
         return out
-
-    def _arguments(self, predictions: Vector, theta: Vector) -> list[list[Any]]:
-        q = self._parameters.values(theta)
-        return [
-            [
-                *(predictions[at] for at in piece.predictions.values()),
-                *piece.known.values(),
-                *(q[j] if q.ndim == 1 else q[piece.rows, j] for j in asked),
-            ]
-            for piece, asked in zip(self._pieces, self._asked, strict=True)
-        ]
-
-    def _filled(self, values: Sequence[Any]) -> Vector:
-        out = np.empty(self._n_obs)
-        for piece, value in zip(self._pieces, values, strict=True):
-            out[piece.rows] = value
-        return out
-
-
-def _apart(piece: NoiseOfRows, own: Sequence[Any], k: int) -> tuple[Any, dict[Any, Any]]:
-    """Return the sd with names of its own, and those by what they stand for: predictions, what is known, parameters.
-
-    The same name stands for other rows in another piece.
-    """
-    free = piece.sd.free_symbols
-    wanted = [*map(symbol, piece.predictions), *map(symbol, piece.known), *(s for s in own if s in free)]
-    used = {s: symbol(f"{s.name} of {k}") for s in wanted}
-    return piece.sd.subs(used), used
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,6 @@ Where there is no Jacobian, derivatives are differences that fit the noise of `f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -21,7 +20,7 @@ import numpy as np
 from fmepy.costs.base import AroundBound, is_scored, minus2loglik_many, modcost_at, residuals_many
 from fmepy.errors import ArgumentError, SimulationError, sentence
 from fmepy.journal.evaluations import Evaluations
-from fmepy.models.base import keep_within, tightened
+from fmepy.models.base import keep_within
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.numerics.sparse import dense, scaled_rows
 from fmepy.parallel.interruption import check_stop
@@ -75,16 +74,17 @@ class Objective(AroundBound):
         self.f, self.bound, self.parameters, self.kind = f, bound, parameters, kind
         self.parameter_names: tuple[str, ...] = parameters.names
         self.is_scalar, self.has_score = bool(bound.is_scalar), is_scored(bound)
+        if jac is not None and self.has_score:
+            raise ArgumentError("`jac`: this cost knows the exact score of its likelihood. Leave `jac` out.")
         self.has_gradient = jac is not None and self.is_scalar
         self.has_jacobian = not self.is_scalar and (jac is not None or bool(bound.has_jacobian))
-        self.evaluations = self.jacobians = self.failures = 0
         self.first_failure = self.last_failure = ""
         self._differences: Differences | None = None
         self._jac, self._rebind = jac, rebind  # a user's own derivatives; how to bind the cost anew
         self._free: list[Any] = []  # bound costs that searches gave back
         scales, groups = self.scales, self.groups
         self._factors: Vector | None = scales[groups] ** 1.5 if np.any(scales != 1) else None
-        self._look_up(bound)
+        self.forget()
         lower, upper = np.array(bound.lower, dtype=float), np.array(bound.upper, dtype=float)
         if parameters.lower is not None:  # lmfit's own bounds: the narrower of the two
             lower = np.maximum(lower, parameters.lower)
@@ -92,32 +92,21 @@ class Objective(AroundBound):
             upper = np.minimum(upper, parameters.upper)
         self.begin(parameters.values, lower, upper)
 
-    def _look_up(self, bound: Any) -> None:
-        """Evaluate this bound cost from now on; nothing of another one is remembered."""
-        self.bound = bound
-        self._run = bound.minus2loglik if self.is_scalar else bound.residuals
+    def forget(self) -> None:
+        """Count and remember nothing of another bound cost."""
+        self.evaluations = self.jacobians = self.failures = 0
+        self._run = self.bound.minus2loglik if self.is_scalar else self.bound.residuals
         self._memory: dict[bytes, Any] = {}  # the last evaluation and the best one
         self._best: tuple[float, bytes] = (np.inf, b"")
         self._last: bytes = b""
         self._jacobian_at: bytes = b""
         self._jacobian: Any = None
 
-    def _of(self, bound: Any) -> Objective:
-        out = copy(self)
-        out._look_up(bound)
-        out.evaluations = out.jacobians = out.failures = 0
-        return out
-
     def keep_evaluations(self, known: Evaluations) -> None:
         """Look evaluations up that were kept, and keep those that take long."""
         self.bound = bound = _KeptBound(self.bound, known)
         self._run = bound.minus2loglik if self.is_scalar else bound.residuals
         self._jac = None if self._jac is None else bound.kept("jac", self._jac)
-
-    def tightened(self) -> Objective | None:
-        """Return the same at tolerances a hundred times smaller, see `fmepy.models.base.tightened`."""
-        bound = tightened(self.bound)
-        return None if bound is None else self._of(bound)
 
     @property
     def exact(self) -> bool:
@@ -164,9 +153,7 @@ class Objective(AroundBound):
     def scaled_jacobian(self, theta: Vector) -> Any:
         """Return the derivatives of `scaled_residuals`, shape (n_obs, n_par); a sparse array where the cost is."""
         J = self._kept_jacobian(theta)
-        if self._factors is None:
-            return J
-        return scaled_rows(J, self._factors)
+        return J if self._factors is None else scaled_rows(J, self._factors)
 
     def value(self, theta: Vector) -> float:
         """Return what a fit minimises: FME's field `model` for residuals, -2 log L for a number."""
@@ -228,7 +215,7 @@ class Objective(AroundBound):
         bound = self.bound.inflated(factor) if self.has_score and hasattr(self.bound, "inflated") else None
         if bound is None:
             return None
-        out = self._of(bound)
+        out: Objective = self.around(bound)
         out._differences = None
         return out
 
@@ -264,7 +251,7 @@ class Objective(AroundBound):
         It shares no counter, no memory and no engine with any other search, be they on threads or one after the other;
         only what the cost is at the first start need not be evaluated again.
         """
-        out = self._of(self._fresh(hold))
+        out: Objective = self.around(self._fresh(hold))
         if np.array_equal(start, self.theta0):
             out._memory, out._best, out._last = dict(self._memory), self._best, self._last
         out.first_failure = out.last_failure = ""
@@ -391,8 +378,7 @@ class Objective(AroundBound):
             raise self._failure(f"{type(error).__name__}: {error}", theta) from error
         size = float(value if self.is_scalar else value.dot(value))
         if not isfinite(size) and (self.is_scalar or not np.isfinite(value).all()):
-            what = "is not finite" if self.is_scalar else f"has {count_bad(value)} residuals that are not finite"
-            raise self._failure(f"The cost {what}.", theta)
+            raise self._failure(self._not_finite(value), theta)
         self.remember(key, value, float(size))
         return value
 
@@ -407,9 +393,12 @@ class Objective(AroundBound):
         bad = ~np.isfinite(found.reshape(len(Theta), -1)).all(axis=1)
         for i in np.flatnonzero((why != "") | bad).tolist():
             out[i] = None
-            what = "is not finite" if self.is_scalar else f"has {count_bad(found[i])} residuals that are not finite"
-            self._failure(why[i] or f"The cost {what}.", Theta[i])
+            self._failure(why[i] or self._not_finite(found[i]), Theta[i])
         return out
+
+    def _not_finite(self, value: Any) -> str:
+        bad = count_bad(value)
+        return f"The cost {'is not finite' if self.is_scalar else f'has {bad} residuals that are not finite'}."
 
     def remember(self, key: bytes, value: Any, size: float) -> None:
         """Keep an evaluation, and the best one."""

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,7 +74,9 @@ class ObservedVariable:
 
     def only(self, keep: BoolVector | IntVector) -> ObservedVariable:
         """Return the variable with some of its observations."""
-        return _with_some(self, ("x", "values", "errors", "rows", "places", "marks"), np.arange(len(self.rows))[keep])
+        columns = ("x", "values", "errors", "places", "marks")
+        some: dict[str, Any] = {k: own[keep] for k in columns if (own := getattr(self, k)) is not None}
+        return replace(self, rows=tuple(self.rows[i] for i in np.arange(len(self.rows))[keep]), **some)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,16 +148,6 @@ class Comparison(CostData):
         arrays = ("obs", "x", "weights", "all_marks")
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
 
-    def only(self, rows: IntVector) -> Comparison:
-        """Return the comparison with some of its observations, in this order; its groups stay, and how many are lost.
-
-        It is for what is evaluated in parts and put together again.
-        """
-        kinds = self.scale.kinds
-        by_reading = ("names", "x", "obs", "weights", "groups", "with_error", "places", "entities", "marks")
-        some = _with_some(self, by_reading, rows)
-        return replace(some, scale=observation_scale([kinds.get(i) for i in rows.tolist()]))
-
     @property
     def observed(self) -> ObservedData:
         """The observations in their own units, by which likelihoods are told to be of the same data."""
@@ -166,19 +158,6 @@ class Comparison(CostData):
         plain = None if self.marks is None else self.marks == 0  # a probability has no unit: no Jacobian of a limit
         log_jacobian = self.scale.log_jacobian(raw, plain)
         return ObservedData(self.names, self.x, raw, errors, of, log_jacobian, self.marks)
-
-
-_Data = TypeVar("_Data", ObservedVariable, Comparison)
-
-
-def _with_some(data: _Data, names: Sequence[str], rows: IntVector) -> _Data:
-    """Return data with some entries, in this order, of the fields that have one for each observation."""
-    some: dict[str, Any] = {}
-    for name in names:
-        values = getattr(data, name)
-        if values is not None:
-            some[name] = tuple(values[i] for i in rows.tolist()) if isinstance(values, tuple) else values[rows]
-    return replace(data, **some)
 
 
 # ---------------------------------------------------------------------------------------------------- reading tables

@@ -339,10 +339,9 @@ def _point(model: Any, given: Any, p: Vector, start: float, variables: Sequence[
 
 def _covariance(noise: Noise, order: Sequence[str], at: Mapping[str, float], argument: str) -> Matrix:
     """Return a noise as a covariance, in an order of its keys."""
-    names = list(at)
-    check_names_of_noise(noise.names(), argument, names)
+    check_names_of_noise(noise.names(), argument, list(at))
     places = [noise.keys.index(k) for k in order]
-    return noise.matrix(names)(list(at.values()))[np.ix_(places, places)]
+    return noise.matrix(list(at))(list(at.values()))[np.ix_(places, places)]
 
 
 def _interval(samples: Sequence[Samples]) -> float:

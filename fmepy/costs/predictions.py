@@ -13,24 +13,23 @@ never asks how they were made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from fmepy.costs.base import OfData
+from fmepy.costs.base import OfData, Reboundable
 from fmepy.costs.interpolation import Lookup, Places, merge_times, stack
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
-from fmepy.models.base import BoundModel, OfRuns, keep_within, simulate_many, tightened
+from fmepy.models.base import BoundModel, simulate_many
 from fmepy.numerics.finite import all_finite
-from fmepy.numerics.sparse import MANY, sparse_jacobian
+from fmepy.numerics.sparse import MANY, as_sparse, dense, entries, scaled_rows
 from fmepy.types import Matrix, Vector
 
 
-class Predictions(OfRuns):
+class Predictions(Reboundable):
     """The model at the observations; a base that has what follows from its values.
 
     Attributes
@@ -46,22 +45,17 @@ class Predictions(OfRuns):
         Runs so far that the first engine could not finish and another one did.
     engine : str
         The engine that runs the model, as far as it says.
+    by_entity : bool
+        True if each prediction depends on the parameters of its entity.
     """
 
     parameter_names: tuple[str, ...]
     theta0: Vector
+    by_entity = False
 
     def __init__(self, data: Comparison) -> None:
         self.data = data
         self._scale = None if data.scale.is_identity else data.scale
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        raise NotImplementedError
-
-    def tightened(self) -> Self | None:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        raise NotImplementedError
 
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,); raise SimulationError if the run fails or one of them is not finite."""
@@ -71,8 +65,8 @@ class Predictions(OfRuns):
         """Return mod of many theta, shape (n, n_obs), and why they failed, see `fmepy.costs.base.residuals_many`."""
         raise NotImplementedError
 
-    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
-        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
+    def with_slopes(self, theta: Vector, sparse: bool = False) -> tuple[Vector, Any]:
+        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par); if asked for, as a sparse array."""
         raise NotImplementedError
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
@@ -91,9 +85,9 @@ class Predictions(OfRuns):
         mod, why = self.values_many(Theta)
         return (mod, why) if self._scale is None else each_of_many(mod, why, Theta, self.scaled)
 
-    def compared_with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
-        """Return T(mod), shape (n_obs,), and its derivatives, shape (n_obs, n_par)."""
-        mod, slopes = self.with_slopes(theta)
+    def compared_with_slopes(self, theta: Vector, sparse: bool = False) -> tuple[Vector, Any]:
+        """Return T(mod), shape (n_obs,), and its derivatives, as `with_slopes` does those of mod."""
+        mod, slopes = self.with_slopes(theta, sparse)
         if self._scale is None:
             return mod, slopes
         return self.scaled(mod, theta), self._finite_slopes(self.scaled_slopes(mod, slopes, theta), theta)
@@ -109,16 +103,16 @@ class Predictions(OfRuns):
             raise self.failure(i, theta, f"is {mod[i]:g}, which has no {kind} (transform={kind!r})")
         return self._scale.forward(mod)
 
-    def scaled_slopes(self, mod: Vector, slopes: Matrix, theta: Vector) -> Matrix:
+    def scaled_slopes(self, mod: Vector, slopes: Any, theta: Vector) -> Any:
         """Return T'(mod) dmod/dp; a value of zero that no parameter moves stays unmoved under the square root."""
         if self._scale is None:
             return slopes
         of_scale = self._scale.slope(mod)
         steep = np.isinf(of_scale)
         for i in np.flatnonzero(steep):
-            if np.any(slopes[i] != 0):
+            if dense(slopes[[i]]).any():
                 raise self.failure(int(i), theta, "is 0, where the square root has no derivative")
-        return np.where(steep, 0.0, of_scale)[:, None] * slopes
+        return scaled_rows(slopes, np.where(steep, 0.0, of_scale))
 
     # --- checks
 
@@ -128,9 +122,9 @@ class Predictions(OfRuns):
             raise self.failure(i, theta, f"is {mod[i]:g}; a finite number is needed")
         return mod
 
-    def _finite_slopes(self, slopes: Matrix, theta: Vector) -> Matrix:
-        if not np.isfinite(slopes).all():
-            i = int(np.flatnonzero(~np.isfinite(slopes).all(axis=1))[0])
+    def _finite_slopes(self, slopes: Any, theta: Vector) -> Any:
+        if not np.isfinite(entries(slopes)).all():
+            i = int(np.flatnonzero(~np.isfinite(dense(slopes)).all(axis=1))[0])
             raise self.failure(i, theta, "has no finite derivative")
         return slopes
 
@@ -170,16 +164,6 @@ class PredictionsOfRun(Predictions):
         self.theta0 = np.array(bound.theta0, dtype=float)
         self.bound, self.lookup, self._places, self._whole = bound, lookup, tuple(places), whole
 
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        keep_within(self.bound, lower, upper)
-
-    def tightened(self) -> Self | None:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        out = copy(self)
-        out.bound = tightened(self.bound)
-        return None if out.bound is None else out
-
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,)."""
         return self._checked(self.lookup.values(self._ran(self.bound.simulate, theta)), theta)
@@ -189,11 +173,12 @@ class PredictionsOfRun(Predictions):
         Y, why = simulate_many(self.bound, Theta)
         return each_of_many(self.lookup.values(Y), why, Theta, self._checked)
 
-    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
-        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
+    def with_slopes(self, theta: Vector, sparse: bool = False) -> tuple[Vector, Any]:
+        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par); if asked for, as a sparse array."""
         Y, S = self._ran(self.bound.sensitivities, theta)
         mod, slopes = self._checked(self.lookup.values(Y), theta), self.lookup.sensitivities(S)
-        return mod, self._finite_slopes(slopes, theta)
+        self._finite_slopes(slopes, theta)
+        return mod, as_sparse(slopes) if sparse else slopes
 
     def _ran(self, run: Callable[[Vector], Any], theta: Vector) -> Any:
         try:
@@ -231,10 +216,10 @@ class PredictionsOfRun(Predictions):
         )
 
 
-def of_run(told: str, run: Callable[[Vector], Any], theta: Vector) -> Any:
-    """Return ``run(theta)``; an error says of what it was."""
+def of_run(told: str, run: Callable[..., Any], *arguments: Any) -> Any:
+    """Return ``run(*arguments)``; an error says of what it was."""
     try:
-        return run(theta)
+        return run(*arguments)
     except SimulationError as error:
         if not told:
             raise
@@ -248,7 +233,7 @@ def renamed(error: SimulationError, told: str) -> SimulationError:
     return SimulationError(f"{told}: {error}", parameters=error.parameters, time=error.time, exploded=error.exploded)
 
 
-class OfPredictions(OfRuns, OfData):
+class OfPredictions(Reboundable, OfData):
     """What is evaluated from predictions: their parameters, their runs, and what is said of these.
 
     Parameters
@@ -260,35 +245,29 @@ class OfPredictions(OfRuns, OfData):
         The parameters, in the order of theta; those of the predictions are among them.
     """
 
+    bound: Predictions
+
     def __init__(self, predictions: Predictions, pieces: Sequence[Comparison], theta0: Mapping[str, float]) -> None:
-        self.predictions, self.pieces = predictions, tuple(pieces)
+        self.bound, self.pieces = predictions, tuple(pieces)
         self.parameter_names = tuple(theta0)
         self.theta0: Vector = np.array(list(theta0.values()), dtype=float)
         self.lower, self.upper = np.full(len(theta0), -np.inf), np.full(len(theta0), np.inf)
         self._at = np.array([self.parameter_names.index(k) for k in predictions.parameter_names], dtype=np.intp)
         self.forget()
 
-    def forget(self) -> None:
-        """Forget what is remembered of other predictions."""
-
     @property
-    def bound(self) -> Predictions:
+    def predictions(self) -> Predictions:
         """What runs the model."""
-        return self.predictions
+        return self.bound
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
         self.predictions.keep_within(lower[self._at], upper[self._at])
 
-    def tightened(self) -> Any:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        tight = self.predictions.tightened()
-        if tight is None:
-            return None
-        out = copy(self)
-        out.predictions = tight
-        out.forget()
-        return out
+    @property
+    def is_sparse(self) -> bool:
+        """True if there are many parameters, and each reading depends on few of them."""
+        return self.predictions.by_entity and len(self.parameter_names) >= MANY
 
     def of_pieces(self, *values: Vector) -> Any:
         """Return every piece with its part of some arrays of all observations."""
@@ -332,18 +311,11 @@ class BoundSimulation(OfPredictions):
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par), from the model's sensitivities."""
-        return self.predictions.compared_with_slopes(theta)[1] * self._weights[:, None]
-
-    @property
-    def is_sparse(self) -> bool:
-        """True if there are many parameters, and each residual depends on few of them."""
-        return len(self.parameter_names) >= MANY and hasattr(self.predictions, "with_local_slopes")
+        return np.asarray(self.predictions.compared_with_slopes(theta)[1] * self._weights[:, None])
 
     def sparse_jacobian(self, theta: Vector) -> Any:
         """Return dr/dtheta as a sparse array, where `is_sparse`."""
-        predictions: Any = self.predictions  # by entity
-        local, columns = predictions.compared_with_local_slopes(theta)
-        return sparse_jacobian(local * self._weights[:, None], columns, len(self.parameter_names))
+        return scaled_rows(self.predictions.compared_with_slopes(theta, sparse=True)[1], self._weights)
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L for normal errors of the given size."""

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import changed_arguments
-from fmepy.costs.base import AddableCost
+from fmepy.checks import as_rng, changed_arguments
 from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.conditions import Conditions, read_conditions
 from fmepy.costs.entities import (
@@ -48,6 +47,7 @@ from fmepy.costs.observable_parameters import (
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.predictions import BoundSimulation
+from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import local_name
@@ -55,7 +55,7 @@ from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
 from fmepy.tables.sheet import with_times
-from fmepy.types import IntVector, UserParameters
+from fmepy.types import IntVector, Seed, UserParameters
 from fmepy.vocabulary import with_own_words
 
 if TYPE_CHECKING:
@@ -398,6 +398,40 @@ class SimulationCost(RunsOfCost, AddableCost):
         """
         cost: ModCost = self._bound.modcost(merge_parameters(self._own, parms).to_numpy(dtype=float))
         return cost
+
+    def simulate(self, parms: UserParameters = None, seed: Seed = None) -> pd.DataFrame:
+        """Return data drawn from the model and the cost's own noise: the table of data with other readings.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            As in a call: the truth.
+        seed : int, Generator or None
+
+        Returns
+        -------
+        DataFrame
+            To be put in the place of the data: ``cost.replace(obs=...)``.
+
+        Raises
+        ------
+        ArgumentError
+            Nothing is said of the size of the errors (`measurement_noise`, `err`), or `likelihood` says that they are
+            not normal.
+
+        Examples
+        --------
+        >>> from fmepy import OdeModel
+        >>> model = OdeModel("dA/dt = -k * A", state={"A": 10.0}, times=[0, 1, 2], parms={"k": 0.5})
+        >>> cost = SimulationCost(model, {"time": [1, 2], "A": [6.2, 3.6]}, measurement_noise={"A": 0.1})
+        >>> cost.simulate({"k": 0.4}, seed=1).round(2)
+           time     A
+        0     1  6.74
+        1     2  4.58
+        """
+        from fmepy.costs.drawn_data import drawn_data
+
+        return drawn_data(self, parms, as_rng(seed))
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> Any:
         """Return the cost as a function of the parameters `names` (None: all); -2 log L where noise is in words."""

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.costs.base import CostData, KnownData, OfData
-from fmepy.costs.mapped import mapped
+from fmepy.costs.bound_mapped import mapped
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.objective import Objective, count_bad
 from fmepy.errors import ArgumentError, SimulationError, sentence
@@ -118,18 +118,14 @@ def as_objective(
         _refuse_further(args, kwargs, "cost")
         parameters = as_parameters(p, f.parms)
         rebind = partial(_bound_cost, f, parameters)
-        return _checked(
-            Objective(
-                f, rebind(hold_engine=hold_engine), parameters, jac=_user_jac(jac, parameters, (), None), rebind=rebind
-            ),
-            jac,
-        )
+        bound, own = rebind(hold_engine=hold_engine), _user_jac(jac, parameters, (), None)
+        return Objective(f, bound, parameters, jac=own, rebind=rebind)
     if not callable(f):
         raise ArgumentError(f"`f` must be a fmepy cost or a function of p; got {type(f).__name__}.")
     parameters = as_parameters(p)
     bound = BoundFunction(UserFunction(f, parameters, args, kwargs))
     own = _user_jac(jac, parameters, args, kwargs)
-    objective = _checked(Objective(f, bound, parameters, kind=bound.kind, jac=own), jac)
+    objective = Objective(f, bound, parameters, kind=bound.kind, jac=own)
     objective.evaluations = 1
     with np.errstate(over="ignore"):  # residuals beyond 1e154: told by those who need their squares
         size = bound.first if bound.is_scalar else float(bound.first @ bound.first)
@@ -142,12 +138,6 @@ def _bound_cost(cost: Any, parameters: Parameters, **words: Any) -> Any:
     tied = ties_of(parameters)
     bound = cost.bind(parameters.names if tied is None else tied.full_names, **words)
     return bound if tied is None else mapped(bound, tied, cost)
-
-
-def _checked(objective: Objective, jac: Any) -> Objective:
-    if jac is not None and objective.has_score:
-        raise ArgumentError("`jac`: this cost knows the exact score of its likelihood. Leave `jac` out.")
-    return objective
 
 
 def _user_jac(jac: Any, parameters: Parameters, args: Any, kwargs: Any) -> Callable[[Vector], Matrix] | None:

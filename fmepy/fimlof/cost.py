@@ -23,11 +23,11 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, changed_arguments, positive_number
-from fmepy.costs.base import AddableCost
 from fmepy.costs.conditions import read_conditions
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_experiments
 from fmepy.costs.experiment_runs import ModelsOfCost
 from fmepy.costs.noise import SaidNoise, names_of_estimates, names_of_noise, said_noise_of
+from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice
 from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
@@ -298,7 +298,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
             for a, b in zip(self.entities, other.entities, strict=True)
         )
 
-    def simulate(self, parms: UserParameters = None, *, seed: Seed = None) -> pd.DataFrame:
+    def simulate(self, parms: UserParameters = None, seed: Seed = None) -> pd.DataFrame:
         """Return a noisy history of the system as it would have been read: the table of data with drawn readings.
 
         Start, process noise and errors of measurement are drawn; times, entities, errors and what is missing are the

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.drawn_data import write_readings
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.errors import SimulationError
 from fmepy.filtering.run import Start
@@ -25,10 +26,9 @@ from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.filtering.smoothing import error_covariance
 from fmepy.fimlof.bound_filter import BoundFilter
 from fmepy.fimlof.bound_likelihood import BoundFimlof
-from fmepy.fimlof.data import EntityData, read_entities
+from fmepy.fimlof.data import read_entities
 from fmepy.fimlof.outputs import StateFunctions
 from fmepy.numerics.covariance import semidefinite_factor
-from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
 from fmepy.types import Matrix, Vector
 
@@ -50,7 +50,9 @@ def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataF
     bound = cost.bind()
     values = table.copy()
     for k, (entity, start) in enumerate(zip(entities, starts, strict=True)):
-        _write(values, table, cost, entity, _readings(bound, k, theta.to_numpy(dtype=float), start, rng))
+        drawn = _readings(bound, k, theta.to_numpy(dtype=float), start, rng)
+        names = [cost.y or entity.variables[v] for v in entity.readings.variables]
+        values = write_readings(values, entity.readings.labels, names, drawn)
     values.index = labels
     return values
 
@@ -97,26 +99,6 @@ def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None,
     scale = observation_scale([spec.transforms[v] for v in which])
     values[scale.sqrt] = np.maximum(values[scale.sqrt], 0.0)
     return scale.back(values)
-
-
-def _write(values: pd.DataFrame, table: pd.DataFrame, cost: Any, entity: EntityData, drawn: Vector) -> None:
-    """Write readings into the cells that they stand for; `table` is as it was given."""
-    columns: dict[str, list[int]] = {}
-    for j, c in enumerate(table.columns):
-        columns.setdefault(normal_name(str(c)), []).append(j)
-    taken: dict[tuple[int, int], int] = {}
-    names = [entity.variables[v] for v in entity.readings.variables]
-    new = {j: values.iloc[:, j].to_numpy(dtype=float, na_value=np.nan, copy=True)
-           for name in set(names) for j in columns[normal_name(cost.y) if cost.y is not None else name]}  # fmt: skip
-    old = {j: table.iloc[:, j].to_numpy(dtype=float, na_value=np.nan) for j in new}
-    rows = np.array(entity.readings.labels, dtype=np.intp).tolist()
-    for row, name, value in zip(rows, names, drawn.tolist(), strict=True):
-        places = [j for j in columns[normal_name(cost.y) if cost.y is not None else name] if np.isfinite(old[j][row])]
-        turn = taken.get((row, places[0]), 0)  # columns of one name hold readings of one variable, in their order
-        new[places[turn]][row] = value
-        taken[row, places[0]] = turn + 1
-    for j, column in new.items():
-        values.isetitem(j, column)
 
 
 def _path(

@@ -430,7 +430,7 @@ def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[_PriorOfOne]:
 
         def minus2log(p: Vector, d: Density = d) -> float:
             # rounding may take a probe an ulp past the end
-            return -2.0 * float(d.log(min(max(float(p[0]), d.lower), d.upper)))
+            return -2.0 * float(d.distribution.logpdf(min(max(float(p[0]), d.lower), d.upper)))
 
         x = float(theta[d.at])
         size = min(max(abs(x), 1e-3 * problem.scale[d.at]), d.width)

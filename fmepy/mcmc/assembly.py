@@ -34,9 +34,11 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
     iterations = counts.pop("iterations")
     best = max((run for _, run in found), key=lambda run: run.counts.best_log_posterior).counts
     worth = None if ran.interrupted else solver_error(target.objective, lambda f: target.judged_by(f, best.best))
-    notes = [*ran.notes, *_told(found), *([told] if (told := told_error(worth)) else [])]
+    pars = pd.DataFrame(rows("pars"), index=index, columns=names)
+    divergences, divergent = _divergences(found, names)
+    notes = [*ran.notes, *_told(found), told_error(worth), _on_divergences(divergences, divergent, pars)]
     return ModMCMC(
-        pars=sampled(marked(pd.DataFrame(rows("pars"), index=index, columns=names), target.objective.transforms)),
+        pars=sampled(marked(pars, target.objective.transforms)),
         SS=column("SS"),
         sig=None if var is None else pd.DataFrame(rows("sig"), index=index, columns=var.columns),
         prior=column("prior"),
@@ -55,11 +57,35 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
         burninlength=plan.burninlength,
         lower=pd.Series(target.lower.copy(), index=names),
         upper=pd.Series(target.upper.copy(), index=names),
-        message=" ".join(notes),
+        message=" ".join(filter(None, notes)),
         solver_error=worth,
         engine=target.objective.engine,
         interrupted=ran.interrupted,
         noise=_noise(target),
+        divergences=divergences,
+        divergent=divergent,
+    )
+
+
+def _divergences(found: _Found, names: list[str]) -> tuple[int, pd.DataFrame | None]:
+    """Return the number of divergences, and where some of them began."""
+    places = [run.counts.divergent for _, run in found if run.counts.divergent is not None]
+    table = pd.DataFrame(np.concatenate(places), columns=names) if places else None
+    return sum(run.counts.divergences for _, run in found), table if table is not None and len(table) else None
+
+
+def _on_divergences(n: int, divergent: pd.DataFrame | None, pars: pd.DataFrame) -> str:
+    """Return what divergences mean, with the parameter that they are told apart by best, and what to do."""
+    if not n or divergent is None:
+        return ""
+    sd = pars.std(ddof=0).replace(0.0, np.nan)
+    apart = ((divergent.median() - pars.median()) / sd).fillna(0.0)
+    name = str(apart.abs().idxmax())
+    where = f"where {name!r} is {'small' if apart[name] < 0 else 'large'} (about {divergent[name].median():.3g})"
+    return (
+        f"{n} {'trajectory' if n == 1 else 'trajectories'} diverged after burn-in, {where}: the posterior bends more "
+        "sharply there than the steps can follow, and draws may be missing. Give control={'target_accept': 0.95}, "
+        f"bounds or a prior for {name!r}, or its logarithm (transformed(cost, {{{name!r}: 'log'}}))."
     )
 
 

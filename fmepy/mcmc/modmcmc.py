@@ -69,6 +69,7 @@ def modMCMC(
     seed: Seed = None,
     executor: Any = None,
     progress: Any = False,
+    jac: Any = None,
 ) -> ModMCMC:
     r"""Return draws from the posterior of the parameters (and of the error variances).
 
@@ -114,9 +115,12 @@ def modMCMC(
     method : str
         "dram": Metropolis, with `updatecov` and `ntrydr` what Haario et al. call DRAM. "demcz": differential evolution
         from an archive of the past, which needs no covariance. "emcee": the affine-invariant ensemble of emcee.
+        "nuts": the no-U-turn sampler, which follows the gradient; for many or strongly correlated parameters. Bounds
+        and supports of priors are transformed away; burn-in finds steps and metric, `jump` is the covariance to begin
+        with.
     control : dict, optional
         Of "demcz": population (3), archive (10 n_par, at least), thin (10), snooker (0.1), gamma (None). Of "emcee":
-        walkers (4 n_par, at least 20), stretch (2).
+        walkers (4 n_par, at least 20), stretch (2). Of "nuts": target_accept (0.8), max_depth (10).
     chains : int
         Independent chains (ensembles). The first starts at `p`, the others are dispersed: ``p + 2 L z``, z standard
         normal and L L' the covariance of the proposal, inside the bounds and of nonzero posterior (each failure draws
@@ -132,6 +136,9 @@ def modMCMC(
         Every chain draws from a child of it: the same chains for any number of workers.
     executor, progress
         See `fmepy.parallel.run_many`. A callable `progress` gets (iterations done, all) of all chains.
+    jac : callable, optional
+        Derivatives for "nuts", as in `modFit`: ``jac(p, *args, **kwargs)`` of the residuals, shape (n_obs, n_par), or
+        of -2 log L, shape (n_par,). fmepy's costs have their own.
 
     Returns
     -------
@@ -193,7 +200,7 @@ def modMCMC(
     chains = whole_number(chains, "chains", 1)
     every = whole_number(checkpoint_every, "checkpoint_every", 1)
     first, starts, chains = as_starts(p, chains)
-    objective = as_objective(f, first, args=args, kwargs=kwargs)
+    objective = as_objective(f, first, jac=jac, args=args, kwargs=kwargs)
     if starts is None:
         starts = objective.theta0[None, :].copy()
     declared = (objective.lower, objective.upper)
@@ -245,6 +252,7 @@ def resume_mcmc(
     kwargs: Mapping[str, Any] | None = None,
     executor: Any = None,
     progress: Any = False,
+    jac: Any = None,
 ) -> ModMCMC:
     """Return the chain that `modMCMC` would have returned had it not been stopped, bit for bit.
 
@@ -261,7 +269,7 @@ def resume_mcmc(
     jump
         The same function, if it was one. A function with random numbers of its own (not ``jump(p, rng)``) starts them
         anew, so that the chain is another one.
-    args, kwargs, executor, progress
+    args, kwargs, executor, progress, jac
         As for `modMCMC`.
 
     Returns
@@ -289,7 +297,7 @@ def resume_mcmc(
     folder.read_header()  # a folder without one is told before it is locked
     with folder.held():
         header = ChainHeader.of(folder)
-        objective = _objective_of(header, f, args, kwargs)
+        objective = _objective_of(header, f, jac, args, kwargs)
         header.check_problem(objective)
         has_prior = header.table["has_prior"]
         if (prior is not None) != has_prior:
@@ -340,14 +348,16 @@ def resume_mcmc(
     return assembled(target, plan, settings, ran._replace(notes=[*notes, *ran.notes]))
 
 
-def _objective_of(header: ChainHeader, f: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Objective:
+def _objective_of(
+    header: ChainHeader, f: Any, jac: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+) -> Objective:
     positional = header.table["positional"]
     if positional and is_ours(f):
         raise ArgumentError("The checkpoint is of a function of an array; `f` is a fmepy cost. Give the same `f`.")
     start = header.starts[0]
     first: Any = start.copy() if positional else dict(zip(header.names, map(float, start), strict=True))
     try:
-        return as_objective(f, first, args=args, kwargs=kwargs)
+        return as_objective(f, first, jac=jac, args=args, kwargs=kwargs)
     except ArgumentError as error:
         raise ArgumentError(f"The checkpoint belongs to another problem: {error}") from error
 

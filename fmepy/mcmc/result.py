@@ -60,7 +60,7 @@ class ModMCMC(Shown):
     retries : int
         Runs that the model's engine could not finish and another one did.
     method : str
-        "dram", "demcz" or "emcee".
+        "dram", "demcz", "emcee" or "nuts".
     burninlength : int
         Iterations before the first that could be saved.
     lower, upper : Series
@@ -74,6 +74,11 @@ class ModMCMC(Shown):
         True if Ctrl-C ended it.
     engine : str
         What ran the model; "" where the cost does not say.
+    divergences : int
+        Trajectories of "nuts" after burn-in that met a place where the posterior bends more sharply than their steps
+        can follow: draws from beyond it are missing. `message` says where they are. 0 for the other methods.
+    divergent : DataFrame or None
+        Parameters where divergent steps began, a row each, at most 100 a chain; None where there are none.
     noise : SaidNoise or None
         What was said of the noise of readings, for `predict`; None of a sum of squares, of a function, and of
         transformed draws.
@@ -123,6 +128,8 @@ class ModMCMC(Shown):
     interrupted: bool = False
     engine: str = ""
     noise: SaidNoise | None = None
+    divergences: int = 0
+    divergent: pd.DataFrame | None = None
 
     def check_loaded(self) -> None:
         """Raise an error where tables do not agree with each other; a few draws show it in milliseconds."""

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite, log
 from typing import Any, NamedTuple
 
@@ -37,9 +38,12 @@ import pandas as pd
 
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError, listed, warn
+from fmepy.numerics.differences import central_differences
+from fmepy.parameters.densities import log_density
 from fmepy.parameters.named import Prior
 from fmepy.types import Matrix, Vector
 
+_STEP = 6e-6  # relative, of differences of a prior: the cube root of the machine's precision
 _TINY = float(np.finfo(float).tiny)  # keeps logarithms and quotients of sums of squares that are zero finite
 
 
@@ -50,6 +54,21 @@ class Point(NamedTuple):
     SS: Vector  # (n_variance,), or (1,) without var0
     prior: float
     log_posterior: float  # sampled variances integrated out
+
+
+def point_arrays(name: str, point: Point) -> dict[str, Any]:
+    """Return a point as plain arrays, for the state of a kernel."""
+    return {
+        f"{name}_theta": point.theta,
+        f"{name}_SS": point.SS,
+        f"{name}_density": np.array([point.prior, point.log_posterior]),
+    }
+
+
+def point_of(name: str, arrays: Mapping[str, Any]) -> Point:
+    """Return the point that `point_arrays` was given."""
+    prior, log_posterior = (float(v) for v in arrays[f"{name}_density"])
+    return Point(arrays[f"{name}_theta"], arrays[f"{name}_SS"], prior, log_posterior)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,10 +267,11 @@ class Target:
         self.n_par = len(self.names)
         self.bounded = bool(np.isfinite(lower).any() or np.isfinite(upper).any())
         self.prior = None if prior is None else _quick_prior(prior)
+        self.known_prior = prior
         self.sampled = variances is not None and variances.sampled
         self.precision0: Vector = np.ones(1) if variances is None else 1.0 / variances.var0
         self.variance0: Vector = 1.0 / self.precision0
-        self._squares = _squares(objective, variances)
+        self._squares, self._of_datum = _squares(objective, variances)
         if variances is not None and variances.sampled:
             self._shape: list[float] = (0.5 * (variances.n0 + variances.N)).tolist()
             self._prior_squares: list[float] = (variances.n0 * variances.var0).tolist()
@@ -268,7 +288,7 @@ class Target:
 
     def judged_by(self, objective: Objective, theta: Vector) -> float:
         """Return -2 log posterior at theta without the prior, with another objective for the same data."""
-        return -2.0 * self.log_posterior(_squares(objective, self.variances)(_value(objective, theta)), 0.0)
+        return -2.0 * self.log_posterior(_squares(objective, self.variances)[0](_value(objective, theta)), 0.0)
 
     def inside(self, theta: Vector) -> bool:
         """Tell whether theta lies inside the bounds."""
@@ -287,6 +307,85 @@ class Target:
             return None
         log_posterior = self.log_posterior(SS, prior)
         return Point(theta, SS, prior, log_posterior) if isfinite(log_posterior) else None
+
+    @cached_property
+    def support(self) -> tuple[Vector, Vector]:
+        """The bounds, narrowed to the support of the prior."""
+        if self.known_prior is None:
+            return self.lower, self.upper
+        return self.known_prior.narrowed(self.lower, self.upper, self.names)
+
+    def need_gradient(self, method: str) -> None:
+        """Raise an ArgumentError where there is no gradient of the posterior; warn where it is made of differences."""
+        f = self.objective
+        if f.has_score or f.has_gradient or f.has_jacobian:
+            return
+        what = "the gradient of -2 log L" if f.is_scalar else "the derivatives of the residuals"
+        if f.kind != "cost":
+            raise ArgumentError(
+                f"method={method!r} follows the gradient of the posterior, and `f` gives none. Give jac=, {what} as a "
+                "function of p; or a fmepy cost, which has it; or sample without it: method='dram'."
+            )
+        warn(
+            f"method={method!r}: the cost has no derivatives of its own, so the gradient is made of differences: "
+            f"{self.n_par} more evaluations at every point. method='dram' needs none."
+        )
+
+    def evaluate_with_gradient(self, theta: Vector) -> tuple[Point, Vector] | None:
+        """Return what is known at theta and the gradient of the log posterior; None where the density is zero.
+
+        ::
+
+            d log posterior / dtheta = sum_k dlog/dSS_k dSS_k/dtheta - (d prior / dtheta) / 2
+            dlog/dSS_k = -1 / (2 var_k), or with sampled variances -(n0_k + N_k) / (2 (n0_k var0_k + SS_k))
+        """
+        if not self.inside(theta):
+            return None
+        prior, slope_of_prior = self._prior_with_slope(theta)
+        if not -np.inf < prior < np.inf:
+            return None
+        f = self.objective
+        try:
+            if f.has_score:
+                slopes: Any = -2.0 * f.score(theta)
+            elif f.is_scalar:
+                slopes = f.gradient(theta) if f.has_gradient else f.differentiate(f.minus2loglik, theta)
+            else:
+                slopes = f.jacobian(theta)
+            value = _value(f, theta)
+        except SimulationError:
+            return None
+        SS = self._squares(value)
+        log_posterior = self.log_posterior(SS, prior)
+        if not isfinite(log_posterior):
+            return None
+        w = -0.5 * self.precision0
+        if self.sampled:
+            w = -np.asarray(self._shape) / np.maximum(np.asarray(self._prior_squares) + SS, _TINY)
+        gradient = w[0] * slopes if f.is_scalar else 2.0 * ((self._of_datum(w) * value) @ slopes)
+        return Point(theta, SS, prior, log_posterior), gradient - 0.5 * slope_of_prior
+
+    @cached_property
+    def _densities(self) -> list[tuple[int, Callable[[float], tuple[float, float]]]]:
+        """The independent priors, by position."""
+        assert self.known_prior is not None, "asked only where there is one"
+        return [(d.at, log_density(d.distribution, d.width)) for d in self.known_prior.parts or ()]
+
+    def _prior_with_slope(self, theta: Vector) -> tuple[float, Vector]:
+        """Return -2 log prior and its derivatives; of a function of all parameters by differences."""
+        slope, prior = np.zeros(theta.size), self.known_prior
+        if prior is None:
+            return 0.0, slope
+        if prior.parts is None:
+            steps = _STEP * np.maximum(np.abs(theta), 1e-3)
+            columns = central_differences(lambda q: np.array([prior.minus2log(q)]), theta, steps, self.support)
+            return prior.minus2log(theta), np.asarray(columns)[0]
+        total, values = 0.0, theta.tolist()
+        for i, density in self._densities:
+            log_of_one, of_one = density(values[i])
+            total -= 2.0 * log_of_one
+            slope[i] -= 2.0 * of_one
+        return total, slope
 
     def evaluate_many(self, Theta: Matrix) -> list[Point | None]:
         """Return what `evaluate` does at many theta, whose runs go together where they can."""
@@ -355,17 +454,22 @@ def _value(objective: Objective, theta: Vector) -> Any:
     return objective.minus2loglik(theta) if objective.is_scalar else objective.residuals(theta)
 
 
-def _squares(objective: Objective, variances: Variances | None) -> Callable[[Any], Vector]:
-    """Return the function that makes SS, shape (n_variance,), of residuals or of -2 log L."""
+def _squares(
+    objective: Objective, variances: Variances | None
+) -> tuple[Callable[[Any], Vector], Callable[[Vector], Vector]]:
+    """Return the function that makes SS, shape (n_variance,), of residuals or of -2 log L.
+
+    And the one that makes ``d sum(w SS) / d(r^2)``, shape (n_obs,), of w.
+    """
     if objective.is_scalar:
-        return lambda value: np.array([value])
+        return lambda value: np.array([value]), lambda w: w
     if variances is None:
         constant = float(objective.n_obs * np.log(2 * np.pi) - 2 * np.sum(np.log(objective.weights)))
-        return lambda r: np.array([r @ r + constant])
+        return lambda r: np.array([r @ r + constant]), lambda w: np.full(objective.n_obs, w[0])
     if variances.grouping == "datum":
-        return lambda r: r**2
+        return lambda r: r**2, lambda w: w
     # one product sums the squares of every group: a chain asks thousands of times
     sums = np.zeros((len(variances.var0), objective.n_obs))
     groups = 0 if variances.grouping == "pooled" else objective.groups
     sums[groups, np.arange(objective.n_obs)] = 1.0 / objective.weights**2
-    return lambda r: sums.dot(r * r)
+    return lambda r: sums.dot(r * r), lambda w: w @ sums

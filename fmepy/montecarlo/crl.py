@@ -73,7 +73,7 @@ class ModCRL(Framed):
         which : names or positions from 0 in the frame, optional
             Parameters and outputs; without any parameter among them all parameters, likewise outputs.
         trace : bool
-            Add a smooth line (straight lines fitted locally, see `fmepy.numerics.smoothing`).
+            Add a smooth line (straight lines fitted locally, see `fmepy.plotting.ranges.local_lines`).
         axes : Axes or array of Axes, optional
         **kwargs
             ``xlabel ylabel xlim ylim xscale yscale title`` for the axes (a list: one a panel); the rest for the points.

@@ -42,9 +42,25 @@ def dense(J: Any) -> Matrix:
     return np.asarray(J.toarray() if is_sparse(J) else J)
 
 
+def as_sparse(J: Matrix) -> Any:
+    """Return a Jacobian as a sparse array."""
+    from scipy.sparse import csr_array
+
+    return csr_array(J)
+
+
+def entries(J: Any) -> Any:
+    """Return the entries of a Jacobian, of a sparse one those that are kept."""
+    return J.data if is_sparse(J) else J
+
+
 def scaled_rows(J: Any, factors: Vector) -> Any:
     """Return diag(factors) J."""
-    return (J * factors[:, None]).tocsr() if is_sparse(J) else J * factors[:, None]
+    if not is_sparse(J):
+        return J * factors[:, None]
+    out = J.copy()
+    out.data *= np.repeat(factors, np.diff(out.indptr))
+    return out
 
 
 def rows_at(J: Any, rows: IntVector, n_row: int) -> Any:
@@ -53,6 +69,18 @@ def rows_at(J: Any, rows: IntVector, n_row: int) -> Any:
 
     place = np.arange(len(rows))
     return csr_array((np.ones(len(rows)), (rows, place)), shape=(n_row, len(rows))) @ J
+
+
+def columns_at(J: Any, columns: IntVector, n_column: int) -> Any:
+    """Return a Jacobian with n_column columns, those of J where `columns` says, each once."""
+    if is_sparse(J):
+        from scipy.sparse import csr_array
+
+        place = np.arange(len(columns))
+        return J @ csr_array((np.ones(len(columns)), (place, columns)), shape=(len(columns), n_column))
+    out = np.zeros((len(J), n_column))
+    out[:, columns] = J
+    return out
 
 
 def scaled_columns(J: Any, factors: Vector) -> Any:

@@ -13,6 +13,7 @@ evaluation of a cost.
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -63,7 +64,8 @@ def interruptible(told: Callable[[Any], str]) -> Callable[[Callable[P, R]], Call
     """Return the decorator of a public verb; `told(result)` says in a sentence what an interrupted result holds."""
 
     def decorated(verb: Callable[P, R]) -> Callable[P, R]:
-        checked = own_words(verb)
+        hands_on = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(verb).parameters.values())
+        checked = verb if hands_on else own_words(verb)  # one that hands words on checks them itself
 
         @functools.wraps(verb)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:

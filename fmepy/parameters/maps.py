@@ -1,12 +1,13 @@
 """Maps of parameters: from what is searched to all that a model or a cost takes.
 
-A map takes ``theta``, shape (n_par,), to ``full``, shape (n_full,), with the derivative ``D = d full / d theta``. What
-is known of `full` then holds of `theta`::
+A map takes ``theta``, shape (n_par,), of its `names`, to ``full``, shape (n_full,), of its `full_names`, with
+the derivative ``D = d full / d theta``. What is known of `full` then holds of `theta`::
 
-    value         f(full(theta))
+    value         f(full(theta))                                         SimulationError where they are not finite
     derivatives   J_theta = J_full D          `pull`; an expected information on both sides, D' I D (`pull_both`)
     start         theta0 = the theta of full0
     bounds        those of theta that the bounds of full leave, and back (`box`, for runs beside theta)
+    scales        `scale_parameters`: which of theta scale noise (all that they move does, in proportion)
 
 Kinds of maps, and who uses them:
 
@@ -14,14 +15,14 @@ Kinds of maps, and who uses them:
     Selected      full_i = theta_k(i), or a value that is held           held parameters, parts of a sum, entities
     Tied          full = what lmfit's expressions make of theta          ``lmfit.Parameters``
 
-A map of a map is had by mapping what has been mapped (`fmepy.costs.mapped`, `fmepy.models.mapped`).
+A map of a map is had by mapping what has been mapped (`fmepy.costs.bound_mapped`, `fmepy.models.mapped`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -31,50 +32,6 @@ from fmepy.numerics.differences import central_differences
 from fmepy.numerics.finite import all_finite
 from fmepy.parameters.named import Parameters
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
-
-
-class Map(Protocol):
-    """From what is searched to all that a model or a cost takes, see the module's text.
-
-    Attributes
-    ----------
-    names, full_names : tuple of str
-        Parameters of ``theta``, and of what it is taken to.
-    """
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Those of theta."""
-        ...
-
-    @property
-    def full_names(self) -> tuple[str, ...]:
-        """All of them."""
-        ...
-
-    def full(self, theta: Vector) -> Vector:
-        """Return all parameters, shape (n_full,); raise SimulationError where they are not finite."""
-        ...
-
-    def pull(self, theta: Vector, rows: Any) -> Any:
-        """Return ``rows D``, shape (..., n_par), of derivatives to the full parameters, shape (..., n_full)."""
-        ...
-
-    def start(self, full: Vector) -> Vector:
-        """Return the theta of the full parameters."""
-        ...
-
-    def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
-        """Return the bounds of theta, from those of the full parameters."""
-        ...
-
-    def box(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
-        """Return the bounds of the full parameters, from those of theta."""
-        ...
-
-    def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:
-        """Tell which of theta scale noise (all that they move does, in proportion), from which of the full ones do."""
-        ...
 
 
 def pull_both(map: Map, theta: Vector, information: Matrix) -> Matrix:
@@ -413,3 +370,7 @@ class Tied:
 def ties_of(parameters: Parameters) -> Tied | None:
     """Return the map to all of lmfit's parameters, None where all are free, or came otherwise."""
     return None if parameters.lmfit is None or len(parameters.lmfit) == len(parameters) else Tied(parameters)
+
+
+Map: TypeAlias = Elementwise | Selected | Tied
+"""From what is searched to all that a model or a cost takes, see the module's text."""

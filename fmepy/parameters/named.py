@@ -392,8 +392,7 @@ class Density:
     ----------
     at : int
         Position of the parameter.
-    log : callable
-        ``log(value) -> float``, the log density.
+    distribution : frozen distribution of scipy.stats, or what has its methods
     lower, upper : float
         Its support; a finite end has a density, neither zero nor infinite.
     width : float
@@ -401,7 +400,7 @@ class Density:
     """
 
     at: int
-    log: Callable[[float], float]
+    distribution: Any
     lower: float
     upper: float
     width: float
@@ -425,7 +424,7 @@ class Density:
             lower += max(inward, 1e-15 * abs(lower))
         if np.isfinite(upper) and not np.isfinite(distribution.logpdf(upper)):
             upper -= max(inward, 1e-15 * abs(upper))
-        return cls(at, distribution.logpdf, lower, upper, width if width > 0 else np.inf)
+        return cls(at, distribution, lower, upper, width if width > 0 else np.inf)
 
 
 def as_prior(prior: Any, parameters: Parameters) -> Prior | None:

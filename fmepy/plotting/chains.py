@@ -192,6 +192,38 @@ def plot_ranks(draws: pd.DataFrame, *, bins: int = 20, axes: Any = None, **kwarg
     return _each_quantity(draws, draw, axes, x="rank among all draws", y="draws")
 
 
+@picture
+def plot_calibration(ranks: pd.DataFrame, n_draws: int, bins: int, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+    """Draw how often a truth had which rank among draws of its posterior, one panel a parameter; return the Axes.
+
+    The grey band holds 95 % of the bars where ranks are uniform.
+
+    Parameters
+    ----------
+    ranks : DataFrame, shape (n_replicate, n_par)
+    n_draws : int
+        The highest rank.
+    bins : int
+    axes : Axes or array of Axes, optional
+    **kwargs
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the bars.
+    """
+    from scipy.stats import binom
+
+    edges = np.linspace(0, n_draws + 1, bins + 1) - 0.5
+    low, high = binom.interval(0.95, len(ranks), 1 / bins)
+
+    def draw(ax: Axes, name: str) -> None:
+        ax.axhspan(low, high, color="0.9", zorder=0)
+        ax.axhline(len(ranks) / bins, color="0.5", linewidth=0.9, linestyle="--", zorder=1)
+        ax.stairs(
+            np.histogram(ranks[name], edges)[0], edges, **{"fill": True, "color": color(0), "alpha": 0.7, **kwargs}
+        )
+        ax.set_ylim(0, None)
+
+    return each_panel([str(c) for c in ranks.columns], draw, axes, x="rank of the truth", y="replicates")
+
+
 # --- what several of them need
 
 

@@ -8,13 +8,12 @@ import pytest
 from scipy.stats import norm
 
 import fmepy as fme
-from fmepy.costs import SimulationCost, by_entity, likelihood_cost
+from fmepy.costs import SimulationCost, by_entity, predictions
 from fmepy.costs.by_entity import PredictionsTogether
 from fmepy.costs.predictions import PredictionsOfRun
 from fmepy.errors import SimulationError
 from fmepy.fitting import modFit
 from fmepy.models.ode import OdeModel
-from fmepy.numerics import sparse
 
 T = np.array([0.5, 1.0, 2.5, 4.0])
 
@@ -72,8 +71,7 @@ def test_some_parameters_alone_may_be_bound_and_one_may_stand_for_two(monkeypatc
         together, alone = cost.bind(names), apart(monkeypatch, cost, names=names)
         theta = together.theta0 * 1.1
         np.testing.assert_allclose(together.jacobian(theta), alone.jacobian(theta), rtol=1e-5, atol=1e-5)
-        local, columns = together.predictions.compared_with_local_slopes(theta)
-        J = sparse.sparse_jacobian(local, columns, len(theta)).toarray()
+        J = together.predictions.compared_with_slopes(theta, sparse=True)[1].toarray()
         np.testing.assert_allclose(J, together.jacobian(theta), rtol=1e-12, atol=1e-12)
 
 
@@ -185,7 +183,7 @@ def test_noise_of_many_entities_has_the_same_score_and_information_by_sparse_arr
     theta = bound.theta0 * np.linspace(0.9, 1.1, bound.theta0.size)
     score, information = bound.score(theta), bound.information(theta)
     rows = bound.sensitivity_rows(theta)[2]
-    monkeypatch.setattr(likelihood_cost, "MANY", 10**6)
+    monkeypatch.setattr(predictions, "MANY", 10**6)
     plain = many_noisy(70, local=["a"], **words).bind()
     assert not plain.is_sparse
     np.testing.assert_allclose(score, plain.score(theta), rtol=1e-10)

@@ -77,4 +77,3 @@ def test_an_observation_knows_its_row_of_the_table():
     c = prepare(read_observations(table), {"A": (0, 2), "B": (0, 2)}, outside="drop")
     assert c.names == ("A", "A", "B")
     assert c.places.tolist() == [0, 2, 1]
-    assert c.only(np.array([2, 0])).obs.tolist() == [2.0, 1.0]

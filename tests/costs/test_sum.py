@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from fmepy.costs import Cost, SimulationCost, SumCost, modCost
-from fmepy.costs.base import AddableCost
 from fmepy.costs.mapped import transformed
 from fmepy.costs.modcost import tabulate
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.observations import Comparison
+from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.fitting import modFit, predict
 from fmepy.mcmc import modMCMC

@@ -9,7 +9,7 @@ import pytest
 
 from fmepy.errors import ArgumentError
 from fmepy.montecarlo import modCRL, sensRange
-from fmepy.numerics.smoothing import local_lines
+from fmepy.plotting.ranges import local_lines
 
 X = np.arange(5.0)
 

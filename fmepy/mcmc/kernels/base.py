@@ -53,7 +53,15 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """What is counted over all iterations, by member; `by_try` of delayed rejection: accepted at the k-th try."""
+    """What is counted over all iterations, by member.
+
+    Attributes
+    ----------
+    by_try : tuple of int, optional
+        Of delayed rejection: accepted at the k-th try.
+    divergences : int
+        Of trajectories, after burn-in; `divergent` are places where some of them began, one row each.
+    """
 
     accepted: Vector
     dr_steps: int
@@ -62,6 +70,8 @@ class Counts:
     best: Vector
     best_log_posterior: float
     by_try: tuple[int, ...] | None = None
+    divergences: int = 0
+    divergent: Matrix | None = None
 
 
 class Kernel(Protocol):

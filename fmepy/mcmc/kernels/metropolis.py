@@ -26,7 +26,7 @@ import numpy as np
 from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
 from fmepy.mcmc.kernels.delayed_rejection import Path, acceptance, n_terms, of_second
 from fmepy.mcmc.proposals import JumpFunction, factor
-from fmepy.mcmc.target import Point, Target
+from fmepy.mcmc.target import Point, Target, point_arrays, point_of
 from fmepy.types import Matrix, Vector
 
 _LEAST_ACCEPTED = 5  # adaptation waits for more accepted moves than these (FME)
@@ -223,8 +223,8 @@ class Metropolis:
     def arrays(self, state: MetropolisState) -> dict[str, Any]:
         """Return the state as plain arrays."""
         return {
-            **_packed("point", state.point),
-            **_packed("best", state.best),
+            **point_arrays("point", state.point),
+            **point_arrays("best", state.best),
             "precision": state.precision,
             "energy": np.array(state.energy),
             "chol": state.chol,
@@ -237,11 +237,11 @@ class Metropolis:
     def restore(self, arrays: Mapping[str, Any]) -> MetropolisState:
         """Return the state that `arrays` was made of."""
         return MetropolisState(
-            _unpacked("point", arrays),
+            point_of("point", arrays),
             arrays["precision"],
             float(arrays["energy"]),
             arrays["chol"],
-            _unpacked("best", arrays),
+            point_of("best", arrays),
             [int(n) for n in arrays["by_try"]],
             **{name: int(value) for name, value in zip(_COUNTERS, arrays["counters"], strict=True)},
             mean=arrays["mean"],
@@ -259,19 +259,6 @@ def _absorb(state: MetropolisState) -> None:
     state.mean = state.mean + d * (w / n)
     state.scatter = state.scatter + (w * state.seen / n) * (d[:, None] * d)
     state.seen, state.pending = n, 0
-
-
-def _packed(name: str, point: Point) -> dict[str, Any]:
-    return {
-        f"{name}_theta": point.theta,
-        f"{name}_SS": point.SS,
-        f"{name}_density": np.array([point.prior, point.log_posterior]),
-    }
-
-
-def _unpacked(name: str, arrays: Mapping[str, Any]) -> Point:
-    prior, log_posterior = (float(v) for v in arrays[f"{name}_density"])
-    return Point(arrays[f"{name}_theta"], arrays[f"{name}_SS"], prior, log_posterior)
 
 
 def _kernel(target: Target, proposal: Matrix | JumpFunction, dispersion: Dispersion, settings: Settings) -> Metropolis:

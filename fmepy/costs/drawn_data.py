@@ -1,0 +1,85 @@
+"""Data drawn from a cost: readings that its model and its noise would have given, in the form of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError
+from fmepy.parameters.names import normal_name
+from fmepy.tables.columns import as_table
+from fmepy.types import UserParameters, Vector
+
+
+def drawn_data(cost: Any, parms: UserParameters, rng: np.random.Generator) -> pd.DataFrame:
+    """Return the table of a `SimulationCost` with its readings drawn anew: the model's value and an error of its noise.
+
+    On the scale of comparison T, value = T^-1(T(mod) + sd z), z standard normal. A reading that stands for a limit
+    stays there if what is drawn lies beyond it.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing is said of the size of the errors, or they are not normal; the predictions follow the data.
+    """
+    if cost.predictor is not cost.model:
+        raise ArgumentError(
+            f"The predictions of a {type(cost).__name__} follow its data, so that none can be drawn from it. Draw from "
+            "a FimlofCost, or from a SimulationCost of the model."
+        )
+    if cost.likelihood is not None:
+        raise ArgumentError("simulate() draws normal errors; of a likelihood of your own draw the data yourself.")
+    c = cost.comparison
+    if cost.noise is None and np.isnan(c.observed.errors).any():
+        name = c.names[int(np.argmax(np.isnan(c.observed.errors)))]
+        raise ArgumentError(
+            f"Nothing is said of the errors of {name!r}, so that no data can be drawn. Give measurement_noise=, or the "
+            "errors in the data (err=)."
+        )
+    residuals = cost(parms).residuals
+    sd = 1 / residuals["weight"].to_numpy(dtype=float)
+    compared = residuals["mod"].to_numpy(dtype=float) + sd * rng.standard_normal(len(c))
+    beyond = c.all_marks * (compared - c.obs) > 0
+    compared[beyond] = c.obs[beyond]
+    compared[c.scale.sqrt] = np.maximum(compared[c.scale.sqrt], 0.0)
+    table = as_table(cost.obs)
+    out = write_readings(table, c.places, [cost.y or name for name in c.names], c.scale.back(compared))
+    if cost.censored is not None:
+        marks = next(j for j, k in enumerate(table.columns) if normal_name(str(k)) == normal_name(cost.censored))
+        column = out.iloc[:, marks].astype(object).to_numpy(copy=True)
+        column[c.places[(c.all_marks != 0) & ~beyond]] = ""
+        out.isetitem(marks, column)
+    return out
+
+
+def write_readings(
+    table: pd.DataFrame, rows: Sequence[int] | Any, columns: Sequence[str], values: Vector
+) -> pd.DataFrame:
+    """Return a table with readings written into the cells that they stand for.
+
+    Parameters
+    ----------
+    table : DataFrame
+    rows : sequence of int
+        The position of every reading's row.
+    columns : sequence of str
+        The column of every reading. Columns of one name hold readings of one variable, in their order.
+    values : ndarray
+    """
+    places: dict[str, list[int]] = {}
+    for j, c in enumerate(table.columns):
+        places.setdefault(normal_name(str(c)), []).append(j)
+    names = [normal_name(name) for name in columns]
+    old = {j: table.iloc[:, j].to_numpy(dtype=float, na_value=np.nan) for name in set(names) for j in places[name]}
+    new, taken = {j: column.copy() for j, column in old.items()}, dict[tuple[int, str], int]()
+    for row, name, value in zip(np.asarray(rows).tolist(), names, values.tolist(), strict=True):
+        turn = taken.get((row, name), 0)
+        new[[j for j in places[name] if np.isfinite(old[j][row])][turn]][row] = value
+        taken[row, name] = turn + 1
+    out = table.copy()
+    for j, column in new.items():
+        out.isetitem(j, column)
+    return out

@@ -1,0 +1,501 @@
+r"""The no-U-turn sampler: Hamiltonian trajectories that follow the gradient of the log posterior until they turn back.
+
+Bounds, and the supports of priors, are transformed away, u being unbounded and f(u) the log density of u::
+
+    theta = a + (b - a) / (1 + exp(-u))    between two bounds        theta = a + exp(u), b - exp(u)    beside one
+    f(u)  = log posterior(theta) + log |dtheta/du|
+
+With M^-1 = L L' the metric, u = L q and momenta p ~ N(0, 1), H = -f + p'p / 2 is kept by leapfrog steps of length e::
+
+    p += e/2 L'f'(u),    q += e p,    p += e/2 L'f'(u)
+
+A trajectory is doubled, forwards or backwards in time by chance, until it turns back: until the sum of its momenta, or
+that of a half with the nearest point of the other, points against the momentum at an end. The next state is drawn from
+its points with weights exp(-H), later doublings preferred. A point whose H is more than 1,000 above the first one's is
+a **divergence**: there the posterior bends more sharply than the steps can follow, and draws from beyond it are
+missing. A run that fails ends a trajectory, too.
+
+During burn-in the length of the steps is found by dual averaging, so that the mean acceptance probability is
+`target_accept`, and L L' by the covariance of the draws, in windows each of which is twice the one before.
+
+References
+----------
+Hoffman, M. D. and Gelman, A. (2014). The No-U-Turn Sampler. J. Mach. Learn. Res. 15, 1593-1623.
+Betancourt, M. (2017). A conceptual introduction to Hamiltonian Monte Carlo. arXiv:1701.02434 (appendix A: weights).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, inf, isfinite, log, sqrt
+from typing import Any
+
+import numpy as np
+
+from fmepy.checks import between_0_and_1, whole_number
+from fmepy.errors import ArgumentError, warn
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
+from fmepy.mcmc.proposals import factor
+from fmepy.mcmc.target import Point, Target, point_arrays, point_of
+from fmepy.types import BoolVector, Matrix, Vector
+
+_DIVERGENT = 1000.0
+_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75  # of dual averaging, as published
+_FIRST, _LAST = 0.15, 0.1  # of burn-in, before and after the windows, at most 75 and 50 iterations: for the steps alone
+_SHORTEST, _WINDOW = 20, 25  # burn-in that has windows; draws of the first one
+_PRIOR_DRAWS = 5.0  # so many draws the metric before counts as, beside those of a window
+_RIDGE = 1e-10  # relative
+_LARGEST = 600.0  # an exponent that is no overflow
+_BESIDE = 1e-4  # of the width, or of the size: a start on a bound is moved so far inside
+_SHOWN = 100  # divergences whose places are remembered
+_COUNTERS = ("iteration", "accepted", "covupdates", "divergences", "averaged", "seen", "leapfrogs")
+_NUMBERS = ("log_step", "log_step_mean", "centre", "error")
+
+
+class Unbounded:
+    """Parameters inside bounds as numbers without any, see the module's text.
+
+    Parameters
+    ----------
+    lower, upper : ndarray, shape (n_par,)
+    """
+
+    def __init__(self, lower: Vector, upper: Vector) -> None:
+        has_lower, has_upper = np.isfinite(lower), np.isfinite(upper)
+        self.lower, self.upper = lower, upper
+        self.both: BoolVector = has_lower & has_upper
+        self.above: BoolVector = has_lower & ~has_upper
+        self.below: BoolVector = ~has_lower & has_upper
+        self.width = np.where(self.both, upper - lower, 1.0)
+        self.is_identity = not (has_lower | has_upper).any()
+
+    def forward(self, u: Vector) -> Vector:
+        """Return theta."""
+        if self.is_identity:
+            return u
+        theta, e = u.copy(), np.exp(np.minimum(u, _LARGEST))
+        theta[self.above] = (self.lower + e)[self.above]
+        theta[self.below] = (self.upper - e)[self.below]
+        theta[self.both] = (self.lower + self.width / (1 + np.exp(np.minimum(-u, _LARGEST))))[self.both]
+        return np.asarray(np.minimum(np.maximum(theta, self.lower), self.upper))
+
+    def inverse(self, theta: Vector) -> Vector:
+        """Return u; of a parameter on a bound that of a place beside it."""
+        u, size = theta.copy(), np.maximum(np.abs(theta), 1.0)
+        inside = _BESIDE * np.where(self.both, self.width, size)
+        low, high = np.maximum(theta - self.lower, inside), np.maximum(self.upper - theta, inside)
+        u[self.above] = np.log(low[self.above])
+        u[self.below] = np.log(high[self.below])
+        u[self.both] = np.log(low[self.both] / high[self.both])
+        return u
+
+    def slopes(self, u: Vector) -> tuple[Vector, float, Vector]:
+        """Return dtheta/du, the logarithm of its product, and the derivatives of that."""
+        slope, of_log = np.ones(u.size), np.zeros(u.size)
+        if self.is_identity:
+            return slope, 0.0, of_log
+        half = self.above | self.below
+        slope[half], of_log[half] = np.exp(np.minimum(u[half], _LARGEST)), 1.0
+        slope[self.below] *= -1
+        x = u[self.both]
+        e = np.exp(-np.abs(x))
+        slope[self.both] = self.width[self.both] * e / (1 + e) ** 2
+        of_log[self.both] = -np.sign(x) * (1 - e) / (1 + e)
+        logs = u[half].sum() + (np.log(self.width[self.both]) - np.abs(x) - 2 * np.log1p(e)).sum()
+        return slope, float(logs), of_log
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A point of a trajectory: whitened position, momentum, slope of f to q, f, and what is known there."""
+
+    q: Vector
+    p: Vector
+    slope: Vector
+    f: float
+    point: Point
+
+
+@dataclass(slots=True, eq=False)
+class NutsState:
+    """Where the chain stands, and what the adaptation has seen; `step` changes it in place."""
+
+    u: Vector
+    slope: Vector  # of f to u
+    f: float
+    point: Point
+    best: Point
+    precision: Vector
+    chol: Matrix
+    mean: Vector  # of the draws of the window, and the sum of (u - mean)(u - mean)'
+    scatter: Matrix
+    places: Matrix  # of divergences, shape (n, n_par)
+    log_step: float = 0.0
+    log_step_mean: float = 0.0
+    centre: float = 0.0
+    error: float = 0.0
+    iteration: int = 0
+    accepted: int = 0
+    covupdates: int = 0
+    divergences: int = 0
+    averaged: int = 0
+    seen: int = 0
+    leapfrogs: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Tree:
+    """A part of a trajectory.
+
+    Attributes
+    ----------
+    left, right : Place
+        Its ends, in the order of time.
+    chosen : Place
+        The point drawn from it.
+    log_weight : float
+        Logarithm of the sum of exp(H0 - H).
+    rho : ndarray
+        Sum of the momenta.
+    acceptance, n : float, int
+        Sum of min(1, exp(H0 - H)) over its points, and their number.
+    is_over : bool
+        It turned back, or diverged: nothing of it is taken.
+    """
+
+    left: Place
+    right: Place
+    chosen: Place
+    log_weight: float
+    rho: Vector
+    acceptance: float
+    n: int
+    is_over: bool = False
+
+
+class Nuts:
+    """The kernel behind ``method="nuts"``, one chain at a time.
+
+    Parameters
+    ----------
+    target : Target
+    proposal : ndarray, shape (n_par, n_par)
+        Lower factor of the covariance to begin with.
+    dispersion : Dispersion
+    burnin : int
+        Iterations that adapt.
+    target_accept : float
+        Mean acceptance probability that the steps are made for.
+    max_depth : int
+        A trajectory has at most 2**max_depth points.
+    """
+
+    n_member = 1
+
+    def __init__(
+        self, target: Target, proposal: Matrix, dispersion: Dispersion, *, burnin: int, target_accept: float,
+        max_depth: int,
+    ) -> None:  # fmt: skip
+        target.need_gradient("nuts")
+        self.target, self.proposal, self.dispersion = target, proposal, dispersion
+        self.burnin, self.target_accept, self.max_depth = burnin, target_accept, max_depth
+        self.map = Unbounded(*target.support)
+        self.first, ends = windows(burnin)
+        self.window_ends, self.last = frozenset(ends), max(ends, default=0)
+
+    # --- what a kernel promises
+
+    def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> NutsState:
+        """Return the first state: at the start given, or dispersed around it; a start on a bound is moved inside."""
+        point = self.dispersion.around(starts[0], rng) if dispersed else self.dispersion.given(starts[0])
+        u = self.map.inverse(point.theta)
+        n = u.size
+        known = self._known(u)
+        if known is None:
+            named = dict(zip(self.target.names, map(float, point.theta), strict=True))
+            why = self.target.objective.last_failure or "it is not finite."
+            raise ArgumentError(f"No gradient can be had at the start {named}: {why} Give another start.")
+        f, slope, point = known
+        steep = self.map.slopes(u)[0]
+        chol = factor(_with_ridge(self.proposal @ self.proposal.T / np.outer(steep, steep)))
+        precision = self.target.draw_precision(point.SS, rng) if self.target.sampled else self.target.precision0
+        state = NutsState(
+            u, slope, f, point, point, precision, np.eye(n) if chol is None else chol,
+            np.zeros(n), np.zeros((n, n)), np.empty((0, n)),
+        )  # fmt: skip
+        with np.errstate(all="ignore"):
+            self._begin_steps(state, rng)
+        return state
+
+    def step(self, state: NutsState, rng: np.random.Generator) -> tuple[NutsState, Info]:
+        """Make one iteration: a trajectory, and what it teaches during burn-in."""
+        with np.errstate(all="ignore"):  # a step too long runs away, and is a divergence
+            return self._step(state, rng)
+
+    def _step(self, state: NutsState, rng: np.random.Generator) -> tuple[NutsState, Info]:
+        q, f0 = np.linalg.solve(state.chol, state.u), state.f
+        first = Place(q, rng.standard_normal(q.size), state.chol.T @ state.slope, f0, state.point)
+        H0 = -f0 + 0.5 * float(first.p @ first.p)
+        run = _Trajectory(self, state, exp(state.log_step), H0, rng)
+        tree, is_divergent = run.grown(first)
+        moved = tree.chosen is not first
+        if moved:
+            state.u, state.f, state.point = state.chol @ tree.chosen.q, tree.chosen.f, tree.chosen.point
+            state.slope = np.linalg.solve(state.chol.T, tree.chosen.slope)
+            state.accepted += 1
+        state.iteration += 1
+        state.leapfrogs += run.n
+        if is_divergent and state.iteration > self.burnin:
+            state.divergences += 1
+            if len(state.places) < _SHOWN:
+                state.places = np.vstack([state.places, run.divergent_at])
+        if self.target.sampled:
+            state.precision = self.target.draw_precision(state.point.SS, rng)
+        if state.iteration <= self.burnin:
+            self._adapt(state, run.acceptance / max(run.n, 1), rng)
+        return state, Info(int(moved), run.n)
+
+    def record(self, state: NutsState) -> Record:
+        """Return one row; the variance is the current draw."""
+        p, target = state.point, self.target
+        sig = None if target.variances is None else 1.0 / state.precision if target.sampled else target.variance0
+        return Record(p.theta, p.SS.sum(), sig, p.prior, p.log_posterior)
+
+    def counts(self, state: NutsState) -> Counts:
+        """Return what was counted so far."""
+        return Counts(
+            np.array([state.accepted]), 0, 0, state.covupdates, state.best.theta, state.best.log_posterior,
+            divergences=state.divergences, divergent=state.places,
+        )  # fmt: skip
+
+    def arrays(self, state: NutsState) -> dict[str, Any]:
+        """Return the state as plain arrays."""
+        return {
+            **point_arrays("point", state.point),
+            **point_arrays("best", state.best),
+            **{name: getattr(state, name) for name in ("u", "slope", "precision", "chol", "mean", "scatter", "places")},
+            "f": np.array(state.f),
+            "numbers": np.array([getattr(state, name) for name in _NUMBERS]),
+            "counters": np.array([getattr(state, name) for name in _COUNTERS], dtype=np.int64),
+        }
+
+    def restore(self, arrays: Mapping[str, Any]) -> NutsState:
+        """Return the state that `arrays` was made of."""
+        names = ("u", "slope", "precision", "chol", "mean", "scatter", "places")
+        return NutsState(
+            point=point_of("point", arrays),
+            best=point_of("best", arrays),
+            f=float(arrays["f"]),
+            **{name: arrays[name] for name in names},
+            **{name: float(value) for name, value in zip(_NUMBERS, arrays["numbers"], strict=True)},
+            **{name: int(value) for name, value in zip(_COUNTERS, arrays["counters"], strict=True)},
+        )
+
+    # --- the density of u
+
+    def _known(self, u: Vector) -> tuple[float, Vector, Point] | None:
+        """Return f, its slope and the point at u; None where the density is zero or has no gradient."""
+        found = self.target.evaluate_with_gradient(self.map.forward(u))
+        if found is None:
+            return None
+        point, gradient = found
+        if self.map.is_identity:
+            f, slope = point.log_posterior, gradient
+        else:
+            steep, logs, of_logs = self.map.slopes(u)
+            f, slope = point.log_posterior + logs, gradient * steep + of_logs
+        return (f, slope, point) if isfinite(f) and np.isfinite(slope).all() else None
+
+    def leap(self, state: NutsState, place: Place, step: float) -> Place | None:
+        """Return the place a leapfrog step further; None where the density is zero."""
+        p = place.p + 0.5 * step * place.slope
+        q = place.q + step * p
+        known = self._known(state.chol @ q)
+        if known is None:
+            return None
+        f, slope, point = known
+        if point.log_posterior > state.best.log_posterior:
+            state.best = point
+        slope = state.chol.T @ slope
+        return Place(q, p + 0.5 * step * slope, slope, f, point)
+
+    # --- adaptation
+
+    def _begin_steps(self, state: NutsState, rng: np.random.Generator) -> None:
+        """Set the length of the steps to one whose acceptance is about a half, and begin to average anew."""
+        q = np.linalg.solve(state.chol, state.u)
+        place = Place(q, rng.standard_normal(q.size), state.chol.T @ state.slope, state.f, state.point)
+        H0 = -place.f + 0.5 * float(place.p @ place.p)
+        log_step, direction = 0.0 if state.averaged == 0 else state.log_step, 0
+        for _ in range(60):
+            after = self.leap(state, place, exp(log_step))
+            drop = -inf if after is None else H0 + after.f - 0.5 * float(after.p @ after.p)
+            now = 1 if drop > log(0.5) else -1
+            if direction and now != direction:
+                break
+            direction = now
+            log_step += direction * log(2.0)
+            if log_step > 5.0:  # a density that is all but flat
+                break
+        state.log_step = state.log_step_mean = log_step
+        state.centre, state.error, state.averaged = log(10.0) + log_step, 0.0, 0
+
+    def _adapt(self, state: NutsState, acceptance: float, rng: np.random.Generator) -> None:
+        """Take in one iteration of burn-in."""
+        state.averaged += 1
+        m = state.averaged
+        state.error += (self.target_accept - acceptance - state.error) / (m + _T0)
+        state.log_step = state.centre - sqrt(m) / _GAMMA * state.error
+        weight = m**-_KAPPA
+        state.log_step_mean += weight * (state.log_step - state.log_step_mean)
+        if self.first < state.iteration <= self.last:
+            state.seen += 1
+            d = state.u - state.mean
+            state.mean = state.mean + d / state.seen
+            state.scatter = state.scatter + np.outer(d, state.u - state.mean)
+        if state.iteration in self.window_ends:
+            self._take_metric(state)
+            self._begin_steps(state, rng)
+        if state.iteration == self.burnin:
+            state.log_step = state.log_step_mean
+
+    def _take_metric(self, state: NutsState) -> None:
+        """Take over the covariance of the draws of a window, drawn towards the metric before, and begin a new window.
+
+        In the coordinates in which the metric before is one, so that what is drawn towards does not depend on units.
+        """
+        n, k = state.seen, state.u.size
+        if n > 1:
+            white = np.linalg.solve(state.chol, np.linalg.solve(state.chol, state.scatter / (n - 1)).T)
+            weight = n / (n + _PRIOR_DRAWS + k)
+            chol = factor(_with_ridge(weight * white + (1 - weight) * np.eye(k)))
+            if chol is not None:
+                state.chol = state.chol @ chol
+                state.covupdates += 1
+        state.seen, state.mean, state.scatter = 0, np.zeros(k), np.zeros((k, k))
+
+
+class _Trajectory:
+    """One trajectory from a first place.
+
+    Attributes
+    ----------
+    n, acceptance : int, float
+        Leapfrog steps made, and the sum of their acceptance probabilities.
+    divergent_at : ndarray
+        The parameters from which a divergent step started.
+    """
+
+    def __init__(self, kernel: Nuts, state: NutsState, step: float, H0: float, rng: np.random.Generator) -> None:
+        self.kernel, self.state, self.step, self.H0, self.rng = kernel, state, step, H0, rng
+        self.n, self.acceptance = 0, 0.0
+        self.is_divergent = False
+        self.divergent_at = state.point.theta
+
+    def grown(self, first: Place) -> tuple[_Tree, bool]:
+        """Return the trajectory with the place drawn from it, and whether it diverged."""
+        tree = _Tree(first, first, first, 0.0, first.p, 0.0, 1)
+        for depth in range(self.kernel.max_depth):
+            forwards = self.rng.random() < 0.5
+            part = self._built(tree.right if forwards else tree.left, depth, 1.0 if forwards else -1.0)
+            if part is None or part.is_over:
+                break
+            if log(self.rng.random() or 1e-300) < part.log_weight - tree.log_weight:
+                tree.chosen = part.chosen
+            joined = _joined(tree, part) if forwards else _joined(part, tree)
+            joined.chosen = tree.chosen
+            tree = joined
+            if tree.is_over:
+                break
+        return tree, self.is_divergent
+
+    def _built(self, edge: Place, depth: int, sign: float) -> _Tree | None:
+        """Return a tree of 2**depth places beyond an edge; None where the trajectory ends in it."""
+        if depth == 0:
+            return self._leaf(edge, sign)
+        near = self._built(edge, depth - 1, sign)
+        if near is None or near.is_over:
+            return None
+        far = self._built(near.right if sign > 0 else near.left, depth - 1, sign)
+        if far is None or far.is_over:
+            return None
+        both = _joined(near, far) if sign > 0 else _joined(far, near)
+        takes_far = log(self.rng.random() or 1e-300) < far.log_weight - both.log_weight
+        both.chosen = far.chosen if takes_far else near.chosen
+        return both
+
+    def _leaf(self, edge: Place, sign: float) -> _Tree | None:
+        place = self.kernel.leap(self.state, edge, sign * self.step)
+        self.n += 1
+        drop = -inf if place is None else self.H0 + place.f - 0.5 * float(place.p @ place.p)
+        if place is None or not drop > -_DIVERGENT:
+            self.is_divergent, self.divergent_at = True, edge.point.theta
+            return None
+        self.acceptance += 1.0 if drop >= 0 else exp(drop)
+        return _Tree(place, place, place, drop, place.p, 0.0, 1)
+
+
+def _joined(left: _Tree, right: _Tree) -> _Tree:
+    """Return two parts as one, `chosen` still open; it is over where it, or a half with a neighbour, turned back."""
+    rho = left.rho + right.rho
+    is_over = (
+        _turns(left.left.p, right.right.p, rho)
+        or _turns(left.left.p, right.left.p, left.rho + right.left.p)
+        or _turns(left.right.p, right.right.p, right.rho + left.right.p)
+    )
+    log_weight = float(np.logaddexp(left.log_weight, right.log_weight))
+    return _Tree(left.left, right.right, left.chosen, log_weight, rho, 0.0, left.n + right.n, is_over)
+
+
+def _turns(first: Vector, last: Vector, rho: Vector) -> bool:
+    return not (float(first @ rho) > 0 and float(last @ rho) > 0)
+
+
+def windows(burnin: int) -> tuple[int, list[int]]:
+    """Return after which iteration draws of burn-in count for the metric, and at which ends it is taken over.
+
+    Examples
+    --------
+    >>> windows(1000), windows(100), windows(10)
+    ((75, [100, 150, 250, 450, 950]), (15, [40, 90]), (10, []))
+    """
+    if burnin < _SHORTEST:
+        return burnin, []
+    first = min(75, int(_FIRST * burnin))
+    last = burnin - min(50, int(_LAST * burnin))
+    ends, at, size = [], first, _WINDOW
+    while at < last:
+        at += size
+        size *= 2
+        if at + size > last:  # the next window would not fit
+            at = last
+        ends.append(at)
+    return first, ends
+
+
+def _with_ridge(cov: Matrix) -> Matrix:
+    return np.asarray(cov + _RIDGE * np.diag(np.diag(cov)))
+
+
+# --- what is known of the sampler
+
+
+def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
+    accept = between_0_and_1(control["target_accept"], "control: target_accept")
+    return {"target_accept": accept, "max_depth": whole_number(control["max_depth"], "control: max_depth", 1)}
+
+
+def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> Nuts:
+    burnin = settings.adapt_until if settings.adapt_until < sys.maxsize else 0
+    kernel = Nuts(target, proposal, dispersion, burnin=burnin, **settings.control)
+    if not burnin:
+        warn(
+            "method='nuts' finds its steps and its metric in burn-in, and there is none: the whole chain has the steps "
+            "found at its start. Give burninlength, such as half of niter."
+        )
+    return kernel
+
+
+SAMPLER = Sampler(_kernel, {"target_accept": 0.8, "max_depth": 10}, _checked)
