@@ -18,6 +18,9 @@ from fmepy.costs import ModCost as ModCost
 from fmepy.costs import PredictionErrorCost, SimulationCost, modCost
 from fmepy.costs import SumCost as SumCost
 from fmepy.costs.mapped import transformed
+from fmepy.exchange import PetabProblem as PetabProblem
+from fmepy.exchange import SbmlModel as SbmlModel
+from fmepy.exchange import read_petab, read_sbml
 from fmepy.fimlof import BadData as BadData
 from fmepy.fimlof import FilterResult as FilterResult
 from fmepy.fimlof import FilterSummary as FilterSummary
@@ -76,10 +79,11 @@ __all__ = [
     "DifferenceModel", "Equations", "FimlofCost", "Grid", "Grid1D", "Halton", "Latinhyper", "Norm", "OdeModel",
     "PredictionErrorCost", "SimulationCost", "Sobol", "SteadyModel", "Unif", "__version__", "collin", "compare_fits",
     "confidence", "cross2long", "datasets", "derived", "dmi", "errors", "fit_boundary", "gaussianWeights",
-    "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load", "modCRL", "modCost",
-    "modFit", "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile", "pseudoOptim", "resume_mcmc",
-    "run_many", "runsteady", "sandwich", "scenarios", "screen_bad_data", "sector", "sensFun", "sensRange",
-    "simulation_based_calibration", "steady", "steady_1d", "transformed", "transport_1d", "types", "workflow",
+    "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load", "modCRL", "modCost", "modFit",
+    "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile", "pseudoOptim", "read_petab",
+    "read_sbml", "resume_mcmc", "run_many", "runsteady", "sandwich", "scenarios", "screen_bad_data", "sector",
+    "sensFun", "sensRange", "simulation_based_calibration", "steady", "steady_1d", "transformed", "transport_1d",
+    "types", "workflow",
 ]  # fmt: skip
 
 _ROOMS = ("dmi", "workflow")

@@ -7,7 +7,7 @@ rest of the contract of `models.base.Model` is here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Self
@@ -357,6 +357,18 @@ class BoundDynamic(TakesDifferences):
         self.theta0 = self._base[self._places]
         self.retries = 0
         self._at_rows = at_rows
+
+    def holder(self, names: Sequence[str]) -> Callable[[Vector], None]:
+        """Return a function that sets values of parameters that theta does not hold.
+
+        So one bound model serves experiments that differ in numbers alone.
+        """
+        places = np.array([self._definition.parameters.index(k) for k in names], dtype=int)
+
+        def hold(values: Vector) -> None:
+            self._base[places] = values
+
+        return hold
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in self._made_anew}

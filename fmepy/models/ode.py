@@ -175,6 +175,12 @@ class OdeModel(DynamicModel):
         dt*/dp = -(g_y S- + g_p) / (g_y f- + g_t)
         S+     = h_y (S- + f- dt*/dp) + h_p + h_t dt*/dp - f+ dt*/dp
 
+    A root event may say ``when`` its condition holds, an expression that is 1 then and else 0, such as
+    ``"where(x > 2, 1, 0)"`` beside the root ``"x - 2"`` and the direction 1. It then also happens where another event
+    of that time begins it, and rows at its time show the state after it. With ``persistent=False`` it does not happen
+    if another one has ended the condition first; with ``early=True`` its values are of the state in which the condition
+    began to hold. Events of SBML are such events.
+
     An event that fires without end, at ever shorter distances or more than 10,000 times, ends the run (SimulationError,
     with its last times); fits and chains take that for a run that failed.
 

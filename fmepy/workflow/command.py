@@ -159,11 +159,12 @@ def check(given: argparse.Namespace) -> int:
 
     exit codes: 0 it could be run; 2 a mistake, which is told with its file and line.
     """
+    from fmepy.exchange.case import as_case
     from fmepy.workflow.calibration import described, prepared
     from fmepy.workflow.plan import providers
 
-    with collected_warnings():
-        task = prepared(Path(given.file), python=not given.no_python).task
+    with as_case(Path(given.file)) as file, collected_warnings():
+        task = prepared(file, python=not given.no_python).task
         for name, arguments in task.case.steps.items():
             providers(task.case, name, arguments, task.case.steps.__contains__)
     for line in task.notes:
@@ -192,14 +193,23 @@ def calibrate(given: argparse.Namespace) -> int:
     2 nothing was run: a mistake in the file, the data or the arguments, a folder that is in use or cannot be written;
     130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on).
     """
+    from fmepy.exchange.case import as_case
+
+    with as_case(Path(given.file)) as file:
+        return _calibrated(given, file)
+
+
+def _calibrated(given: argparse.Namespace, file: Path) -> int:
     from fmepy.workflow.calibration import described, prepared
 
     for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
         if (number := getattr(given, word)) is not None:
             whole_number(number, f"--{word}", least, most)
+    own = Path(given.file)  # what comes of a problem that is no calibration file goes beside it
+    output = given.out or (None if own == file else own.with_name(f"{own.stem}_report"))
     with collected_warnings():
         runner = prepared(
-            Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,
+            file, output=output, steps=given.steps, seed=given.seed, executor=given.workers,
             resume=given.resume, python=not given.no_python,
         )  # fmt: skip
     print("\n".join(described(runner.task, runner.names)), flush=True)
@@ -211,6 +221,26 @@ def calibrate(given: argparse.Namespace) -> int:
     if runner.reported:
         print(runner.folder.path / "report.html", flush=True)
     return runner.exit
+
+
+def import_problem(given: argparse.Namespace) -> int:
+    """Make a calibration of a PEtab problem or an SBML model: a folder to go on with.
+
+    Read a PEtab problem (.yaml, version 1 or 2) or an SBML model (.xml), and write a folder with a calibration file,
+    the model as text, and the data.
+
+    writes to the folder, which must not be there:
+      case.toml          the calibration file: fmepy calibrate DIR/case.toml
+      model.txt          equations, initial values, constants
+      measurements.csv problem.py petab/      of a problem: its readings, its cost, its files
+
+    exit codes: 0 done; 2 what cannot be read, with its place; nothing is written then.
+    """
+    from fmepy.exchange.case import write_case
+
+    case = write_case(given.file, given.out)
+    print(f"{case}\nLook at it, then: fmepy check {case}; fmepy calibrate {case}")
+    return 0
 
 
 def schema(given: argparse.Namespace) -> int:
@@ -352,7 +382,7 @@ def _plot_outputs(out: pd.DataFrame) -> Any:
     return plot_model(out, which=names[:_MOST_PANELS])
 
 
-_FILE = {"metavar": "FILE.toml", "help": "the calibration file"}
+_FILE = {"metavar": "FILE.toml", "help": "the calibration file, or a PEtab problem (.yaml)"}
 _MODEL = {"metavar": "MODEL.toml", "help": "the description of the model"}
 _FOLDER = {"metavar": "DIR", "help": "the folder to write to, made if need be"}
 
@@ -363,6 +393,10 @@ def _flag(text: str) -> dict[str, Any]:
 
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], dict[str, dict[str, Any]]]] = {
     "new": (new, ARGUMENTS),
+    "import": (import_problem, {
+        "file": {"metavar": "FILE", "help": "a PEtab problem (.yaml) or an SBML model (.xml)"},
+        "--out": {"metavar": "DIR", "required": True, "help": "the folder to make"},
+    }),
     "check": (check, {"file": _FILE, "--no-python": _flag("refuse a file that names Python, before it is imported")}),
     "calibrate": (calibrate, {
         "file": _FILE,

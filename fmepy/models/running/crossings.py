@@ -9,6 +9,7 @@ Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I, section I
     S+     = h_y (S- + f- dt*/dp) + h_p + h_t dt*/dp - f+ dt*/dp
 
 Roots that cross at one time fire by the order of their changes and as they stand, each seeing what the one before left.
+Those that say ``when`` their condition holds also fire where another one begins it (`models.running.events`).
 """
 
 from __future__ import annotations
@@ -122,6 +123,16 @@ class WatchTable:
     def slopes(self) -> Callable[[float, Any, Any], Matrix]:
         """``slopes(t, z, inputs)``: g, g_t, g_y and scaled g_p of all switches, and then of the roots."""
         return self._with_slopes([*(w.g for w in self.system.switches), *(r.g for r in self.roots)])
+
+    @cached_property
+    def conditional(self) -> list[int]:
+        """The roots that say when their condition holds."""
+        return [j for j, r in enumerate(self.roots) if r.when is not None]
+
+    @cached_property
+    def holding(self) -> Callable[[float, Any, Any], list[float]]:
+        """``holding(t, z, inputs)``: 1 or 0 of each of the `conditional`."""
+        return self._function([as_node(self.roots[j].when) for j in self.conditional])
 
     @cached_property
     def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
@@ -264,6 +275,8 @@ class Crossings:
                 done += 1
             before = z
             z = self.cross(start, z, root if root >= 0 else None) if has_roots else z
+            if z is not before and self.table.conditional:  # these show the state after it
+                out[:done][times[:done] >= start - near] = z
             if early and root < 0 and z is before:
                 z = self._flipped(fired, start, z)
             self._set_offsets(start, z)
@@ -446,6 +459,8 @@ class Crossings:
                 if len(S) and not abs(speed[j]) > _STILL * size[j]:
                     raise SimulationError(f"{roots[j].told} only grazes zero: no sensitivities follow it", time=t)
                 shifts[j] = -(S @ table[j, 2 : 2 + n] + table[j, 2 + n :]) / speed[j] if len(S) else None
+        if self.table.conditional:
+            return self._by_conditions(t, z, shifts, f, through)
         for j, shift in shifts.items():
             self._record(j, t, shift)
             z = self._settle(t, self._changed(j, t, z, shift, f))
@@ -455,13 +470,48 @@ class Crossings:
                 z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
         return z
 
-    def _changed(self, j: int, t: float, z: Vector, shift: Any, f: Vector) -> Vector:
-        """Return z with the changes of a root made, as far as they do not hang on the rates after it."""
+    def _by_conditions(self, t: float, z: Vector, shifts: dict[int, Any], f: Vector, through: Sequence[int]) -> Vector:
+        """Return z after the roots that cross, and after all whose condition begins to hold because of them."""
+        roots, conditional, n, n_watched = self.table.roots, self.table.conditional, self._n, len(self.system.watched)
+
+        def holding(z: Vector) -> dict[int, bool]:
+            return {j: v > 0.5 for j, v in zip(conditional, self.table.holding(t, z, self.inputs), strict=True)}
+
+        held = holding(z) | {j: bool(self._sides[j] < 0) for j in through if roots[j].when is not None}
+        waiting = [(j, shift, (z, f)) for j, shift in shifts.items()]
+        while waiting:
+            waiting.sort(key=lambda one: roots[one[0]].changes[0].order)
+            j, shift, seen = waiting.pop(0)
+            if not (roots[j].persistent or held.get(j, True)):
+                continue
+            self._record(j, t, shift)
+            g = self.table.values(t, z, self.inputs)[n_watched:]
+            z = self._settle(t, self._changed(j, t, z, shift, f, seen if roots[j].early else None))
+            self._read(self.system.watched, t, z)
+            f = self.rates(t, z)
+            if shift is not None:
+                z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
+            after, now = self.table.values(t, z, self.inputs)[n_watched:], holding(z)
+            now |= {k: held[k] for k in through if k in now and after[k] == g[k]}  # they stand on zero, as before
+            waiting += [(k, shift, (z, f)) for k in conditional if now[k] and not held[k]]
+            held = now
+        return z
+
+    def _changed(self, j: int, t: float, z: Vector, shift: Any, f: Vector, seen: Any = None) -> Vector:
+        """Return z with the changes of a root made, as far as they do not hang on the rates after it.
+
+        seen : (ndarray, ndarray), optional
+            z and the rates of another state, which the values are of.
+        """
         n, z, root = self._n, z.copy(), self.table.roots[j]
+        earlier = None if seen is None else seen[0].copy()
         if shift is not None:
             z[n:] += np.outer(shift, f).ravel()
+            if earlier is not None:
+                earlier[n:] += np.outer(shift, seen[1]).ravel()
 
         def made(i: int, z: Vector) -> tuple[float, Any]:
+            z = z if earlier is None else earlier
             own = self.table.changes[j](t, z, self.inputs)[i]
             if not isfinite(own[0]):
                 raise SimulationError(f"the value of {root.told} is not finite", time=t)

@@ -14,6 +14,11 @@ A root event happens when its *root* g(t, y, p, u), an expression of time, state
 along the run: from above (direction -1), from below (1), or either way (0). It fires once a crossing, and not again
 until its root has left zero; a root that is zero where a run begins must leave zero first, and one that a change of
 states carries across zero has not crossed it.
+
+A root event may say ``when`` its condition holds, an expression that is 1 then and else 0. It then happens whenever the
+condition begins to hold, also because another event changed the states, at that time and after it; rows at its time
+show the state after it. If it is not *persistent* it does not happen if another one of that time has ended the
+condition first; *early* values are of the state in which the condition began to hold, not of the one that it changes.
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ METHODS = ("replace", "add", "multiply")
 _OF_DESOLVE = {"rep": "replace", "mult": "multiply"}
 COLUMNS = ("var", "time", "value", "method", "order")
 NEEDED = COLUMNS[:3]
-ROOT_COLUMNS = ("root", "direction")
+ROOT_COLUMNS = ("root", "direction", "when", "persistent", "early")
 """Those of events that happen where an expression crosses zero."""
 DIRECTIONS = (-1, 0, 1)
 GIVEN = "value of an event"
@@ -212,6 +217,10 @@ class Root:
         The row of `events` that it came from, the first if there are several.
     text : str
         The root as it was given.
+    when : Node or None
+        1 while its condition holds, else 0; None: it happens at crossings of its own alone.
+    persistent, early : bool
+        See the module's text.
     """
 
     g: Any
@@ -219,6 +228,9 @@ class Root:
     changes: tuple[RootChange, ...]
     number: int
     text: str
+    when: Any = None
+    persistent: bool = True
+    early: bool = False
 
     @property
     def told(self) -> str:
@@ -227,14 +239,15 @@ class Root:
 
     @property
     def expressions(self) -> tuple[Any, ...]:
-        """The root and the values of its changes."""
-        return (self.g, *(c.value for c in self.changes))
+        """The root, its condition, and the values of its changes."""
+        return (self.g, *(() if self.when is None else (self.when,)), *(c.value for c in self.changes))
 
     def mapped(self, change: Callable[[Any], Any]) -> Root:
         """Return it with other expressions; numbers stay."""
         values = [c.value if isinstance(c.value, float) else change(c.value) for c in self.changes]
         changes = tuple(replace(c, value=v) for c, v in zip(self.changes, values, strict=True))
-        return replace(self, g=change(self.g), changes=changes)
+        when = None if self.when is None else change(self.when)
+        return replace(self, g=change(self.g), changes=changes, when=when)
 
 
 def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], tuple[Root, ...]]:
@@ -255,7 +268,7 @@ def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], 
         not a whole one, a direction other than -1, 0 and 1, an event with a time and a root.
     """
     timed: list[Event] = []
-    roots: dict[tuple[Any, int], Root] = {}
+    roots: dict[tuple[Any, ...], Root] = {}
     rows = [] if events is None else event_rows(events)
     has_roots = any("root" in row for row in rows)
     for i, row in enumerate(rows):
@@ -263,10 +276,12 @@ def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], 
         if has_root and has_time:
             raise ModelError(f"`events`, row {i}: an event has a time or a root, not both.")
         if has_root or ("root" in row and not has_time):
-            g, direction, text, change = _root_of(row, i, states)
-            first = roots.get((g, direction)) or Root(g, direction, (), i, text)
-            changes = tuple(sorted((*first.changes, change), key=lambda c: c.order))
-            roots[g, direction] = replace(first, changes=changes)
+            new = _root_of(row, i, states)
+            key = (new.g, new.direction, new.when, new.persistent, new.early)
+            key += (new.changes[0].order,) if new.when is not None else ()
+            first = roots.get(key, replace(new, changes=()))
+            changes = tuple(sorted((*first.changes, *new.changes), key=lambda c: c.order))
+            roots[key] = replace(first, changes=changes)
             continue
         if has_roots:  # a table has a cell for everything
             row = {k: v for k, v in row.items() if not (k in (*ROOT_COLUMNS, "order", "method") and is_missing(v))}
@@ -274,14 +289,24 @@ def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], 
     return tuple(sorted(timed, key=lambda e: (e.time, e.order))), tuple(roots.values())
 
 
-def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> tuple[Any, int, str, RootChange]:
-    """Return the root of the i-th row of events, its direction, its text, and what it changes."""
+def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
+    """Return the root of the i-th row of events, with what it changes."""
     where, known = f"`events`, row {i}", (*COLUMNS, *ROOT_COLUMNS)
     given = {k: v for k, v in row.items() if not (k in known and k not in (*NEEDED, "root") and is_missing(v))}
     _check_keys(given, where, known, ("var", "value"), "A root event needs root, var and value.")
-    change = RootChange(*change_of(given, where, i, states))
-    root = given["root"]
-    return _expression(root, where), _direction(given.get("direction", 0), where), str(root), change
+    change, root, when = RootChange(*change_of(given, where, i, states)), given["root"], given.get("when")
+    if isinstance(when, str):
+        when = parse_expression(when, where=f"{where}, when")
+    return Root(
+        _expression(root, where),
+        _direction(given.get("direction", 0), where),
+        (change,),
+        i,
+        str(root),
+        when,
+        bool(given.get("persistent", True)),
+        bool(given.get("early", False)),
+    )
 
 
 def _expression(root: Any, where: str) -> Any:

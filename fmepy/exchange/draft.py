@@ -1,0 +1,181 @@
+"""The draft of a model that is read from elsewhere: quantities and what gives them their values, by our names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import ModelError, listed
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import names_in, symbol
+from fmepy.language.nodes import Node, add, as_node, mul, substituted
+from fmepy.language.tree import reserved_name
+from fmepy.parameters.names import normal_name
+
+NO_STATE = "no_state"
+"""The state of a model without any: a run needs one."""
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return a name that the language can read and that is not taken, as near as can be.
+
+    Examples
+    --------
+    >>> free_name("lambda", []), free_name("t", []), free_name("k", ["k"])
+    ('lambda_', 't_', 'k_')
+    """
+    name = normal_name("".join(c if c.isalnum() or c == "_" else "_" for c in name)).lstrip("_") or "x"
+    name = name if name.isidentifier() else f"x{name}"
+    while reserved_name(name) or name in ("t", "pi", "time", "lag") or name in taken:
+        name += "_"
+    return name
+
+
+@dataclass
+class ForeignModel:
+    """What a model consists of.
+
+    Attributes
+    ----------
+    parms : dict of str to float
+        Constants; NaN: nobody gave a value.
+    rates : dict of str to Node
+        Of the states.
+    assigned : dict of str to Node
+        What holds at every time.
+    algebraic : list of Node
+        What is zero at every time.
+    initial : dict of str to Node
+        Of states, and of algebraic ones the guess; it may hold names of anything, which then means its initial value.
+    computed : dict of str to Node
+        Constants that are expressions of initial values.
+    events : list of dict
+        Rows of `OdeModel`'s ``events``, with expressions.
+    begun : dict of str to Node
+        Initial values after what happens at the start.
+    renamed : dict of str to str
+        By id in the file our name, of all.
+    carried : dict of str to (str, Node)
+        By id of a concentration in a compartment that changes: the state of its amount, and the size.
+    inside : dict of str to Node
+        By state that is a concentration the size of its compartment.
+    start : float
+        The time at which initial values hold.
+    """
+
+    parms: dict[str, float] = field(default_factory=dict)
+    rates: dict[str, Node] = field(default_factory=dict)
+    assigned: dict[str, Node] = field(default_factory=dict)
+    algebraic: list[Node] = field(default_factory=list)
+    initial: dict[str, Node] = field(default_factory=dict)
+    computed: dict[str, Node] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    begun: dict[str, Node] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    carried: dict[str, tuple[str, Node]] = field(default_factory=dict)
+    inside: dict[str, Node] = field(default_factory=dict)
+    start: float = 0.0
+    ignored: tuple[str, ...] = ()
+    where: str = ""
+
+    def name_for(self, id: str, of: str = "") -> str:
+        """Return a new name for an id; `of` is what the id is local to."""
+        full = f"{of}.{id}" if of else id
+        name = self.renamed[full] = free_name(f"{of}_{id}" if of else id, self.renamed.values())
+        return name
+
+    def at_start(self, expressions: Iterable[Any], *, begun: bool = False) -> list[Node]:
+        """Return expressions with what all names are at the start put in: only constants are left.
+
+        begun : bool
+            After what happens at the start.
+        """
+        known: dict[str, Node] = {"t": as_node(self.start)}
+        open_names: list[str] = []
+        states = {**self.initial, **self.begun} if begun else self.initial
+
+        def value_of(name: str) -> Node:
+            if name not in known:
+                if name in open_names:
+                    raise ModelError(
+                        f"{self.where}: initial values need one another: {' -> '.join([*open_names, name])}."
+                    )
+                e = self.computed[name] if name in self.computed else states.get(name, self.assigned.get(name))
+                open_names.append(name)
+                known[name] = symbol(name) if e is None else resolved(e)
+                open_names.pop()
+            return known[name]
+
+        def resolved(e: Node) -> Node:
+            rule = {symbol(n): value_of(n) for n in names_in([e])}
+            return substituted([e], rule)[0] if rule else e
+
+        return [resolved(as_node(e)) for e in expressions]
+
+    def rate(self, name: str) -> Node:
+        """Return the derivative of anything to the time."""
+        if name in self.rates:
+            return self.rates[name]
+        if name not in self.assigned:
+            return as_node(1.0 if name == "t" else 0.0)
+        e = self.assigned[name]
+        parts = [mul(derivative(e, symbol(n)), self.rate(n)) for n in sorted(names_in([e]))]
+        return add(*parts, as_node(0.0))
+
+    def used(self) -> set[str]:
+        """Return all names that stand in an expression."""
+        of_events = [v for row in self.events for v in row.values() if isinstance(v, Node)]
+        values = (self.rates, self.assigned, self.initial, self.computed)
+        return names_in([e for d in values for e in d.values()]) | names_in([*self.algebraic, *of_events])
+
+    def equations(self) -> str:
+        """Return the equations as a text that `OdeModel` reads."""
+        constants = dict(zip(self.computed, self.at_start(self.computed.values()), strict=True))
+        lines = [f"{n} = {e}" for n, e in {**constants, **self.assigned}.items()]
+        lines += [f"d({n})/dt = {e}" for n, e in self.rates.items()]
+        lines += [f"0 = {e}" for e in self.algebraic]
+        if not self.rates and not self.algebraic:
+            lines.append(f"d({NO_STATE})/dt = 0")
+        for line in lines:
+            if "(...)" in line:
+                raise ModelError(f"{self.where}: {line.split(' = ')[0]!r} is too long an expression to be written.")
+        return "\n".join(lines)
+
+    def state(self) -> dict[str, float | str]:
+        """Return the initial values, as numbers or texts."""
+        states = list(self.initial)
+        values = self.at_start([symbol(s) for s in states], begun=True)
+        out = {s: _number_or_text(v) for s, v in zip(states, values, strict=True)}
+        return out if out else {NO_STATE: 0.0}
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `OdeModel`."""
+        self._check()
+        rows = [{k: str(v) if isinstance(v, Node) else v for k, v in row.items()} for row in self.events]
+        return {"rhs": self.equations(), "state": self.state(), "parms": self.parms, "events": rows or None}
+
+    def _check(self) -> None:
+        used = self.used()
+        for name in [n for n in self.parms if n not in used]:  # a parameter that nothing uses is none; it is shown
+            value = self.parms.pop(name)
+            if np.isfinite(value):
+                self.assigned[name] = as_node(value)
+        unset = [n for n, v in self.parms.items() if np.isnan(v)]
+        if unset:
+            ids: Mapping[str, str] = {v: k for k, v in self.renamed.items()}
+            have = "has" if len(unset) == 1 else "have"
+            raise ModelError(
+                f"{self.where}: {listed(ids.get(n, n) for n in unset)} {have} no value, and formulas need one. "
+                "Give them a value, an initial assignment or a rule."
+            )
+
+
+def _number_or_text(value: Node) -> float | str:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)

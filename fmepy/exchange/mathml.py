@@ -1,0 +1,243 @@
+"""Formulas of SBML -> expressions of the model language.
+
+libsbml reads the XML; its tree is rebuilt here from a white list, node by node. Truth values and numbers may stand for
+one another, as in SBML level 3 version 2: true is 1, and what is not 0 is true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from fmepy.errors import ModelError, did_you_mean
+from fmepy.language.conditions import Condition, Joined, Not, Relation, choose, relation
+from fmepy.language.equations import symbol
+from fmepy.language.nodes import Node, Number, add, as_node, call, mul, power
+
+Value = Any
+"""A Node or a Condition."""
+AVOGADRO = 6.02214179e23
+MOST_NESTED = 200
+
+
+def as_number(value: Value) -> Node:
+    """Return an expression: 1 and 0 of a condition."""
+    return value if isinstance(value, Node) else as_node(choose(value, 1.0, 0.0))
+
+
+def as_condition(value: Value) -> Condition:
+    """Return a condition: of a number, whether it is not 0."""
+    if not isinstance(value, Node):
+        return value  # type: ignore[no-any-return]
+    return value.value != 0 if isinstance(value, Number) else relation("!=", value, 0.0)
+
+
+def _log(base: Node, x: Node) -> Node:
+    if isinstance(base, Number) and base.value == 10:
+        return call("log10", x)
+    return call("log", x) / call("log", base)
+
+
+def _truncated(x: Node) -> Node:
+    return as_node(choose(Relation(x, 0.0), call("floor", x), call("ceil", x)))
+
+
+def _acosh(x: Node) -> Node:
+    return call("log", x + power(x * x - 1, 0.5))
+
+
+def _atanh(x: Node) -> Node:
+    return call("log", (1 + x) / (1 - x)) / 2
+
+
+def _factorial(x: Node) -> Node:
+    if isinstance(x, Number) and x.value >= 0 and x.value == int(x.value) and x.value <= 170:
+        return as_node(float(math.factorial(int(x.value))))
+    raise ModelError("the factorial of something that is no whole number")
+
+
+def _plain(name: str) -> Callable[..., Node]:
+    return lambda *x: call(name, *x)
+
+
+FUNCTIONS: dict[str, Callable[..., Node]] = {  # by the names of libsbml's types of nodes
+    "PLUS": lambda *x: add(*x) if x else as_node(0.0),
+    "MINUS": lambda *x: -x[0] if len(x) == 1 else x[0] - x[1],
+    "TIMES": lambda *x: mul(*x) if x else as_node(1.0),
+    "DIVIDE": lambda a, b: a / b,
+    "POWER": power, "FUNCTION_POWER": power,
+    "FUNCTION_ROOT": lambda degree, x: power(x, 1 / degree),
+    "FUNCTION_LOG": _log, "FUNCTION_LN": _plain("log"),
+    **{f"FUNCTION_{n.upper()}": _plain(n) for n in (
+        "abs", "exp", "floor", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "FUNCTION_CEILING": _plain("ceil"), "FUNCTION_FACTORIAL": _factorial,
+    "FUNCTION_MAX": lambda *x: call("max", *x) if len(x) > 1 else x[0],
+    "FUNCTION_MIN": lambda *x: call("min", *x) if len(x) > 1 else x[0],
+    "FUNCTION_SEC": lambda x: 1 / call("cos", x), "FUNCTION_CSC": lambda x: 1 / call("sin", x),
+    "FUNCTION_COT": lambda x: 1 / call("tan", x),
+    "FUNCTION_SECH": lambda x: 1 / call("cosh", x), "FUNCTION_CSCH": lambda x: 1 / call("sinh", x),
+    "FUNCTION_COTH": lambda x: 1 / call("tanh", x),
+    "FUNCTION_ARCSIN": _plain("asin"), "FUNCTION_ARCCOS": _plain("acos"), "FUNCTION_ARCTAN": _plain("atan"),
+    "FUNCTION_ARCSEC": lambda x: call("acos", 1 / x), "FUNCTION_ARCCSC": lambda x: call("asin", 1 / x),
+    "FUNCTION_ARCCOT": lambda x: call("atan", 1 / x),
+    "FUNCTION_ARCSINH": _plain("asinh"), "FUNCTION_ARCCOSH": _acosh, "FUNCTION_ARCTANH": _atanh,
+    "FUNCTION_ARCSECH": lambda x: _acosh(1 / x), "FUNCTION_ARCCSCH": lambda x: call("asinh", 1 / x),
+    "FUNCTION_ARCCOTH": lambda x: _atanh(1 / x),
+    "FUNCTION_QUOTIENT": lambda a, b: _truncated(a / b), "FUNCTION_REM": lambda a, b: a - b * _truncated(a / b),
+}  # fmt: skip
+_RELATIONS = {"EQ": "==", "NEQ": "!=", "GT": ">", "LT": "<", "GEQ": ">=", "LEQ": "<="}
+_CONSTANTS: dict[str, Value] = {
+    "CONSTANT_E": math.e, "CONSTANT_PI": math.pi, "CONSTANT_TRUE": True, "CONSTANT_FALSE": False,
+    "NAME_AVOGADRO": AVOGADRO,
+}  # fmt: skip
+
+
+@dataclass
+class Formulas:
+    """Reads formulas of one model.
+
+    Attributes
+    ----------
+    names : dict of str to Node
+        What an id stands for.
+    functions : dict of str to libsbml's tree
+        Function definitions.
+    rate_of : callable
+        What stands for the rate of the quantity with an id.
+    """
+
+    names: dict[str, Node]
+    functions: dict[str, Any] = field(default_factory=dict)
+    rate_of: Callable[[str], Node] = symbol
+
+    def number(self, tree: Any, where: str, local: Mapping[str, Value] | None = None) -> Node:
+        """Return the expression that a formula stands for; `where` says in messages whose it is."""
+        return as_number(self._whole(tree, where, local))
+
+    def condition(self, tree: Any, where: str) -> Condition:
+        """Return the condition that a formula stands for."""
+        return as_condition(self._whole(tree, where, None))
+
+    def _whole(self, tree: Any, where: str, local: Mapping[str, Value] | None) -> Value:
+        try:
+            if tree is None:
+                raise ModelError("there is no formula")
+            return self._value(tree, local or {}, 0)
+        except ModelError as error:
+            raise ModelError(f"{where}: {error}") from None
+        except RecursionError:
+            raise ModelError(f"{where}: the formula is nested too deeply") from None
+
+    def _value(self, tree: Any, local: Mapping[str, Value], depth: int) -> Value:
+        import libsbml
+
+        if depth > MOST_NESTED:
+            raise ModelError(f"a formula nested more than {MOST_NESTED} levels deep, or a function that calls itself")
+        if tree.isNumber():
+            value = float(tree.getInteger()) if tree.isInteger() else float(tree.getReal())
+            if not math.isfinite(value):
+                raise ModelError(f"the number {value} in a formula; finite numbers are needed")
+            return as_node(value)
+        kind = _kinds()[tree.getType()]
+        children = [tree.getChild(i) for i in range(tree.getNumChildren())]
+        if kind == "NAME":
+            return self._name(tree.getName(), local)
+        if kind == "NAME_TIME":
+            return symbol("t")
+        if kind in _CONSTANTS:
+            value = _CONSTANTS[kind]
+            return value if isinstance(value, bool) else as_node(value)
+        if kind == "FUNCTION_RATE_OF":
+            return self.rate_of(children[0].getName())
+        if kind in ("FUNCTION", "FUNCTION_PIECEWISE"):
+            made = self._called if kind == "FUNCTION" else self._piecewise
+            return made(tree, children, local, depth)
+        values = [self._value(c, local, depth + 1) for c in children]
+        if kind.startswith("RELATIONAL_"):
+            word, numbers = _RELATIONS[kind.removeprefix("RELATIONAL_")], list(map(as_number, values))
+            return Joined([relation(word, a, b) for a, b in pairwise(numbers)], "and")
+        if kind.startswith("LOGICAL_"):
+            return _logical(kind.removeprefix("LOGICAL_"), list(map(as_condition, values)))
+        if kind not in FUNCTIONS:
+            word = libsbml.formulaToL3String(tree)
+            raise ModelError(f"{word[:60]!r} ({kind.removeprefix('FUNCTION_').lower()}) is not read")
+        try:
+            return FUNCTIONS[kind](*map(as_number, values))
+        except (ZeroDivisionError, TypeError) as error:
+            raise ModelError(f"{libsbml.formulaToL3String(tree)[:60]!r} has no value ({error})") from None
+
+    def _name(self, name: str, local: Mapping[str, Value]) -> Value:
+        if name in local:
+            return local[name]
+        if name not in self.names:
+            raise ModelError(f"{name!r} is the id of nothing that has a value.{did_you_mean(name, self.names)}")
+        return self.names[name]
+
+    def _called(self, tree: Any, children: list[Any], local: Mapping[str, Value], depth: int) -> Value:
+        name = tree.getName()
+        if name not in self.functions:
+            raise ModelError(f"the function {name!r} is not defined.{did_you_mean(name, self.functions)}")
+        body = self.functions[name]
+        n = body.getNumChildren() - 1
+        if n != len(children):
+            raise ModelError(f"the function {name!r} takes {n} arguments, {len(children)} given")
+        given = [self._value(c, local, depth + 1) for c in children]
+        own = {body.getChild(i).getName(): value for i, value in enumerate(given)}
+        return self._value(body.getChild(n), own, depth + 10)
+
+    def _piecewise(self, tree: Any, children: list[Any], local: Mapping[str, Value], depth: int) -> Value:
+        values = [self._value(c, local, depth + 1) for c in children]
+        if not values:
+            raise ModelError("a piecewise without pieces")
+        if len(values) % 2 == 0:
+            values.pop()  # without otherwise the last piece holds where no other does
+        out, pieces = values[-1], values[:-1]
+        for value, test in zip(pieces[-2::-2], pieces[::-2], strict=True):
+            out = choose(as_condition(test), as_number(value), as_number(out))
+        return out
+
+
+def _logical(word: str, parts: list[Condition]) -> Condition:
+    if word == "NOT":
+        return Not(parts[0])
+    if word == "IMPLIES":
+        return Joined([Not(parts[0]), parts[1]], "or")
+    if word == "XOR":
+        out: Condition = False
+        for part in parts:
+            out = Joined([Joined([out, Not(part)], "and"), Joined([Not(out), part], "and")], "or")
+        return out
+    return Joined(parts, word.lower()) if parts else word == "AND"
+
+
+_KINDS: dict[int, str] = {}
+
+
+def _kinds() -> dict[int, str]:
+    """Return the names of libsbml's types of nodes."""
+    import libsbml
+
+    if not _KINDS:
+        _KINDS.update({getattr(libsbml, n): n.removeprefix("AST_") for n in dir(libsbml) if n.startswith("AST_")})
+    return _KINDS
+
+
+def margin(condition: Condition) -> Node:
+    """Return an expression that rises through zero where a condition begins to hold.
+
+    Raises
+    ------
+    ModelError
+        Where there is none.
+    """
+    if isinstance(condition, bool):
+        return as_node(1.0 if condition else -1.0)
+    if isinstance(condition, Relation):
+        return as_node(condition.left) - as_node(condition.right)
+    if isinstance(condition, Not):
+        return -margin(condition.condition)
+    parts = [margin(p) for p in condition.parts]
+    return parts[0] if len(parts) == 1 else call("min" if condition.by == "and" else "max", *parts)

@@ -1,0 +1,375 @@
+"""PEtab problems: `read_petab`, and what is asked of one, `PetabProblem`."""
+
+from __future__ import annotations
+
+import copyreg
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.likelihood_cost import BoundLikelihood
+from fmepy.costs.mapped import BoundMapped, MappedCost
+from fmepy.costs.simulation import SimulationCost
+from fmepy.errors import ArgumentError, listed
+from fmepy.exchange.petab_layout import NOISE, ProblemLayout
+from fmepy.exchange.petab_priors import TruncatedPrior, read_prior
+from fmepy.exchange.petab_runs import ReadingsModel
+from fmepy.exchange.petab_tables import Tables, read_tables
+from fmepy.exchange.sbml import SbmlModel, model_of, read_draft
+from fmepy.parameters.mapped import Transforms
+from fmepy.parameters.named import merge_parameters
+from fmepy.parameters.scales import marked, scale_of
+from fmepy.types import UserParameters, Vector
+
+SIMULATIONS = "simulations.tsv"
+Kinds = tuple[tuple[str, str, str], ...]
+"""(variable, scale, distribution) of every observable."""
+LOG10 = float(np.log(10))
+
+
+class _OfKinds(type):
+    """The type of a class that is made for some kinds, so that it pickles."""
+
+
+class ReadingsLikelihood(BoundLikelihood, metaclass=_OfKinds):
+    """The likelihood of readings of different kinds; `kinds` is of the class, see `likelihood_of`.
+
+    With T the scale of an observable, r = (T(mod) - T(obs)) / s, and the log density of the reading itself::
+
+        normal      -log(s sqrt(2 pi)) - r^2 / 2 + log T'(obs)
+        Laplace     -log(2 s) - |r| + log T'(obs)
+
+    whose slopes to mod and s, and their expected squares, follow; those of |r| where it is zero are zero.
+    """
+
+    kinds: ClassVar[Kinds] = ()
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        of = {v: (scale, distribution) for v, scale, distribution in self.kinds}
+        scales = np.array([of[n][0] for n in self._compared.names])
+        self._laplace = np.array([of[n][1] == "laplace" for n in self._compared.names])
+        self._log = scales != "lin"
+        self._unit = np.where(scales == "log10", LOG10, 1.0)
+
+    def _scaled(self, x: Vector) -> Vector:
+        return np.where(self._log, np.log(np.where(self._log, x, 1.0)) / self._unit, x)
+
+    def _slope(self, x: Vector) -> Vector:
+        return np.where(self._log, 1 / (np.where(self._log, x, 1.0) * self._unit), 1.0)
+
+    def chi2(self, theta: Vector) -> float:
+        """Return the sum of r^2 over all readings."""
+        mod, spread = self._of_predictions(self.predictions.values(theta[self._at]), theta)
+        r = self.standard(self._compared.obs, mod, spread)
+        return float(r @ r)
+
+    def standard(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
+        """Return r."""
+        return np.asarray((self._scaled(mod) - self._scaled(obs)) / spread)
+
+    def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
+        """Return the log density of every reading."""
+        r = self.standard(obs, mod, spread)
+        normal = -0.5 * np.log(2 * np.pi) - 0.5 * r * r
+        return np.where(self._laplace, -np.log(2.0) - np.abs(r), normal) - np.log(spread) + np.log(self._slope(obs))
+
+    def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector]:
+        """Return the derivatives of the log density to mod and to the noise."""
+        r = self.standard(obs, mod, spread)
+        to_r = np.where(self._laplace, -np.sign(r), -r)
+        return to_r * self._slope(mod) / spread, (-to_r * r - 1) / spread
+
+    def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector]:
+        """Return the expected squares of the slopes."""
+        return (self._slope(mod) / spread) ** 2, np.where(self._laplace, 1.0, 2.0) / spread**2
+
+
+@lru_cache(maxsize=64)
+def likelihood_of(kinds: Kinds) -> Any:
+    """Return the class of likelihood for observables of some kinds."""
+    return _OfKinds(
+        "ReadingsLikelihood", (ReadingsLikelihood,), {"kinds": kinds, "__doc__": ReadingsLikelihood.__doc__}
+    )
+
+
+copyreg.pickle(_OfKinds, lambda c: (likelihood_of, (c.kinds,)) if c.kinds else c.__name__)  # type: ignore[arg-type, return-value]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitCost(MappedCost):
+    """The cost of a PEtab problem with the estimated parameters on their scales, and with their bounds.
+
+    Attributes
+    ----------
+    own_lower, own_upper : Series
+        Bounds of the estimated parameters, on the natural scale.
+    """
+
+    own_lower: pd.Series
+    own_upper: pd.Series
+
+    @cached_property
+    def _parms(self) -> pd.Series:
+        names = list(self.own_lower.index)
+        own = self.inner.parms[names]
+        return marked(pd.Series(self.map(names).start(own.to_numpy(dtype=float)), index=names), self.transforms)
+
+    def map(self, names: Sequence[str] | None = None) -> Any:
+        """Return the map to the parameters `names` (None: all that are estimated)."""
+        return super().map(list(self.own_lower.index) if names is None else names)
+
+    def _bounds(self) -> tuple[pd.Series, pd.Series]:
+        low, high = self.map().bounds(self.own_lower.to_numpy(dtype=float), self.own_upper.to_numpy(dtype=float))
+        return pd.Series(low, index=self.own_lower.index), pd.Series(high, index=self.own_lower.index)
+
+    def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMapped:
+        """Return the cost as a function of the parameters `names` (None: all that are estimated), with their bounds."""
+        bound = super().bind(self.checked_names(names), **words)
+        low, high = self._bounds()
+        chosen = list(bound.parameter_names)
+        bound.lower, bound.upper = low[chosen].to_numpy(dtype=float), high[chosen].to_numpy(dtype=float)
+        return bound
+
+    def replace(self, **arguments: Any) -> Any:
+        """Return a copy with some arguments of the problem's cost changed."""
+        return type(self)(self.inner.replace(**arguments), self.how, self.own_lower, self.own_upper)
+
+
+class PetabProblem:
+    """A PEtab problem: a model, its experiments and readings, and the parameters to be estimated.
+
+    Made by `read_petab`.
+
+    Attributes
+    ----------
+    parameters : DataFrame
+        Columns name, estimated, scale, lower, upper, nominal, prior; a row a parameter, found by its name, too.
+    start, lower, upper : Series
+        Of the estimated ones, on the natural scale: the nominal value (or the middle between the bounds), the bounds.
+    prior : dict of str to TruncatedPrior
+        Of the estimated ones, on the natural scale, truncated at the bounds; each has a ``logpdf``.
+    model : SbmlModel
+        The model by itself, as `read_sbml` gives it.
+    cost : SimulationCost
+        -2 log L of the readings on the scale of the data, with an exact score, as a function of all parameters. Its
+        model (`ReadingsModel`) gives a row a reading, numbered from 0 in the order of the measurement table.
+    fit_cost : FitCost
+        The same of the estimated parameters alone, on their PEtab scales, with their bounds and start: for `modFit`,
+        `profile` and `modMCMC`.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables, self._layout = tables, ProblemLayout(tables, read_draft(tables.model))
+        frame = tables.parameters.drop(columns=["prior_parameters", "where"])
+        frame.insert(0, "name", frame.index)
+        self.parameters = frame
+        chosen = frame[frame["estimated"]]
+        values = pd.Series(self._layout.nominal(), index=frame.index, dtype=float)
+        self.start = values[chosen.index].rename("start")
+        self.lower, self.upper = chosen["lower"].astype(float), chosen["upper"].astype(float)
+        priors = {n: read_prior(tables.parameters.loc[n].to_dict(), tables.version) for n in chosen.index}
+        self.prior: dict[str, TruncatedPrior] = {str(n): p for n, p in priors.items() if p is not None}
+
+    @cached_property
+    def model(self) -> SbmlModel:
+        """The model by itself, as `read_sbml` gives it."""
+        ends = [r.time for r in self._tables.readings if math.isfinite(r.time)]
+        return model_of(read_draft(self._tables.model), np.linspace(0, max([*ends, 1.0]), 101))
+
+    @cached_property
+    def cost(self) -> SimulationCost:
+        """-2 log L of the readings on the scale of the data, as a function of all parameters."""
+        layout, readings = self._layout, self._tables.readings
+        observed = {f.variable: o for f, o in zip(layout.formulas, layout.observed, strict=True)}
+        variable_of = {o.id: v for v, o in observed.items()}
+        data = {
+            "observable": [variable_of[r.observable] for r in readings],
+            "reading": np.arange(len(readings), dtype=float),
+            "measurement": [r.value for r in readings],
+        }
+        return SimulationCost(
+            ReadingsModel(layout),
+            pd.DataFrame(data),
+            x="reading",
+            y="measurement",
+            measurement_noise={v: NOISE.format(v) for v in observed},
+            likelihood=likelihood_of(tuple((v, o.scale, o.distribution) for v, o in observed.items())),
+        )
+
+    @cached_property
+    def fit_cost(self) -> FitCost:
+        """The cost of the estimated parameters on their scales, with their bounds."""
+        scales = self.parameters["scale"][self.start.index]
+        kinds = Transforms({str(n): s for n, s in scales.items() if s != "lin"})
+        return FitCost(self.cost, kinds, self.lower, self.upper)
+
+    @cached_property
+    def _bound(self) -> Any:
+        return self.cost.bind()
+
+    def _values(self, par: UserParameters) -> Vector:
+        return np.asarray(merge_parameters(self.cost.parms, par).to_numpy(dtype=float))
+
+    def loglik(self, par: UserParameters = None) -> float:
+        """Return log L of the data on their own scale, without priors.
+
+        Parameters
+        ----------
+        par : dict, Series, ..., optional
+            Some or all of the parameters on the natural scale; the others have their nominal values.
+        """
+        return -0.5 * float(self._bound.minus2loglik(self._values(par)))
+
+    def chi2(self, par: UserParameters = None) -> float:
+        """Return the sum of squared residuals in units of their noise, on the scale of comparison."""
+        return float(self._bound.chi2(self._values(par)))
+
+    def simulations(self, par: UserParameters = None) -> pd.DataFrame:
+        """Return PEtab's simulation table: the rows of the measurement table, with what the model predicts."""
+        names = list(self.cost.parms.index)
+        Y = self.cost.model.bind(names).simulate(self._values(par))
+        found = np.full(len(Y), np.nan)
+        for k, formula in enumerate(self._layout.formulas):
+            found[formula.rows] = Y[formula.rows, 2 * k]
+        table = self._tables.measurements.drop(columns="measurement")
+        table.insert(self._tables.measurements.columns.get_loc("measurement"), "simulation", found)
+        table["time"] = table["time"].astype(float)
+        return table
+
+    def write(self, folder: Any, fit: Any = None) -> Path:
+        """Write the problem into a folder, with the values of a fit as nominal ones, and its simulations.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Made if it is not there. Files that are there already are not written over.
+        fit : ModFit, dict or Series, optional
+            A fit of `cost` or `fit_cost`, or values on the natural scale. Default: the nominal values.
+
+        Returns
+        -------
+        Path
+            The new problem file, which `read_petab` reads to the same likelihood.
+        """
+        import yaml
+
+        folder, tables = Path(folder), self._tables
+        values = self._natural(fit)
+        there = [f for f in (*self.files, SIMULATIONS) if (folder / f).exists()]
+        if there:
+            raise ArgumentError(f"{folder} holds {listed(there)} already; name another folder, or empty this one.")
+        for name in self.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            source = tables.path.parent / name
+            if name == tables.path.name:
+                (folder / name).write_text(yaml.safe_dump(tables.config, sort_keys=False), encoding="utf-8")
+            elif name in tables.files["parameters"]:
+                _with_nominal(source, values).to_csv(folder / name, sep="\t", index=False)
+            else:
+                (folder / name).write_bytes(source.read_bytes())
+        self.simulations(values).to_csv(folder / SIMULATIONS, sep="\t", index=False)
+        return folder / tables.path.name
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the problem's files, as they are found from its folder."""
+        tables = self._tables
+        model = tables.model.relative_to(tables.path.parent).as_posix()
+        return [tables.path.name, *dict.fromkeys(f for names in tables.files.values() for f in names), model]
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """The measurement table, as it stands in the file."""
+        return self._tables.measurements.copy()
+
+    def _natural(self, fit: Any) -> dict[str, float]:
+        """Return values on the natural scale: of a fit, or as they were given."""
+        if fit is None:
+            return dict(zip(self.cost.parms.index, self._values(None).tolist(), strict=True))
+        par = pd.Series(getattr(fit, "par", fit), dtype=float) if not hasattr(fit, "par") else fit.par
+        kinds = scale_of(par)
+        back = {"log": np.exp, "log10": lambda x: 10.0**x}
+        natural = {str(n): float(back[kinds[n]](v)) if kinds.get(n) in back else float(v) for n, v in par.items()}
+        return dict(zip(self.cost.parms.index, self._values(natural).tolist(), strict=True))
+
+    def __repr__(self) -> str:
+        t = self._tables
+        free, fixed = len(self.start), len(self.parameters) - len(self.start)
+        used = {r.experiment for r in t.readings}
+        return (
+            f"PEtab problem (version {t.version}) {t.path.name}: {len(t.readings)} readings of "
+            f"{len(self._layout.formulas)} observables in {len(used)} experiments; {len(self._layout.states)} states; "
+            f"{free} parameters estimated, {fixed} fixed"
+        )
+
+
+def _with_nominal(path: Path, values: dict[str, float]) -> pd.DataFrame:
+    frame = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+    frame.columns = [str(c).strip() for c in frame.columns]
+    frame["nominalValue"] = [repr(values[id.strip()]) for id in frame["parameterId"]]
+    return frame
+
+
+def read_petab(path: Any) -> PetabProblem:
+    r"""Return the calibration problem that a PEtab file (version 1 or 2, with an SBML model) describes.
+
+    Parameters
+    ----------
+    path : str or Path
+        The YAML file. Its tables and its model lie beside it or below.
+
+    Returns
+    -------
+    PetabProblem
+        ``problem.loglik()``, ``problem.cost``, ``fme.modFit(problem.fit_cost, starts=20, seed=1)``.
+
+    Raises
+    ------
+    DataError
+        What is wrong in which file, line and column.
+    ModelError
+        What the SBML model holds and is not read; see `read_sbml`.
+
+    Notes
+    -----
+    Formulas are read through a white list, and nothing in a file is run. A reading at the time of an event or of a new
+    period is of the state after it. An experiment's period at rest (preequilibration) runs on, ten times as long each
+    time, until nothing changes, events included; so do readings at time inf. Runs have the tolerances rtol = 1e-8 and
+    atol = 1e-12.
+
+    Examples
+    --------
+    A decays at the rate k, and is measured twice:
+
+    >>> import fmepy as fme
+    >>> files = {
+    ...     "model.xml": '''<sbml xmlns="http://www.sbml.org/sbml/level2/version4" level="2" version="4"><model>
+    ...         <listOfParameters><parameter id="A" value="2" constant="false"/><parameter id="k" value="0.5"/>
+    ...         </listOfParameters><listOfRules><rateRule variable="A">
+    ...         <math xmlns="http://www.w3.org/1998/Math/MathML"><apply><minus/><apply><times/><ci>k</ci><ci>A</ci></apply>
+    ...         </apply></math></rateRule></listOfRules></model></sbml>''',
+    ...     "problem.yaml": "format_version: 2.0.0\nparameter_files: [p.tsv]\nobservable_files: [o.tsv]\n"
+    ...         "measurement_files: [m.tsv]\nmodel_files: {decay: {language: sbml, location: model.xml}}",
+    ...     "p.tsv": "parameterId,lowerBound,upperBound,nominalValue,estimate\nk,0,10,0.5,true",
+    ...     "o.tsv": "observableId,observableFormula,noiseFormula,noiseDistribution\ny,A,0.1,log-normal",
+    ...     "m.tsv": "observableId,experimentId,time,measurement\ny,,1,1.1\ny,,2,0.7",
+    ... }
+    >>> folder = getfixture("tmp_path")
+    >>> for name, text in files.items():
+    ...     _ = (folder / name).write_text(text if ".tsv" not in name else text.replace(",", "\t"))
+    >>> problem = fme.read_petab(folder / "problem.yaml")
+    >>> problem
+    PEtab problem (version 2) problem.yaml: 2 readings of 1 observables in 1 experiments; 1 states; 1 parameters ...
+    >>> round(problem.loglik(), 4)
+    2.4259
+    >>> fme.modFit(problem.fit_cost).par.round(2).to_dict()
+    {'k': 0.54}
+    """
+    return PetabProblem(read_tables(path))

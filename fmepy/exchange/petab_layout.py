@@ -1,0 +1,339 @@
+"""A PEtab problem's model, experiments and observables as expressions: all that is known before a run.
+
+A problem has parameters P, its model constants M and states y. Names of the model are symbols by their names here;
+those of the problem are symbols that no model has, see `of_problem`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import DataError, did_you_mean
+from fmepy.exchange.draft import NO_STATE, ForeignModel, free_name
+from fmepy.exchange.petab_math import parse_formula
+from fmepy.exchange.petab_tables import Observable, Period, Tables
+from fmepy.language.equations import Equations, names_in, symbol, symbols
+from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
+from fmepy.models.ode import OdeModel
+from fmepy.models.preequilibration import opened, start_name
+
+RTOL, ATOL = 1e-8, 1e-12
+NOISE = "{}_noise"
+_OF_PROBLEM = "problem's {}"
+
+
+def of_problem(name: str) -> Symbol:
+    """Return the symbol of a parameter of the problem; those of the model have plain names."""
+    return symbol(_OF_PROBLEM.format(name))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What happens at the beginning of a later period: new constants and states, as functions of (t, P, M, y)."""
+
+    constants: dict[int, Node]
+    states: dict[int, Node]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A period of an experiment.
+
+    Attributes
+    ----------
+    time : float
+    is_rest : bool
+        Whether it lasts until nothing changes.
+    first : list of Node or None
+        Of a first period the constants, as functions of P.
+    step : Step or None
+        Of a later one.
+    """
+
+    time: float
+    is_rest: bool
+    first: list[Node] | None
+    step: Step | None
+
+
+@dataclass(frozen=True, eq=False)
+class ObservableFormula:
+    """An observable: prediction and noise as functions of `symbols`, and the rows that they are of."""
+
+    variable: str
+    rows: Any
+    value: Node
+    noise: Node
+    placeholders: dict[Symbol, list[Any]]
+    """By symbol what the readings' rows say: numbers, or expressions of P."""
+
+
+class ProblemLayout:
+    """A problem's model, experiments and observables as expressions; everything that is known before a run."""
+
+    def __init__(self, tables: Tables, draft: ForeignModel) -> None:
+        self.tables, self.draft = tables, draft
+        self.parameters = tuple(map(str, tables.parameters.index))
+        self._open_targets()
+        self.constants = tuple(draft.parms)
+        self.states = (*draft.rates, *(s for s in draft.initial if s not in draft.rates))
+        self.defaults = self._defaults()
+        self.experiments = {k: self._stages(v) for k, v in tables.experiments.items()}
+        self.formulas = self._formulas()
+        self.model = self._model()
+        self._check_values()
+        self.groups = [[symbol("t")], [of_problem(p) for p in self.parameters], *symbols(self.constants, self.states)]
+
+    def nominal(self) -> list[float]:
+        """Return the nominal values, and the middle between the bounds of a parameter without one, on its scale."""
+        return [_start_value(row) for row in self.tables.parameters.to_dict("records")]
+
+    def moved_by(self, names: Sequence[str]) -> list[int]:
+        """Return the places of the constants that depend on some parameters of the problem."""
+        moved = {_OF_PROBLEM.format(n) for n in names}
+        states = set(self.states) if names else set()
+        for stages in self.experiments.values():
+            for stage in stages:
+                sets = enumerate(stage.first or []) if stage.step is None else stage.step.constants.items()
+                moved |= {self.constants[i] for i, e in sets if names_in([e]) & (moved | states)}
+        return [i for i, n in enumerate(self.constants) if n in moved and n in self.of_model]
+
+    # --- names
+
+    def _name(self, id: str) -> Node:
+        """Return what a name in a formula stands for: something of the model, else a parameter of the problem."""
+        draft = self.draft
+        id = self.tables.renamed.get(id, id) or id
+        if id in draft.renamed and (known := self._resolved(symbol(draft.renamed[id]))) is not None:
+            return known
+        if id in self.parameters:
+            return of_problem(id)
+        if id == "time":
+            return symbol("t")
+        near = did_you_mean(id, [*draft.renamed, *self.parameters])
+        raise DataError(f"{id!r} is neither in the model nor a parameter.{near}")
+
+    def _resolved(self, e: Node) -> Node:
+        """Return an expression of constants, states and time alone."""
+        draft = self.draft
+        known = {**draft.assigned, **self._computed}
+        while names := names_in([e]) & known.keys():
+            e = substituted([e], {symbol(n): known[n] for n in names})[0]
+        return e
+
+    @cached_property
+    def _computed(self) -> dict[str, Node]:
+        return dict(zip(self.draft.computed, self.draft.at_start(self.draft.computed.values()), strict=True))
+
+    def _value(self, text: str, where: str) -> Node:
+        return parse_formula(text, self._name, where)
+
+    # --- what conditions set
+
+    def _open_targets(self) -> None:
+        """Make parameters of what conditions, or the table of parameters, set at the start."""
+        draft = self.draft
+        self.started: dict[str, str] = {}
+        experiments, observables = self.tables.experiments.values(), self.tables.observables.values()
+        targets = {t for periods in experiments for p in periods[:1] for t in p.changes}
+        outside = {t for periods in experiments for p in periods for t in p.changes} - {*draft.renamed}
+        words = set(re.findall(r"\w+", " ".join(f"{o.formula} {o.noise}" for o in observables)))
+        for id in sorted(outside & words):  # parameters of observables alone
+            draft.parms[draft.name_for(id)] = math.nan
+        self._original: dict[str, Node] = {}
+        for id in [*targets, *self.parameters]:
+            name = draft.renamed.get(self.tables.renamed.get(id, id), "")
+            if name in draft.computed:
+                self._original[name] = draft.computed.pop(name)
+                draft.parms[name] = math.nan
+            state = draft.carried[id][0] if id in draft.carried else name
+            if id in targets and state in draft.initial:
+                start = free_name(start_name(state), draft.renamed.values())
+                self._original[start], draft.initial[state] = draft.initial[state], symbol(start)
+                draft.begun.pop(state, None)
+                draft.parms[start], self.started[id] = math.nan, start
+
+    def _defaults(self) -> dict[str, Node]:
+        """Return the constants as they are without a condition, as functions of P and of other constants."""
+        of_id = {v: k for k, v in self.draft.renamed.items()}
+        out: dict[str, Node] = {}
+        for name, value in self.draft.parms.items():
+            if of_id.get(name) in self.parameters:
+                out[name] = of_problem(of_id[name])
+            elif name in self._original:
+                out[name] = self._original[name]
+            else:
+                out[name] = as_node(value)
+        return out
+
+    def _first(self, period: Period) -> list[Node]:
+        """Return the constants of a first period as functions of P."""
+        draft, values = self.draft, dict(self.defaults)
+        for id, (text, where) in period.changes.items():
+            name, value = self._target(id, where), self.by_default(self._value(text, where))
+            if id in draft.carried:
+                value = mul(value, draft.carried[id][1])
+            values[self.started.get(id, name)] = value
+        return [self._of_problem(symbol(name), values) for name in self.constants]
+
+    def by_default(self, e: Node) -> Node:
+        """Return an expression as a function of P alone, all else as it is at the start without a condition."""
+        return self._of_problem(e, self.defaults)
+
+    def _of_problem(self, e: Node, values: dict[str, Node]) -> Node:
+        """Return an expression as a function of P alone, from what constants are."""
+        draft = self.draft
+        known: dict[str, Node] = {"t": as_node(draft.start)}
+
+        def resolved(e: Node, waiting: tuple[str, ...]) -> Node:
+            rule = {}
+            for n in names_in([e]):
+                if n in waiting:
+                    raise DataError(f"{self.tables.path}: {n!r} is set by itself.")
+                if n not in known:
+                    of = (d[n] for d in (values, draft.initial, draft.assigned, draft.computed) if n in d)
+                    found = next(of, None)
+                    known[n] = symbol(n) if found is None else resolved(found, (*waiting, n))
+                rule[symbol(n)] = known[n]
+            return substituted([e], rule)[0] if rule else e
+
+        return resolved(e, ())
+
+    def _target(self, id: str, where: str) -> str:
+        draft = self.draft
+        name = draft.renamed.get(self.tables.renamed.get(id, id), "")
+        if name in draft.parms or name in draft.rates or name in draft.initial or id in draft.carried:
+            return name
+        why = "has a rule in the model" if name else "is not in the model"
+        raise DataError(f"{where}: {id!r} {why}, so that a condition cannot set it.{did_you_mean(id, draft.renamed)}")
+
+    def _stages(self, periods: Sequence[Period]) -> list[Stage]:
+        stages: list[Stage] = []
+        for k, period in enumerate(periods):
+            is_rest = period.time == -math.inf
+            time = self.draft.start if is_rest else period.time
+            if k == 0:
+                stages.append(Stage(time, is_rest, self._first(period), None))
+                if is_rest and len(periods) == 1:
+                    stages.append(Stage(self.draft.start, False, None, Step({}, {})))
+                continue
+            constants: dict[int, Node] = {}
+            states: dict[int, Node] = {}
+            if period.resets:  # constants are the model's own again, but for the changes
+                kept = {k: v for k, v in period.changes.items() if k not in self.started}
+                fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
+                constants = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
+            for id, (text, where) in period.changes.items():
+                name, value = self._target(id, where), self._value(text, where)
+                if id in self.draft.carried:
+                    name, factor = self.draft.carried[id]
+                    value = mul(value, factor)
+                if name in self.states:
+                    states[self.states.index(name)] = self._resolved(value)
+                elif not period.resets:
+                    constants[self.constants.index(name)] = self._resolved(value)
+                    self._keep_amounts(name, value, states)
+            stages.append(Stage(time, is_rest, None, Step(constants, states)))
+        return stages
+
+    def _keep_amounts(self, size: str, value: Node, states: dict[int, Node]) -> None:
+        """Let concentrations change where a compartment gets another size, unless they are set themselves."""
+        for state, of in self.draft.inside.items():
+            if of is symbol(size):
+                states.setdefault(self.states.index(state), symbol(state) * of / self._resolved(value))
+
+    def _check_values(self) -> None:
+        """Refuse constants without a value that something needs."""
+        used = {*self.of_model, *names_in([e for f in self.formulas for e in (f.value, f.noise)])}
+        of_id = {v: k for k, v in self.draft.renamed.items()}
+        for key, stages in self.experiments.items():
+            for name, e in zip(self.constants, stages[0].first or [], strict=True):
+                if name in used and isinstance(e, Number) and math.isnan(e.value):
+                    raise DataError(
+                        f"{self.tables.path}: {of_id.get(name, name)!r} has no value in the experiment {key!r}: give "
+                        "it one in the model, in the table of parameters or in the condition."
+                    )
+
+    # --- observables
+
+    def _formulas(self) -> list[ObservableFormula]:
+        out: list[ObservableFormula] = []
+        taken: list[str] = []
+        self.observed: list[Observable] = []
+        for o in self.tables.observables.values():
+            rows = [i for i, r in enumerate(self.tables.readings) if r.observable == o.id]
+            taken.append(free_name(o.id, taken))
+            if rows:
+                self.observed.append(o)
+                out.append(self._formula(o, taken[-1], rows))
+        return out
+
+    def _formula(self, o: Observable, variable: str, rows: list[int]) -> ObservableFormula:
+        own = {n: of_problem(f"{o.id} {n}") for n in (*o.placeholders, *o.noise_placeholders)}
+
+        def name(id: str) -> Node:
+            return own[id] if id in own else self._name(id)
+
+        value = self._resolved(parse_formula(o.formula, name, o.where))
+
+        def noise_name(id: str) -> Node:
+            return value if id == o.id else name(id)
+
+        noise = self._resolved(parse_formula(o.noise, noise_name, o.where))
+        readings = [self.tables.readings[i] for i in rows]
+        placeholders: dict[Symbol, list[Any]] = {}
+        for names, what in ((o.placeholders, "overrides"), (o.noise_placeholders, "noise_overrides")):
+            for j, n in enumerate(names):
+                placeholders[own[n]] = [self.by_default(self._value(getattr(r, what)[j], r.where)) for r in readings]
+        return ObservableFormula(variable, np.array(rows), value, noise, placeholders)
+
+    # --- the system
+
+    def _model(self) -> OdeModel:
+        draft, states = self.draft, self.states
+        rates = [self._resolved(draft.rates[s]) for s in states if s in draft.rates]
+        rates += [self._resolved(e) for e in draft.algebraic]
+        starts = draft.at_start(map(symbol, states), begun=True)
+        if not states:
+            states = self.states = (NO_STATE,)
+            rates = starts = [as_node(0.0)]
+        algebraic = tuple(s for s in states if s in draft.initial and s not in draft.rates)
+        events = [{k: self._resolved(v) if isinstance(v, Node) else v for k, v in r.items()} for r in draft.events]
+        used = names_in([*rates, *starts, *(v for row in events for v in row.values())])
+        self.of_model = tuple(n for n in self.constants if n in used)
+        begins = [s.time for stages in self.experiments.values() for s in stages]
+        ends = [r.time for r in self.tables.readings if math.isfinite(r.time)]
+        model = OdeModel(
+            Equations("ode", states, self.of_model, (), tuple(rates), (), "t", algebraic),
+            state={s: v.value if isinstance(v, Number) else v for s, v in zip(states, starts, strict=True)},
+            times=[min([draft.start, *begins]), max([*ends, *(b + 1.0 for b in begins)])],
+            parms={n: draft.parms[n] if math.isfinite(draft.parms[n]) else 1.0 for n in self.of_model},
+            events=events or None,
+            rtol=RTOL,
+            atol=ATOL,
+        )
+        model.told_small.add("")  # the tolerances are the problem's own: no advice to change them
+        return model
+
+    @cached_property
+    def later_model(self) -> Any:
+        """The same with initial values that are parameters."""
+        later = opened(self.model)
+        later.told_small.add("")
+        return later
+
+
+def _start_value(row: dict[str, Any]) -> float:
+    if math.isfinite(row["nominal"]):
+        return float(row["nominal"])
+    ends = [row["lower"], row["upper"]]
+    if not all(map(math.isfinite, ends)):
+        return 1.0
+    return math.sqrt(ends[0] * ends[1]) if row["scale"] != "lin" else sum(ends) / 2

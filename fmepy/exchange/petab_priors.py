@@ -1,0 +1,105 @@
+"""Priors of PEtab as distributions with a `logpdf`, truncated at the bounds.
+
+A density of a transformed parameter, u = log x or u = log10 x, is f(u) du/dx on the natural scale. Truncated at the
+bounds [a, b] it is divided by F(b) - F(a).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import DataError, listed
+from fmepy.exchange.petab_tables import as_float
+
+_FAMILIES = {  # of scipy.stats: how its arguments follow from PEtab's
+    "uniform": lambda a, b: ("uniform", (a, b - a)), "normal": lambda m, s: ("norm", (m, s)),
+    "laplace": lambda m, s: ("laplace", (m, s)), "cauchy": lambda m, s: ("cauchy", (m, s)),
+    "chisquare": lambda k: ("chi2", (k,)), "exponential": lambda s: ("expon", (0.0, s)),
+    "gamma": lambda k, s: ("gamma", (k, 0.0, s)), "rayleigh": lambda s: ("rayleigh", (0.0, s)),
+}  # fmt: skip
+_SLOPES = {"lin": 1.0, "log": 1.0, "log10": math.log(10)}
+
+
+@dataclass(frozen=True)
+class TruncatedPrior:
+    """A prior on the natural scale.
+
+    Attributes
+    ----------
+    family, arguments : str, tuple of float
+        Of scipy.stats, on `scale`.
+    scale : {"lin", "log", "log10"}
+        What of the parameter has this distribution.
+    lower, upper : float
+        Beyond them the density is zero.
+    """
+
+    family: str
+    arguments: tuple[float, ...]
+    scale: str
+    lower: float
+    upper: float
+
+    def _on_scale(self, x: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return x if self.scale == "lin" else np.log(x) / _SLOPES[self.scale]
+
+    @property
+    def _distribution(self) -> Any:
+        from scipy import stats
+
+        return getattr(stats, self.family)(*self.arguments)
+
+    def logpdf(self, x: Any) -> Any:
+        """Return the log density at x."""
+        x, d = np.asarray(x, dtype=float), self._distribution
+        inside = (x >= self.lower) & (x <= self.upper) & ((x > 0) | (self.scale == "lin"))
+        ends = self._on_scale(np.maximum([self.lower, self.upper], -np.inf if self.scale == "lin" else 0.0))
+        mass = d.cdf(ends[1]) - d.cdf(ends[0])
+        safe = np.where(inside, x, 1.0)
+        out = d.logpdf(self._on_scale(safe)) - np.log(mass)
+        if self.scale != "lin":
+            out = out - np.log(safe * _SLOPES[self.scale])
+        return np.where(inside, out, -np.inf)[()]
+
+
+def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
+    """Return the prior that a row of the parameter table says: by default uniform between the bounds, on its scale.
+
+    None: nothing is said, and there is no bound to be uniform within.
+    """
+    kind, text, scale = row["prior"], row["prior_parameters"], row["scale"]
+    lower, upper = row["lower"], row["upper"]
+    of = "lin"
+    if kind.startswith("parameterScale"):
+        kind, of = kind.removeprefix("parameterScale").lower(), scale
+    elif not kind:
+        kind, of = "uniform", scale if version == 1 else "lin"
+        ends = [lower, upper] if of == "lin" else [math.log(v) / _SLOPES[of] for v in (lower, upper)]
+        text = text or f"{ends[0]!r};{ends[1]!r}"
+        if not all(map(math.isfinite, ends)):
+            return None
+    elif kind.startswith(("log-", "log10-")):
+        of, kind = ("log", kind[4:]) if kind.startswith("log-") else ("log10", kind[6:])
+    elif kind in ("logNormal", "logLaplace"):
+        kind, of = kind[3:].lower(), "log"
+    values = [as_float(part.strip()) for part in text.split(";")]
+    if kind not in _FAMILIES or (of != "lin" and kind not in ("uniform", "normal", "laplace")):
+        raise DataError(f"{row['where']}: the prior {row['prior']!r} is not known; there are {listed(_FAMILIES)}.")
+    support = values if of == "lin" else [None if v is None else math.exp(v * _SLOPES[of]) for v in values]
+    if row["prior"] == "log-uniform":  # its parameters are of the parameter itself
+        support, values = values, [math.log(v) if v and v > 0 else None for v in values]
+    try:
+        family, arguments = _FAMILIES[kind](*values)  # type: ignore[operator]
+        if not all(math.isfinite(a) for a in arguments):
+            raise TypeError
+    except TypeError:
+        raise DataError(f"{row['where']}: {text!r} are not the parameters of the prior {kind!r}.") from None
+    if kind == "uniform":  # it ends at the bounds, and its density grows
+        lower, upper = max(lower, support[0]), min(upper, support[1])
+    return TruncatedPrior(family, arguments, of, lower, upper)

@@ -1,0 +1,335 @@
+"""What a PEtab problem predicts at every reading, as a model: `ReadingsModel`.
+
+An experiment is a chain of periods. In each the model's constants M are functions of the problem's parameters P, and
+the states y begin where the period before ended, but for what a condition sets::
+
+    M_0 = m_0(P)                  y_0: the model's initial values of M_0
+    M_k = m_k(P, M, y, t)         y_k = h_k(P, M, y, t)               at the beginning of every later period
+    prediction = f(t, y, M, P, o)                                    o: the values that the reading's row names
+
+and derivatives to P follow by the chain rule, with those of y to (M_k, y_k) from the solver. One system is compiled for
+the first periods, and one for all later ones, whose initial values are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from fmepy.compiled.python_code import array_function, scalar_function
+from fmepy.errors import DataError, SimulationError, listed
+from fmepy.exchange.petab_layout import ATOL, NOISE, RTOL, ObservableFormula, ProblemLayout, Stage
+from fmepy.language.derivatives import entries_of
+from fmepy.language.nodes import Node
+from fmepy.models.base import OfRuns
+from fmepy.models.dynamic import Runnable
+from fmepy.models.preequilibration import SPANS, start_name, still_moving
+from fmepy.parameters.named import merge_parameters
+from fmepy.types import Cube, Matrix, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class _Leg:
+    """One run of an experiment: a period, or what comes to rest in it."""
+
+    stage: Stage
+    times: Vector
+    """Rows wanted; of a leg to rest one, inf."""
+    goes_on: bool
+    """Whether the next leg begins where this ends."""
+    rows: list[int]
+    """The readings."""
+    at: list[int]
+    """Of each its place in `times`."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """Functions of the constants and states at the beginning of a leg, and their derivatives."""
+
+    value: Callable[..., list[float]]
+    entries: list[tuple[int, int]]
+    """Row of what is set; column among (P, M, y)."""
+    constants: list[int]
+    states: list[int]
+
+    @classmethod
+    def of(cls, layout: ProblemLayout, constants: dict[int, Node], states: dict[int, Node]) -> _Step:
+        """Return the step that sets constants and states, by position."""
+        groups = layout.groups
+        expressions = [*constants.values(), *states.values()]
+        found = entries_of(expressions, [s for g in groups[1:] for s in g])
+        function = scalar_function(groups, [*expressions, *(e for *_, e in found)])
+        return cls(function, [(i, j) for i, j, _ in found], list(constants), list(states))
+
+    def __call__(self, t: float, P: Vector, M: Vector, y: Vector, D: Matrix | None) -> Any:
+        """Return M, y, and their derivatives; D: those of (P, M, y), one below the other."""
+        found = self.value((t,), P.tolist(), M.tolist(), y.tolist())
+        n = len(self.constants) + len(self.states)
+        M, y = M.copy(), y.copy()
+        M[self.constants], y[self.states] = found[: len(self.constants)], found[len(self.constants) : n]
+        if D is None:
+            return M, y, None
+        of_set = np.zeros((n, D.shape[1]))
+        for (i, j), slope in zip(self.entries, found[n:], strict=True):
+            of_set[i] += slope * D[j]
+        out = D.copy()
+        first, last = len(P), len(P) + len(M)
+        out[[first + i for i in self.constants]] = of_set[: len(self.constants)]
+        out[[last + i for i in self.states]] = of_set[len(self.constants) :]
+        return M, y, out
+
+
+class BoundReadings(OfRuns):
+    """A `ReadingsModel` as a function of a plain vector; see `fmepy.models.base.BoundModel`."""
+
+    def __init__(self, model: ReadingsModel, names: tuple[str, ...], rows: Vector, hold: bool) -> None:
+        self._model, self.names, self.times, self.var_names = model, names, rows, model.var_names
+        self._layout = layout = model.layout
+        self._ode, self._later, self._hold = layout.model, layout.later_model, hold
+        self._P0 = model.parms.to_numpy(dtype=float)
+        self._places = np.array([layout.parameters.index(n) for n in names], dtype=np.intp)
+        self.theta0: Vector = self._P0[self._places]
+        self._rows = np.round(rows).astype(int)
+        self._active = layout.moved_by(names)
+        self._in_model = [layout.constants.index(n) for n in layout.of_model]
+        self._bounds: dict[Any, Any] = {}
+        self._legs = [self._legs_of(key) for key in layout.experiments]
+        self._legs = [legs for legs in self._legs if legs]
+        self._last: tuple[Any, ...] = (None, None, None)
+
+    def _legs_of(self, key: str) -> list[_Leg]:
+        stages, readings = self._layout.experiments[key], self._layout.tables.readings
+        mine = [i for i, r in enumerate(readings) if r.experiment == key]
+        legs: list[_Leg] = []
+        for k, stage in enumerate(stages if mine else []):
+            last = k == len(stages) - 1
+            end = np.inf if last else stages[k + 1].time
+            if stage.is_rest:
+                legs.append(_Leg(stage, np.array([np.inf]), True, [], []))
+                continue
+            rows = [i for i in mine if stage.time <= readings[i].time < end]
+            times = np.unique([*(readings[i].time for i in rows), *([] if last else [end])])
+            at = np.searchsorted(times, [readings[i].time for i in rows]).tolist()
+            if len(times):
+                legs.append(_Leg(stage, times, not last, rows, at))
+            if last and (rows := [i for i in mine if readings[i].time == np.inf]):
+                legs.append(_Leg(stage, np.array([np.inf]), False, rows, [0] * len(rows)))
+        return legs
+
+    def __reduce__(self) -> Any:
+        return BoundReadings, (self._model, self.names, self.times, self._hold)
+
+    # --- what is said of it
+
+    exact = property(lambda self: all(b.exact for b, _ in self._bounds.values()))
+    retries = property(lambda self: sum(int(b.retries) for b, _ in self._bounds.values()))
+    engine = property(lambda self: next((b.engine for b, _ in self._bounds.values()), self._ode.engine))
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Do nothing: differences are of the model's constants, whose bounds nobody knows."""
+
+    def tightened(self) -> BoundReadings:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        out = copy(self)
+        words = {"rtol": RTOL / 100, "atol": ATOL / 100}
+        out._ode, out._later = self._ode.replace(**words), self._later.replace(**words)
+        out._bounds, out._last = {}, (None, None, None)
+        return out
+
+    # --- runs
+
+    def simulate(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_reading, n_var); NaN where a reading is of another variable."""
+        return self._evaluated(theta, False)[0]
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, shape (n_reading, n_var, n_par)."""
+        return self._evaluated(theta, True)
+
+    def _evaluated(self, theta: Vector, slopes: bool) -> Any:
+        key, known = (np.asarray(theta, dtype=float).tobytes(), slopes), self._last
+        if known[0] == key:
+            return known[1], known[2]
+        P = self._P0.copy()
+        P[self._places] = theta
+        n, layout = len(layout_readings := self._layout.tables.readings), self._layout
+        t = np.array([r.time for r in layout_readings])
+        X, M = np.zeros((n, len(layout.states))), np.zeros((n, len(layout.constants)))
+        D = np.zeros((n, len(P) + M.shape[1] + X.shape[1], len(self.names))) if slopes else None
+        try:
+            for legs in self._legs:
+                self._run(legs, P, t, X, M, D)
+        except SimulationError as error:
+            error.parameters = dict(zip(layout.parameters, P.tolist(), strict=True))
+            raise
+        Y = np.full((n, len(self.var_names)), np.nan)
+        S = np.zeros((n, len(self.var_names), len(self.names))) if slopes else None
+        for k, formula in enumerate(self._model.functions):
+            formula(k, t, P, X, M, D, self._places, Y, S)
+        Y, S = Y[self._rows], None if S is None else S[self._rows]
+        self._last = (key, Y, S)
+        return Y, S
+
+    def _run(self, legs: list[_Leg], P: Vector, t: Vector, X: Matrix, M: Matrix, D: Cube | None) -> None:
+        """Run an experiment and fill in what its readings see: states, constants, and their derivatives."""
+        m, y = np.zeros(M.shape[1]), np.zeros(X.shape[1])
+        n_p, n_m = len(P), len(m)
+        d = None
+        if D is not None:
+            d = np.zeros(D.shape[1:])
+            d[self._places, np.arange(len(self.names))] = 1.0
+        for leg in legs:
+            start = leg.stage.time
+            is_first = leg.stage.first is not None
+            began = self._model.steps[leg.stage](start, P, m, y, d)
+            theta, slopes = began[0][self._active], None
+            if not is_first:
+                theta = np.concatenate([theta, began[1]])
+            own = began[2]
+            if own is not None:
+                slopes = own[n_p : n_p + n_m][self._active]
+                slopes = slopes if is_first else np.concatenate([slopes, own[n_p + n_m :]])
+            Y, S, times = self._leg(leg, began[0], theta, slopes)
+            for i, k in zip(leg.rows, leg.at, strict=True):
+                X[i], M[i], t[i] = Y[k], began[0], times[k]
+                if D is not None and own is not None:
+                    D[i], D[i, n_p + n_m :] = own, S[k]
+            if leg.goes_on:
+                m, y, d = began[0], Y[-1], own
+                if d is not None:
+                    d = d.copy()
+                    d[n_p + n_m :] = S[-1]
+
+    def _leg(self, leg: _Leg, M: Vector, theta: Vector, slopes: Matrix | None) -> tuple[Matrix, Any, Vector]:
+        """Return states at the leg's rows, their derivatives, and the times."""
+        if np.isfinite(leg.times[0]):
+            return (*self._states(self._bound(leg, M, leg.times), theta, slopes), leg.times)
+        start, span = leg.stage.time, float(self._ode.times[-1] - self._ode.times[0])
+        for short, long in pairwise(SPANS):
+            times = start + span * np.array([short, long])
+            bound = self._bound(leg, M, times)
+            Y = self._states(bound, theta, None)[0]
+            moved = still_moving(Y[0], Y[1])
+            if (moved <= 0).all():
+                Y, S = self._states(bound, theta, slopes)
+                return Y[1:], None if S is None else S[1:], times[1:]
+        state = self._layout.states[int(np.argmax(moved))]
+        raise SimulationError(f"The run does not come to rest: {state!r} still changes at time {times[1]:g}.")
+
+    def _states(self, bound: Any, theta: Vector, slopes: Matrix | None) -> tuple[Matrix, Any]:
+        n = len(self._layout.states)
+        if slopes is None:
+            return bound.simulate(theta)[:, :n], None
+        if not slopes.size:
+            return bound.simulate(theta)[:, :n], np.zeros((len(bound.times), n, slopes.shape[1]))
+        Y, S = bound.sensitivities(theta)
+        return Y[:, :n], S[:, :n] @ slopes
+
+    def _bound(self, leg: _Leg, M: Vector, times: Vector) -> Any:
+        """Return the bound model of a leg with these constants; legs of the same times share it."""
+        is_first = leg.stage.first is not None
+        key = (is_first, leg.stage.time, times.tobytes())
+        if key not in self._bounds:
+            names = [self._layout.constants[i] for i in self._active]
+            names = names if is_first else [*names, *map(start_name, self._layout.states)]
+            model = self._ode if is_first else self._later
+            bound = model.bind(names, times=times, start=leg.stage.time, hold_engine=self._hold)
+            self._bounds[key] = bound, bound.holder(self._layout.of_model)
+        bound, hold = self._bounds[key]
+        hold(M[self._in_model])
+        return bound
+
+
+class _FormulaRuns:
+    """An observable's prediction and noise at its readings, and their derivatives."""
+
+    def __init__(self, formula: ObservableFormula, layout: ProblemLayout) -> None:
+        self._rows, groups = formula.rows, layout.groups
+        self._own = list(formula.placeholders)
+        columns = [s for g in groups[1:] for s in g]
+        both = [formula.value, formula.noise]
+        self._entries = entries_of(both, [*columns, *self._own])
+        self._value = array_function([*groups, self._own], both)
+        self._slopes = array_function([*groups, self._own], [e for *_, e in self._entries])
+        self._n = len(columns)
+        cells = [e for values in formula.placeholders.values() for e in values]
+        self._cell_entries = entries_of(cells, groups[1])
+        self._cells = scalar_function([groups[1]], [*cells, *(e for *_, e in self._cell_entries)])
+        self._n_cells = len(cells)
+
+    def __call__(
+        self, k: int, t: Vector, P: Vector, X: Matrix, M: Matrix, D: Cube | None, places: Any, Y: Matrix, S: Cube | None
+    ) -> None:
+        """Fill in the k-th pair of variables of Y and S."""
+        rows, n = self._rows, len(self._rows)
+        found = self._cells(P.tolist()) if self._n_cells else []
+        own = np.array(found[: self._n_cells]).reshape(len(self._own), n)
+        given = ((t[rows],), P, M[rows].T, X[rows].T, own)
+        for j, value in enumerate(self._value(*given)):
+            Y[rows, 2 * k + j] = value
+        if D is None or S is None:
+            return
+        of_cells = np.zeros((self._n_cells, len(P)))
+        for (i, j, _), slope in zip(self._cell_entries, found[self._n_cells :], strict=True):
+            of_cells[i, j] = slope
+        of_own = of_cells[:, places].reshape(len(self._own), n, len(places))
+        for (i, j, _), slope in zip(self._entries, self._slopes(*given), strict=True):
+            moved = D[rows, j] if j < self._n else of_own[j - self._n]
+            S[rows, 2 * k + i] += np.broadcast_to(slope, n)[:, None] * moved
+
+
+class ReadingsModel(Runnable):
+    """What a PEtab problem predicts, as a model: a row a reading, numbered from 0; two columns an observable.
+
+    They are its prediction and its noise, at the readings of that observable; NaN at the others.
+    """
+
+    x_name = "reading"
+    states: tuple[str, ...] = ()
+
+    def __init__(self, layout: ProblemLayout) -> None:
+        self.layout, self.engine, self.engine_note = layout, layout.model.engine, layout.model.engine_note
+        self._parms = pd.Series(layout.nominal(), index=list(layout.parameters), dtype=float)
+        self._set_times(np.arange(len(layout.tables.readings), dtype=float))
+        self.var_names = tuple(n for f in layout.formulas for n in (f.variable, NOISE.format(f.variable)))
+
+    @cached_property
+    def steps(self) -> dict[Stage, _Step]:
+        """What happens at the beginning of every period, as functions."""
+        stages = [s for of_one in self.layout.experiments.values() for s in of_one]
+        sets = {s: (dict(enumerate(s.first or [])), {}) if s.step is None else (s.step.constants, s.step.states)
+                for s in stages}  # fmt: skip
+        return {s: _Step.of(self.layout, *both) for s, both in sets.items()}
+
+    @cached_property
+    def functions(self) -> list[_FormulaRuns]:
+        """The observables as functions."""
+        return [_FormulaRuns(f, self.layout) for f in self.layout.formulas]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k not in ("steps", "functions")}  # made again
+
+    def bind(self, names: Any = None, *, times: Any = None, hold_engine: bool = False) -> BoundReadings:
+        """Return the model as a function of a plain vector; see `fmepy.models.base.Model`."""
+        chosen, rows = self._asked(names, times)
+        return BoundReadings(self, chosen, rows, hold_engine)
+
+    def __repr__(self) -> str:
+        n = len(self.times)
+        return f"The model of a PEtab problem: {n} readings, {len(self._parms)} parameters; engine {self.engine}"
+
+    def replace(self, **arguments: Any) -> Self:
+        """Return a copy with other values of some parameters."""
+        out = copy(self)
+        out._parms, out._bound = merge_parameters(self._parms, arguments.pop("parms", None)), None
+        if arguments:
+            raise DataError(f"`replace` of a problem's model takes `parms`, not {listed(arguments)}.")
+        return out

@@ -1,0 +1,455 @@
+"""PEtab's tables, versions 1 and 2, read into one form: what is measured, under which experiments, with what noise.
+
+Every cell is kept as the text that stands in the file until it is known what it has to be, so that messages can name
+file, row and column. Rows are counted as an editor does: the header is line 1.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
+
+MOST_BYTES = 200_000_000
+SCALES = ("lin", "log", "log10")
+_TRUE, _FALSE = ("1", "true", "1.0"), ("0", "false", "0.0", "")
+_KINDS_V2 = {
+    "": ("lin", "normal"), "normal": ("lin", "normal"), "log-normal": ("log", "normal"), "laplace": ("lin", "laplace"),
+    "log-laplace": ("log", "laplace"),
+}  # fmt: skip
+_ID = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PetabTable:
+    """A table as texts, and where it came from."""
+
+    path: Path
+    frame: pd.DataFrame
+    kind: str
+
+    def place(self, row: int, column: str) -> str:
+        """Return where a cell is, in words."""
+        return f"{self.path.name}, line {row + 2}, column {column!r}"
+
+    def error(self, row: int, column: str, why: str) -> DataError:
+        """Return the error of a cell."""
+        return DataError(f"{self.place(row, column)}: {why}")
+
+    def text(self, row: int, column: str, default: str | None = None) -> str:
+        """Return a cell; an empty one is the default, and an error where there is none."""
+        value = str(self.frame[column].iat[row]).strip() if column in self.frame else ""
+        value = "" if value.lower() == "nan" else value
+        if not value and default is None:
+            raise self.error(row, column, "this cell is empty, and a value is needed.")
+        return value or (default or "")
+
+    def number(self, row: int, column: str, default: float | None = None) -> float:
+        """Return a cell that holds a number."""
+        text = self.text(row, column, None if default is None else "")
+        if not text and default is not None:
+            return default
+        value = as_float(text)
+        if value is None or math.isnan(value):
+            raise self.error(row, column, f"{text!r} is not a number.")
+        return value
+
+    def choice(self, row: int, column: str, choices: Sequence[str], default: str) -> str:
+        """Return a cell that holds one of some words."""
+        text = self.text(row, column, default)
+        if text not in choices:
+            raise self.error(row, column, f"{text!r} is not one of {listed(c for c in choices if c)}.")
+        return text
+
+
+def as_float(text: str) -> float | None:
+    """Return the number that a text is, None if it is none."""
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class Observable:
+    """What is compared with readings: texts of formulas; `scale` of comparison; distribution; placeholders by name."""
+
+    id: str
+    formula: str
+    noise: str
+    scale: str
+    distribution: str
+    placeholders: tuple[str, ...]
+    noise_placeholders: tuple[str, ...]
+    where: str
+
+
+@dataclass(frozen=True)
+class Period:
+    """A stretch of an experiment: `time` of its beginning (-inf: until rest), and what is set there.
+
+    changes : dict of str to (str, str)
+        By target the value as text and where it stands. A state that is not there stays as it is.
+    resets : bool
+        Whether parameters that are not among the changes go back to the model's own (PEtab 1).
+    """
+
+    time: float
+    changes: dict[str, tuple[str, str]]
+    resets: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A row of the measurement table."""
+
+    observable: str
+    experiment: str
+    time: float
+    value: float
+    overrides: tuple[str, ...]
+    noise_overrides: tuple[str, ...]
+    where: str
+
+
+@dataclass
+class Tables:
+    """A problem as its files say it.
+
+    Attributes
+    ----------
+    parameters : DataFrame
+        Index: names; columns estimated, scale, lower, upper, nominal, prior, prior_parameters, where.
+    """
+
+    version: int
+    path: Path
+    config: dict[str, Any]
+    files: dict[str, list[str]]
+    model: Path
+    parameters: pd.DataFrame = field(default_factory=pd.DataFrame)
+    observables: dict[str, Observable] = field(default_factory=dict)
+    experiments: dict[str, list[Period]] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
+    measurements: pd.DataFrame = field(default_factory=pd.DataFrame)
+    renamed: dict[str, str] = field(default_factory=dict)
+
+
+def read_tables(path: Any) -> Tables:
+    """Return what a PEtab problem's files hold.
+
+    Raises
+    ------
+    DataError
+        Which file, line and column is wrong, and what would be right.
+    """
+    path = Path(path)
+    config = _read_yaml(path)
+    version = str(config.get("format_version", "")).split(".")[0]
+    if version not in ("1", "2"):
+        raise DataError(f"{path}: format_version is {config.get('format_version')!r}; PEtab 1 and 2 are read.")
+    files, model = (_files_v1 if version == "1" else _files_v2)(config, path)
+    for one in config.get("problems") or []:
+        one.pop("visualization_files", None)  # how to draw it
+    out = Tables(int(version), path, config, files, _inside(path, model))
+    tables = {kind: _joined([_read_tsv(path, f, kind) for f in names]) for kind, names in files.items() if names}
+    for kind in ("parameters", "observables", "measurements"):
+        if kind not in tables:
+            raise DataError(f"{path}: there is no file of {kind}.")
+    for row in range(len(tables["mapping"].frame) if "mapping" in tables else 0):
+        out.renamed[tables["mapping"].text(row, "petabEntityId")] = tables["mapping"].text(row, "modelEntityId", "")
+    out.parameters = _parameters(tables["parameters"], out.version)
+    out.observables = _observables(tables["observables"], out.version)
+    if version == "1":
+        if "conditions" not in tables:
+            raise DataError(f"{path}: there is no file of conditions.")
+        _experiments_v1(out, tables["conditions"], tables["measurements"])
+    else:
+        _experiments_v2(out, tables.get("conditions"), tables.get("experiments"))
+    _readings(out, tables["measurements"])
+    return out
+
+
+# --- files
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        import yaml
+    except ImportError:
+        raise ArgumentError("PEtab's problem files are YAML: pip install 'fmepy[petab]', or pyyaml.") from None
+    text = _read_text(path, 1_000_000)
+    try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            tag = getattr(event, "tag", None)
+            if isinstance(event, yaml.AliasEvent) or (tag or "").startswith("tag:yaml.org,2002:python"):
+                raise DataError(f"{path}, line {event.start_mark.line + 1}: YAML with tags or references is refused.")
+        config = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise DataError(f"{path}{line}: {getattr(error, 'problem', None) or 'this is no YAML that is read'}.") from None
+    except RecursionError:
+        raise DataError(f"{path}: nested too deeply.") from None
+    if not isinstance(config, dict):
+        raise DataError(f"{path}: a PEtab problem is a mapping with format_version and the names of its files.")
+    return config
+
+
+def _read_text(path: Path, most: int = MOST_BYTES) -> str:
+    try:
+        if path.stat().st_size > most:
+            raise DataError(f"{path}: {path.stat().st_size:,} bytes are more than the {most:,} that are read.")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is no text in UTF-8.") from None
+
+
+def _inside(path: Path, name: Any) -> Path:
+    """Return a file that a problem names, beside it."""
+    text = str(name)
+    if "://" in text or Path(text).is_absolute() or re.match(r"[A-Za-z]:", text) or text.startswith("\\"):
+        raise DataError(f"{path}: {text!r} is an absolute path or an address; files are named relative to the problem.")
+    if ".." in Path(text).parts:
+        raise DataError(f"{path}: {text!r} leads out of the problem's folder; its files lie there or below.")
+    return path.parent / text
+
+
+def _names(config: Mapping[str, Any], key: str, path: Path) -> list[str]:
+    found = config.get(key)
+    found = [] if found is None else [found] if isinstance(found, str) else found
+    if not isinstance(found, list) or not all(isinstance(f, str) for f in found):
+        raise DataError(f"{path}: {key} must be the name of a file or a list of names; got {found!r}.")
+    return found
+
+
+def _files_v1(config: Mapping[str, Any], path: Path) -> tuple[dict[str, list[str]], str]:
+    problems = config.get("problems")
+    if not isinstance(problems, list) or len(problems) != 1 or not isinstance(problems[0], dict):
+        raise DataError(f"{path}: `problems` must be a list of one problem, with the names of its files.")
+    one = problems[0]
+    files = {f"{k}s": _names(one, f"{k}_files", path) for k in ("condition", "measurement", "observable")}
+    files["parameters"] = _names(config, "parameter_file", path)
+    if "model_files" in one:
+        return files, _only_model(one["model_files"], path)
+    models = _names(one, "sbml_files", path)
+    if len(models) != 1:
+        raise DataError(f"{path}: {len(models)} models (sbml_files); problems of one SBML model are read.")
+    return files, models[0]
+
+
+def _files_v2(config: Mapping[str, Any], path: Path) -> tuple[dict[str, list[str]], str]:
+    kinds = ("condition", "experiment", "measurement", "observable", "parameter")
+    files = {f"{k}s": _names(config, f"{k}_files", path) for k in kinds}
+    files["mapping"] = _names(config, "mapping_files", path)
+    if config.get("extensions"):
+        raise DataError(f"{path}: extensions of PEtab are not read: {listed(config['extensions'])}.")
+    return files, _only_model(config.get("model_files"), path)
+
+
+def _only_model(models: Any, path: Path) -> str:
+    if not isinstance(models, dict) or len(models) != 1:
+        raise DataError(f"{path}: `model_files` must name one model; problems of one SBML model are read.")
+    (model,) = models.values()
+    if not isinstance(model, dict) or str(model.get("language", "")).lower() != "sbml":
+        raise DataError(f"{path}: the model must be of language sbml; got {model!r}.")
+    return str(model.get("location", ""))
+
+
+def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
+    from io import StringIO
+
+    file = _inside(path, name)
+    text = _read_text(file)
+    try:
+        frame = pd.read_csv(StringIO(text), sep="\t", dtype=str, keep_default_na=False, na_values=[], comment="#")
+    except pd.errors.EmptyDataError:
+        raise DataError(f"{file}: the file is empty.") from None
+    except pd.errors.ParserError as error:
+        raise DataError(f"{file}: this is no table with tabs between its cells ({str(error).strip()}).") from None
+    frame = frame.fillna("").rename(columns=lambda c: str(c).strip())
+    needed = {
+        "parameters": ("parameterId", "estimate"), "observables": ("observableId", "observableFormula", "noiseFormula"),
+        "measurements": ("observableId", "time", "measurement"), "conditions": ("conditionId",),
+        "experiments": ("experimentId", "time", "conditionId"), "mapping": ("petabEntityId", "modelEntityId"),
+    }[kind]  # fmt: skip
+    for column in needed:
+        if column not in frame:
+            near = did_you_mean(column, frame.columns)
+            raise DataError(f"{file}: the column {column!r} is missing.{near} It has {listed(frame.columns)}.")
+    return PetabTable(file, frame, kind)
+
+
+def _joined(tables: list[PetabTable]) -> PetabTable:
+    """Return tables of one kind as one; of several files lines are counted through."""
+    if len(tables) == 1:
+        return tables[0]
+    frame = pd.concat([t.frame for t in tables], ignore_index=True).fillna("")
+    return PetabTable(Path(" + ".join(t.path.name for t in tables)), frame, tables[0].kind)
+
+
+def _id(table: PetabTable, row: int, column: str, seen: Any = ()) -> str:
+    id = table.text(row, column)
+    if not _ID.fullmatch(id):
+        raise table.error(row, column, f"{id!r} is no id: letters, digits and underscores, no digit first.")
+    if id in seen:
+        raise table.error(row, column, f"{id!r} is there twice.")
+    return id
+
+
+# --- parameters, observables
+
+
+def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
+    rows: dict[str, dict[str, Any]] = {}
+    for i in range(len(t.frame)):
+        id = _id(t, i, "parameterId", rows)
+        said = t.text(i, "estimate").lower()
+        if said not in (*_TRUE, *_FALSE):
+            raise t.error(i, "estimate", f"{said!r} is neither {'1 nor 0' if version == 1 else 'true nor false'}.")
+        estimated = said in _TRUE
+        scale = t.choice(i, "parameterScale", SCALES, "lin") if version == 1 else "lin"
+        lower, upper = (t.number(i, f"{k}Bound", d) for k, d in (("lower", -math.inf), ("upper", math.inf)))
+        if estimated and not lower <= upper:
+            raise t.error(i, "lowerBound", f"the lower bound {lower:g} of {id!r} is above the upper one, {upper:g}.")
+        if estimated and scale != "lin" and not lower > 0:
+            raise t.error(i, "lowerBound", f"{lower:g} has no {scale}: the lower bound of {id!r} must be above zero.")
+        nominal = t.number(i, "nominalValue", math.nan)
+        if not estimated and math.isnan(nominal):
+            raise t.error(i, "nominalValue", f"{id!r} is not estimated, so it needs a value.")
+        names = ("objectivePriorType", "objectivePriorParameters")
+        names = names if version == 1 else ("priorDistribution", "priorParameters")
+        prior, of_prior = (t.text(i, n, "") for n in names)
+        rows[id] = {
+            "estimated": estimated, "scale": scale, "lower": lower, "upper": upper, "nominal": nominal,
+            "prior": prior, "prior_parameters": of_prior, "where": t.place(i, names[1]),
+        }  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _observables(t: PetabTable, version: int) -> dict[str, Observable]:
+    out: dict[str, Observable] = {}
+    for i in range(len(t.frame)):
+        id, formula, noise = _id(t, i, "observableId", out), t.text(i, "observableFormula"), t.text(i, "noiseFormula")
+        if version == 1:
+            scale = t.choice(i, "observableTransformation", SCALES, "lin")
+            distribution = t.choice(i, "noiseDistribution", ("normal", "laplace"), "normal")
+            own = [
+                _numbered(text, f"{kind}Parameter", id) for text, kind in ((formula, "observable"), (noise, "noise"))
+            ]
+        else:
+            scale, distribution = _KINDS_V2[t.choice(i, "noiseDistribution", tuple(_KINDS_V2), "normal")]
+            own = [_split(t.text(i, f"{kind}Placeholders", "")) for kind in ("observable", "noise")]
+        out[id] = Observable(id, formula, noise, scale, distribution, own[0], own[1], t.place(i, "observableFormula"))
+    return out
+
+
+def _numbered(text: str, word: str, id: str) -> tuple[str, ...]:
+    """Return the placeholders of PEtab 1 in a formula, from the first to the last."""
+    found = [int(n) for n in re.findall(rf"\b{word}(\d+)_{id}\b", text)]
+    return tuple(f"{word}{n}_{id}" for n in range(1, max(found, default=0) + 1))
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(";")) if text.strip() else ()
+
+
+# --- experiments
+
+
+def _experiments_v1(out: Tables, conditions: PetabTable, measurements: PetabTable) -> None:
+    rows: dict[str, int] = {}
+    for i in range(len(conditions.frame)):
+        rows[_id(conditions, i, "conditionId", rows)] = i
+    targets = [c for c in conditions.frame.columns if c not in ("conditionId", "conditionName")]
+
+    def period(condition: str, time: float, row: int, column: str) -> Period:
+        if condition not in rows:
+            raise measurements.error(
+                row, column, f"there is no condition {condition!r}.{did_you_mean(condition, rows)}"
+            )
+        i = rows[condition]
+        cells = {c: (conditions.text(i, c, ""), conditions.place(i, c)) for c in targets}
+        return Period(time, {c: v for c, v in cells.items() if v[0]}, True)
+
+    before, own = "preequilibrationConditionId", "simulationConditionId"
+    for i in range(len(measurements.frame)):
+        first, second = measurements.text(i, before, ""), measurements.text(i, own)
+        key = f"{first};{second}"
+        if key not in out.experiments:
+            periods = [period(first, -math.inf, i, before)] if first else []
+            out.experiments[key] = [*periods, period(second, 0.0, i, own)]
+
+
+def _experiments_v2(out: Tables, conditions: PetabTable | None, experiments: PetabTable | None) -> None:
+    changes: dict[str, dict[str, tuple[str, str]]] = {}
+    for i in range(0 if conditions is None else len(conditions.frame)):
+        assert conditions is not None
+        for column in ("targetId", "targetValue"):
+            if column not in conditions.frame:
+                raise DataError(f"{conditions.path}: the column {column!r} is missing.")
+        own, target = changes.setdefault(conditions.text(i, "conditionId"), {}), conditions.text(i, "targetId")
+        if target in own:
+            raise conditions.error(i, "targetId", f"{target!r} is set twice in this condition.")
+        own[target] = conditions.text(i, "targetValue"), conditions.place(i, "targetValue")
+    found: dict[str, dict[float, dict[str, tuple[str, str]]]] = {}
+    for i in range(0 if experiments is None else len(experiments.frame)):
+        assert experiments is not None
+        id, condition = _id(experiments, i, "experimentId"), experiments.text(i, "conditionId", "")
+        time = experiments.number(i, "time")
+        if time == math.inf:
+            raise experiments.error(i, "time", "a period cannot begin at inf.")
+        if condition and condition not in changes:
+            near = did_you_mean(condition, changes)
+            raise experiments.error(i, "conditionId", f"there is no condition {condition!r}.{near}")
+        own = found.setdefault(id, {}).setdefault(time, {})
+        for target, value in changes.get(condition, {}).items():
+            if target in own:
+                raise experiments.error(
+                    i, "conditionId", f"{target!r} is set by two conditions at one time, {time:g}."
+                )  # fmt: skip
+            own[target] = value
+    for id, periods in found.items():
+        out.experiments[id] = [Period(time, periods[time], False) for time in sorted(periods)]
+    out.experiments[""] = [Period(0.0, {}, False)]
+
+
+def _readings(out: Tables, t: PetabTable) -> None:
+    out.measurements = t.frame
+    for i in range(len(t.frame)):
+        id = t.text(i, "observableId")
+        if id not in out.observables:
+            raise t.error(i, "observableId", f"there is no observable {id!r}.{did_you_mean(id, out.observables)}")
+        if out.version == 1:
+            key = f"{t.text(i, 'preequilibrationConditionId', '')};{t.text(i, 'simulationConditionId')}"
+        else:
+            key = t.text(i, "experimentId", "")
+        if key not in out.experiments:
+            near = did_you_mean(key, out.experiments)
+            raise t.error(i, "experimentId", f"there is no experiment {key!r}.{near}")
+        o, time, value = out.observables[id], t.number(i, "time"), t.number(i, "measurement")
+        begins = min((p.time for p in out.experiments[key] if p.time > -math.inf), default=0.0)
+        if time < begins:
+            raise t.error(i, "time", f"{time:g} lies before the experiment begins, at {begins:g}.")
+        if not math.isfinite(value) or (o.scale != "lin" and not value > 0):
+            raise t.error(i, "measurement", f"{value:g} has no place on the scale {o.scale!r} of {id!r}.")
+        overrides = []
+        for column, wanted in (("observableParameters", o.placeholders), ("noiseParameters", o.noise_placeholders)):
+            given = _split(t.text(i, column, ""))
+            if len(given) != len(wanted) or not all(given):
+                raise t.error(
+                    i, column, f"{len(given)} values for {len(wanted)} placeholders of {id!r} ({listed(wanted)}); "
+                    "as many are needed, with ; between them."
+                )  # fmt: skip
+            overrides.append(given)
+        where = t.place(i, "observableParameters")
+        out.readings.append(Reading(id, key, time, value, overrides[0], overrides[1], where))

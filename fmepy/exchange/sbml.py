@@ -1,0 +1,470 @@
+"""SBML, levels 2 and 3, core: `read_sbml`.
+
+A species is an amount n or a concentration c = n / V, as formulas mean it. With the reactions' rates v_j (amounts a
+time), stoichiometries s_j and a conversion factor f::
+
+    dn/dt = f sum_j s_j v_j            an amount is a state n
+    dc/dt = (dn/dt) / V                where V is constant, c is the state
+    c = n / V                          where V changes, n is a state `<species>_amount`, and c follows
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+from xml.parsers import expat
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, ModelError, listed
+from fmepy.exchange.draft import ForeignModel
+from fmepy.exchange.mathml import Formulas
+from fmepy.exchange.sbml_events import read_events
+from fmepy.language.equations import names_in, symbol
+from fmepy.language.nodes import Node, Number, add, as_node, mul
+from fmepy.models.ode import OdeModel
+
+logger = logging.getLogger(__name__)
+
+_PACKAGE = re.compile(r"http://www\.sbml\.org/sbml/level3/version\d+/(\w+)/version\d+")
+_HARMLESS = ("layout", "render", "groups", "annot", "l3v2extendedmath", "req")
+TIMES = np.linspace(0, 100, 101)
+MOST_BYTES = 100_000_000
+MOST_DEPTH = 300
+
+
+class SbmlModel(OdeModel):
+    """An `OdeModel` that was read from SBML; made by `read_sbml`.
+
+    Attributes
+    ----------
+    renamed : Series
+        By id in the file, the name here, where they differ; local parameters are called ``reaction.parameter`` there.
+    units : Series
+        Of quantities, as the file has them.
+    ignored : tuple of str
+        What the file holds and a run does not need.
+    """
+
+    renamed: pd.Series
+    units: pd.Series
+    ignored: tuple[str, ...]
+
+    def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
+        made = super()._remade(arguments, merged)
+        made.renamed, made.units, made.ignored = self.renamed, self.units, self.ignored
+        return made
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The initial values: numbers, or texts of parameters."""
+        return dict(self._arguments["state"])
+
+    @property
+    def events(self) -> Any:
+        """The events, as `OdeModel` takes them, or None."""
+        return self._arguments["events"]
+
+
+def read_sbml(path: Any, times: Any = None) -> SbmlModel:
+    """Return the model in an SBML file (level 2 or 3, core) as an `OdeModel`.
+
+    States are species (as amounts or as concentrations, whichever formulas mean), and quantities with rate rules or
+    that events change; outputs are assignment rules and the rates of reactions, by their ids; constants are `parms`.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file. It is data: nothing in it is run, and no other file or address is read from it.
+    times : array_like, optional
+        Rows of the model's table; the first is the start. Default: 0, 1, ..., 100; a file says nothing about it.
+
+    Returns
+    -------
+    SbmlModel
+        ``str(model.equations)`` with ``model.state``, ``model.parms`` and ``model.events`` make the same `OdeModel`
+        again; `renamed` says what is called otherwise than in the file.
+
+    Raises
+    ------
+    ModelError
+        A file that is no whole XML (with its line) or holds entities; what cannot be said: fast reactions, delays in
+        formulas, packages other than the core (id and line are named); names without a meaning or a value.
+
+    Examples
+    --------
+    >>> import fmepy as fme
+    >>> text = '''<sbml xmlns="http://www.sbml.org/sbml/level3/version1/core" level="3" version="1"><model>
+    ... <listOfCompartments><compartment id="cell" size="1" constant="true" spatialDimensions="3"/></listOfCompartments>
+    ... <listOfSpecies><species id="A" compartment="cell" initialConcentration="2" hasOnlySubstanceUnits="false"
+    ...   boundaryCondition="false" constant="false"/></listOfSpecies>
+    ... <listOfReactions><reaction id="decay" reversible="false" fast="false"><listOfReactants><speciesReference
+    ...   species="A" stoichiometry="1" constant="true"/></listOfReactants><kineticLaw><math
+    ...   xmlns="http://www.w3.org/1998/Math/MathML"><apply><times/><ci>k</ci><ci>A</ci></apply></math>
+    ...   <listOfLocalParameters><localParameter id="k" value="0.5"/></listOfLocalParameters></kineticLaw></reaction>
+    ... </listOfReactions></model></sbml>'''
+    >>> folder = getfixture("tmp_path")
+    >>> _ = (folder / "decay.xml").write_text(text)
+    >>> model = fme.read_sbml(folder / "decay.xml", times=[0, 1, 2])
+    >>> model.state, model.parms.to_dict()
+    ({'A': 2.0}, {'cell': 1.0, 'decay_k': 0.5})
+    >>> model().round(3)
+       time      A  decay
+    0     0  2.000  1.000
+    1     1  1.213  0.607
+    2     2  0.736  0.368
+    """
+    return model_of(read_draft(path), TIMES if times is None else times)
+
+
+def model_of(draft: ForeignModel, times: Any, **words: Any) -> SbmlModel:
+    """Return the model of a draft."""
+    arguments = draft.arguments()
+    model = SbmlModel(arguments.pop("rhs"), **arguments, times=times, **words)
+    known = {k: v for k, v in draft.renamed.items() if k != v}
+    model.renamed = pd.Series(known, dtype=object, name="name")
+    model.units = pd.Series(draft.units, dtype=object, name="unit")
+    model.ignored = draft.ignored
+    return model
+
+
+def read_draft(path: Any) -> ForeignModel:
+    """Return the draft of the model in an SBML file."""
+    libsbml = _libsbml()
+    path = Path(path)
+    text = read_xml(path)
+    if not text.lstrip("\ufeff").startswith("<?xml"):  # libsbml adds one, in a line of its own
+        text = '<?xml version="1.0" encoding="UTF-8"?>' + text
+    document = libsbml.readSBMLFromString(text)
+    for i in range(document.getNumErrors()):
+        error = document.getError(i)
+        if error.getSeverity() >= libsbml.LIBSBML_SEV_ERROR and error.getErrorId() < 100000:
+            raise ModelError(f"{path}, line {error.getLine()}: {' '.join(error.getMessage().split())}")
+    if document.getModel() is None:
+        raise ModelError(f"{path}: there is no model in this file (an <sbml> with a <model> is needed).")
+    if document.getLevel() < 2:
+        raise ModelError(f"{path}: SBML level 1 is not read; levels 2 and 3 are. libsbml converts files.")
+    return _SbmlReader(document, str(path)).draft
+
+
+def read_xml(path: Path) -> str:
+    """Return the text of an XML file.
+
+    Raises
+    ------
+    ModelError
+        No file, or too large; not whole (line and column are named); a document type or an entity, from which files
+        grow or read others; nested too deeply.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ModelError(f"{path}: {path.stat().st_size:,} bytes are more than the {MOST_BYTES:,} that are read.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from None
+    parser, depth = expat.ParserCreate(), [0]
+
+    def refuse(*_: object) -> None:
+        raise ModelError(
+            f"{path}, line {parser.CurrentLineNumber}: a document type or entity is refused: entities read other files "
+            "or grow. Take the <!DOCTYPE ...> out of the file."
+        )
+
+    def opened(*_: object) -> None:
+        depth[0] += 1
+        if depth[0] > MOST_DEPTH:
+            raise ModelError(
+                f"{path}, line {parser.CurrentLineNumber}: more than {MOST_DEPTH} elements in one another."
+            )
+
+    def closed(*_: object) -> None:
+        depth[0] -= 1
+
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = opened, closed
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise ModelError(
+            f"{path}, line {error.lineno}, column {error.offset + 1}: this is no whole XML "
+            f"({expat.ErrorString(error.code)})."
+        ) from None
+    except (LookupError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"{path}: the encoding of the XML is not known ({error}).") from None
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    return data.decode(encoding, errors="replace")
+
+
+def _libsbml() -> Any:
+    try:
+        import libsbml
+    except ImportError:
+        raise ArgumentError("SBML is read by libsbml: pip install 'fmepy[petab]', or python-libsbml.") from None
+    return libsbml
+
+
+class _SbmlReader:
+    """Goes through one model and fills its draft."""
+
+    def __init__(self, document: Any, path: str) -> None:
+        self.m = m = document.getModel()
+        self.path, self.draft = path, ForeignModel(where=path)
+        self._check_packages(document)
+        self.formulas = Formulas({}, rate_of=self.rate_of)
+        self.rules = {r.getVariable(): r for r in m.getListOfRules() if not r.isAlgebraic()}
+        self.starts = {a.getSymbol(): a for a in m.getListOfInitialAssignments() if a.isSetMath()}
+        self.set_by_events = {a.getVariable() for e in m.getListOfEvents() for a in e.getListOfEventAssignments()}
+        self._asked_rates: dict[str, str] = {}
+        self._name_everything()
+        self.references = {r.getId(): r for _, r, _ in self._references() if self._is_quantity(r)}
+        self.solved = self._solved_by_algebra()
+        for c in m.getListOfCompartments():
+            self._quantity(c, c.getSize() if c.isSetSize() else (1.0 if _is_point(c) else np.nan))
+        for p in m.getListOfParameters():
+            self._quantity(p, p.getValue() if p.isSetValue() else np.nan)
+        for r in self.references.values():
+            self._quantity(r, self._plain_stoichiometry(r))
+        changes = self._reactions()
+        for s in m.getListOfSpecies():
+            self._species(s, changes.get(s.getId()))
+        for rule in m.getListOfRules():
+            if rule.isAlgebraic():
+                self.draft.algebraic.append(self._math(rule))
+        self.draft.events, self.draft.begun = read_events(self)
+        for id, name in self._asked_rates.items():
+            self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
+
+    # --- what is said of an element
+
+    def place(self, element: Any) -> str:
+        """Return where an element stands: file, line, what it is, its id."""
+        id = element.getIdAttribute() or (element.getVariable() if hasattr(element, "getVariable") else "")
+        return f"{self.path}, line {element.getLine()}, {element.getElementName()}{f' {id!r}' if id else ''}"
+
+    def refuse(self, element: Any, why: str) -> ModelError:
+        """Return the error of an element that cannot be read."""
+        return ModelError(f"{self.place(element)}: {why}")
+
+    def _math(self, element: Any) -> Node:
+        return self.formulas.number(element.getMath(), self.place(element))
+
+    def _check_packages(self, document: Any) -> None:
+        spaces = document.getNamespaces()
+        ignored = [k for k in ("notes", "annotation") if getattr(self.m, f"isSet{k.capitalize()}")()]
+        for i in range(spaces.getLength()):
+            if (match := _PACKAGE.fullmatch(spaces.getURI(i))) and match[1] != "core":
+                if match[1] not in _HARMLESS:
+                    raise self.refuse(
+                        document, f"the package {match[1]!r} is not read, only the core of SBML is. Convert the model "
+                        "to the core first, or take the package out."
+                    )  # fmt: skip
+                ignored.append(f"package {match[1]}")
+        for c in self.m.getListOfConstraints():
+            ignored.append(f"constraint in line {c.getLine()}")
+        self.draft.ignored = tuple(ignored)
+        if ignored:
+            logger.info("%s: ignored are %s.", self.path, listed(ignored))
+
+    def _name_everything(self) -> None:
+        m, draft = self.m, self.draft
+        lists = (m.getListOfSpecies(), m.getListOfCompartments(), m.getListOfParameters(), m.getListOfReactions())
+        for element in (e for found in lists for e in found):
+            id = element.getIdAttribute()
+            if id in draft.renamed:
+                raise self.refuse(element, f"the id {id!r} is there twice.")
+            self.formulas.names[id] = symbol(draft.name_for(id))
+            unit = element.getUnits() if hasattr(element, "getUnits") else ""
+            if unit := unit or (element.getSubstanceUnits() if hasattr(element, "getSubstanceUnits") else ""):
+                draft.units[draft.renamed[id]] = unit
+        for _, r, _ in self._references():
+            if id := r.getIdAttribute():
+                value = self._plain_stoichiometry(r)
+                is_symbol = self._is_quantity(r) or np.isnan(value)
+                self.formulas.names[id] = symbol(draft.name_for(id)) if is_symbol else as_node(value)
+        for f in m.getListOfFunctionDefinitions():
+            if f.getMath() is not None:
+                self.formulas.functions[f.getId()] = f.getMath()
+
+    def _references(self) -> Iterator[tuple[Any, Any, float]]:
+        """Yield (reaction, species reference, sign)."""
+        for reaction in self.m.getListOfReactions():
+            for r in reaction.getListOfReactants():
+                yield reaction, r, -1.0
+            for r in reaction.getListOfProducts():
+                yield reaction, r, 1.0
+
+    def _is_quantity(self, r: Any) -> bool:
+        id = r.getIdAttribute()
+        return bool(id) and (id in self.rules or id in self.starts or id in self.set_by_events or not r.getConstant())
+
+    def _plain_stoichiometry(self, r: Any) -> float:
+        if r.isSetStoichiometry() or self.m.getLevel() < 3:
+            return float(r.getStoichiometry()) / (r.getDenominator() or 1)
+        return np.nan
+
+    def rate_of(self, id: str) -> Node:
+        """Return what stands for the rate of a quantity."""
+        if id not in self.formulas.names:
+            raise ModelError(f"rateOf({id}): {id!r} is the id of nothing that has a value")
+        if id not in self._asked_rates:
+            self._asked_rates[id] = self.draft.name_for(id, "rate_of")
+        return symbol(self._asked_rates[id])
+
+    # --- quantities
+
+    def _quantity(self, element: Any, value: float, start: Node | None = None) -> None:
+        """Read what gives a quantity its values: a rule, events, an algebraic equation, or nothing."""
+        id, draft = element.getIdAttribute(), self.draft
+        name = self.formulas.names[id].name  # type: ignore[attr-defined]
+        if id in self.starts:
+            start = self._math(self.starts[id])
+        if id in self.rules and self.rules[id].isSetMath():
+            rule = self.rules[id]
+            if rule.isAssignment():
+                draft.assigned[name] = self._math(rule)
+                return
+            draft.rates[name] = self._math(rule)
+        elif id in self.set_by_events:
+            draft.rates[name] = as_node(0.0)
+        elif id not in self.solved:
+            if start is None or isinstance(start, Number):
+                draft.parms[name] = value if start is None else start.value
+            else:
+                draft.computed[name] = start
+            return
+        elif start is None and not np.isfinite(value):
+            value = 1.0  # a guess
+        self._set_start(element, name, value if start is None else start)
+
+    def _set_start(self, element: Any, name: str, start: Any) -> None:
+        if isinstance(start, float) and not np.isfinite(start):
+            raise self.refuse(element, "it has no initial value: give it one, or an initial assignment.")
+        self.draft.initial[name] = as_node(start)
+
+    def _solved_by_algebra(self) -> set[str]:
+        """Return the ids that algebraic rules determine: those that may change, and that nothing else does."""
+        from scipy.sparse import csr_matrix
+        from scipy.sparse.csgraph import maximum_bipartite_matching
+
+        rules = [r for r in self.m.getListOfRules() if r.isAlgebraic()]
+        if not rules:
+            return set()
+        moved = {r.getSpecies() for _, r, _ in self._references()}
+        lists = (self.m.getListOfSpecies(), self.m.getListOfCompartments(), self.m.getListOfParameters())
+        free = [e.getIdAttribute() for found in lists for e in found if not e.getConstant()]
+        boundary = {s.getIdAttribute() for s in self.m.getListOfSpecies() if s.getBoundaryCondition()}
+        free += [k for k, r in self.references.items() if not r.getConstant()]
+        free = [k for k in free if k not in self.rules and (k not in moved or k in boundary)]
+        names = [self.formulas.names[k].name for k in free]  # type: ignore[attr-defined]
+        table = np.zeros((len(rules), max(len(free), 1)), dtype=int)
+        for i, rule in enumerate(rules):
+            used = names_in([self._math(rule)])
+            table[i, : len(free)] = [n in used for n in names]
+        found = maximum_bipartite_matching(csr_matrix(table), perm_type="column")
+        for rule, column in zip(rules, found, strict=True):
+            if column < 0:
+                raise self.refuse(rule, "nothing is left that this algebraic rule could determine.")
+        return {free[j] for j in found}
+
+    # --- reactions and species
+
+    def _reactions(self) -> dict[str, Node]:
+        """Read the rates of reactions; return what they do to the amounts of species."""
+        for reaction in self.m.getListOfReactions():
+            if reaction.isSetFast() and reaction.getFast():
+                raise self.refuse(
+                    reaction, "fast reactions are not read. Write an algebraic rule for its equilibrium, or let its "
+                    "rate be large."
+                )  # fmt: skip
+            law, name = reaction.getKineticLaw(), self.formulas.names[reaction.getIdAttribute()]
+            rate = as_node(0.0)
+            if law is not None and law.isSetMath():
+                own = [*law.getListOfParameters(), *law.getListOfLocalParameters()]
+                local = {}
+                for p in {p.getIdAttribute(): p for p in own}.values():
+                    renamed = self.draft.name_for(p.getIdAttribute(), reaction.getIdAttribute())
+                    self.draft.parms[renamed] = p.getValue() if p.isSetValue() else np.nan
+                    local[p.getIdAttribute()] = symbol(renamed)
+                rate = self.formulas.number(law.getMath(), self.place(reaction), local)
+            self.draft.assigned[name.name] = rate  # type: ignore[attr-defined]
+        changes: dict[str, list[Node]] = {}
+        for reaction, r, sign in self._references():
+            change = mul(sign, self._stoichiometry(r), self.formulas.names[reaction.getIdAttribute()])
+            changes.setdefault(r.getSpecies(), []).append(change)
+        return {k: add(*v) for k, v in changes.items()}
+
+    def _stoichiometry(self, r: Any) -> Node:
+        if r.isSetStoichiometryMath():
+            return self.formulas.number(r.getStoichiometryMath().getMath(), self.place(r))
+        if id := r.getIdAttribute():
+            return self.formulas.names[id]
+        value = self._plain_stoichiometry(r)
+        if np.isnan(value):
+            raise self.refuse(r, f"the stoichiometry of {r.getSpecies()!r} has no value.")
+        return as_node(value)
+
+    def changes_size(self, s: Any) -> bool:
+        """Tell whether a species is a concentration in a compartment whose size may change."""
+        c = s.getCompartment()
+        return not self.is_amount(s) and (c in self.rules or c in self.set_by_events or c in self.solved)
+
+    def is_amount(self, s: Any) -> bool:
+        """Tell whether a species stands for its amount in formulas."""
+        c = self.m.getCompartment(s.getCompartment())
+        if c is None:
+            raise self.refuse(s, f"there is no compartment {s.getCompartment()!r}.")
+        return bool(s.getHasOnlySubstanceUnits()) or _is_point(c)
+
+    def _species(self, s: Any, change: Node | None) -> None:
+        id, draft, names = s.getIdAttribute(), self.draft, self.formulas.names
+        name, is_amount = names[id].name, self.is_amount(s)  # type: ignore[attr-defined]
+        size = names[s.getCompartment()]
+        start = self._start_of_species(s, is_amount, size)
+        is_moved = change is not None and not s.getBoundaryCondition() and not s.getConstant()
+        varying = self.changes_size(s)
+        if id in self.rules or id in self.solved or not (is_moved or varying or id in self.set_by_events):
+            value = start.value if isinstance(start, Number) else np.nan
+            self._quantity(s, value, start)
+            return
+        if not is_moved or change is None:
+            change = as_node(0.0)
+        factor = s.getConversionFactor() or self.m.getConversionFactor()
+        if factor and is_moved:
+            change = mul(names[factor], change)
+        if id in self.starts:
+            start = self._math(self.starts[id])
+        if start is None:
+            raise self.refuse(s, "it has no initial value: give it one, or an initial assignment.")
+        if varying:
+            amount = draft.name_for("amount", id)
+            draft.rates[amount], draft.initial[amount] = change, mul(start, size)
+            draft.assigned[name] = symbol(amount) / size
+            draft.carried[id] = amount, size
+        else:
+            draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
+            if not is_amount:
+                draft.inside[name] = size
+
+    def _start_of_species(self, s: Any, is_amount: bool, size: Node) -> Node | None:
+        """Return the initial value as formulas mean it, None if there is none."""
+        if s.isSetInitialAmount():
+            amount = as_node(float(s.getInitialAmount()))
+            start = amount if is_amount else amount / size
+        elif s.isSetInitialConcentration():
+            start = mul(float(s.getInitialConcentration()), size if is_amount else 1.0)
+        else:
+            return None
+        only = {size: as_node(1.0)} if self.draft.parms.get(getattr(size, "name", "")) == 1.0 else {}
+        is_constant = s.getIdAttribute() not in self.rules and (s.getConstant() or s.getBoundaryCondition())
+        return start.subs(only) if is_constant else start  # constants are numbers where they can be
+
+
+def _is_point(compartment: Any) -> bool:
+    """Tell whether a compartment has no extent."""
+    return bool(compartment.isSetSpatialDimensions()) and compartment.getSpatialDimensions() == 0

@@ -1,0 +1,69 @@
+"""Folders to go on with: `fmepy import`, and what `fmepy calibrate` and `check` do with a PEtab problem."""
+
+from __future__ import annotations
+
+import pytest
+
+from fmepy.errors import ArgumentError
+from fmepy.exchange.case import write_case
+from fmepy.workflow.command import main
+from tests.exchange.files import CONVERSION, conversion, event, problem, sbml
+from tests.exchange.test_petab import PARAMETERS, PLAIN
+
+TIMES = (0, 1, 2, 4, 8)
+ROWS = "\n".join(f"obs_a c0 {t} {conversion(t, k1=0.3) + 0.01 * (-1) ** t:.3f}" for t in TIMES)
+TABLES = {
+    **PLAIN,
+    "parameters": PARAMETERS + "sd lin 0.001 1 0.05 0\n",
+    "observables": "observableId observableFormula noiseFormula\nobs_a A sd",
+    "measurements": f"observableId simulationConditionId time measurement\n{ROWS}",
+}
+
+
+def test_an_imported_problem_is_a_calibration_that_runs(tmp_path, capsys):
+    path = problem(tmp_path / "a", TABLES)
+    case = tmp_path / "case"
+    assert main(["import", str(path), "--out", str(case)]) == 0
+    assert sorted(p.name for p in case.iterdir()) == [
+        "case.toml", "measurements.csv", "model.txt", "petab", "problem.py"
+    ]  # fmt: skip
+    assert "d(A)/dt" in (case / "model.txt").read_text()
+    assert main(["check", str(case / "case.toml")]) == 0
+    assert "2 fitted, 1 fixed" in capsys.readouterr().out
+    assert main(["calibrate", str(case / "case.toml"), "--steps", "fit"]) == 0
+    assert "k1" in (case / "case_report" / "estimates.csv").read_text()
+
+
+def test_a_problem_is_checked_and_calibrated_at_once(tmp_path, capsys):
+    path = problem(tmp_path / "a", TABLES)
+    assert main(["check", str(path)]) == 0
+    assert "fit, multistart, profile" in capsys.readouterr().out
+    assert main(["calibrate", str(path), "--steps", "fit", "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_an_imported_model_can_be_run_by_a_file(tmp_path, capsys):
+    path = tmp_path / "model.xml"
+    path.write_text(sbml(**CONVERSION, Events=[event("time > 3", {"A": "2"})]))
+    assert main(["import", str(path), "--out", str(tmp_path / "case")]) == 0
+    text = (tmp_path / "case" / "case.toml").read_text()
+    (tmp_path / "case" / "my.csv").write_text("time,A\n" + "\n".join(f"{t},{conversion(t)}" for t in TIMES))
+    text = text.replace("\n[parameters]\n", '\n[data]\nfile = "my.csv"\n\n[fit]\n\n[parameters]\n').replace(
+        "k1 = 0.8", "k1 = { start = 0.5 }"
+    )
+    (tmp_path / "case" / "case.toml").write_text(text)
+    assert main(["check", str(tmp_path / "case" / "case.toml")]) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["problem.yaml", "model.xml", "model.txt"])
+def test_what_cannot_be_read_leaves_no_folder(tmp_path, capsys, name):
+    (tmp_path / name).write_text("a: [")
+    assert main(["import", str(tmp_path / name), "--out", str(tmp_path / "case")]) == 2
+    assert not (tmp_path / "case").exists()
+    assert name in capsys.readouterr().err
+
+
+def test_nothing_is_written_over(tmp_path):
+    path = problem(tmp_path / "a", TABLES)
+    with pytest.raises(ArgumentError, match="already"):
+        write_case(path, tmp_path / "a")

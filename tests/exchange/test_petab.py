@@ -1,0 +1,324 @@
+"""PEtab problems, versions 1 and 2, against likelihoods in closed form."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fmepy as fme
+from fmepy.errors import DataError, ModelError, ParameterError
+from fmepy.exchange.petab_math import parse_formula
+from tests.exchange.files import CONVERSION, compartment, conversion, problem, sbml
+
+PARAMETERS = """
+parameterId parameterScale lowerBound upperBound nominalValue estimate
+k1 log10 1e-3 10 0.8 1
+k2 lin 0 10 0.6 1
+"""
+PARAMETERS_2 = """
+parameterId lowerBound upperBound nominalValue estimate
+k1 1e-3 10 0.8 true
+k2 0 10 0.6 true
+"""
+PLAIN = {
+    "parameters": PARAMETERS,
+    "conditions": "conditionId\nc0",
+    "observables": "observableId observableFormula noiseFormula\nobs_a A 0.5",
+    "measurements": "observableId simulationConditionId time measurement\nobs_a c0 0 0.7\nobs_a c0 10 0.1",
+}
+
+
+def read(folder, version=1, model="", **tables):
+    base = PLAIN if version == 1 else {"observables": PLAIN["observables"], "parameters": PARAMETERS_2}
+    return fme.read_petab(problem(folder, {**base, **tables}, version, model))
+
+
+def check_score(p, tolerance=1e-5):
+    bound = p.cost.bind(list(p.start.index))
+    theta = bound.theta0.copy()
+    for j, h in enumerate(np.eye(len(theta)) * 1e-5):
+        slope = (bound.minus2loglik(theta + h) - bound.minus2loglik(theta - h)) / 2e-5
+        assert -2 * bound.score(theta)[j] == pytest.approx(slope, rel=tolerance, abs=tolerance)
+
+
+def test_log_likelihood_chi_square_and_simulations(tmp_path):
+    p = read(tmp_path)
+    mod, obs = conversion([0, 10]), np.array([0.7, 0.1])
+    assert p.loglik() == pytest.approx(stats.norm.logpdf(obs, mod, 0.5).sum(), abs=1e-8)
+    assert p.chi2() == pytest.approx((((obs - mod) / 0.5) ** 2).sum(), abs=1e-8)
+    np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-8)
+    assert p.loglik({"k1": 0.3}) == pytest.approx(stats.norm.logpdf(obs, conversion([0, 10], k1=0.3), 0.5).sum())
+    with pytest.raises(ParameterError, match=r"Did you mean"):
+        p.loglik({"k_1": 0.3})
+    check_score(p)
+
+
+def test_what_is_said_of_parameters(tmp_path):
+    p = read(tmp_path)
+    assert list(p.parameters.columns) == ["name", "estimated", "scale", "lower", "upper", "nominal", "prior"]
+    assert p.start.to_dict() == {"k1": 0.8, "k2": 0.6}
+    assert p.lower["k1"] == 1e-3
+    assert p.upper["k2"] == 10
+    assert p.fit_cost.parms.to_dict() == pytest.approx({"k1": np.log10(0.8), "k2": 0.6})
+    assert p.fit_cost.lower.to_dict() == {"k1": -3, "k2": 0}
+
+
+def test_a_fit_is_on_the_scales_within_the_bounds_and_is_written(tmp_path):
+    rows = "\n".join(f"obs_a c0 {t} {v:.3f}" for t, v in zip(range(6), conversion(range(6), k1=0.3), strict=True))
+    p = read(tmp_path / "a", measurements=f"observableId simulationConditionId time measurement\n{rows}")
+    fit = fme.modFit(p.fit_cost)
+    assert 10 ** fit.par["k1"] == pytest.approx(0.3, abs=0.01)
+    assert fit.lower["k1"] == -3
+    q = fme.read_petab(p.write(tmp_path / "b", fit))
+    assert q.loglik() == pytest.approx(-fit.minus2loglik / 2, abs=1e-9)
+    assert (tmp_path / "b" / "simulations.tsv").is_file()
+    with pytest.raises(fme.errors.ArgumentError, match="already"):
+        p.write(tmp_path / "b")
+
+
+@pytest.mark.filterwarnings("ignore")  # of that library's own
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_is_written_passes_the_checker_of_the_petab_library(tmp_path, version, monkeypatch):
+    petab = pytest.importorskip("petab")
+    from petab.v1.models.sbml_model import SbmlModel
+
+    monkeypatch.setattr(SbmlModel, "is_valid", lambda self: True)  # the model's units are left out here
+    if version == 1:
+        from petab.v1 import Problem, lint_problem
+
+        assert not lint_problem(Problem.from_yaml(str(read(tmp_path / "a").write(tmp_path / "b"))))
+        return
+    from petab.v2 import Problem
+
+    measured = "modelId observableId experimentId time measurement\n- obs_a - 0 0.7\n- obs_a - 1 0.5"
+    out = read(tmp_path / "a", 2, measurements=measured).write(tmp_path / "b")
+    assert not Problem.from_yaml(str(out)).validate().has_errors(), petab.__version__
+
+
+def test_conditions_with_numbers_names_and_start_values(tmp_path):
+    p = read(
+        tmp_path,
+        parameters=PARAMETERS + "start_1 lin 0 10 2 1\n",
+        conditions="conditionId k2 A B\nc0 0.2 start_1 -\nc1 0.4 3 0.5",
+        measurements="observableId simulationConditionId time measurement\nobs_a c0 1 0.7\nobs_a c1 2 0.1",
+    )
+    mod = [conversion(1, 2, 0, k2=0.2), conversion(2, 3, 0.5, k2=0.4)]
+    np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-8)
+    check_score(p)
+
+
+def test_the_size_of_a_compartment_in_a_condition(tmp_path):
+    from tests.exchange.files import species
+
+    model = sbml(**{**CONVERSION, "InitialAssignments": [], "Species": [
+        species("A", 3.0, kind="Amount", of="compartment"), species("B", 0.0, of="compartment")]})  # fmt: skip
+    p = read(tmp_path, model=model, conditions="conditionId compartment\nc0 2")
+    np.testing.assert_allclose(p.simulations()["simulation"], conversion([0, 10], 1.5), atol=1e-8)
+
+
+def test_a_parameter_of_an_observable_alone_in_a_condition(tmp_path):
+    observables = "observableId observableFormula noiseFormula\nobs_a scale*A 0.5"
+    words = {"parameters": PARAMETERS + "s1 lin 0 10 2 1\n", "observables": observables}
+    p = read(tmp_path, **words, conditions="conditionId scale\nc0 s1")
+    np.testing.assert_allclose(p.simulations()["simulation"], 2 * conversion([0, 10]), atol=1e-8)
+    check_score(p)
+    with pytest.raises(DataError, match="'scale' is neither in the model nor a parameter"):
+        read(tmp_path / "b", **words, conditions="conditionId scale\nc0 -")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_preequilibration_with_and_without_new_starts(tmp_path, again):
+    p = read(
+        tmp_path,
+        conditions="conditionId k1 A\nbefore 0.3 -\nc0 0.8 " + ("2" if again else "-"),
+        measurements="observableId preequilibrationConditionId simulationConditionId time measurement\n"
+        "obs_a before c0 0 0.7\nobs_a before c0 1 0.1\nobs_a before c0 inf 0.1",
+    )
+    b = 0.3 / 0.9
+    a = 2 if again else 0.6 / 0.9
+    mod = [*conversion([0, 1], a, b), (a + b) * 0.6 / 1.4]
+    np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-7)
+    check_score(p)
+
+
+def test_overrides_by_row_of_observable_and_noise(tmp_path):
+    p = read(
+        tmp_path,
+        parameters=PARAMETERS + "scale lin 0 10 2 1\nsd lin 0 10 0.4 1\n",
+        observables="observableId observableFormula noiseFormula\n"
+        "obs_a observableParameter1_obs_a*A+observableParameter2_obs_a noiseParameter1_obs_a*(1+obs_a)",
+        measurements="observableId simulationConditionId time measurement observableParameters noiseParameters\n"
+        "obs_a c0 0 0.7 scale;1 sd\nobs_a c0 1 0.1 3;0 0.2",
+    )
+    mod = np.array([2 * 1 + 1, 3 * conversion(1)])
+    sd = np.array([0.4, 0.2]) * (1 + mod)
+    assert p.loglik() == pytest.approx(stats.norm.logpdf([0.7, 0.1], mod, sd).sum(), abs=1e-8)
+    check_score(p)
+
+
+KINDS = {
+    ("lin", "laplace"): lambda y, m, s: stats.laplace.logpdf(y, m, s),
+    ("log", "normal"): lambda y, m, s: stats.norm.logpdf(np.log(y), np.log(m), s) - np.log(y),
+    ("log10", "normal"): lambda y, m, s: stats.norm.logpdf(np.log10(y), np.log10(m), s) - np.log(y * np.log(10)),
+    ("log", "laplace"): lambda y, m, s: stats.laplace.logpdf(np.log(y), np.log(m), s) - np.log(y),
+    ("log10", "laplace"): lambda y, m, s: stats.laplace.logpdf(np.log10(y), np.log10(m), s) - np.log(y * np.log(10)),
+}
+
+
+@pytest.mark.parametrize(("scale", "distribution"), KINDS)
+def test_scales_and_distributions_of_the_noise_in_the_likelihood_of_the_data(tmp_path, scale, distribution):
+    p = read(
+        tmp_path,
+        parameters=PARAMETERS + "sd lin 0.01 10 0.3 1\n",
+        observables="observableId observableFormula noiseFormula observableTransformation noiseDistribution\n"
+        f"obs_a A sd {scale} {distribution}\nobs_b B 0.5 lin normal",
+        measurements=PLAIN["measurements"] + "\nobs_b c0 10 0.3",
+    )
+    mod = conversion([0, 10])
+    wanted = KINDS[scale, distribution](np.array([0.7, 0.1]), mod, 0.3).sum()
+    assert p.loglik() == pytest.approx(wanted + stats.norm.logpdf(0.3, 1 - mod[1], 0.5), abs=1e-7)
+    check_score(p)
+    again = pickle.loads(pickle.dumps(p.cost))
+    assert again.bind().minus2loglik(again.bind().theta0) == pytest.approx(-2 * p.loglik())
+
+
+# --- version 2
+
+
+def test_periods_of_an_experiment_and_expressions_of_states(tmp_path):
+    p = read(
+        tmp_path, 2,
+        conditions="conditionId targetId targetValue\nstart k2 0.1+2*k2\nmore A A+5*k1\nless B B/2",
+        experiments="experimentId time conditionId\ne0 1 start\ne0 3 more\ne0 3 less",
+        measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1\n"
+        "obs_a e0 3 1\nobs_a e0 4 1",
+    )  # fmt: skip
+    a = conversion([0, 1, 2], k2=1.3)
+    second = a[2] + 4, (1 - a[2]) / 2
+    mod = [a[0], a[1], second[0], conversion(1, *second, k2=1.3)]
+    np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-7)
+    check_score(p)
+
+
+def test_a_period_at_rest_comes_first(tmp_path):
+    p = read(
+        tmp_path, 2,
+        conditions="conditionId targetId targetValue\nrest k1 0.3\nrun k1 0.8\nrun A 2",
+        experiments="experimentId time conditionId\ne0 -inf rest\ne0 0 run",
+        measurements="observableId experimentId time measurement\nobs_a e0 0 1\nobs_a e0 1 1",
+    )  # fmt: skip
+    np.testing.assert_allclose(p.simulations()["simulation"], conversion([0, 1], 2, 0.3 / 0.9), atol=1e-7)
+    check_score(p)
+
+
+def test_concentrations_follow_a_compartment_that_gets_another_size(tmp_path):
+    p = read(
+        tmp_path, 2, conditions="conditionId targetId targetValue\nlarge compartment 4",
+        experiments="experimentId time conditionId\ne0 0 -\ne0 1 large",
+        measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1",
+    )  # fmt: skip
+    np.testing.assert_allclose(p.simulations()["simulation"], conversion([1, 2]) / 4, atol=1e-7)
+
+
+def test_log_normal_noise_and_named_placeholders(tmp_path):
+    p = read(
+        tmp_path, 2,
+        observables="observableId observableFormula noiseFormula noiseDistribution observablePlaceholders "
+        "noisePlaceholders\nobs_a offset+A sd log-normal offset sd",
+        measurements="observableId experimentId time measurement observableParameters noiseParameters\n"
+        "obs_a - 0 0.7 0.5 0.3",
+    )  # fmt: skip
+    assert p.loglik() == pytest.approx(KINDS["log", "normal"](0.7, 1.5, 0.3), abs=1e-8)
+
+
+# --- priors
+
+
+def test_priors_are_truncated_at_the_bounds(tmp_path):
+    p = read(
+        tmp_path,
+        parameters="parameterId parameterScale lowerBound upperBound nominalValue estimate objectivePriorType "
+        "objectivePriorParameters\nk1 log10 0.1 10 0.8 1 parameterScaleNormal 0;1\nk2 lin 0 1 0.6 1 laplace 0.5;0.2",
+    )
+    mass = stats.norm.cdf(1) - stats.norm.cdf(-1)
+    wanted = stats.norm.logpdf(np.log10(0.8)) - np.log(0.8 * np.log(10)) - np.log(mass)
+    assert p.prior["k1"].logpdf(0.8) == pytest.approx(wanted)
+    inside = stats.laplace.cdf(1, 0.5, 0.2) - stats.laplace.cdf(0, 0.5, 0.2)
+    assert p.prior["k2"].logpdf(0.6) == pytest.approx(stats.laplace.logpdf(0.6, 0.5, 0.2) - np.log(inside))
+    assert p.prior["k2"].logpdf(1.1) == -np.inf
+    assert fme.modFit(p.cost, p.start, prior=p.prior, lower=p.lower, upper=p.upper).par["k2"] < 1
+
+
+# --- formulas
+
+
+@pytest.mark.parametrize(
+    ("formula", "value"),
+    [("-2^4", -16), ("2^2^3", 256), ("9 * 3 ^ -2", 1), ("1 + true", 2), ("true || false && false", 0),
+     ("piecewise(1, 2 > 3, 5)", 5), ("log(8, 2)", 3), ("arccoth(2)", np.arctanh(0.5)), ("!(1 < 2)", 0)],
+)  # fmt: skip
+def test_formulas_have_the_meaning_of_petab(formula, value):
+    assert float(parse_formula(formula, {})) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "formula", ["2 +", "f(x)", "__import__('os')", "a.b", "(1", "1 2", "(" * 300, "piecewise(1, 2)"]
+)
+def test_formulas_that_are_none_are_refused_with_their_place(formula):
+    with pytest.raises(DataError, match="character"):
+        parse_formula(formula, {"a": parse_formula(1, {})}, "here")
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "told"),
+    [
+        ("observables", "observableId observableFormula noiseFormula\nobs_a A2 0.5", "observables.tsv, line 2"),
+        ("observables", "observableId observableFormula\nobs_a A", "'noiseFormula' is missing"),
+        ("measurements", PLAIN["measurements"] + "\nobs_a c9 1 1", "line 4.*no condition 'c9'"),
+        ("measurements", PLAIN["measurements"] + "\nobs c0 1 1", "Did you mean 'obs_a'"),
+        ("measurements", PLAIN["measurements"] + "\nobs_a c0 - 1", "line 4, column 'time': this cell is empty"),
+        ("measurements", PLAIN["measurements"] + "\nobs_a c0 one 1", "'one' is not a number"),
+        ("conditions", "conditionId K1\nc0 1", "'K1' is not in the model.*Did you mean 'k1'"),
+        ("conditions", "conditionId there\nc0 1", "'there' has a rule"),
+        ("parameters", PARAMETERS + "k1 lin 0 1 1 1", "'k1' is there twice"),
+        ("parameters", PARAMETERS + "k3 lin 2 1 1 1", "above the upper"),
+        ("parameters", PARAMETERS + "k3 ln 0 1 1 1", "'ln' is not one of"),
+        ("parameters", PARAMETERS + "k3 lin 0 1 - 0", "needs a value"),
+    ],
+)
+def test_a_mistake_is_told_with_its_file_line_and_column(tmp_path, table, text, told):
+    with pytest.raises(DataError, match=f"(?s){told}"):
+        read(tmp_path, **{table: text})
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("parameter_file: /etc/passwd", "absolute path"),
+        ("parameter_file: https://example.org/a.tsv", "absolute path or an address"),
+        ("parameter_file: ../parameters.tsv", "leads out"),
+        ("parameter_file: !!python/object/apply:os.system ['true']", "tags or references"),
+        ("parameter_file: [&a x, *a]", "tags or references"),
+        ("format_version: 9", "PEtab 1 and 2 are read"),
+        ("parameter_file: {", "line"),
+    ],
+)
+def test_problem_files_that_reach_out_are_refused(tmp_path, line, told):
+    path = problem(tmp_path, PLAIN)
+    key = line.split(":")[0]
+    text = "\n".join(line if row.startswith(key) else row for row in path.read_text().split("\n"))
+    path.write_text(text)
+    with pytest.raises(DataError, match=told):
+        fme.read_petab(path)
+
+
+def test_a_model_that_is_not_read_is_told(tmp_path):
+    with pytest.raises(ModelError, match=r"model\.xml"):
+        read(tmp_path, model="<sbml/>")
+    assert compartment()
