@@ -58,6 +58,35 @@ def filter_score() -> Row:
     return Row("its score, 13 parameters", ours, "27 passes, central differences", 27 * one, goals)
 
 
+def smoother() -> Row:
+    """Filter and smooth 100,000 samples of four states; the peer is the way back alone, by hand in numpy."""
+    n, states, rng = 100_000, list("abcd"), np.random.default_rng(1)
+    F = np.array([[0.9, 0.1, 0, 0], [0, 0.8, 0.1, 0], [0, 0, 0.7, 0.1], [-0.05, 0, 0, 0.95]])
+    rows = (" + ".join(f"{f} * {s}" for f, s in zip(row, states, strict=True)) for row in F.tolist())
+    equations = "\n".join(f"next({s}) = {row}" for s, row in zip(states, rows, strict=True))
+    model = fme.DifferenceModel(equations, state=dict.fromkeys(states, 1.0), times=range(n + 1))
+    data = {"time": np.arange(1, n + 1), "a": rng.standard_normal(n)}
+    cost = fme.FimlofCost(model, data, process_noise=dict.fromkeys(states, 0.3), measurement_noise={"a": "sd"},
+                          parms={"sd": 0.5})  # fmt: skip
+    flt, bound = cost.filter(), cost.bind(["sd"])
+    filtered, predicted = (table[states].to_numpy()[-1000:] for table in (flt.filtered, flt.predicted))
+    P, P_next = flt.filtered_cov[-1000:], flt.predicted_cov[-1000:]
+
+    def by_hand() -> np.ndarray:
+        out = filtered.copy()
+        for k in range(len(out) - 2, -1, -1):
+            out[k] += P[k] @ F.T @ np.linalg.solve(P_next[k + 1], out[k + 1] - predicted[k + 1])
+        return out
+
+    assert np.allclose(flt.smoothed[states].to_numpy()[-1000:], by_hand())
+    ours, one, peer = side_by_side(
+        cost.filter, lambda: bound.minus2loglik(0.5 + 1e-3 * rng.standard_normal(1)), by_hand, rounds=3
+    )
+    goals = [at_most(ours / one, 20, "{:.0f} values of the likelihood")]
+    work = "filter with smoothing, 4 states, 100,000 samples"
+    return Row(work, ours, "the way back alone, numpy", peer * n / 1000, goals)
+
+
 def filter_estimate() -> Row:
     """Estimate thirteen parameters with standard errors, from ten per cent off."""
     cost, start, plain = market.cost(), market.START(), hiv.plain_residuals()
@@ -175,4 +204,7 @@ def forecast_draws() -> Row:
     return Row("forecast of an AR(1), 20 steps, 200 draws", ours, "a loop in Python, no table", peer, goals)
 
 
-ROWS = [filter_likelihood, filter_score, filter_estimate, ode_filter, no_process_noise, estimated_noise, forecast_draws]
+ROWS = [
+    filter_likelihood, filter_score, smoother, filter_estimate, ode_filter, no_process_noise, estimated_noise,
+    forecast_draws,
+]  # fmt: skip

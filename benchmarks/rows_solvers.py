@@ -5,6 +5,7 @@ A peer that is not installed is left out, and the row says so.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import fmepy as fme
-from benchmarks import rows_stiff
-from benchmarks.row import Goal, Row, at_most
+from benchmarks import hiv, rows_stiff
+from benchmarks.row import Goal, Row, at_most, within
 from benchmarks.timing import side_by_side
 
 RTOL, ATOL = 1e-6, 1e-10
@@ -148,4 +149,58 @@ def _fisher_row(cells: int) -> Callable[[], Row]:
     return solver_fisher
 
 
-ROWS = [solver_hires, _fisher_row(1000), _fisher_row(10_000)]
+def one_run() -> Row:
+    """Return the row of a run where one is asked for, beside one of many that are asked for at once."""
+
+    def rates(t: float, x: float, y: float, *, a: float = 1.0, b: float = 0.1, c: float = 1.5, d: float = 0.075) -> Any:
+        return a * x - b * x * y, d * x * y - c * y
+
+    model = fme.OdeModel(rates, state={"x": 10, "y": 5}, times=np.linspace(0, 15, 31))
+    bound, plain = model.bind(), hiv.plain_residuals()
+    theta, many = bound.theta0, np.tile(bound.theta0, (100, 1))
+    np.testing.assert_allclose(bound.simulate_many(many)[0][7], bound.simulate(theta))
+    one, hundred, hand = side_by_side(
+        lambda: bound.simulate(theta), lambda: bound.simulate_many(many), lambda: plain(hiv.TRUTH)
+    )
+    goals = [within(one, 25e-6, hand), at_most(one / (hundred / 100), 1.3, "{:.2f} of a run of many")]
+    return Row("one run where one is asked for, Lotka-Volterra", one, "a run of a hundred", hundred / 100, goals)
+
+
+def web(n: int, seed: int) -> fme.OdeModel:
+    """Return a model of n states that nobody has compiled: a ring of species that also feed on others."""
+    rng = np.random.default_rng(seed)
+    eaten, speed, start = rng.integers(n, size=n), rng.uniform(size=n), rng.uniform(size=n)
+    lines = [
+        f"d(s{i})/dt = k{i} * s{i - 1 if i else n - 1} - (k{(i + 1) % n} + 0.5) * s{i} "
+        f"+ {speed[i]} * s{j} * s{i} / (1 + s{j})"
+        for i, j in enumerate(eaten.tolist())
+    ]  # fmt: skip
+    parms = {f"k{i}": float(k) for i, k in enumerate(rng.uniform(size=n))}
+    state = {f"s{i}": float(x) for i, x in enumerate(start)}
+    return fme.OdeModel("\n".join(lines), state=state, parms=parms, times=np.linspace(0, 5, 11))
+
+
+def _new_model_row(n: int, goal: float) -> Callable[[], Row]:
+    def new_model() -> Row:
+        """Return the row of a new model's first run, text and all, where other models have run before."""
+        plain, seeds = hiv.plain_residuals(), itertools.count()
+
+        def first_run() -> None:
+            bound = web(n, next(seeds)).bind()
+            assert np.isfinite(bound.simulate(bound.theta0)).all()
+
+        took, hand = side_by_side(first_run, lambda: plain(hiv.TRUTH), rounds=5)
+        return Row(f"first run of a new model of {n} states", took, "-", goals=[within(took, goal, hand)])
+
+    new_model.__name__ = f"new_model_{n}"
+    return new_model
+
+
+ROWS = [
+    one_run,
+    _new_model_row(10, 30e-3),
+    _new_model_row(50, 100e-3),
+    solver_hires,
+    _fisher_row(1000),
+    _fisher_row(10_000),
+]

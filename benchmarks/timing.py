@@ -17,7 +17,7 @@ def side_by_side(
     *functions: Callable[[], Any],
     rounds: int = 15,
     seconds: float = 0.03,
-    clock: Callable[[], float] = time.thread_time,
+    clock: Callable[[], float] = time.process_time,
 ) -> list[float]:
     """Return the seconds a call of each function takes: the least of many short means, taken in turn.
 
@@ -25,7 +25,8 @@ def side_by_side(
     take a tenth of that together: short, so that some are not interrupted on a busy machine.
 
     clock : callable
-        The time of the processor in this thread, which others cannot take; `time.perf_counter` where workers help.
+        The time of the processor, in all threads: a long run has one of its own. `time.perf_counter` where workers
+        help.
     """
     calls = [_calls_in(f, seconds / 10) for f in functions]
     best = [np.inf] * len(functions)

@@ -20,7 +20,7 @@ def names() -> list[str]:
     Examples
     --------
     >>> names()
-    ['BOD', 'Nile', 'Puromycin', 'Theoph', 'ccl4', 'lynx_hare']
+    ['BOD', 'Nile', 'Puromycin', 'Theoph', 'ccl4', 'hiv', 'lynx_hare']
     """
     return sorted(_sources())
 
@@ -77,3 +77,7 @@ def _folder() -> Path:
 def _sources() -> dict[str, dict[str, Any]]:
     sources: dict[str, dict[str, Any]] = json.loads((_folder() / "sources.json").read_text(encoding="utf-8"))
     return sources
+
+
+def __dir__() -> list[str]:
+    return ["load", "names"]  # what completion offers

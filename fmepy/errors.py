@@ -121,7 +121,7 @@ class NoSteadyStateError(SimulationError):
 
 
 class ConvergenceError(FmepyError, RuntimeError):
-    """An iteration did not converge; the message says where it stood and what to try."""
+    """An iteration did not converge; the message says where it stopped and what to try."""
 
 
 class InterruptedWarning(UserWarning):
@@ -183,6 +183,17 @@ def _is_near(a: str, b: str) -> bool:
     return row[-1] <= most
 
 
+def counted(n: int, one: str) -> str:
+    """Return how many things there are, in words.
+
+    Examples
+    --------
+    >>> counted(1, "state"), counted(2, "state")
+    ('1 state', '2 states')
+    """
+    return f"{n} {one}" if n == 1 else f"{n} {one}s"
+
+
 def listed(names: Iterable[object], most: int = 12) -> str:
     """Return names for a message: quoted, comma separated, cut after `most`."""
     items = [repr(str(n)) for n in names]
@@ -204,7 +215,7 @@ def sentence(message: object) -> str:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Return the names that stand more than once, sorted.
+    """Return the names that occur more than once, sorted.
 
     Examples
     --------
@@ -231,3 +242,8 @@ def check_choice(value: object, choices: Iterable[str], argument: str) -> str:
     ours = [own for own, theirs in _NEIGHBOURS.items() if own in choices and str(value).lower() in theirs.split()]
     hint = f" Did you mean {ours[0]!r}?" if ours else did_you_mean(value, choices)
     raise ArgumentError(f"`{argument}={value!r}` is not known. Choose one of {listed(choices)}.{hint}")
+
+
+def __dir__() -> list[str]:
+    kinds = (FmepyError, InterruptedWarning)  # what completion offers
+    return sorted(n for n, thing in globals().items() if isinstance(thing, type) and issubclass(thing, kinds))

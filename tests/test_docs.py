@@ -59,7 +59,7 @@ def check_command(words: list[str]) -> None:
         case ["make", target]:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE), words
         case ["fmepy", command, *_]:
-            assert command in [c.NAME for c in COMMANDS]
+            assert command in COMMANDS
         case ["pip", "install", "."]:
             pass
         case [script]:

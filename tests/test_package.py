@@ -259,6 +259,10 @@ def test_the_catalogue_is_sorted_and_complete():
 def test_completion_offers_what_one_calls_and_types_hold_the_results():
     assert dir(fme) == list(fme.__all__)
     assert not set(fme.__all__) & set(fme.types.RESULTS_AND_CONTRACTS)
+    assert dir(fme.dmi) == sorted(fme.dmi.__all__)
+    assert dir(fme.datasets) == ["load", "names"]
+    assert dir(fme.workflow) == sorted(fme.workflow.__all__)
+    assert all(issubclass(getattr(fme.errors, name), (fme.errors.FmepyError, UserWarning)) for name in dir(fme.errors))
     for name in fme.types.RESULTS_AND_CONTRACTS:
         assert getattr(fme.types, name) is getattr(fme, name)
         assert isinstance(getattr(fme, name), type)

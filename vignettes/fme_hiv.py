@@ -44,18 +44,11 @@ hiv = fme.OdeModel(
 # Virus counts (their logarithm, error 0.45) and T cells (error 4.5). ``modCost`` is FME's own function; a
 # `SimulationCost` is the same, prepared once, and knows the sensitivities of its model: two of them are added.
 
-readings_v = [
-    10.088001, 10.439245, 10.962895, 9.648107, 9.913239, 9.282617, 9.112428, 8.997583, 8.482143,
-    7.404801, 8.348897, 8.602409, 7.618646, 9.916533, 7.980517, 8.207046, 8.607396, 8.468609,
-    8.333276, 9.261495, 8.932627, 8.329063, 8.411686, 8.569635, 8.771539, 8.414724, 8.748782,
-    8.885355, 8.307737, 8.750591, 8.81108, 8.990161, 8.708781, 8.626101, 9.236978, 8.406943,
-]  # fmt: skip
-readings_t = [
-    97.54154, 206.91401, 292.08836, 336.39283, 332.48466, 320.31275, 306.09753, 301.8605,
-    299.25022, 304.13768, 298.21441, 305.37136, 310.60065, 314.04379, 306.9963,
-]  # fmt: skip
-log_v = pd.DataFrame({"time": times, "logV": readings_v, "sd": 0.45})
-t_cells = pd.DataFrame({"time": np.arange(0, 60, 4.0), "T": readings_t, "sd": 4.5})
+readings = fme.datasets.load("hiv")
+log_v, t_cells = (
+    readings.loc[readings["name"] == name, ["time", "value", "sd"]].rename(columns={"value": name})
+    for name in ("logV", "T")
+)
 cost = fme.SimulationCost(hiv, log_v, err="sd") + fme.SimulationCost(hiv, t_cells, err="sd")
 print(cost())
 chained = fme.modCost(hiv(), t_cells, err="sd", cost=fme.modCost(hiv(), log_v, err="sd"))  # as in R

@@ -180,7 +180,7 @@ class ObservationRows(NamedTuple):
     Attributes
     ----------
     rows, scales, places
-        Of the runs, see `models.simultaneous_runs`; the places variable after variable.
+        Of the runs, see `boundary.simultaneous_runs`; the places variable after variable.
     begins : ndarray of int, shape (n_segment + 1,)
         The first observation of every segment in `order`; at the end how many there are.
     order : ndarray of int, shape (n_obs,)

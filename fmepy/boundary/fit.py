@@ -56,7 +56,7 @@ def fit_boundary(
     measurement_noise: Any = None,
     operating_point: Any = None,
 ) -> BoundaryFit:
-    r"""Return what is unknown of a model, from observations as boundary conditions on the solution of its equations.
+    r"""Return the unknowns of a model, from observations as boundary conditions on the solution of its equations.
 
     Parameters
     ----------

@@ -37,9 +37,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Solution
-from fmepy.boundary.shooting_covariance import curvature, undetermined
 from fmepy.boundary.shooting_gains import check_gain, free_gains
-from fmepy.boundary.shooting_linear import Linear, ShootingStep
+from fmepy.boundary.shooting_linear import Linear, ShootingStep, curvature, undetermined
 from fmepy.boundary.shooting_misfit import LAST, misfit_of, settled
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
 from fmepy.boundary.shooting_starts import composed, first_starts, following, other_paths, squares_of, starts_at

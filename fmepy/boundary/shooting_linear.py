@@ -13,7 +13,8 @@ A stretch from node a to node c is kept as rows in (dx_a, dx_c, dp): triangular 
 Two stretches that meet in b are made one by an orthogonal elimination of dx_b (Wright 1992), one after the other, in a
 time that grows as S (`fmepy.boundary.condensed`). As only orthogonal matrices act on the rows ahead of dx_b, directions
 in which solutions grow stay small where products of the A would overflow, so that unstable and chaotic records are
-condensed as safely as tame ones. What remains is a dense problem in dp and two nodes of a record.
+condensed as safely as tame ones. What remains is a dense problem in dp and two nodes of a record; its squares also give
+C with ``C C' = (J'J)^-1`` of the unknowns alone, their covariance once the path is continuous.
 
 References
 ----------
@@ -24,19 +25,27 @@ problems. SIAM J. Sci. Stat. Comput. 13, 742-764.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from fmepy.boundary.condensed import SegmentChain, condense, spread
+from fmepy.boundary.superposition import collinear, no_observation_depends_on
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.errors import SimulationError
+from fmepy.numerics.covariance import SINGULAR
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 GROWS = "errors of the state grow so far over a segment that double precision leaves nothing: take more segments."
+
+_BEST_KNOWN = 1e-12
+"""Smallest eigenvalue of a correlation, relative to the largest."""
+_FELT, _TAKES_PART = 1e-12, 0.01
+"""Effect of an unknown, relative to its size and those of states and residuals; share of a direction that is named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,3 +260,58 @@ def _solution(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vect
     out[free] = begin + Z @ np.linalg.lstsq(left, v - V @ begin, rcond=1e-14)[0]
     basis[free] = Z
     return out, left, basis
+
+
+# --- what observations say of unknowns once the path is continuous
+
+
+def half_covariance(search: Any, known: Collection[int] = ()) -> Matrix:
+    """Return C with C C' = (J'J)^-1 of the unknowns, the starts of segments eliminated, shape (n_par, n_free)."""
+    felt = search.linear(search.at).felt()
+    scale = search.scale(search.at) / np.where(felt > 0, felt, 1.0)
+    linear = search.segments.linear(search.at, search.state_scale, scale, search.size)
+    step = linear.step(None, 0.0, dict.fromkeys(known, 0.0))
+    _, s, V = np.linalg.svd(step.squares, full_matrices=False)
+    out: Matrix = scale[:, None] * (step.basis @ (V.T / np.maximum(s, 1e-16 * s[0]))) / search.size
+    return out
+
+
+def curvature(search: Any) -> Matrix | None:
+    """Return 2 J'J, the starts of segments eliminated; None where it is singular.
+
+    It is made from the covariance, since J itself grows along chaotic records as their solutions do. A combination of
+    unknowns that is known a million times better than any of them is taken to be known so well, and no better: an
+    inverse of more does not come back from double precision.
+    """
+    if undetermined(search):
+        return None
+    half = half_covariance(search)
+    covariance = half @ half.T
+    sd = np.sqrt(covariance.diagonal())
+    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
+    inverse = (vectors / np.maximum(values, _BEST_KNOWN * values[-1])) @ vectors.T
+    out: Matrix = 2 * inverse / np.outer(sd, sd)
+    return out
+
+
+def undetermined(search: Any, known: Collection[int] = ()) -> str:
+    """Return which unknowns the observations leave undetermined, with exact continuity, as a sentence; "" if none.
+
+    An unknown is if it would be known better by a factor 1/SINGULAR, were all others and the path known.
+    """
+    names = np.array(search.problem.names)
+    if len(known) == len(names):
+        return ""
+    felt = search.linear(search.at).felt()
+    felt[list(known)] = np.inf
+    dead = names[~(felt > _FELT)]
+    if len(dead):
+        return no_observation_depends_on(dead.tolist())
+    felt[list(known)] = 0.0
+    try:
+        relative = np.linalg.norm(half_covariance(search, known), axis=1) / search.scale(search.at)
+    except SimulationError:
+        return GROWS
+    if (relative * felt * search.size <= 1 / SINGULAR).all():
+        return ""
+    return collinear(names[~(relative <= _TAKES_PART * relative.max())].tolist())

@@ -24,8 +24,7 @@ import pandas as pd
 from scipy import special
 
 from fmepy.boundary.problem import BoundaryProblem
-from fmepy.boundary.shooting_covariance import undetermined
-from fmepy.boundary.shooting_linear import GROWS
+from fmepy.boundary.shooting_linear import GROWS, undetermined
 from fmepy.boundary.shooting_segments import Iterate, Segments
 from fmepy.boundary.shooting_starts import squares_of
 from fmepy.errors import ArgumentError, SimulationError

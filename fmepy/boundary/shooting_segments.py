@@ -20,6 +20,7 @@ import pandas as pd
 from fmepy.boundary.condensed import ObservationRows, reduce
 from fmepy.boundary.problem import BoundaryProblem
 from fmepy.boundary.shooting_linear import Linear, Records
+from fmepy.boundary.simultaneous_runs import RunsApart
 from fmepy.boundary.unknowns import initial_values
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
@@ -31,7 +32,6 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.entity import EntityModel
 from fmepy.models.mapped import MappedModel
 from fmepy.models.preequilibration import opened, start_name
-from fmepy.models.simultaneous_runs import RunsApart
 from fmepy.parameters.maps import Map, Selected
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fmepy.compiled.llvm_code import Alone, ExpressionWriter
+from fmepy.compiled.llvm_code import ExpressionWriter, WholeFunction
 from fmepy.compiled.llvm_operations import declarations, number
 from fmepy.compiled.machine import LOOPS, Code, compiled
 from fmepy.language.arrays import ArrayProgram, ArrayStep, StridedRun
@@ -295,7 +295,7 @@ class ArrayCode:
         return "\n".join([declarations(self.declared), *functions])
 
     def _each_direction(self, name: str) -> str:
-        part = ExpressionWriter(Alone(self.declared))
+        part = ExpressionWriter(WholeFunction(self.declared))
         with part.loop(0, "%m") as i:
             at = part.emit(f"getelementptr double, ptr %d, i64 {part.emit(f'mul i64 {i}, {self.size}')}")
             part.lines.append(f"  call void @{name}_one(ptr %w, ptr {at}, ptr %e, ptr %b, ptr %k)")
@@ -303,7 +303,7 @@ class ArrayCode:
 
     def _function(self, name: str, prepared: bool, block: str, d: str = "", e: str = "") -> str:
         """Return a function that writes a block: values, or derivatives along d, or d and e, where such inputs move."""
-        part, self._moving = ExpressionWriter(Alone(self.declared)), {"d": set(d), "e": set(e)}
+        part, self._moving = ExpressionWriter(WholeFunction(self.declared)), {"d": set(d), "e": set(e)}
         self._active.clear()
         for i in self._needed:
             is_given = self._steps[i].kind in ("input", "constant")

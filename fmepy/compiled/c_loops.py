@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fmepy.compiled.dialect.translate import kernel_text, kinds_of
 from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
-from fmepy.compiled.kernel_code import kernel_text, kinds_of
 from fmepy.compiled.machine import Code, compiled, object_of, optimised, versions
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def checked_loop(kernel: Callable[..., None], what: str = "") -> Callable[..., N
 @cache
 def _digest(folder: Path) -> str:
     """Return the hash of what may go into kernels of a room, and of what decides how code looks."""
-    sources = [path.read_bytes() for at in (Path(__file__).parent, folder) for path in sorted(at.glob("*.py"))]
+    sources = [path.read_bytes() for at in (Path(__file__).parent, folder) for path in sorted(at.rglob("*.py"))]
     return hashlib.sha256(b"\n".join([versions().encode(), *sources])).hexdigest()[:32]
 
 

@@ -49,6 +49,7 @@ from fmepy.compiled.status import (
     NO_ROOM,
     STEP_TOO_SMALL,
     STIFF,
+    STOP,
     TOO_MANY_STEPS,
     has_exploded,
 )
@@ -285,7 +286,8 @@ def drive(
     out : array, shape (n_times, n)
         Rows. If the run ends at a crossing, the last one written is the crossing's.
     work : array, shape (WORK, n)
-        Where it works; at the end row 0 is the state reached, row 3 its rates.
+        Where it works; at the end row 0 is the state reached, row 3 its rates. Row STOP begins with 0; where that
+        changes the run ends, as one of too many steps.
     marks : array, shape (SEEN, n_watched)
         Where conditions are looked at, which read the first n_states alone; see `first_crossing`.
     keep : compiled function of (model, t, h, y, c), or None
@@ -323,6 +325,8 @@ def drive(
         size = _take_step(
             rates, model, t, h, t_new, y, y_new, arg, k, c, n_states, rtol, atol, is_read, stiff
         )  # fmt: skip
+        if work[STOP, 0] != 0.0:
+            break
         if not size <= 1.0:
             h *= max(0.2, 0.9 * size**-0.17) if size < math.inf else 0.2
             rejected = True

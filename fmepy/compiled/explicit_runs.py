@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled import explicit_loop
+from fmepy.compiled import explicit_loop, status
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.courses import CourseTables, RunArrays
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.compiled.status import EXPLODED, NO_RATES, NO_ROOM, SEEN, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS, WORK
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
 _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
+_WORTH_A_THREAD = 200
+"""States of all runs from which on Ctrl-C is to be heard while they run, which takes 50 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
 _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
@@ -195,25 +196,45 @@ class ExplicitRuns:
             return c_loop(run, "the explicit solver with delays")
         return c_loop(explicit_loop.run_watched if watches else explicit_loop.run_smooth, "the explicit solver")
 
-    def _run(self, arrays: RunArrays, at: int, watched: int = 0) -> None:
-        """Run; `at` is the address of the arrays' words, `watched` that of `up_to_crossing`."""
+    def _run(self, room: tuple[RunArrays, int, Any], watched: int = 0) -> None:
+        """Run in what `arrays` returned; `watched` is `first` of `up_to_crossing`."""
+        arrays, at, _ = room
         if self._past is None:
-            self._loop(self.at_course, at)
+            self._called(room, self.at_course, at)
             return
         first = 0
         while True:  # with ever more room for the past
-            self._loop(self.at_course, at, address(self._past[0]), watched, first, self._room)
-            full = np.flatnonzero(arrays.ended[first:, 0] == NO_ROOM)
+            self._called(room, self.at_course, at, address(self._past[0]), watched, first, self._room)
+            full = np.flatnonzero(arrays.ended[first:, 0] == status.NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
             self._room *= 4
 
+    def _called(self, room: tuple[RunArrays, int, Any], *words: int) -> None:
+        """Call the loop; where it may take long, on a thread of its own, so that Ctrl-C is heard meanwhile."""
+        arrays = room[0]
+        is_short = len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD
+        if is_short or threading.current_thread() is not threading.main_thread():
+            self._loop(*words)
+            return
+
+        def work(kept: Any = (self, room)) -> None:  # what it writes into lives as long, wherever Ctrl-C strikes
+            self._loop(*words)
+
+        thread = threading.Thread(target=work)
+        try:
+            thread.start()
+            thread.join()
+        except BaseException:
+            arrays.work[status.STOP] = 1.0
+            raise
+
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
         """Return where runs work that begin with such inputs, the address of the words of that, and these."""
         out = np.empty((len(inputs), *self.shape)) if out is None else out
         ended = np.empty((len(inputs), 3)) if ended is None else ended
-        work, seen = np.empty((WORK, len(self._solver.atol))), np.empty((SEEN, self._functions.n_watched))
+        work, seen = np.zeros((status.WORK, len(self._solver.atol))), np.empty((status.SEEN, self._functions.n_watched))
         arrays = RunArrays(inputs, work, seen, np.empty(self._n_values), out, ended)
         words = packed(arrays)
         return arrays, address(words), words
@@ -242,16 +263,16 @@ class ExplicitRuns:
             room = self._free.pop()  # of no other thread's; an address takes time
         except IndexError:
             room = self.arrays(np.zeros((1, self.n_inputs)))
-        arrays, at, _ = room
+        arrays = room[0]
         arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
             arrays.values[: len(start)] = start
-        self._run(arrays, at)
+        self._run(room)
         rows, ended = arrays.out[0].copy(), arrays.ended[0].tolist()
-        if ended[0] in (TOO_MANY_STEPS, STEP_TOO_SMALL, NO_RATES, EXPLODED):
+        if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
         self._free.append(room)
-        if ended[0] == STIFF and self.learns_stiff():
+        if ended[0] == status.STIFF and self.learns_stiff():
             return self.one(inputs, start)
         return rows, ended
 
@@ -285,10 +306,11 @@ class ExplicitRuns:
         """
         inputs = np.zeros((len(P), self.n_inputs))
         inputs[:, : P.shape[1]] = P
-        arrays, at, _ = self.arrays(inputs)
-        self._run(arrays, at)
+        room = self.arrays(inputs)
+        self._run(room)
+        arrays = room[0]
         out, told = arrays.out, arrays.ended
-        again = np.flatnonzero(told[:, 0] == STIFF)
+        again = np.flatnonzero(told[:, 0] == status.STIFF)
         if len(again) and self.learns_stiff():
             out[again], told[again] = self.many(P[again])
         return out, told
@@ -298,9 +320,10 @@ class ExplicitRuns:
 
         first : the stretch from which on conditions are watched; what crosses zero then ends the run
         """
-        arrays, at, _ = self.arrays(np.zeros((1, self.n_inputs)))
+        room = self.arrays(np.zeros((1, self.n_inputs)))
+        arrays = room[0]
         arrays.inputs[0, : len(inputs)] = inputs
-        self._run(arrays, at, first)
+        self._run(room, first)
         z, there = arrays.values[: len(self._solver.atol)], arrays.inputs[0, : len(inputs)]
         return arrays.out[0], arrays.ended[0].tolist(), z, there
 
@@ -345,7 +368,7 @@ class RunsOfCourses:
 
         def piece(ends: tuple[int, int]) -> None:
             self._loop(table, *ends)
-            for i in np.flatnonzero(self._told[slice(*ends), 0] == STIFF).tolist():
+            for i in np.flatnonzero(self._told[slice(*ends), 0] == status.STIFF).tolist():
                 if self._runs[ends[0] + i].learns_stiff():
                     self._loop(table, ends[0] + i, ends[0] + i + 1)
             then(*ends)

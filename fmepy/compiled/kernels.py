@@ -4,7 +4,8 @@ A kernel is a plain function of a small part of Python, and runs as Python too. 
 
 * whole numbers, floats, truth values; arrays of floats or of whole numbers, contiguous, by rows; tuples, named or not;
 * ``for i in range()``, while, if, break, continue, return; assignments, also to entries, also of tuples;
-* arithmetic, comparisons, choices; abs, min, max, len, int, float, and what `kernel_code` lists of math and numpy;
+* arithmetic, comparisons, choices; abs, min, max, len, int, float, and what `dialect.expressions` lists of math and
+  numpy;
 * ``a[i, j]``, ``a[i]`` (a part of an array), ``a[i:j]``, ``a[i, j:]``, ``a.shape``, ``a.reshape(())``; only a literal
   index counts from the end;
 * calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `weighted`, `call`, below.
@@ -24,7 +25,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -75,23 +75,6 @@ def call(address: Any, *arguments: Any) -> None:
     kinds = [ctypes.c_void_p if isinstance(a, np.ndarray) else ctypes.c_double for a in arguments]
     passed = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
     ctypes.CFUNCTYPE(None, *kinds)(int(address))(*passed)
-
-
-def structure(address: int, kind: Any) -> Any:
-    """Return the named tuple of a class whose words, those of `packed`, stand at an address."""
-    from fmepy.compiled.kernel_values import group_of, words_of  # which read this module
-
-    group = group_of(kind)
-    return _unpacked(group, iter(integers(address, len(words_of(group))).tolist()))
-
-
-def _unpacked(kind: Any, words: Iterator[int]) -> Any:
-    if hasattr(kind, "types"):
-        return kind.made_by(*(_unpacked(part, words) for part in kind.types))
-    first = next(words)
-    if hasattr(kind, "dims"):
-        return {"d": doubles, "i": integers}[kind.of](first, *(next(words) for _ in range(kind.dims)))
-    return struct.unpack("d", struct.pack("q", first))[0] if kind == "d" else first
 
 
 def packed(values: Any) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from fmepy.compiled.llvm_operations import NAN, FunctionWriter, NotWritableError, declarations, number
@@ -34,7 +35,7 @@ Place: TypeAlias = "tuple[str, int] | str"
 class ExpressionWriter(FunctionWriter):
     """One function being written from expressions: straight code but for branches at choices."""
 
-    def __init__(self, whole: _Function | Alone) -> None:
+    def __init__(self, whole: WholeFunction) -> None:
         super().__init__(whole.declared)
         self._whole = whole
 
@@ -140,27 +141,26 @@ class ExpressionWriter(FunctionWriter):
         return not e.args or any(e in scope for scope in self._known)
 
 
-class Alone:
-    """What a part shares that belongs to no program: nothing."""
+class WholeFunction:
+    """One function of a program: its parts, and what they share; a part that belongs to none shares nothing.
 
-    def __init__(self, declared: set[tuple[str, int]]) -> None:
-        self.declared, self.where = declared, dict[Any, Place]()
+    Parameters
+    ----------
+    declared : set of (str, int)
+        Where the functions of C that are called go.
+    where, arguments, passed
+        Where symbols are found; the arguments of the function, and what its parts are called with.
+    """
 
-    def is_shared(self, e: Any) -> bool:
-        """Tell that nothing is computed elsewhere."""
-        return False
-
-    def from_elsewhere(self, e: Any, part: ExpressionWriter) -> str:
-        """Return an empty string."""
-        return ""
-
-
-class _Function:
-    """One function of a program: its parts, and what they share."""
-
-    def __init__(self, where: Mapping[Any, Place], arguments: str, passed: str) -> None:
-        self.where, self._arguments, self._passed = where, arguments, passed
-        self.declared: set[tuple[str, int]] = set()
+    def __init__(
+        self,
+        declared: set[tuple[str, int]],
+        where: Mapping[Any, Place] = MappingProxyType({}),
+        arguments: str = "",
+        passed: str = "",
+    ) -> None:
+        self.declared, self._arguments, self._passed = declared, arguments, passed
+        self.where: dict[Any, Place] = dict(where)
         self._home: dict[Any, ExpressionWriter] = {}
         self._slots: dict[Any, int] = {}
         self._shared: set[Any] = set()
@@ -261,9 +261,8 @@ class LlvmProgram:
         NotWritableError
             A function that there is no word for.
         """
-        function = _Function(where, self._arguments, self._passed)
+        function = WholeFunction(self._declared, where, self._arguments, self._passed)
         self._functions.append(function.written(name, targets, needed, then))
-        self._declared |= function.declared
 
     def add(self, name: str, write: Callable[[FunctionWriter], None]) -> None:
         """Add a function that is written operation by operation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from inspect import getmro
 from typing import Any
 
 
@@ -53,6 +54,8 @@ def optimised(text: str, level: int, only: str = "") -> Any:
     Of the level `LOOPS` no loops are unrolled: a hundred short ones would take LLVM half a minute.
     """
     from llvmlite import binding
+    from llvmlite.binding import ffi
+    from llvmlite.binding.newpassmanagers import NewPassManager
 
     _start()
     module = binding.parse_assembly(text)
@@ -63,7 +66,11 @@ def optimised(text: str, level: int, only: str = "") -> Any:
     options = binding.create_pipeline_tuning_options(speed_level=level)
     options.loop_unrolling = level != LOOPS
     builder = binding.create_pass_builder(_machine(), options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    order = getmro(type(passes))
+    if order.index(ffi.ObjectRef) < order.index(NewPassManager):  # llvmlite 0.45 to 0.50 keeps 40 kB a program for ever
+        ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)
     return module
 
 

@@ -25,8 +25,7 @@ The model comes as C functions ``void f(double t, double* z, double* inputs, dou
 
 or, of loops over arrays (`compiled.array_loop`), which have no such entries, only what is needed for `advance`.
 
-`run` is compiled once for all models; what it knows of one is the plan, an array of whole numbers, see
-`compiled.stiff_plan`.
+`run` is compiled once for all models; what it knows of one is its plan.
 
 References
 ----------
@@ -40,7 +39,8 @@ import math
 from typing import Any, NamedTuple
 
 from fmepy.compiled.band_lu import add_band_product, factor_band, solve_band
-from fmepy.compiled.kernels import call, doubles, integers
+from fmepy.compiled.dialect.types import structure
+from fmepy.compiled.kernels import call, doubles
 from fmepy.compiled.rodas5p import D1, GAMMA, add_stages, combine, set_argument, time_of, weight_of
 from fmepy.compiled.sparse_lu import (
     Pattern,
@@ -54,6 +54,7 @@ from fmepy.compiled.sparse_lu import (
     solve_block,
     solve_block_all,
 )
+from fmepy.types import IntMatrix, IntVector
 
 MOST_MISFIT, MOST_OFF = 1e-9, 1e-3
 """Of a stage: where its equations are solved less well, off by more of the tolerance, W is factored with exchange of
@@ -70,8 +71,6 @@ T, H, UNTIL, RTOL, IS_KNOWN, FASTEST, IS_STIFF, ALWAYS, STEPS, WAIT, CALM, END, 
 """In the room: the step wanted; whether J is that of its beginning (1; -1: no powers of J are known either); its
 largest |lambda|; what the driver remembers; whether the factors of the last step are those of W as a full matrix."""
 MEMORY = 13
-HEAD = 42
-"""Numbers at the head of a plan: the address of `run`, the size of the room, whether runs keep to this method, ..."""
 
 
 class Stiff(NamedTuple):
@@ -98,24 +97,67 @@ def prepare_stiff(stiff, inputs, y, y_new, k, c):
     call(stiff.run, POLYNOMIAL, stiff.plan, stiff.room, inputs, y, y_new, k, c, c)
 
 
+class StiffPlan(NamedTuple):
+    """What the method knows of a model.
+
+    Attributes
+    ----------
+    loop, size, n_algebraic : int
+        The address of `run`, the size of the room of a run, how many states have no rate: what a driver reads.
+    field, jacobian, slopes, bend, factor, solve, advance : int
+        Addresses of the model's functions, and of those of `compiled.unrolled_lu`; 0 where there is none.
+    n, n_params, width : int
+        States, parameters with sensitivities, numbers in a row of sensitivities.
+    scales_at : int
+        Where the scales of the sensitivities stand in the inputs.
+    lower, upper : int
+        Diagonals of J below and above the main one where it is a band (`compiled.band_lu`), else -1.
+    at : ndarray of int
+        Where the arrays of a `Workspace` begin, see `compiled.stiff_plan.Entries.places`.
+    pattern : Pattern
+    rows, cols : ndarray of int
+        Where the entries of J are.
+    of_f, of_bend_y, of_bend_q : ndarray of int, shape (2, n_entries)
+        Rows and columns of the entries of df/dq, and of the two parts of `bend`.
+    mass : ndarray of int, shape (n,)
+        The diagonal of M: 1, or 0 of an algebraic state, whose entry in f is to be zero.
+    """
+
+    loop: int
+    size: int
+    n_algebraic: int
+    field: int
+    jacobian: int
+    slopes: int
+    bend: int
+    factor: int
+    solve: int
+    advance: int
+    n: int
+    n_params: int
+    width: int
+    scales_at: int
+    lower: int
+    upper: int
+    at: IntVector
+    pattern: Pattern
+    rows: IntVector
+    cols: IntVector
+    of_f: IntMatrix
+    of_bend_y: IntMatrix
+    of_bend_q: IntMatrix
+    mass: IntVector
+
+
 class Workspace(NamedTuple):
     """What a step works on.
 
     Attributes
     ----------
-    field, jacobian, slopes, bend, factor, solve, advance : int
-    lower, upper : int
-        Diagonals of J below and above the main one where it is a band (`compiled.band_lu`), else -1.
     inputs, scales, numbers : ndarray
         Of the model; the scales of the sensitivities among them; all that follows.
     J : ndarray
         Entries of the Jacobian, then df/dt.
-    rows, cols : ndarray
-        Where the entries are.
-    mass : ndarray of int, shape (n,)
-        The diagonal of M: 1, or 0 of an algebraic state, whose entry in f is to be zero.
-    of_f, of_bend_y, of_bend_q : ndarray, shape (2, n_entries)
-        Rows and columns of the entries of df/dq, and of the two parts of `bend`.
     LU, b, rest, v : ndarray
         The factors, room, what the powers of J have come to.
     full : ndarray, shape (n (n + 1),) or (0,)
@@ -130,25 +172,10 @@ class Workspace(NamedTuple):
         What `slopes` and `bend` write.
     """
 
-    field: int
-    jacobian: int
-    slopes: int
-    bend: int
-    factor: int
-    solve: int
-    advance: int
-    lower: int
-    upper: int
     inputs: Any
     scales: Any
     numbers: Any
     J: Any
-    rows: Any
-    cols: Any
-    mass: Any
-    of_f: Any
-    of_bend_y: Any
-    of_bend_q: Any
     LU: Any
     b: Any
     rest: Any
@@ -170,46 +197,41 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
     stages[6], and c[0], the error; all have an entry for each state and, behind them, for each sensitivity. Where it
     cannot be taken the error is NaN.
     """
-    head = integers(plan, HEAD)
-    n, n_params, width, scales = head[10], head[11], head[12], head[13]
-    at, of, n_z = head[14:], head[28:], n * (1 + n_params)
-    A, q = integers(plan + 8 * HEAD, of[11]), doubles(inputs, scales + n_params)
+    p = structure(plan, StiffPlan)
+    n, n_params, width, at = p.n, p.n_params, p.width, p.at
+    n_z, q = n * (1 + n_params), doubles(inputs, p.scales_at + n_params)
     M, R = doubles(room, MEMORY), doubles(room + 8 * MEMORY, at[13])
-    pattern = Pattern(A[: of[1]], A[of[1] : of[2]], A[of[2] : of[3]], A[of[3] : of[4]], A[of[4] : of[5]])
     w = Workspace(
-        head[3], head[4], head[5], head[6], head[7], head[8], head[9], head[40], head[41], q, q[scales:], R,
-        R[: at[1]], A[of[5] : of[6]], A[of[6] : of[7]], A[of[10] : of[11]],
-        A[of[7] : of[8]].reshape((2, (of[8] - of[7]) // 2)),
-        A[of[8] : of[9]].reshape((2, (of[9] - of[8]) // 2)), A[of[9] : of[10]].reshape((2, (of[10] - of[9]) // 2)),
-        R[at[1] : at[2]], R[at[2] : at[3]], R[at[3] : at[4]], R[at[4] : at[5]], R[at[12] : at[13]], R[at[5] : at[6]],
-        R[at[6] : at[7]].reshape((8, n)), R[at[7] : at[8]].reshape((8, n * width)),
-        R[at[8] : at[9]].reshape((n, width)), R[at[9] : at[10]].reshape((n, width)),
-        R[at[10] : at[11]], R[at[11] : at[12]],
+        q, q[p.scales_at :], R, R[: at[1]], R[at[1] : at[2]], R[at[2] : at[3]], R[at[3] : at[4]], R[at[4] : at[5]],
+        R[at[12] : at[13]], R[at[5] : at[6]], R[at[6] : at[7]].reshape((8, n)),
+        R[at[7] : at[8]].reshape((8, n * width)), R[at[8] : at[9]].reshape((n, width)),
+        R[at[9] : at[10]].reshape((n, width)), R[at[10] : at[11]], R[at[11] : at[12]],
     )  # fmt: skip
     Y, Y_new, k, C = doubles(y, n_z), doubles(y_new, n_z), doubles(stages, 7, n_z), doubles(c, 4, n_z)
     if what == STEP:
         if M[IS_KNOWN] < 1.0:
-            _begin(M, w, n, Y)
-        if not _step(M, w, pattern, n, n_params, Y[:n], Y_new, k[0], C, k[6], doubles(atol, n)):
+            _begin(M, p, w, Y)
+        if not _step(M, p, w, Y[:n], Y_new, k[0], C, k[6], doubles(atol, n)):
             C[0, 0] = math.nan
     else:
-        _polynomial(w, n, n_params, Y, Y_new, C)
-        _set_error_inside(M, w, pattern, n, n_params, Y, C, k[1], k[2])
+        _polynomial(p, w, Y, Y_new, C)
+        _set_error_inside(M, p, w, Y, C, k[1], k[2])
 
 
-def _begin(M, w, n, y):
+def _begin(M, p, w, y):
     """Set what belongs to the beginning of a step: J, f_t, the sensitivities, and |lambda| by one more power of J."""
-    call(w.jacobian, M[T], y, w.inputs, w.J)
+    n = p.n
+    call(p.jacobian, M[T], y, w.inputs, w.J)
     for i in range(n):
         w.point[i] = y[i]
         w.b[i] = 0.0
         w.v[i] = w.v[i] if M[IS_KNOWN] == 0.0 else 0.0
-        for p in range((len(y) - n) // n):
-            w.S[i, p] = y[(1 + p) * n + i]
+        for q in range(p.n_params):
+            w.S[i, q] = y[(1 + q) * n + i]
     total = product = 0.0
     for i in range(n):
         total += w.v[i] * w.v[i]
-    _multiply(w, w.v, w.b, w.rest)
+    _multiply(p, w, w.v, w.b, w.rest)
     for i in range(n):
         product += w.b[i] * w.b[i]
     size = math.sqrt(product)
@@ -219,22 +241,23 @@ def _begin(M, w, n, y):
     M[IS_KNOWN] = 1.0
 
 
-def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
+def _step(M, p, w, y, y_new, f, C, f_new, atol):
     """Take the step; return whether it could be taken. C[1] and C[2] are room."""
-    t, h, n_J, U, V, error = M[T], M[H], len(w.J) - n, w.U, w.V, C[0]
+    n, n_params, width, U, V, error = p.n, p.n_params, p.width, w.U, w.V, C[0]
+    t, h, n_J = M[T], M[H], len(w.J) - n
     g, inverse, x = 1.0 / (h * GAMMA), 1.0 / h, C[1][:n]
-    J, f_t, S, X = w.J[:n_J], w.J[n_J:], w.S.reshape((n * w.S.shape[1],)), w.X.reshape((n * w.S.shape[1],))
+    J, f_t, S, X = w.J[:n_J], w.J[n_J:], w.S.reshape((n * width,)), w.X.reshape((n * width,))
     for i in range(n):
         x[i], w.b[i] = y[i], f[i] + h * D1 * f_t[i]
-    if not _first_stage(M, w, pattern, g, J, y, C[2], atol):
+    if not _first_stage(M, p, w, g, J, y, C[2], atol):
         return False
     if n_params > 0:
         set_argument(0, S, V, X)
-        _stage_of_sensitivities(0, t, t, inverse, h * D1, M, w, pattern, x, V[0].reshape((n, w.S.shape[1])))
+        _stage_of_sensitivities(0, t, t, inverse, h * D1, M, p, w, x, V[0].reshape((n, width)))
     for s in range(1, 8):
         at, d = M[UNTIL] if s > 4 else t + h * time_of(s), h * weight_of(s)
         set_argument(s, y, U, x)
-        call(w.field, at, x, w.inputs, U[s])
+        call(p.field, at, x, w.inputs, U[s])
         for i in range(n):
             U[s, i] += d * f_t[i]
         if M[ALWAYS] > 0.0:
@@ -243,27 +266,26 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
         add_stages(s, inverse, U, U[s])
         if M[ALWAYS] > 0.0:
             for i in range(n):
-                U[s, i] = U[s, i] if w.mass[i] != 0 else w.rest[i]
-        _solve(M, w, pattern, U[s])
+                U[s, i] = U[s, i] if p.mass[i] != 0 else w.rest[i]
+        _solve(M, p, w, U[s])
         if n_params > 0:
             set_argument(s, S, V, X)
-            _stage_of_sensitivities(s, t, at, inverse, d, M, w, pattern, x, V[s].reshape((n, w.S.shape[1])))
+            _stage_of_sensitivities(s, t, at, inverse, d, M, p, w, x, V[s].reshape((n, width)))
     for i in range(n):
         y_new[i] = x[i] + U[7, i]
         error[i] = U[7, i]
-    width = w.S.shape[1]
-    for p in range(n_params):
+    for q in range(n_params):
         for i in range(n):
-            y_new[(1 + p) * n + i] = X[i * width + p] + V[7, i * width + p]
-            error[(1 + p) * n + i] = LENIENCE * V[7, i * width + p]
-    call(w.field, M[UNTIL], y_new, w.inputs, f_new)
+            y_new[(1 + q) * n + i] = X[i * width + q] + V[7, i * width + q]
+            error[(1 + q) * n + i] = LENIENCE * V[7, i * width + q]
+    call(p.field, M[UNTIL], y_new, w.inputs, f_new)
     for i in range(n):  # noqa: SIM110    # a kernel has no all()
         if not abs(f_new[i]) < math.inf:
             return False
     return True
 
 
-def _first_stage(M, w, pattern, g, J, y, size, atol):
+def _first_stage(M, p, w, g, J, y, size, atol):
     """Factor W and set U_0 to the solution of W U_0 = b; return whether that went well. size is room."""
     n = len(y)
     for attempt in range(2):
@@ -271,130 +293,130 @@ def _first_stage(M, w, pattern, g, J, y, size, atol):
         if attempt > 0:
             if len(w.full) == 0:
                 return False
-            _factor_full(w, g, J, w.full[: n * n].reshape((n, n)))
-        elif w.factor != 0:
-            call(w.factor, g, J, J, w.LU)
-        elif w.lower >= 0:
-            factor_band(g, J, n, w.lower, w.upper, w.LU)
+            _factor_full(p, w, g, J, w.full[: n * n].reshape((n, n)))
+        elif p.factor != 0:
+            call(p.factor, g, J, J, w.LU)
+        elif p.lower >= 0:
+            factor_band(g, J, n, p.lower, p.upper, w.LU)
         else:
-            factor(g, w.mass, J, pattern, w.LU, w.rest)
+            factor(g, p.mass, J, p.pattern, w.LU, w.rest)
         for i in range(n):
             w.U[0, i] = w.b[i]
             size[i] = g * MOST_OFF / MOST_MISFIT * (atol[i] + M[RTOL] * abs(y[i]))
-        _solve(M, w, pattern, w.U[0])
+        _solve(M, p, w, w.U[0])
         for i in range(n):
             w.rest[i] = 0.0
-        _multiply(w, w.U[0], w.rest, size)
-        if misfit(g, w.mass, w.U[0], w.b, w.rest, size) <= MOST_MISFIT:
+        _multiply(p, w, w.U[0], w.rest, size)
+        if misfit(g, p.mass, w.U[0], w.b, w.rest, size) <= MOST_MISFIT:
             return True
     return False
 
 
-def _multiply(w, x, out, sizes):
+def _multiply(p, w, x, out, sizes):
     """Add J x to out, and to sizes what the products of a row come to, whatever their signs."""
-    if w.lower >= 0:
-        add_band_product(w.J, w.lower, w.upper, x, out, sizes)
+    if p.lower >= 0:
+        add_band_product(w.J, p.lower, p.upper, x, out, sizes)
     else:
-        add_product(w.J, w.rows, w.cols, x, out, sizes)
+        add_product(w.J, p.rows, p.cols, x, out, sizes)
 
 
-def _factor_full(w, g, J, B):
+def _factor_full(p, w, g, J, B):
     """Factor W as a full matrix, with exchange of rows."""
     n = len(B)
     for i in range(n):
         for j in range(n):
             B[i, j] = 0.0
-        B[i, i] = g if w.mass[i] != 0 else 0.0
+        B[i, i] = g if p.mass[i] != 0 else 0.0
     for e in range(len(J)):
-        B[w.rows[e], w.cols[e]] -= J[e]
+        B[p.rows[e], p.cols[e]] -= J[e]
     factor_block(B, w.full[n * n :], w.rest)
 
 
-def _solve(M, w, pattern, x):
+def _solve(M, p, w, x):
     """Replace x by the solution of W x = x."""
     n = len(x)
     if M[IS_FULL] > 0.0:
         solve_block(w.full[: n * n].reshape((n, n)), w.full[n * n :], x)
-    elif w.solve != 0:
-        call(w.solve, 0.0, w.LU, w.LU, x)
-    elif w.lower >= 0:
-        solve_band(w.LU, w.lower, w.upper, x)
+    elif p.solve != 0:
+        call(p.solve, 0.0, w.LU, w.LU, x)
+    elif p.lower >= 0:
+        solve_band(w.LU, p.lower, p.upper, x)
     else:
-        solve(pattern, w.LU, x, w.rest)
+        solve(p.pattern, w.LU, x, w.rest)
 
 
-def _stage_of_sensitivities(s, t, at, inverse, d, M, w, pattern, x, B):
+def _stage_of_sensitivities(s, t, at, inverse, d, M, p, w, x, B):
     """Set B to dU_s, for every parameter; w.X is the derivative of the stage's argument x."""
     n = B.shape[0]
     for i in range(n):
         w.point[n + i] = w.U[s, i]
-        for p in range(B.shape[1]):
-            B[i, p] = 0.0
+        for q in range(B.shape[1]):
+            B[i, q] = 0.0
     w.point[2 * n], w.point[2 * n + 1] = d, s
     add_stages(s, inverse, w.V, w.V[s])
     for i in range(n):
-        for p in range(B.shape[1]):
-            B[i, p] = B[i, p] if w.mass[i] != 0 else 0.0
-    call(w.slopes, at, x, w.inputs, w.G)
-    call(w.bend, t, w.point, w.inputs, w.D)
-    _advance(M, w, pattern, B)
+        for q in range(B.shape[1]):
+            B[i, q] = B[i, q] if p.mass[i] != 0 else 0.0
+    call(p.slopes, at, x, w.inputs, w.G)
+    call(p.bend, t, w.point, w.inputs, w.D)
+    _advance(M, p, w, B)
 
 
-def _advance(M, w, pattern, B):
+def _advance(M, p, w, B):
     """Replace B by the solution of W x = B + J X + df/dq + D S + ..., the entries of J and the others being G and D."""
-    n, n_J, n_by = len(B), len(w.rows), w.of_bend_y.shape[1]
-    if w.advance != 0 and M[IS_FULL] == 0.0:
-        call(w.advance, 0.0, w.numbers, w.inputs, B)
+    n, n_J, n_by = len(B), len(p.rows), p.of_bend_y.shape[1]
+    if p.advance != 0 and M[IS_FULL] == 0.0:
+        call(p.advance, 0.0, w.numbers, w.inputs, B)
         return
     for e in range(n_J):
-        add_row(B, w.rows[e], w.G[e], w.X, w.cols[e])
-    for e in range(w.of_f.shape[1]):
-        B[w.of_f[0, e], w.of_f[1, e]] += w.G[n_J + e] * w.scales[w.of_f[1, e]]
+        add_row(B, p.rows[e], w.G[e], w.X, p.cols[e])
+    for e in range(p.of_f.shape[1]):
+        B[p.of_f[0, e], p.of_f[1, e]] += w.G[n_J + e] * w.scales[p.of_f[1, e]]
     for e in range(n_by):
-        add_row(B, w.of_bend_y[0, e], w.D[e], w.S, w.of_bend_y[1, e])
-    for e in range(w.of_bend_q.shape[1]):
-        B[w.of_bend_q[0, e], w.of_bend_q[1, e]] += w.D[n_by + e] * w.scales[w.of_bend_q[1, e]]
+        add_row(B, p.of_bend_y[0, e], w.D[e], w.S, p.of_bend_y[1, e])
+    for e in range(p.of_bend_q.shape[1]):
+        B[p.of_bend_q[0, e], p.of_bend_q[1, e]] += w.D[n_by + e] * w.scales[p.of_bend_q[1, e]]
     if M[IS_FULL] > 0.0:
         solve_block_all(w.full[: n * n].reshape((n, n)), w.full[n * n :], None, B)
     else:
-        solve_all(pattern, w.LU, B)
+        solve_all(p.pattern, w.LU, B)
 
 
-def _polynomial(w, n, n_params, y, y_new, c):
+def _polynomial(p, w, y, y_new, c):
     """Set the coefficients of the polynomial of the last step, in the form of `dormand_prince.dense`."""
-    width = w.S.shape[1]
+    n = p.n
     for i in range(len(y)):
         c[0, i] = y_new[i] - y[i]
     combine(w.U, 0, 1, c[1, :n], c[2, :n], c[3, :n])
-    for p in range(n_params):
-        a, b = (1 + p) * n, (2 + p) * n
-        combine(w.V, p, width, c[1, a:b], c[2, a:b], c[3, a:b])
+    for q in range(p.n_params):
+        a, b = (1 + q) * n, (2 + q) * n
+        combine(w.V, q, p.width, c[1, a:b], c[2, a:b], c[3, a:b])
 
 
-def _set_error_inside(M, w, pattern, n, n_params, y, c, error, x):
+def _set_error_inside(M, p, w, y, c, error, x):
     """Set error to that of the polynomial, about, in the middle of the step; x is room.
 
     What is stiff ends a step right however long it was, and the error there says nothing of what lies between: the
     slope of the polynomial there, less the rates there, does, by the equations of a stage.
     """
-    middle = M[T] + 0.5 * M[H]
+    n, middle = p.n, M[T] + 0.5 * M[H]
     for i in range(len(y)):
         x[i] = y[i] + 0.5 * (c[0, i] + 0.5 * (c[1, i] + 0.5 * (c[2, i] + 0.5 * c[3, i])))
-        error[i] = (c[0, i] + 0.25 * c[2, i]) / M[H] if w.mass[i % n] != 0 else 0.0
-    call(w.field, middle, x, w.inputs, w.b)
+        error[i] = (c[0, i] + 0.25 * c[2, i]) / M[H] if p.mass[i % n] != 0 else 0.0
+    call(p.field, middle, x, w.inputs, w.b)
     for i in range(n):
         error[i] -= w.b[i]
-    _solve(M, w, pattern, error[:n])
-    if n_params == 0:
+    _solve(M, p, w, error[:n])
+    if p.n_params == 0:
         return
-    B = w.V[0].reshape((n, w.S.shape[1]))
+    B = w.V[0].reshape((n, p.width))
     for i in range(n):
-        for p in range(n_params):
-            w.X[i, p], B[i, p] = x[(1 + p) * n + i], -error[(1 + p) * n + i]
+        for q in range(p.n_params):
+            w.X[i, q], B[i, q] = x[(1 + q) * n + i], -error[(1 + q) * n + i]
     for e in range(len(w.D)):
         w.D[e] = 0.0
-    call(w.slopes, middle, x, w.inputs, w.G)
-    _advance(M, w, pattern, B)
+    call(p.slopes, middle, x, w.inputs, w.G)
+    _advance(M, p, w, B)
     for i in range(n):
-        for p in range(n_params):
-            error[(1 + p) * n + i] = B[i, p]
+        for q in range(p.n_params):
+            error[(1 + q) * n + i] = B[i, q]

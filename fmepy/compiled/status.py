@@ -26,8 +26,10 @@ LOST_DELAY = 12
 NO_ROOM = 11
 """The steps of the past are more than there is room for; the run is begun again with more."""
 
-WORK = 14
-"""Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial."""
+WORK, STOP = 15, 14
+"""Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial; and the
+row whose first number is 0, until somebody else wants the run to end.
+"""
 SEEN = 8
 """Rows of the array in which conditions are looked at, see `compiled.crossings`."""
 

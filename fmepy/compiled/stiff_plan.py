@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.rosenbrock import HEAD, MEMORY, MOST_FULL
+from fmepy.compiled.dialect.types import group_of, words_of
+from fmepy.compiled.kernels import packed
+from fmepy.compiled.rosenbrock import MEMORY, MOST_FULL, StiffPlan
 from fmepy.compiled.sparse_lu import Pattern
 from fmepy.types import IntVector
 
@@ -60,7 +62,7 @@ class Entries(NamedTuple):
 
 
 def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: int) -> IntVector:
-    """Return the plan of a model: what `run` knows of it, and where it works; of a band the pattern is empty.
+    """Return the words of a model's plan, `rosenbrock.StiffPlan`, and behind them its tables; of a band none is needed.
 
     Parameters
     ----------
@@ -70,23 +72,16 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
         The address of `run`.
     """
     m, places = entries, entries.places(pattern.n_entries)
-    further = [np.array(e, dtype=np.int64).reshape(-1, 2).T.ravel() for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
     mass = np.ones(m.n, dtype=np.int64)
     mass[list(m.algebraic)] = 0
-    tables = [*pattern, m.rows, m.cols, *further, mass]
-    ends = np.cumsum([0, *map(len, tables)])
-    head = [
-        loop,
-        MEMORY + places[-1],
-        len(m.algebraic),
-        *functions,
-        m.n,
-        m.n_params,
-        m.width,
-        m.scales_at,
-        *places,
-        *ends,
-        *m.band,
-    ]
-    assert len(head) == HEAD
-    return np.concatenate([head, *tables]).astype(np.int64)
+    further = [np.array(e, dtype=np.int64).reshape(-1, 2).T for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
+    tables = [np.asarray(table, dtype=np.int64) for table in (places, *pattern, m.rows, m.cols, *further, mass)]
+    ends = np.cumsum([len(words_of(group_of(StiffPlan))), *(table.size for table in tables)])
+    out = np.empty(ends[-1], dtype=np.int64)
+    parts: list[Any] = [out[a:b].reshape(t.shape) for a, b, t in zip(ends, ends[1:], tables, strict=False)]
+    for copy, table in zip(parts, tables, strict=True):
+        copy[:] = table
+    head: list[Any] = [loop, MEMORY + places[-1], len(m.algebraic), *functions]
+    head += [m.n, m.n_params, m.width, m.scales_at, *m.band]
+    out[: ends[0]] = packed(StiffPlan._make([*head, parts[0], Pattern._make(parts[1:6]), *parts[6:]]))
+    return out

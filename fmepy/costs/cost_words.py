@@ -130,6 +130,6 @@ class WordsOfCost(RunsOfCost):
 
     @property
     def guesses(self) -> tuple[str, ...]:
-        """Parameters of the noise whose value nobody gave."""
+        """Parameters of the noise without a value from the user."""
         mine = () if self.noise is None else self.noise.guesses
         return tuple(name for name in self.cases.parameters.taken_by(mine) if name not in self._given)

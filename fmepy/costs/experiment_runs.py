@@ -242,6 +242,7 @@ class RunsOfCost(ModelsOfCost):
         c, curves, x_name = self.comparison, self.run(parms, times), str(getattr(self.predictor, "x_name", "time"))
         if c.scale.is_logarithmic(len(c)):  # what is compared as logarithms is seen as such
             kwargs.setdefault("yscale", "log")
+        kwargs.setdefault("ylabel" if kwargs.get("xyswap") else "xlabel", str(self.x))  # as the data call it
         seen = self.readings
         if self.experiments is None:
             from fmepy.plotting.models import plot_model

@@ -121,7 +121,7 @@ class BoundLikelihood(OfPredictions):
         self.data = KnownData.of_number(joined([p.observed for p in pieces]))
 
     def forget(self) -> None:
-        """Forget what is remembered of other predictions."""
+        """Forget the values stored for other predictions."""
         self._known: tuple[bytes, _Slopes | None] = (b"", None)
         self._ran: tuple[bytes, Vector, Any, Any] = (b"", np.empty(0), None, None)
 
@@ -192,7 +192,7 @@ class BoundLikelihood(OfPredictions):
         return normal_matrix(self._rows(theta)[1])
 
     def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
-        """Return variable, x and row of what the information is made of: rows'rows = information.
+        """Return variable, x and values of the rows whose product is the information: rows'rows = information.
 
         One row a reading for its prediction, then one for its spread where that counts.
         """

@@ -119,7 +119,7 @@ class ModCost(Shown):
 
     @property
     def data(self) -> ObservedData:
-        """The observations in their own units, by which likelihoods are told to be of the same data."""
+        """The observations in their own units, which tell whether likelihoods are of the same data."""
         return concatenate([c for c, _ in self.pieces]).observed
 
     @property
@@ -130,7 +130,7 @@ class ModCost(Shown):
 
     @property
     def x_name(self) -> str:
-        """What x is called in the tables of observations; "x" where it has no name."""
+        """The name of x in the tables of observations; "x" where it has none."""
         return ", ".join(dict.fromkeys(c.x_name for c, _ in self.pieces if c.x_name is not None)) or "x"
 
     @property

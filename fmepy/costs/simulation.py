@@ -42,7 +42,7 @@ from fmepy.costs.observable_parameters import (
 from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.predictions import BoundSimulation
 from fmepy.costs.sum import AddableCost
-from fmepy.errors import ArgumentError, check_choice
+from fmepy.errors import ArgumentError, check_choice, counted
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
@@ -411,18 +411,18 @@ class SimulationCost(WordsOfCost, AddableCost):
     def __repr__(self) -> str:
         c = self.comparison
         counts = np.bincount(c.groups, minlength=len(c.group_names))
-        counted = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
+        compared = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
         lost = int(c.n_missing.sum() + c.n_outside.sum())
         of = "" if self.experiments is None else f" of {len(self.experiments.column.labels)} entities ({self.entity!r})"
         dropped = f"; {lost} dropped" if lost else ""
-        return f"{type(self).__name__}: {counted}{of}; {len(self.parms)} parameters{dropped}"
+        return f"{type(self).__name__}: {compared}{of}; {counted(len(self.parms), 'parameter')}{dropped}"
 
     @cached_property
     def _bound(self) -> Any:
         return self.bind()
 
     def with_guesses(self, values: Mapping[str, float]) -> Self:
-        """Return a copy with other guesses of parameters whose value nobody gave."""
+        """Return a copy with other guesses of the parameters without a value from the user."""
         out, own = copy(self), self._own.copy()
         own[list(values)] = list(values.values())
         for made in ("_bound", "models"):

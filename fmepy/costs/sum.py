@@ -130,7 +130,7 @@ class SumCost(AddableCost):
 
     @property
     def said_noise(self) -> SaidNoise | None:
-        """What the parts say of their noise, see `fmepy.costs.noise`."""
+        """Descriptions of the parts' noise, see `fmepy.costs.noise`."""
         return joined_noise(said_noise(part) for part in self.parts)
 
     def __call__(self, parms: UserParameters = None) -> Any:
@@ -182,7 +182,7 @@ class SumCost(AddableCost):
         return {k: v for k, v in _transforms(self.parts).items() if k in self.parms.index}
 
     def filter(self, parms: UserParameters = None, *, smooth: bool = True) -> tuple[Any, ...]:
-        """Return what the filter of every part gives, in order; for sums of `FimlofCost`, see there.
+        """Return the filter results of all parts, in order; for sums of `FimlofCost`, see there.
 
         Parameters
         ----------

@@ -18,3 +18,7 @@ __all__ = [
     "read_module_file",
     "read_modules",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)  # what completion offers

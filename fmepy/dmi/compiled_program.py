@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fmepy.dmi.evaluation_order import Layout
-from fmepy.dmi.loop_tables import NamedPlan, Rules, plan_of
+from fmepy.dmi.loop_tables import Loops, Rules, plan_of
 from fmepy.dmi.modular_run import ModularRun, Running
+from fmepy.dmi.run_loop import RunPlan
 from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statement_code import compiled_statements, statement_text
-from fmepy.dmi.statements import DT, FunctionStatement, element_names
+from fmepy.dmi.statements import DT
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, listed
 from fmepy.language.nodes import Number
@@ -32,16 +33,11 @@ class ModularProgram:
         The variables whose elements are columns of the result.
     series : iterable of str
         Variables from outside that change along a run.
-    guesses : iterable of str
-        Assigned variables whose first values are given, as first guesses of loops.
 
     Attributes
     ----------
-    columns : tuple of str
-    constants, series : tuple of (str, tuple of int)
-        What must have a value at the start, and what changes, with their shapes.
-    steps_of : dict of str to tuple of int
-        The steps of the modules that read a variable from outside.
+    columns, series : tuple of str
+        The elements that are columns, and those of series that no module computes.
     rows_per_step : int
         Rows of a series a step: 2 for rk4, which evaluates half-way too.
     python_modules : tuple of str
@@ -54,36 +50,21 @@ class ModularProgram:
         A method that cannot be: rk4 of modules with different steps, or with lag, rate or pulse.
     """
 
-    def __init__(
-        self,
-        system: ModuleSystem,
-        rules: Rules,
-        outputs: Iterable[str],
-        series: Iterable[str] = (),
-        guesses: Iterable[str] = (),
-    ) -> None:
-        series, guesses, outputs = tuple(series), tuple(guesses), tuple(outputs)
-        self._made_from = (system, rules, outputs, series, guesses)
+    def __init__(self, system: ModuleSystem, rules: Rules, outputs: Iterable[str], series: Iterable[str] = ()) -> None:
+        outputs, series = tuple(outputs), tuple(series)
+        self._made_from = (system, rules, outputs, series)
         if rules.method == "rk4":
             _check_rk4(system)
         self.rules, self.work = rules, Work(system)
         self.layout = Layout(self.work.shapes)
         self._set_functions()
-        shapes, steps = self.work.shapes, {m.name: m.step for m in system.modules}
-        variables = system.variables.values()
-        given = [
-            v.name for v in variables
-            if (v.exogenous and v.name not in series) or any(v.outside) or v.name in guesses
-        ]  # fmt: skip
-        self.columns = tuple(e for name in outputs for e in element_names(name, shapes[name]))
-        self.constants, self.series = (tuple((n, shapes[n]) for n in names) for names in (given, series))
-        self.steps_of = {v.name: tuple(sorted({steps[m] for m in v.read_in})) for v in variables if v.exogenous}
-        self.output_places, self._constant_places = self._places(outputs), self._places(given)
-        self._is_forced = ~np.array([mine for n in series for mine in system.variables[n].assigned], dtype=bool)
-        self.forced = self._places(series)[self._is_forced]
+        changing = (system.variables[name] for name in series)
+        self.columns = tuple(e for name in outputs for e in system.variables[name].elements)
+        self.series = tuple(e for v in changing for e, mine in zip(v.elements, v.assigned, strict=True) if not mine)
+        self.output_places, self.forced = self.places(self.columns), self.places(self.series)
         self._set_lags()
-        self._plans: dict[Any, tuple[NamedPlan, IntVector]] = {}
-        self._alike: dict[Any, NamedPlan] = {}
+        self._schedules: dict[int, tuple[tuple[frozenset[int], ...], IntVector]] = {}
+        self._plans: dict[Any, tuple[RunPlan, Loops]] = {}
         self._lock = threading.Lock()
         self.rows_per_step = 2 if rules.method == "rk4" else 1
         self.python_modules = tuple(self.work.python)
@@ -95,10 +76,9 @@ class ModularProgram:
     def __reduce__(self) -> Any:
         return ModularProgram, self._made_from
 
-    def _places(self, names: Iterable[str]) -> IntVector:
-        """Return where all elements of variables stand."""
-        places = (np.arange(self.layout.of(n).start, self.layout.of(n).stop) for n in names)
-        return np.concatenate([np.zeros(0, dtype=np.int64), *places]).astype(np.int64)
+    def places(self, elements: Iterable[str]) -> IntVector:
+        """Return where elements stand in the array of all values."""
+        return np.array([self.layout.place[e] for e in elements], dtype=np.int64)
 
     def _set_functions(self) -> None:
         """Compile; set of each evaluation the address of its function, its first pointer, and where pointers point."""
@@ -118,39 +98,38 @@ class ModularProgram:
 
     # --- plans
 
-    def _plan(self, z: Vector, n_steps: int) -> tuple[NamedPlan, IntVector]:
-        """Return the plan of a run, and the schedule of each step."""
+    def _plan(self, z: Vector, n_steps: int) -> tuple[RunPlan, Loops, IntVector]:
+        """Return the plan of a run, the variables of its loops, and the schedule of each step."""
         short = self._short_lags(z)
         with self._lock:
-            if (short, n_steps) not in self._plans:
+            if n_steps not in self._schedules:
                 steps = sorted({e.step for e in self.work.evaluations})
                 active = np.array([np.arange(n_steps + 1) % s == 0 for s in steps]).reshape(len(steps), -1)
                 patterns, which = np.unique(active, axis=1, return_inverse=True)
                 masks = [frozenset(s for s, on in zip(steps, column, strict=True) if on) for column in patterns.T]
-                like = (short, (*masks, frozenset(steps)))
-                if like not in self._alike:
-                    self._alike[like] = plan_of(self, *like)
                 schedule = np.concatenate([[0], which.ravel()[1:] + 1]).astype(np.int64)
-                self._plans[short, n_steps] = self._alike[like], schedule
-            return self._plans[short, n_steps]
+                self._schedules[n_steps] = (*masks, frozenset(steps)), schedule
+            masks_of_all, schedule = self._schedules[n_steps]
+            if (short, masks_of_all) not in self._plans:
+                self._plans[short, masks_of_all] = plan_of(self, short, masks_of_all)
+            return *self._plans[short, masks_of_all], schedule
 
     def _set_lags(self) -> None:
         """Find the lags, and those whose tau is constant: where it stands, and its number where the text has it."""
-        evaluations, places = self.work.evaluations, self.layout.places_of
+        evaluations, span = self.work.evaluations, self.layout.span
         self.lags = {i: n for n, i in enumerate(i for i, e in enumerate(evaluations) if e.kind == "lag")}
         constant = np.ones(self.layout.length, dtype=bool)
         literal: dict[str, float] = {}
         for e in evaluations:
-            for target in e.targets or (e.target,):
-                constant[places(target)] = False
+            constant[self.layout.places(e.targets or (e.target,))] = False
             if isinstance(e.value, Number):
                 literal[e.target.name] = e.value.value
         constant[self.forced] = False
         self._always_short: set[int] = set()
-        self._taus: list[tuple[int, IntVector, float]] = []
+        self._taus: list[tuple[int, range, float]] = []
         for i in self.lags:
             lag = evaluations[i]
-            tau, least = places(lag.arguments[1]), lag.step * self.rules.dt * (1 - 1e-6)
+            tau, least = span(lag.arguments[1]), lag.step * self.rules.dt * (1 - 1e-6)
             if constant[tau].all():
                 self._taus.append((i, tau, least))
             elif not literal.get(lag.arguments[1].name, 0.0) >= least:
@@ -162,21 +141,23 @@ class ModularProgram:
 
     # --- runs
 
+    def values(self, known: Mapping[str, float]) -> Vector:
+        """Return the array of all values at the start: what is known of elements, else zeros."""
+        z = np.zeros(self.layout.length)
+        z[self.places(known)] = list(known.values())
+        z[self.layout.begin[DT]] = self.rules.dt
+        return z
+
     def run(
-        self,
-        constants: Vector,
-        series: Sequence[Matrix],
-        start: float,
-        keep: IntVector,
-        report: Callable[[int], None] | None = None,
+        self, z: Vector, series: Matrix, start: float, keep: IntVector, report: Callable[[int], None] | None = None
     ) -> ModularRun:
         """Run the system.
 
         Parameters
         ----------
-        constants : ndarray
-            The values of `constants`, one variable after the other.
-        series : sequence of ndarray, shape (rows_per_step n_steps + 1, n_elements)
+        z : ndarray
+            All values at the start, see `values`; they change.
+        series : ndarray, shape (rows_per_step n_steps + 1, n_series)
             The values of `series` on the grid.
         start : float
             The time of step 0.
@@ -185,19 +166,9 @@ class ModularProgram:
         report : callable, optional
             Gets the number of steps that are done, now and then.
         """
-        z = np.zeros(self.layout.length)
-        z[self._constant_places] = constants
-        z[self.layout.begin[DT]] = self.rules.dt
         failed = self._wrong_tables(z)
-        n_steps = int(keep[-1])
-        planned, schedule = self._plan(z, n_steps)
-        running = Running(self, planned, schedule, z, self._forcing(series, n_steps), float(start), keep)
+        running = Running(self, *self._plan(z, int(keep[-1])), z, series, float(start), keep)
         return running.result(failed) if failed else running.whole(report)
-
-    def _forcing(self, series: Sequence[Matrix], n_steps: int) -> Matrix:
-        n = self.rows_per_step * n_steps + 1
-        whole = np.hstack([np.zeros((n, 0)), *(np.asarray(s, dtype=float).reshape(n, -1) for s in series)])
-        return np.ascontiguousarray(whole[:, self._is_forced])
 
     def _wrong_tables(self, z: Vector) -> str:
         """Return what is wrong with the points of a table that come from outside, or an empty string."""
@@ -211,15 +182,10 @@ class ModularProgram:
 
 def _check_rk4(system: ModuleSystem) -> None:
     """Refuse what has no place between two steps."""
-    steps = {m.step for m in system.modules}
-    if len(steps) > 1:
+    system.check_one_step("method='rk4'", " Use method='euler'.")
+    if called := system.call_of("lag", "rate", "pulse"):
+        word, s = called
         raise ModelError(
-            f"method='rk4' needs modules of one step; these have steps of {listed(sorted(steps))}. Use method='euler'."
+            f"method='rk4' evaluates between the steps, where {word}(...) has no value (module {s.module!r}, line "
+            f"{s.line}). Use method='euler'."
         )
-    for s in system.statements:
-        for word in s.words if not isinstance(s, FunctionStatement) else ():
-            if word in ("lag", "rate", "pulse"):
-                raise ModelError(
-                    f"method='rk4' evaluates between the steps, where {word}(...) has no value (module {s.module!r}, "
-                    f"line {s.line}). Use method='euler'."
-                )

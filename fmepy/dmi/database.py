@@ -38,6 +38,11 @@ class Replaced(NamedTuple):
     earlier: str
     later: str
 
+    @property
+    def message(self) -> str:
+        """What is said of it."""
+        return f"{self.name!r} stands in {self.earlier} and again in {self.later}; the later one holds"
+
 
 class _Note(NamedTuple):
     """What a row of ``items.csv`` says of an item, "" where it says nothing."""
@@ -189,7 +194,7 @@ class Database:
 
     @property
     def replaced(self) -> tuple[Replaced, ...]:
-        """What a later source replaced: (name, earlier source, later source)."""
+        """Values replaced by a later source: (name, earlier source, later source)."""
         return tuple(self._replaced)
 
     @property

@@ -69,7 +69,7 @@ class Diagnostic:
 
 
 class DiagnosticWarning(UserWarning):
-    """A diagnostic of a system of modules, told when it is built; it bears all that the table says of it."""
+    """Warning about a system of modules when it is built; it carries its row of the table of diagnostics."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(f"{diagnostic.kind}: {diagnostic}")
@@ -136,7 +136,7 @@ def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection
 
 def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:
     for name, modules in system.conflicts:
-        line = system.uses[name][modules[-1]].line
+        line = system.variables[name].uses[modules[-1]].line
         message = (
             f"{name!r} is assigned in the modules {listed(modules)}; a variable has one. The statements of "
             f"{modules[-1]!r}, the last one, hold"
@@ -156,7 +156,7 @@ def _local_reads(system: ModuleSystem) -> Iterator[Diagnostic]:
                     f"the module {reader!r} reads {local!r}, which {owner.name!r} declares local; take it out of "
                     f"`local` there, or write `local {local}` in {reader!r}, too"
                 )
-                line = system.uses[local][reader].line
+                line = other.uses[reader].line
                 yield Diagnostic("local_read", local, (owner.name, reader), system.module(reader).file, line, message)
 
 
@@ -164,9 +164,10 @@ def _of_variable(
     system: ModuleSystem, variable: Variable, data: Mapping[str, Item], guess: bool
 ) -> Iterator[Diagnostic]:
     """Return what is wrong with the data of one variable."""
-    whole = data.get(variable.name)
     elements = variable.elements
-    fed = [whole is not None or e in data for e in elements]
+    fed = [variable.name in data or e in data for e in elements]
+    if all(variable.assigned) and not any(fed) and not any(variable.outside):
+        return
     items = {n: data[n] for n in dict.fromkeys((variable.name, *elements)) if n in data}
     wants_value = [not mine for mine in variable.assigned]
     wants_start = [out and not there for out, there in zip(variable.outside, variable.initial, strict=True)]
@@ -219,6 +220,6 @@ def _at(
 ) -> Diagnostic:  # fmt: skip
     """Return a diagnostic with the place where the first of its modules names the variable."""
     if not modules:  # declared only
-        modules = tuple(system.uses[variable.name])
+        modules = tuple(variable.uses)
     first = system.module(modules[0])
-    return Diagnostic(kind, name, modules, first.file, system.uses[variable.name][modules[0]].line, message, level)
+    return Diagnostic(kind, name, modules, first.file, variable.uses[modules[0]].line, message, level)

@@ -18,15 +18,8 @@ import numpy as np
 
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.evaluation_order import Graph, Layout, Piece
-from fmepy.dmi.stateful_functions import Evaluation, Work, rate_of
-from fmepy.dmi.statements import (
-    DT,
-    TIME,
-    Elements,
-    ModuleStatement,
-    reference_of,
-    symbols_in,
-)
+from fmepy.dmi.stateful_functions import Evaluation, Work
+from fmepy.dmi.statements import DT, TIME, Elements, Reference, reference_of
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice, listed
 from fmepy.language.conditions import choose, relation
@@ -57,7 +50,7 @@ def as_model(
     kind: Kind,
     *,
     parms: Mapping[str, float],
-    series: Mapping[str, Any],
+    series: Mapping[str, Forcing],
     times: Any,
     dt: float,
     outputs: Sequence[str],
@@ -73,7 +66,7 @@ def as_model(
     parms : mapping of str to float
         What comes from outside and does not change, element by element. The initial value of a level x, where it comes
         from outside, becomes the parameter ``x(0)``.
-    series : mapping of str to (times, values, interpolation)
+    series : mapping of str to Forcing
         What changes, element by element.
     times : array_like
         Rows; the first is the start.
@@ -100,32 +93,31 @@ def as_model(
         raise ModelError(
             f'compiled("difference"): the time {times[off[0]]:g} lies between two steps of {step:g} from {start:g}.'
         )
-    forcings = {k: Forcing(k, np.asarray(t, dtype=float), np.asarray(v, dtype=float), how)
-                for k, (t, v, how) in series.items()}  # fmt: skip
-    source = _Source(system, kind, {k: float(v) for k, v in parms.items()}, forcings, start, float(dt))
-    now, first = _Values(source, at_start=False), _Values(source, at_start=True)
-    state = {source.names[p]: first.of(p) for p in source.levels}
-    outside = [p for name in outputs for p in source.places(name) if p not in source.levels]
-    extras, rates = [now.of(p) for p in outside], source.rates(now)
+    source = _Source(system, kind, {k: float(v) for k, v in parms.items()}, series, start, float(dt))
+    now, first, names = _Values(source, at_start=False), _Values(source, at_start=True), source.layout.names
+    state = {names[p]: first.of(p) for p in source.levels}
+    shapes = source.work.shapes
+    outside = [p for n in outputs for p in source.layout.span(Reference(n, shapes[n])) if p not in source.levels]
+    extras, rates = [now.of(p) for p in outside], [now.of(p) for p in source.levels.values()]
     if kind == "difference":
         n, h = symbol("n"), number(step)
-        before = {name: f"{name} before" for name in forcings}
+        before = {name: f"{name} before" for name in series}
         past: dict[Node, Node] = {symbol(a): symbol(b) for a, b in before.items()}
         rates = substituted(source.moved(rates, now, h), {**past, TIME: start + h * (n - ONE)})
         extras = substituted(extras, {TIME: start + h * n})
-        forcings = {
+        series = {
             name: Forcing(name, (f.times - start) / step + later, f.values, f.method)
-            for k, f in forcings.items()
+            for k, f in series.items()
             for name, later in ((k, 0), (before[k], 1))
         }
     used = {s.name for e in [*rates, *extras, *state.values()] for s in e.free_symbols}
     values = {k: v for k, v in source.parms.items() if k in used and k not in state}
-    starts = {f"{source.names[p]}(0)": source.names[p] for p in source.outside}
+    starts = {f"{names[p]}(0)": names[p] for p in source.outside}
     values |= {called: source.parms[name] for called, name in starts.items() if called in used}
-    forcings = {k: f for k, f in forcings.items() if k in used}
+    forcings = {k: f for k, f in series.items() if k in used}
     equations = Equations(
         kind, tuple(state), tuple(values), tuple(forcings), tuple(rates),
-        tuple((source.names[p], e) for p, e in zip(outside, extras, strict=True)), "t" if kind == "ode" else "n",
+        tuple((names[p], e) for p, e in zip(outside, extras, strict=True)), "t" if kind == "ode" else "n",
     )  # fmt: skip
     if kind == "ode":
         return OdeModel(equations, state=state, times=times, parms=values, forcings=forcings)
@@ -135,21 +127,16 @@ def as_model(
 def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
     """Refuse what has no place in equations."""
     word = f'compiled("{kind}")'
-    steps = sorted({m.step for m in system.modules})
-    if len(steps) > 1:
-        raise ModelError(f"{word} needs modules of one step; these have steps of {listed([f'{s}' for s in steps])}.")
+    system.check_one_step(word)
     if kind == "difference" and method != "euler":
         raise ModelError(f"{word} moves levels by the rectangle rule; this system has method={method!r}.")
-    refused = ("lag", "rate", "pulse") if kind == "ode" else ("lag", "rate")
-    statements = [s for s in system.statements if isinstance(s, ModuleStatement)]
-    for s in statements:
-        for name in s.words:
-            if name in refused:
-                raise ModelError(
-                    f"{word}: {name}(...) is not an equation of its time alone (module {s.module!r}, line {s.line}). "
-                    "Run the system itself."
-                )
-    if not any(v.level for v in system.variables.values()) and not any(s.memories for s in statements):
+    if called := system.call_of("lag", "rate", *(["pulse"] if kind == "ode" else [])):
+        name, s = called
+        raise ModelError(
+            f"{word}: {name}(...) is not an equation of its time alone (module {s.module!r}, line {s.line}). Run the "
+            "system itself."
+        )
+    if not any(v.level for v in system.variables.values()) and not system.call_of("smooth", "delay1", "delay3"):
         raise ModelError(f"{word}: the system has no level, and so no state that moves.")
 
 
@@ -158,14 +145,14 @@ class _Source:
 
     Attributes
     ----------
-    levels : dict of int to None
-        Their places.
+    levels : dict of int to int
+        Their places, and those of their rates.
     outside : set of int
         The places of what starts from outside.
     """
 
     def __init__(
-        self, system: ModuleSystem, kind: Kind, parms: dict[str, float], series: dict[str, Forcing], start: float,
+        self, system: ModuleSystem, kind: Kind, parms: dict[str, float], series: Mapping[str, Forcing], start: float,
         dt: float,
     ) -> None:  # fmt: skip
         self.work = Work(system)
@@ -178,32 +165,21 @@ class _Source:
         # a continuous model has no grid of times that could be missed
         self.dt, self._step = number(dt if kind == "difference" else 0.0), system.modules[0].step * dt
         self.layout = Layout(self.work.shapes)
-        self.names = self.layout.names
-        places = (int(p) for level in self.work.levels for p in self.layout.places_of(level.target))
-        self.levels = dict.fromkeys(places)
-        self.outside = {
-            p for v in system.variables.values() for p, out in zip(self.places(v.name), v.outside, strict=True) if out
-        }
-
-    def places(self, name: str) -> range:
-        """Return where the elements of a variable stand."""
-        return range(self.layout.of(name).start, self.layout.of(name).stop)
-
-    def rates(self, now: _Values) -> list[Node]:
-        """Return the rates of the levels."""
-        targets = (level.target for level in self.work.levels)
-        return [now.of(int(p)) for t in targets for p in self.layout.places(rate_of(t.name), t.positions)]
+        span = self.layout.span
+        self.levels = {x: dx for v in self.work.levels for x, dx in zip(span(v.target), span(v.rate), strict=True)}
+        variables = [(span(Reference(v.name, v.shape)), v.outside) for v in system.variables.values()]
+        self.outside = {p for places, marks in variables for p, out in zip(places, marks, strict=True) if out}
 
     def moved(self, rates: list[Node], now: _Values, h: Node) -> list[Node]:
         """Return the levels a step later; those of smooths and delays without value where tau is too short."""
         shortest: dict[int, Node] = {}
         for d in self.work.delays:
-            taus = self.layout.places_of(d.tau)
-            for i, place in enumerate(self.places(d.level)):
-                shortest[place] = now.of(int(taus[i if len(taus) > 1 else 0])) - least_tau(d.kind, self._step)
+            taus, levels = self.layout.span(d.tau), self.layout.span(Reference(d.level, self.work.shapes[d.level]))
+            for i, place in enumerate(levels):
+                shortest[place] = now.of(taus[i if len(taus) > 1 else 0]) - least_tau(d.kind, self._step)
         out = []
         for place, rate in zip(self.levels, rates, strict=True):
-            value = symbol(self.names[place]) + h * rate
+            value = symbol(self.layout.names[place]) + h * rate
             if place in shortest:  # less than nothing has no root: the run fails
                 more = shortest[place]
                 value = choose(relation(">=", more, ZERO), value, call("sqrt", more))
@@ -212,7 +188,7 @@ class _Source:
 
     def from_outside(self, place: int, at_start: bool) -> Node:
         """Return what stands for a value that no statement gives."""
-        name = self.names[place]
+        name = self.layout.names[place]
         if place in self.outside and at_start:
             if name not in self.parms:
                 raise ModelError(
@@ -221,29 +197,28 @@ class _Source:
             return symbol(f"{name}(0)")
         if name in self.series:
             return number(float(self.series[name].at(self.start))) if at_start else symbol(name)
-        if name in self.parms:
+        if name in self.parms or (place in self.levels and not at_start):
             return symbol(name)
         if place in self.levels:  # declared endogenous
             return ZERO
         raise ModelError(f"{name!r} has no value: no statement gives it one, nor does the data base.")
 
 
-class _Values:
+class _Values(Elements):
     """The values of all elements as expressions: of states, time, series and parameters; at the start of the last."""
 
     def __init__(self, source: _Source, at_start: bool) -> None:
+        super().__init__(source.work.shapes, expand=True)
         self._source, self._at_start = source, at_start
-        self._fixed: dict[Node, Node] = {TIME: number(source.start) if at_start else TIME, Symbol(DT): source.dt}
-        self._known: dict[int, Node] = {} if at_start else {p: symbol(source.names[p]) for p in source.levels}
+        self._known: dict[int, Node] = {} if at_start else {p: symbol(source.layout.names[p]) for p in source.levels}
         evaluations, graph = source.work.evaluations, Graph(source.work.evaluations, source.layout, frozenset())
         pieces: list[Piece] = []
-        for i, evaluation in enumerate(evaluations):
+        for evaluation, whole in zip(evaluations, graph.whole, strict=True):
             if evaluation.kind != "initial":
-                pieces.append(graph.whole(i))
+                pieces.append(whole)
             elif at_start:  # of assigned variables they are first guesses of loops, which are refused
-                begin = source.layout.begin[evaluation.target.name]
-                positions = (p for p in evaluation.target.positions if begin + p in source.levels)
-                pieces += [Piece(i, p, p + 1) for p in positions]
+                at = zip(graph.written(whole), evaluation.target.positions, strict=True)
+                pieces += [Piece(whole.evaluation, i, i + 1) for place, i in at if place in source.levels]
         for block in graph.blocks(pieces):
             if block.is_loop:
                 names = dict.fromkeys(evaluations[p.evaluation].target.name for p in block.pieces)
@@ -252,23 +227,24 @@ class _Values:
                     "is not an equation. Break it with a level, or run the system itself."
                 )
             for piece in block.pieces:
-                self._add(evaluations[piece.evaluation], piece)
+                self._add(evaluations[piece.evaluation], piece, graph.written(piece))
 
-    def _add(self, evaluation: Evaluation, piece: Piece) -> None:
+    def _add(self, evaluation: Evaluation, piece: Piece, places: Sequence[int]) -> None:
         """Compute a piece of an evaluation."""
         assert evaluation.value is not None
-        begin = self._source.layout.begin[evaluation.target.name]
-        elements = Elements(self._source.layout.shapes, expand=True)
-        for i in range(piece.first, piece.last):
-            value = elements.at(evaluation.value, i)
-            rule = dict(self._fixed)
-            for symbol_read in symbols_in([value]):
-                if symbol_read not in rule:
-                    read = reference_of(symbol_read, self._source.layout.shapes)
-                    rule[symbol_read] = self.of(self._source.layout.begin[read.name] + read.positions[0])
-            value = substituted([value], rule)[0]
+        for i, place in zip(range(piece.first, piece.last), places, strict=True):
+            value = self.at(evaluation.value, i)
             size = len(in_order([value], lambda e: isinstance(e, Shared)))
-            self._known[begin + i], _ = shared(self._source.names[begin + i], value, size, MOST_COPIED)
+            self._known[place], _ = shared(self._source.layout.names[place], value, size, MOST_COPIED)
+
+    def element(self, e: Symbol, i: int) -> Node:
+        """Return the value of a variable at an element."""
+        if e is TIME:
+            return number(self._source.start) if self._at_start else TIME
+        if e.name == DT:
+            return self._source.dt
+        places = self._source.layout.span(reference_of(e, self._source.work.shapes))
+        return self.of(places[i if len(places) > 1 else 0])
 
     def of(self, place: int) -> Node:
         """Return the value in a place."""

@@ -9,25 +9,22 @@ array's statement is evaluated in pieces.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import groupby
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmepy.dmi.stateful_functions import Evaluation, reads_of
-from fmepy.dmi.statements import Reference, Shape, element_names
+from fmepy.dmi.stateful_functions import Evaluation
+from fmepy.dmi.statements import TIME, Elements, Reference, Shape, element_names, reference_of
 from fmepy.types import IntVector
 
 MOST_PIECES = 5_000
 """Elements of the arrays of a loop up to which it is looked whether it is one among elements, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """An evaluation, or the elements first to last - 1 of its target."""
 
     evaluation: int
@@ -35,16 +32,11 @@ class Piece:
     last: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class Block(NamedTuple):
     """Pieces that are evaluated one after the other; those of a loop until nothing moves."""
 
     pieces: tuple[Piece, ...]
     is_loop: bool
-
-
-Edges: TypeAlias = "list[set[int]]"
-"""Of every piece the pieces that must come before it."""
 
 
 class Layout:
@@ -52,30 +44,31 @@ class Layout:
 
     def __init__(self, shapes: dict[str, Shape]) -> None:
         self.shapes = shapes
-        self.begin: dict[str, int] = {}
-        self.size: dict[str, int] = {}
-        n = 0
-        for name, shape in shapes.items():
-            self.begin[name], self.size[name] = n, prod(shape)
-            n += prod(shape)
-        self.length = n
+        ends = np.cumsum([0, *map(prod, shapes.values())]).tolist()
+        self.begin, self.length = dict(zip(shapes, ends, strict=False)), int(ends[-1])
 
     @cached_property
     def names(self) -> list[str]:
         """What the elements are called, place by place."""
         return [e for name, shape in self.shapes.items() for e in element_names(name, shape)]
 
-    def places(self, name: str, positions: Iterable[int]) -> IntVector:
-        """Return where elements of a variable stand."""
-        return np.asarray(list(positions), dtype=np.intp) + self.begin[name]
-
-    def places_of(self, target: Reference) -> IntVector:
-        """Return where what is referred to stands."""
-        return self.places(target.name, target.positions)
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Where every element stands."""
+        return {name: i for i, name in enumerate(self.names)}
 
     def of(self, name: str) -> slice:
         """Return where a whole variable stands."""
-        return slice(self.begin[name], self.begin[name] + self.size[name])
+        return slice(self.begin[name], self.begin[name] + prod(self.shapes[name]))
+
+    def span(self, target: Reference) -> range:
+        """Return where what is referred to stands."""
+        begin, positions = self.begin[target.name], target.positions
+        return range(begin + positions.start, begin + positions.stop)
+
+    def places(self, targets: Iterable[Reference]) -> IntVector:
+        """Return where the elements of all that is referred to stand."""
+        return np.array([place for target in targets for place in self.span(target)], dtype=np.int64)
 
 
 class Graph:
@@ -87,188 +80,180 @@ class Graph:
     layout : Layout
     short : set of int
         Evaluations that are lags which need x of the same step.
+
+    Attributes
+    ----------
+    whole : list of Piece
+        Every evaluation as one piece.
     """
 
     def __init__(self, evaluations: Sequence[Evaluation], layout: Layout, short: frozenset[int]) -> None:
         self._evaluations, self._layout, self._short = evaluations, layout, short
-        self._reads: dict[Piece, tuple[list[int], list[slice]]] = {}
+        positions = (e.target.positions for e in evaluations)
+        self.whole = [Piece(i, at.start, at.stop) for i, at in enumerate(positions)]
+        self._reads: dict[Piece, list[int]] = {}
 
-    def whole(self, evaluation: int) -> Piece:
-        """Return an evaluation as one piece."""
-        positions = self._evaluations[evaluation].target.positions
-        return Piece(evaluation, positions.start, positions.stop)
-
-    def written(self, piece: Piece) -> IntVector:
+    def written(self, piece: Piece) -> Sequence[int]:
         """Return the places that a piece writes to."""
         job = self._evaluations[piece.evaluation]
         if job.kind == "python":
-            return np.concatenate([self._layout.places_of(t) for t in job.targets])
-        return self._layout.places(job.target.name, range(piece.first, piece.last))
+            return [place for target in job.targets for place in self._layout.span(target)]
+        begin = self._layout.begin[job.target.name]
+        return range(begin + piece.first, begin + piece.last)
 
-    def edges(self, pieces: Sequence[Piece]) -> Edges:
-        """Return of every piece what it reads of others, and of itself."""
-        writer = self._writers(pieces)
-        return [self._before(piece, writer) for piece in pieces]
+    def _needs(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> Any:
+        """Return which pieces (and guesses behind them) need which others, as `needs_of` does.
 
-    def _writers(self, pieces: Sequence[Piece]) -> IntVector:
-        """Return of every place the piece that writes to it, or -1."""
+        A guess comes before what it is a guess of; one that needs its own loop takes what stands there, zeros.
+        """
+        n, every = len(pieces), [*pieces, *guesses]
+        by, written = _in_rows([self.written(piece) for piece in every])
         writer = np.full(self._layout.length, -1, dtype=np.intp)
-        for i, piece in enumerate(pieces):
-            writer[self.written(piece)] = i
-        return writer
+        writer[written[by < n]] = by[by < n]
+        reader, read = _in_rows([self._read_by(piece) for piece in every])
+        rows, needed = np.append(reader, writer[written[by >= n]]), np.append(writer[read], by[by >= n])
+        is_edge = (needed >= 0) & (rows >= 0)
+        rows, needed = rows[is_edge], needed[is_edge]
+        if guesses:
+            label = _labels(needs_of(rows, needed, len(every)))
+            is_in_loop = (np.bincount(label)[label] > 1) & (np.arange(len(every)) >= n)
+            rows, needed = rows[~is_in_loop[rows]], needed[~is_in_loop[rows]]
+        return needs_of(rows, needed, len(every))
 
-    def _with_guesses(self, edges: Edges, pieces: Sequence[Piece], guesses: Sequence[Piece]) -> Edges:
-        """Return the edges of pieces and guesses. A guess that needs its own loop takes what stands there, zeros."""
-        writer = self._writers(pieces)
-        edges = [*edges, *(self._before(g, writer) for g in guesses)]
-        for i, g in enumerate(guesses, len(pieces)):
-            for w in set(writer[self.written(g)].tolist()) - {-1}:
-                edges[w].add(i)
-        for group in components(edges):
-            for i in group:
-                if i >= len(pieces) and len(group) > 1:
-                    edges[i] = set()
-        return edges
-
-    def _before(self, piece: Piece, writer: IntVector) -> set[int]:
+    def _read_by(self, piece: Piece) -> list[int]:
+        """Return the places that a piece reads."""
         if piece not in self._reads:  # the same in all schedules
-            self._reads[piece] = self._read_by(piece)
-        places, arrays = self._reads[piece]
-        found = set(writer[places].tolist())
-        for array in arrays:
-            mine = writer[array]
-            found.update((np.unique(mine) if len(mine) > 100 else mine).tolist())
-        found.discard(-1)
-        return found
-
-    def _read_by(self, piece: Piece) -> tuple[list[int], list[slice]]:
-        """Return the places that a piece reads: single ones, and those of whole arrays."""
-        job, layout = self._evaluations[piece.evaluation], self._layout
-        places: set[int] = set()
-        arrays: set[str] = set()
-        whole = piece == self.whole(piece.evaluation)
-        for element in [None] if whole else range(piece.first, piece.last):
-            wanted = list(reads_of(job, layout.shapes, element))
-            if piece.evaluation in self._short:
-                x = job.arguments[0]
-                wanted.append((x.name, element if x.value_shape else x.positions[0]))
-            for name, position in wanted:
-                if position is None and layout.size[name] > 1:
-                    arrays.add(name)
-                else:
-                    places.add(layout.begin[name] + (position or 0))
-        return sorted(places), [layout.of(name) for name in sorted(arrays)]
+            job, layout = self._evaluations[piece.evaluation], self._layout
+            is_whole = piece == self.whole[piece.evaluation]
+            if job.value is None:
+                needs_x = job.kind != "lag" or piece.evaluation in self._short
+                spans = [layout.span(r) for r in job.arguments[0 if needs_x else 1 :]]
+                if not is_whole:
+                    spans = [s[piece.first : piece.last] if len(s) > 1 else s for s in spans]
+            else:
+                elements = Elements(layout.shapes, expand=False)
+                parts = range(piece.first, piece.last)
+                values = [job.value] if is_whole else [elements.at(job.value, i) for i in parts]
+                symbols = {s for value in values for s in value.free_symbols if s is not TIME}
+                spans = [layout.span(reference_of(s, layout.shapes)) for s in symbols]
+            self._reads[piece] = sorted({place for span in spans for place in span})
+        return self._reads[piece]
 
     def blocks(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[Block]:
         """Return the pieces in an order in which each comes after what it needs, loops apart.
 
         `guesses` give first values to pieces of loops, and come before them.
         """
-        edges = self.edges(pieces)
-        if guesses:
-            edges = self._with_guesses(edges, pieces, guesses)
-            pieces = [*pieces, *guesses]
-        found: list[Block] = []
-        for group in components(edges):
+        needs = self._needs(pieces, guesses)
+        pieces = [*pieces, *guesses]
+        found: list[tuple[list[Piece], bool]] = []
+        for group, is_loop in components(needs):
             inside = [pieces[i] for i in group]
-            if len(group) == 1 and group[0] not in edges[group[0]]:
-                found.append(Block(tuple(inside), False))
-            else:
-                found.append(self._without_false_loops(inside) or Block(_unwound(inside, group, edges), True))
-        return _merged(found)
+            if is_loop and (straight := self._without_false_loops(inside)):
+                inside, is_loop = straight, False
+            elif is_loop:
+                inside = [pieces[i] for i in _unwound(group, needs)]
+            if is_loop or not found or found[-1][1]:
+                found.append((inside, is_loop))
+            else:  # neighbours that are no loops are one block
+                found[-1][0].extend(inside)
+        return [Block(tuple(inside), is_loop) for inside, is_loop in found]
 
-    def _without_false_loops(self, pieces: Sequence[Piece]) -> Block | None:
-        """Return the pieces of a loop in smaller pieces that are none."""
+    def _without_false_loops(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the pieces of a loop in smaller pieces that are none, neighbours of one array together; or nothing."""
         if all(p.last - p.first == 1 for p in pieces) or sum(p.last - p.first for p in pieces) > MOST_PIECES:
-            return None
+            return []
         small: list[Piece] = []
         for p in pieces:
             splits = self._evaluations[p.evaluation].kind != "python"
             small += [Piece(p.evaluation, i, i + 1) for i in range(p.first, p.last)] if splits else [p]
-        edges = self.edges(small)
-        groups = components(edges)
-        if any(len(group) > 1 or group[0] in edges[group[0]] for group in groups):
-            return None
-        return Block(_adjoining([small[group[0]] for group in groups]), False)
+        groups = components(self._needs(small))
+        if any(is_loop for _, is_loop in groups):
+            return []
+        out: list[Piece] = []
+        for (i,), _ in groups:
+            p = small[i]
+            if out and out[-1].evaluation == p.evaluation and out[-1].last == p.first:
+                out[-1] = out[-1]._replace(last=p.last)
+            else:
+                out.append(p)
+        return out
 
-    def looping(self, pieces: Sequence[Piece]) -> IntVector:
+    def looping(self, pieces: Sequence[Piece]) -> set[int]:
         """Return the places that loops write to."""
-        places = [self.written(p) for s in self.blocks(pieces) if s.is_loop for p in s.pieces]
-        return np.concatenate([np.zeros(0, dtype=np.intp), *places])
+        return {place for b in self.blocks(pieces) if b.is_loop for p in b.pieces for place in self.written(p)}
 
 
-def _adjoining(pieces: list[Piece]) -> tuple[Piece, ...]:
-    """Return pieces with neighbours of one array made one again."""
-    out: list[Piece] = []
-    for p in pieces:
-        if out and out[-1].evaluation == p.evaluation and out[-1].last == p.first:
-            out[-1] = Piece(p.evaluation, out[-1].first, p.last)
-        else:
-            out.append(p)
-    return tuple(out)
+# --- graphs
 
 
-def _merged(blocks: list[Block]) -> list[Block]:
-    """Return blocks with neighbours that are no loops made one."""
-    out: list[Block] = []
-    for is_loop, group in groupby(blocks, key=lambda s: s.is_loop):
-        if is_loop:
-            out += group
-        else:
-            out.append(Block(tuple(p for s in group for p in s.pieces), False))
-    return out
+def _in_rows(lists: Sequence[Sequence[int]]) -> tuple[IntVector, IntVector]:
+    """Return the numbers in some lists, after that of the list in which each stands."""
+    rows = np.repeat(np.arange(len(lists)), list(map(len, lists)))
+    return rows, np.fromiter((i for numbers in lists for i in numbers), dtype=np.intp, count=len(rows))
 
 
-def components(edges: Sequence[Collection[int]]) -> list[list[int]]:
-    """Return the strongly connected components, each after those that it needs; else in the order of their first."""
+def needs_of(rows: Any, needed: Any, n: int) -> Any:
+    """Return a graph of n things: a sparse matrix of truth values, in the rows of each what it needs."""
     from scipy.sparse import csr_array
+
+    return csr_array((np.ones(len(rows), dtype=bool), (rows, needed)), shape=(n, n))
+
+
+def _labels(needs: Any) -> Any:
+    """Return the number of the strongly connected component of everything."""
     from scipy.sparse.csgraph import connected_components
 
-    n = len(edges)
+    return connected_components(needs, connection="strong")[1]
+
+
+def components(needs: Any) -> list[tuple[list[int], bool]]:
+    """Return the strongly connected components, each after those that it needs, else in the order of their first.
+
+    With each stands whether it is a loop: several things, or one that needs itself.
+    """
+    n = needs.shape[0]
     if n == 0:
         return []
-    rows = np.repeat(np.arange(n), [len(before) for before in edges])
-    columns = np.fromiter((b for before in edges for b in before), dtype=np.intp, count=len(rows))
-    graph: Any = csr_array((np.ones(len(rows), dtype=np.int8), (rows, columns)), shape=(n, n))
-    n_groups, label = connected_components(graph, directed=True, connection="strong")
-    groups: list[list[int]] = [[] for _ in range(n_groups)]
+    label = _labels(needs)
+    rows, needed = np.repeat(np.arange(n), np.diff(needs.indptr)), needs.indices
+    groups: list[list[int]] = [[] for _ in range(label.max() + 1)]
     for i, g in enumerate(label.tolist()):
         groups[g].append(i)
-    after: list[set[int]] = [set() for _ in range(n_groups)]
-    waits = [0] * n_groups
-    for i, before in enumerate(edges):
-        for b in before:
-            if label[b] != label[i] and label[i] not in after[label[b]]:
-                after[label[b]].add(int(label[i]))
-                waits[label[i]] += 1
-    ready = [(groups[g][0], g) for g in range(n_groups) if not waits[g]]
+    is_loop = np.bincount(label) > 1
+    is_loop[label[rows[rows == needed]]] = True
+    between = label[needed] != label[rows]
+    order = needs_of(label[needed][between], label[rows][between], len(groups))
+    after, ends = order.indices.tolist(), order.indptr.tolist()
+    waits = np.bincount(order.indices, minlength=len(groups)).tolist()
+    ready = [(groups[g][0], g) for g, count in enumerate(waits) if not count]
     heapq.heapify(ready)
     out = []
     while ready:
         _, g = heapq.heappop(ready)
-        out.append(groups[g])
-        for other in after[g]:
+        out.append((groups[g], bool(is_loop[g])))
+        for other in after[ends[g] : ends[g + 1]]:
             waits[other] -= 1
             if not waits[other]:
                 heapq.heappush(ready, (groups[other][0], other))
     return out
 
 
-def _unwound(pieces: list[Piece], group: list[int], edges: Edges) -> tuple[Piece, ...]:
+def _unwound(group: list[int], needs: Any) -> list[int]:
     """Return a loop in an order in which most of it comes after what it needs: what is needed first, first."""
-    index = {g: i for i, g in enumerate(group)}
     state = dict.fromkeys(group, 0)  # 1: begun, 2: done
-    out: list[Piece] = []
+    out: list[int] = []
     for root in group:
         waiting = [root]
         while waiting:
             at = waiting[-1]
             if state[at] == 0:
                 state[at] = 1
-                waiting += sorted((b for b in edges[at] if state.get(b) == 0), reverse=True)
+                needed = needs.indices[needs.indptr[at] : needs.indptr[at + 1]].tolist()
+                waiting += sorted((b for b in needed if state.get(b) == 0), reverse=True)
                 continue
             waiting.pop()
             if state[at] == 1:
                 state[at] = 2
-                out.append(pieces[index[at]])
-    return tuple(out)
+                out.append(at)
+    return out

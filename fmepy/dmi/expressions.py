@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
-from fmepy.dmi.statements import DT, TIME, Memory, Reference, Shape, Whole, array_node, element_name
+from fmepy.dmi.statements import DT, TIME, Memory, Reference, Shape, Whole, array_node, element_name, is_list_of_numbers
 from fmepy.language.conditions import Condition, choose, relation
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call
 from fmepy.language.text import Converter, Value, called_name, text_functions
@@ -59,43 +58,6 @@ def name_problem(name: str) -> str:
     return reserved_name(name)
 
 
-@dataclass(frozen=True, slots=True)
-class RightSide:
-    """What a right-hand side is: see `dmi.statements.ModuleStatement`."""
-
-    value: Node
-    shape: Shape
-    reads: tuple[Reference, ...]
-    memories: tuple[Memory, ...]
-    words: tuple[str, ...]
-
-
-def read_expression(
-    tree: Tree, shapes: Mapping[str, Shape], numbers: Iterator[int] | None, module: str = ""
-) -> RightSide:
-    """Return a parsed right-hand side as an expression.
-
-    Parameters
-    ----------
-    tree : Tree
-        What was parsed.
-    shapes : mapping of str to shape
-        The declared dimensions; other names are scalars.
-    numbers : iterator of int or None
-        What numbers the functions with a memory; None where they make no sense, in initial values.
-    module : str
-        The module, whose name begins those of hidden variables.
-
-    Raises
-    ------
-    ModelTextError
-        For everything that is not on the white list, and for shapes that do not fit.
-    """
-    reader = _Reader(tree, shapes, numbers, module)
-    value = as_node(reader.whole())
-    return RightSide(value, reader.shapes[0][0], tuple(reader.reads), tuple(reader.memories), tuple(reader.words))
-
-
 def element(name: str, index: Sequence[object], shape: Shape) -> tuple[int, ...]:
     """Return an index into an array after checking it; raise ValueError with what is wrong."""
     shown = element_name(name, shape)
@@ -122,23 +84,51 @@ def shape_text(shape: Shape) -> str:
     return f"a matrix of {shape[0]} x {shape[1]}"
 
 
-class _Reader(Converter):
-    """Reads one right-hand side."""
+class RightSide(Converter):
+    """A right-hand side, read: an expression, and what belongs to it.
+
+    Parameters
+    ----------
+    tree : Tree
+        What was parsed.
+    declared : mapping of str to shape
+        The declared dimensions; other names are scalars.
+    numbers : iterator of int
+        What numbers the hidden variables.
+    module : str
+        The module, whose name begins those of hidden variables.
+    is_initial : bool
+        Whether it is an initial value, where functions with a memory make no sense.
+
+    Attributes
+    ----------
+    value, shape, reads, memories, words
+        See `dmi.statements.ModuleStatement`.
+
+    Raises
+    ------
+    ModelTextError
+        For everything that is not on the white list, and for shapes that do not fit.
+    """
 
     functions = staticmethod(module_functions)
 
-    def __init__(self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int] | None, module: str) -> None:
+    def __init__(
+        self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int], module: str, is_initial: bool
+    ) -> None:
         super().__init__(tree)
         self.reads: list[Reference] = []
         self.memories: list[Memory] = []
         self.words: list[str] = []
-        self.shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
-        self._declared, self._numbers, self._module = declared, numbers, module
+        self._shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
+        self._declared, self._numbers, self._module, self._is_initial = declared, numbers, module, is_initial
         self._own: dict[ast.expr, Shape] = {}  # of what is not computed by element
+        self.value = as_node(self.whole())
+        ((self.shape,),) = self._shapes
 
     def number(self, node: ast.expr, depth: int) -> Value:
         """Return the value of a node that stands for a number or an array."""
-        self.shapes.append([])
+        self._shapes.append([])
         match node:
             case ast.Subscript():
                 value = self._element(node)
@@ -153,15 +143,15 @@ class _Reader(Converter):
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
         """Return a node that stands for a condition."""
-        self.shapes.append([])
+        self._shapes.append([])
         condition = super().condition(node, depth)
         self._add_shape(node)
         return condition
 
     def _add_shape(self, node: ast.expr) -> None:
         """Hand on the shape of what has been read: its own, or that of its parts, joined."""
-        inside = self.shapes.pop()
-        self.shapes[-1].append(self._own.pop(node) if node in self._own else self._joined(inside, node))
+        inside = self._shapes.pop()
+        self._shapes[-1].append(self._own.pop(node) if node in self._own else self._joined(inside, node))
 
     # what a value can be
 
@@ -204,13 +194,26 @@ class _Reader(Converter):
             raise self._error("an array is written [a, b, c] or, with rows of the same length, [[a, b], [c, d]]", node)
         scalars = [n for r in rows for n in r.elts] if rows else node.elts
         items = [self.number(n, depth + 1) for n in scalars]
-        for n, shape in zip(scalars, self.shapes[-1], strict=True):
+        for n, shape in zip(scalars, self._shapes[-1], strict=True):
             if shape:
                 raise self._error(f"{{}} is {shape_text(shape)}; the items of an array are scalars", n)
         if not items:
             raise self._error("{} has no elements", node)
-        self._own[node] = (len(rows), len(rows[0].elts)) if rows else (len(items),)
-        return array_node("array", *items)
+        self._own[node] = shape = (len(rows), len(rows[0].elts)) if rows else (len(items),)
+        array = array_node("array", *items)
+        return array if depth == 0 else self._stored(array, shape)
+
+    def _stored(self, array: Value, shape: Shape) -> Value:
+        """Return an array as a variable, hidden where it is computed; a list of numbers as it is."""
+        if isinstance(array, Whole) or is_list_of_numbers(as_node(array)):
+            return array
+        return self._hidden("array", [array], [shape])
+
+    def _hidden(self, kind: str, values: list[Value], shapes: list[Shape]) -> Value:
+        """Return what stands for a part of the statement that is kept in variables of its own."""
+        symbol = Reference(f"{self._module}.{kind}({next(self._numbers) + 1})", shapes[0]).node
+        self.memories.append(Memory(kind, tuple(map(as_node, values)), tuple(shapes), symbol))
+        return symbol
 
     # calls
 
@@ -219,7 +222,7 @@ class _Reader(Converter):
         called_name(self.tree, node, OWN)
         self.words.append(name)
         values = [self.number(a, depth + 1) for a in node.args]
-        shapes = self.shapes[-1]
+        shapes = self._shapes[-1]
         self._check_values(name, values, node)
         if name in ("sum", "dot"):
             return self._reduced(node, name, values, shapes)
@@ -232,14 +235,12 @@ class _Reader(Converter):
         return _written(name, *map(as_node, values))
 
     def _memory(self, node: ast.Call, kind: str, values: list[Value], shapes: list[Shape]) -> Value:
-        if self._numbers is None:
+        if self._is_initial:
             raise self._error("{} remembers what was: it has no place in an initial value", node)
         x = shapes[0]
         if self._joined(shapes, node) != x:
             raise self._error(f"the first argument of {kind} is {shape_text(x)}, another one is not a scalar", node)
-        symbol = Reference(f"{self._module}.{kind}({next(self._numbers) + 1})", x).node
-        self.memories.append(Memory(kind, tuple(map(as_node, values)), tuple(shapes), symbol))
-        return symbol
+        return self._hidden(kind, values, shapes)
 
     def _reduced(self, node: ast.Call, name: str, values: list[Value], shapes: list[Shape]) -> Value:
         """Return a sum or a matrix product."""
@@ -256,7 +257,8 @@ class _Reader(Converter):
             what = f"{shape_text(a)} times {shape_text(b)} does not fit; {a[-1]} and {b[0]} should be equal"
             raise self._error(f"{{}}: {what}", node)
         self._own[node] = (*a[:-1], *b[1:])
-        return array_node(name, *values, prod(a[:-1]), b[0], prod(b[1:]))
+        factors = map(self._stored, values, shapes)
+        return array_node(name, *factors, prod(a[:-1]), b[0], prod(b[1:]))
 
     # checks
 
@@ -272,8 +274,7 @@ class _Reader(Converter):
     def _check_table(self, values: list[Value], shapes: list[Shape], node: ast.Call) -> None:
         """Refuse tables whose points are no two lists of numbers or names of vectors, or do not go together."""
         for argument, v, shape in zip(node.args[1:], values[1:], shapes[1:], strict=True):
-            constant = getattr(v, "word", "") == "array" and all(isinstance(i, Number) for i in v.args)  # type: ignore[union-attr]
-            if len(shape) != 1 or not (constant or isinstance(v, Whole)):
+            if len(shape) != 1 or not (isinstance(argument, ast.Name) or is_list_of_numbers(as_node(v))):
                 raise self._error(
                     "the points of a table are numbers in [ ], or the name of a vector of the data base", argument
                 )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from math import prod
+from typing import Any
 
 import numpy as np
 
 from fmepy.dmi.data_items import Item
 from fmepy.dmi.database import Database
-from fmepy.dmi.evaluation_order import components
-from fmepy.dmi.statements import FunctionStatement, Shape, element_name, indices_of
+from fmepy.dmi.evaluation_order import components, needs_of
+from fmepy.dmi.statements import FunctionStatement, element_name, indices_of
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError
 from fmepy.models.running.forcings import Forcing
@@ -47,67 +46,49 @@ class Inputs:
     parameters: dict[str, float]
     has_loops: bool
 
-    def constants(self, wanted: tuple[tuple[str, Shape], ...], start: float) -> tuple[Vector, dict[str, int]]:
-        """Return the values of variables at the start, one array after the other, and the places of parameters.
-
-        A series gives its value at the start; what modules compute is 0.
-        """
-        values, places = np.zeros(sum(prod(shape) for _, shape in wanted)), {}
-        at = 0
-        for name, shape in wanted:
-            for index in indices_of(shape):
-                element = element_name(name, index)
-                if element in self.parameters:
-                    places[element] = at
-                elif name in self.data and index in self.data[name].elements:
-                    values[at] = self.data[name].sampled(np.array([start]), [index])[0, 0]
-                at += 1
-        return values, places
-
     def starts(self, start: float) -> dict[str, float]:
-        """Return the initial values that series give, by element."""
-        names = [(v.name, v.shape) for v in self.system.variables.values() if any(v.outside)]
-        values, places = self.constants(tuple(names), start)
-        elements = [element_name(name, index) for name, shape in names for index in indices_of(shape)]
-        return {e: float(values[i]) for i, e in enumerate(elements) if e not in places}
+        """Return what the data base has as initial values and guesses, by element; of series that at the start."""
+        found: dict[str, float] = {}
+        for name, variable in self.system.variables.items():
+            if name in self.data and (any(variable.outside) or name in self.guesses):
+                indices = list(self.data[name].elements)
+                (values,) = self.data[name].sampled(np.array([start]), indices).tolist()
+                found |= {element_name(name, k): v for k, v in zip(indices, values, strict=True)}
+        return found
 
-    def grids(self, times: Vector) -> dict[str, tuple[Vector, Vector, str]]:
-        """Return times, values and interpolation of every element of the series.
+    def grids(self, times: Vector) -> dict[str, Forcing]:
+        """Return every element of the series.
 
         Raises
         ------
         DataError
             They do not reach from the first of `times` to the last, and are not to be extrapolated.
         """
-        found = {}
+        found: dict[str, Any] = {}
         for name in self.series:
-            item = self.data[name]
+            item, variable = self.data[name], self.system.variables[name]
             item.sampled(times[[0, -1]], list(item.elements))
-            variable = self.system.variables[name]
-            for index, mine in zip(indices_of(variable.shape), variable.assigned, strict=True):
-                series = item.elements[index] if not mine else None
-                if isinstance(series, Forcing):
-                    found[element_name(name, index)] = series.times, series.values, series.method
+            of = zip(variable.elements, indices_of(variable.shape), variable.assigned, strict=True)
+            found |= {element: item.elements[index] for element, index, mine in of if not mine}
         return found
 
-    def sampled(self, name: str, shape: Shape, times: Vector, steps: Collection[int], per_step: int) -> Matrix:
-        """Return a series at the steps where a module reads it, shape (n_time, n_element), NaN at the others.
+    def sampled(self, times: Vector, per_step: int) -> Matrix:
+        """Return the series, a column an element that no module computes, at the steps where modules read it, else NaN.
 
         Parameters
         ----------
         times : ndarray
             `per_step` of them an elementary step.
-        steps : collection of int
-            Of the modules that read it.
         """
-        item, indices = self.data[name], indices_of(shape)
-        known = [i for i, index in enumerate(indices) if index in item.elements]
-        out = np.full((len(times), len(indices)), np.nan)
-        step = np.arange(len(times)) / per_step
-        looked = np.logical_or.reduce([np.floor(step) % s == 0 for s in steps or (1,)])
-        rows = np.flatnonzero(looked)
-        out[rows[:, None], known] = item.sampled(times[rows], [indices[i] for i in known])
-        return out
+        steps, step = {m.name: m.step for m in self.system.modules}, np.arange(len(times)) // per_step
+        columns = [np.zeros((len(times), 0))]
+        for name in self.series:
+            variable = self.system.variables[name]
+            indices = [k for k, mine in zip(indices_of(variable.shape), variable.assigned, strict=True) if not mine]
+            is_read = np.logical_or.reduce([step % steps[m] == 0 for m in variable.read_in or steps])
+            columns.append(np.full((len(times), len(indices)), np.nan))
+            columns[-1][is_read] = self.data[name].sampled(times[is_read], indices)
+        return np.hstack(columns)
 
 
 def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) -> Inputs:
@@ -154,8 +135,8 @@ def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:
     fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(indices_of(variable.shape))
     if fits:
         return
-    module = next(iter(system.uses[variable.name]))
-    line = system.uses[variable.name][module].line
+    module = next(iter(variable.uses))
+    line = variable.uses[module].line
     given, declared = element_name(item.name, item.shape), element_name(variable.name, variable.shape)
     hint = f"Declare `dims {given}` there" if item.shape else f"Take {item.name} out of `dims` there"
     raise ModelError(
@@ -170,10 +151,13 @@ def _loops(system: ModuleSystem, written: bool) -> frozenset[str]:
     if written:
         return frozenset(names)
     number = {n: i for i, n in enumerate(names)}
-    needs: list[set[int]] = [set() for _ in names]
-    for s in system.statements:
-        targets = s.assigns if isinstance(s, FunctionStatement) else (s.target,) if s.kind == "assign" else ()
-        for target in targets:
-            needs[number[target.name]].update(number[r.name] for r in s.reads if r.name in number)
-    circles = (group for group in components(needs) if len(group) > 1 or group[0] in needs[group[0]])
-    return frozenset(names[i] for group in circles for i in group)
+    edges = [
+        (number[target.name], number[read.name])
+        for s in system.statements
+        for target in (s.assigns if isinstance(s, FunctionStatement) else (s.target,) if s.kind == "assign" else ())
+        for read in s.reads
+        if read.name in number
+    ]
+    rows, needed = np.array(edges, dtype=np.intp).reshape(-1, 2).T
+    groups = components(needs_of(rows, needed, len(names)))
+    return frozenset(names[i] for group, is_loop in groups if is_loop for i in group)

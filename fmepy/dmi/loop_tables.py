@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import TYPE_CHECKING
+from itertools import count, groupby
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from fmepy.checks import positive_number, whole_number
 from fmepy.dmi.delays import least_tau
-from fmepy.dmi.evaluation_order import Block, Graph, Piece
+from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
 from fmepy.dmi.run_loop import RunPlan
-from fmepy.dmi.stateful_functions import rate_of
+from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.errors import ModelError, check_choice
-from fmepy.types import IntMatrix, IntVector
+from fmepy.types import IntMatrix
 
 if TYPE_CHECKING:
     from fmepy.dmi.compiled_program import ModularProgram
@@ -57,25 +57,11 @@ class Rules:
         check_choice(self.unsettled, ("minimise", "error", "keep"), "unsettled")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NamedPlan:
-    """A plan, and what its numbers mean.
-
-    Attributes
-    ----------
-    plan : RunPlan
-    pieces : tuple of Piece
-        Of each task.
-    loops : tuple of tuple of str
-        The variables of each loop.
-    """
-
-    plan: RunPlan
-    pieces: tuple[Piece, ...]
-    loops: tuple[tuple[str, ...], ...]
+Loops: TypeAlias = "tuple[tuple[str, ...], ...]"
+"""The variables of each loop of a plan."""
 
 
-def plan_of(program: ModularProgram, short: frozenset[int], masks: Sequence[frozenset[int]]) -> NamedPlan:
+def plan_of(program: ModularProgram, short: frozenset[int], masks: Sequence[frozenset[int]]) -> tuple[RunPlan, Loops]:
     """Return the plan of a run.
 
     Parameters
@@ -87,146 +73,129 @@ def plan_of(program: ModularProgram, short: frozenset[int], masks: Sequence[froz
         The sets of steps that are active together; the last one is that of all.
     """
     evaluations, graph = program.work.evaluations, Graph(program.work.evaluations, program.layout, short)
-    always = [i for i, e in enumerate(evaluations) if e.kind != "initial"]
     schedules = [_at_the_start(program, graph)]
-    known: dict[tuple[int, ...], list[Block]] = {}
+    known: dict[tuple[Piece, ...], list[Block]] = {}
     for mask in masks:
-        active = tuple(i for i in always if evaluations[i].step in mask)
+        active = tuple(
+            p for e, p in zip(evaluations, graph.whole, strict=True) if e.kind != "initial" and e.step in mask
+        )
         if active not in known:
-            known[active] = _schedule(program, graph, [graph.whole(i) for i in active])
+            known[active] = _schedule(program, graph, active)
         schedules.append(known[active])
-    return _PlanMaker(program, graph).plan(schedules)
+    return _tables(program, graph, schedules)
 
 
-def _schedule(program: ModularProgram, graph: Graph, pieces: list[Piece], first: Sequence[Piece] = ()) -> list[Block]:
+def _schedule(
+    program: ModularProgram, graph: Graph, pieces: Sequence[Piece], first: Sequence[Piece] = ()
+) -> list[Block]:
     """Return the blocks of a step; `first` are guesses."""
     if program.rules.order == "sorted":
         return graph.blocks(pieces, first)
-    is_rate = [program.work.evaluations[p.evaluation].kind == "rate" for p in pieces]
-    rates, others = ([p for p, rate in zip(pieces, is_rate, strict=True) if rate == wanted] for wanted in (True, False))
-    blocks = [Block(tuple(first), False), Block(tuple(others), True), *graph.blocks(rates)]
+    rates = {p for p in pieces if program.work.evaluations[p.evaluation].kind == "rate"}
+    others = tuple(p for p in pieces if p not in rates)
+    blocks = [Block(tuple(first), False), Block(others, True), *graph.blocks([p for p in pieces if p in rates])]
     return [b for b in blocks if b.pieces]
 
 
 def _at_the_start(program: ModularProgram, graph: Graph) -> list[Block]:
     """Return the blocks of the first step, where levels get their values and loops their first guesses."""
-    work, layout = program.work, program.layout
-    states = np.zeros(layout.length, dtype=bool)  # levels, and what is kept of the step before
-    for target in (*(level.target for level in work.levels), *(before for _, before, _ in work.kept)):
-        states[layout.places_of(target)] = True
+    work = program.work
+    states = set(
+        program.layout.places([*(level.target for level in work.levels), *(kept.to for kept in work.kept)]).tolist()
+    )
     pieces: list[Piece] = []
     guesses: list[Piece] = []
-    for i, evaluation in enumerate(work.evaluations):
-        whole = graph.whole(i)
+    for evaluation, whole in zip(work.evaluations, graph.whole, strict=True):
         if evaluation.kind != "initial":
             pieces.append(whole)
             continue
-        is_state = states[graph.written(whole)]
-        for part in np.split(np.arange(whole.first, whole.last), np.flatnonzero(np.diff(is_state)) + 1):
-            piece = Piece(i, int(part[0]), int(part[-1]) + 1)
-            (pieces if is_state[piece.first - whole.first] else guesses).append(piece)
+        for is_state, some in groupby(zip(graph.written(whole), count(whole.first)), key=lambda at: at[0] in states):
+            positions = [position for _, position in some]
+            (pieces if is_state else guesses).append(Piece(whole.evaluation, positions[0], positions[-1] + 1))
     if guesses and program.rules.order == "sorted":
         looping = graph.looping(pieces)
-        guesses = [g for g in guesses if np.isin(graph.written(g), looping).any()]
+        guesses = [g for g in guesses if not looping.isdisjoint(graph.written(g))]
     return _schedule(program, graph, pieces, guesses)
 
 
-class _PlanMaker:
-    """Blocks -> the arrays of a plan."""
-
-    def __init__(self, program: ModularProgram, graph: Graph) -> None:
-        self._program, self._work, self._layout, self._graph = program, program.work, program.layout, graph
-        self._tasks: dict[Piece, int] = {}
-        self._order: list[int] = []
-        self._sections: list[tuple[int, int, int, int]] = []
-        self._loops: dict[tuple[int, ...], tuple[int, tuple[str, ...]]] = {}
-
-    def plan(self, schedules: list[list[Block]]) -> NamedPlan:
-        """Return the plan of schedules, the first that of the start, the last that of all modules."""
-        begins, counts = [], []
-        for blocks in schedules:
-            begins.append(len(self._sections))
-            n_loops = 0
-            for block in blocks:
-                self._add(block, n_loops)
-                n_loops += block.is_loop
-            counts.append(n_loops)
-        program, work, rules, at = self._program, self._work, self._program.rules, self._layout.places_of
-        rates = ((level, at(level.target), self._layout.places(rate_of(level.target.name), level.target.positions))
-                 for level in work.levels)  # fmt: skip
-        plan = RunPlan(
-            tasks=_rows(5, (self._task(piece) for piece in self._tasks)),
-            order=_whole(self._order),
-            sections=_rows(4, self._sections),
-            schedules=_whole([*begins, len(self._sections), *counts]),
-            loops=_whole(np.cumsum([0, *map(len, self._loops)])),
-            places=_whole(p for loop in self._loops for p in loop),
-            levels=_rows(3, ((x, dx, level.step) for level, to, of in rates for x, dx in zip(to, of, strict=True))),
-            kept=_rows(3, ((a, b, step) for x, y, step in work.kept for a, b in zip(at(x), at(y), strict=True))),
-            lags=_rows(10, self._lags()),
-            delays=_rows(3, ((at(d.tau)[0], len(at(d.tau)), d.step) for d in work.delays)),
-            least=np.array([least_tau(d.kind, d.step * rules.dt) for d in work.delays]),
-            columns=program.output_places,
-            forced=program.forced,
-            n_schedules=len(schedules),
-            common_step=max((e.step for e in work.evaluations), default=1) if rules.method == "rk4" else 0,
-            max_iterations=rules.max_iterations,
-            goes_on=int(rules.unsettled == "keep"),
-            tol=rules.tol,
-            dt=rules.dt,
-        )
-        loops = tuple(names for _, names in self._loops.values())
-        return NamedPlan(plan, tuple(self._tasks), loops)
-
-    def _add(self, block: Block, ordinal: int) -> None:
-        """Add a block as a section."""
-        first = len(self._order)
-        self._order += [self._tasks.setdefault(p, len(self._tasks)) for p in block.pieces]
-        loop = self._loop(block.pieces) if block.is_loop else -1
-        self._sections.append((first, len(self._order), loop, ordinal if block.is_loop else 0))
-
-    def _loop(self, pieces: Sequence[Piece]) -> int:
-        """Return the number of a loop."""
-        places = tuple(np.concatenate([self._graph.written(p) for p in pieces]).tolist())
-        if places not in self._loops:
-            names = tuple(dict.fromkeys(name for p in pieces for name in self._names(p)))
-            self._loops[places] = len(self._loops), names
-        return self._loops[places][0]
-
-    def _names(self, piece: Piece) -> list[str]:
-        """Return what a piece gives a value to."""
-        evaluation = self._work.evaluations[piece.evaluation]
-        if evaluation.kind == "python":
-            return [t.name for t in evaluation.targets]
-        name = evaluation.target.name
-        if piece.last - piece.first == prod(evaluation.target.shape):
-            return [name]
-        return [self._layout.names[self._layout.begin[name] + i] for i in range(piece.first, piece.last)]
-
-    def _task(self, piece: Piece) -> tuple[int, int, int, int, int]:
-        """Return a task; of a Python module the evaluation stands where a run has an address."""
-        i, program = piece.evaluation, self._program
-        if self._work.evaluations[i].kind == "python":
-            return 2, i, 0, 0, 0
-        if i in program.lags:
-            return 1, program.lags[i], 0, piece.first, piece.last
-        return 0, program.addresses[i], program.begins[i], piece.first, piece.last
-
-    def _lags(self) -> Iterable[tuple[int, ...]]:
-        """Return the lags; where their histories begin depends on the length of a run, and is filled in for it."""
-        for i in self._program.lags:
-            lag = self._work.evaluations[i]
-            x, tau, before = map(self._layout.places_of, lag.arguments)
-            result = self._layout.places_of(lag.target)[0]
-            apart = (int(len(a) > 1) for a in (x, tau, before))
-            yield (int(x[0]), int(tau[0]), int(before[0]), int(result), *apart, len(x), lag.step, 0)
+def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]]) -> tuple[RunPlan, Loops]:
+    """Return the plan of schedules, the first that of the start, the last that of all modules."""
+    work, layout, rules = program.work, program.layout, program.rules
+    tasks: dict[Piece, int] = {}
+    order: list[int] = []
+    sections: list[tuple[int, int, int, int]] = []
+    loops: dict[tuple[int, ...], tuple[int, tuple[str, ...]]] = {}
+    begins, counts = [], []
+    for blocks in schedules:
+        begins.append(len(sections))
+        n_loops, loop = 0, -1
+        for block in blocks:
+            first = len(order)
+            order += [tasks.setdefault(p, len(tasks)) for p in block.pieces]
+            if block.is_loop:
+                places = tuple(place for p in block.pieces for place in graph.written(p))
+                loop, _ = loops.setdefault(
+                    places, (len(loops), _names_of(layout, work.evaluations, block.pieces, places))
+                )
+            sections.append((first, len(order), loop if block.is_loop else -1, n_loops if block.is_loop else 0))
+            n_loops += block.is_loop
+        counts.append(n_loops)
+    spans = [(layout.span(level.target), layout.span(level.rate), level.step) for level in work.levels]
+    kept = [(layout.span(k.value), layout.span(k.to), k.step) for k in work.kept]
+    plan = RunPlan(
+        tasks=_rows(5, (_task(program, piece) for piece in tasks)),
+        order=np.array(order, dtype=np.int64),
+        sections=_rows(4, sections),
+        schedules=np.array([*begins, len(sections), *counts], dtype=np.int64),
+        loops=np.cumsum([0, *map(len, loops)], dtype=np.int64),
+        places=np.array([place for loop in loops for place in loop], dtype=np.int64),
+        levels=_rows(3, ((x, dx, step) for to, of, step in spans for x, dx in zip(to, of, strict=True))),
+        kept=_rows(3, ((x, y, step) for of, to, step in kept for x, y in zip(of, to, strict=True))),
+        lags=_rows(10, (_lag(layout, work.evaluations[i]) for i in program.lags)),
+        delays=_rows(3, ((layout.span(d.tau)[0], len(layout.span(d.tau)), d.step) for d in work.delays)),
+        least=np.array([least_tau(d.kind, d.step * rules.dt) for d in work.delays]),
+        columns=program.output_places,
+        forced=program.forced,
+        n_schedules=len(schedules),
+        common_step=max((e.step for e in work.evaluations), default=1) if rules.method == "rk4" else 0,
+        max_iterations=rules.max_iterations,
+        goes_on=int(rules.unsettled == "keep"),
+        tol=rules.tol,
+        dt=rules.dt,
+    )
+    return plan, tuple(names for _, names in loops.values())
 
 
-def _whole(values: Iterable[object]) -> IntVector:
-    """Return whole numbers as a vector."""
-    return np.array(list(values), dtype=np.int64)
+def _names_of(
+    layout: Layout, evaluations: Sequence[Evaluation], pieces: Sequence[Piece], places: Sequence[int]
+) -> tuple[str, ...]:
+    """Return what a loop gives values to: variables, or elements where it is some of them."""
+    names, inside = dict[str, None](), frozenset(places)
+    for i, first, last in pieces:
+        for target in evaluations[i].targets or (evaluations[i].target,):
+            whole = layout.of(target.name)
+            is_whole = inside.issuperset(range(whole.start, whole.stop))
+            names |= dict.fromkeys([target.name] if is_whole else layout.names[whole][first:last])
+    return tuple(names)
+
+
+def _task(program: ModularProgram, piece: Piece) -> tuple[int, int, int, int, int]:
+    """Return a task; of a Python module the evaluation stands where a run has an address."""
+    i, first, last = piece
+    if program.work.evaluations[i].kind == "python":
+        return 2, i, 0, 0, 0
+    if i in program.lags:
+        return 1, program.lags[i], 0, first, last
+    return 0, program.addresses[i], program.begins[i], first, last
+
+
+def _lag(layout: Layout, lag: Evaluation) -> tuple[int, ...]:
+    """Return a lag; where its history begins depends on the length of a run, and is filled in for it."""
+    x, tau, before = map(layout.span, lag.arguments)
+    apart = (int(len(a) > 1) for a in (x, tau, before))
+    return (x[0], tau[0], before[0], layout.span(lag.target)[0], *apart, len(x), lag.step, 0)
 
 
 def _rows(n: int, values: Iterable[object]) -> IntMatrix:
     """Return rows of n whole numbers as a matrix."""
-    return _whole(values).reshape(-1, n)
+    return np.array(list(values), dtype=np.int64).reshape(-1, n)

@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.dmi.bound_modular import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
-from fmepy.dmi.database import Database, Replaced, as_database
+from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import constant_delays
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
-from fmepy.dmi.modular_run import METHODS as SETTLED_BY
+from fmepy.dmi.modular_run import ModularRun
 from fmepy.dmi.modules import AnyModule
 from fmepy.dmi.variables import ModuleSystem, system_of
-from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
-from fmepy.models.simulated import SimulatedModel
+from fmepy.errors import ModelError, SimulationError, check_choice, did_you_mean, listed, repeated
+from fmepy.models.simulated import BoundRuns, SimulatedModel
 from fmepy.parameters.named import merge_parameters
-from fmepy.types import IntVector, Matrix, UserParameters, Vector
+from fmepy.types import Cube, IntVector, Matrix, UserParameters, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,20 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
-class Convergence(pd.DataFrame):
-    """How loops settled, a row a loop and step: time group executions method residual.
-
-    Two of them are compared as wholes: pandas compares what tables carry (``attrs``) when it joins them, and can do so
-    with a plain DataFrame only by an error.
-    """
-
-    @property
-    def _constructor(self) -> type[Convergence]:
-        return Convergence
-
-    def __eq__(self, other: object) -> Any:
-        return self.equals(other) if isinstance(other, Convergence) else super().__eq__(other)
+MOST_ELEMENTS = 3000
+"""Elements of all variables up to which a system's steps become equations for its sensitivities: some seconds' work."""
 
 
 class ModularModel(SimulatedModel):
@@ -172,7 +159,7 @@ class ModularModel(SimulatedModel):
             raise ModelError(f"`strict={strict!r}` must be True or False.")
         self.system: ModuleSystem = system_of(modules, None if before is None else before.system)
         self.modules = self.system.modules
-        known = () if before is None else before.modules
+        known = frozenset(() if before is None else before.modules)
         self.processed = tuple(m.name for m in self.modules if m not in known)
         self.data: Database = as_database(data)
         self._arguments |= {"modules": self.modules, "data": self.data}  # read once, whatever copies follow
@@ -181,7 +168,7 @@ class ModularModel(SimulatedModel):
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *constant_delays(self.system, self.inputs.parameters, self.dt),
-            *(Diagnostic("replaced", r.name, file=r.later, message=_replaced(r)) for r in self.data.replaced),
+            *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
         self._choose_columns(outputs)
@@ -192,7 +179,7 @@ class ModularModel(SimulatedModel):
         variables = self.system.variables
         if outputs is None:
             names = self.system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
-            self._kept, wanted = names, [e for n in names for e in self._elements(n)]
+            self._kept, wanted = names, [e for n in names for e in variables[n].elements]
         else:
             given = [outputs] if isinstance(outputs, str) else list(outputs)
             owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
@@ -201,7 +188,7 @@ class ModularModel(SimulatedModel):
                     near = did_you_mean(name, owner)
                     raise ModelError(f"`outputs`: no module has a variable {name!r}.{near}")
             self._kept = tuple(dict.fromkeys(owner[name] for name in given))
-            wanted = [e for name in given for e in (self._elements(name) if name in variables else [name])]
+            wanted = [e for name in given for e in (variables[name].elements if name in variables else [name])]
         if not wanted:
             raise ModelError("`outputs` is empty, and so would be the table; no module gives a value to a variable.")
         if twice := repeated(wanted):
@@ -210,15 +197,11 @@ class ModularModel(SimulatedModel):
         levels = {e for v in variables.values() if v.level for e in v.elements}
         self.states = tuple(n for n in wanted if n in levels)
 
-    def _elements(self, name: str) -> tuple[str, ...]:
-        """Return what the elements of a variable that modules compute are called (of mixed arrays all)."""
-        return self.system.variables[name].elements
-
     @cached_property
     def program(self) -> ModularProgram:
         """What runs; made when it is first asked for."""
         self._refuse_missing()
-        program = ModularProgram(self.system, self.rules, self._kept, self.inputs.series, self.inputs.guesses)
+        program = ModularProgram(self.system, self.rules, self._kept, self.inputs.series)
         if program.note and self._like is None:
             logger.info("Not all of the model is compiled: %s", program.note)
         return program
@@ -257,7 +240,7 @@ class ModularModel(SimulatedModel):
 
     @property
     def diagnostics(self) -> pd.DataFrame:
-        """What was found amiss between modules and data: kind level variable modules file line message."""
+        """Problems found between modules and data: kind level variable modules file line message."""
         return diagnostics_table(self._found)
 
     def plot_map(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
@@ -290,7 +273,7 @@ class ModularModel(SimulatedModel):
         from fmepy.dmi.equations import as_model
 
         return as_model(
-            self.system, kind, parms=parms | self.inputs.starts(float(self.times[0])),
+            self.system, kind, parms=self.inputs.starts(float(self.times[0])) | parms,
             series=self.inputs.grids(self.times), times=self.times, dt=self.dt, outputs=self._kept,
             method=self.rules.method,
         )  # fmt: skip
@@ -323,7 +306,7 @@ class ModularModel(SimulatedModel):
         names : sequence of str, optional
         times : array_like, optional
             Rows, on the grid of `dt`; default the model's own.
-        hold_engine, runs
+        hold_engine
             Nothing here: there is one engine.
 
         Raises
@@ -364,27 +347,15 @@ class ModularModel(SimulatedModel):
     def run_told(
         self, report: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
     ) -> pd.DataFrame:
-        """Run the model as a call of it does, and call `report` now and then with the number of steps that are done."""
-        if times is not None:
-            bound = self.bind(times=times)
-        else:
-            if self._bound is None:
-                self._bound = self.bind()
-            bound = self._bound
+        """Run the model as a call does, and call `report` now and then with the number of steps done."""
+        if times is None and self._bound is None:
+            self._bound = self.bind()
+        bound = self._bound if times is None else self.bind(times=times)
         run = bound.run(merge_parameters(self._parms, parms).to_numpy(dtype=float), report)
         table = pd.DataFrame(run.rows[:, bound.columns], columns=list(self.var_names))
         rows = bound.times
         table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
-        c = run.convergence
-        table.attrs["convergence"] = Convergence(
-            {
-                "time": self.times[0] + self.dt * c.step,
-                "group": pd.Series([", ".join(c.groups[g]) for g in c.group], dtype=object),
-                "executions": c.executions,
-                "method": pd.Series([SETTLED_BY[m] for m in c.method], dtype=object),
-                "residual": c.residual,
-            }
-        )
+        table.attrs["convergence"] = run.convergence.table(float(self.times[0]), self.dt)
         for note in run.notes:
             logger.warning(note)
         return table
@@ -443,14 +414,83 @@ class ModularModel(SimulatedModel):
         return (
             f"ModularModel of {len(self.modules)} modules ({', '.join(m.name for m in self.modules[:8])}"
             f"{', ...' * (len(self.modules) > 8)}), {_counted(n, 'variable')}, {_counted(levels, 'level')}, "
-            f"{_counted(len(self._parms), 'parameter')}; "
-            f"dt {self.dt:g}, {self.rules.method}"
+            f"{_counted(len(self._parms), 'parameter')}; dt {self.dt:g}, {self.rules.method}"
         )
 
 
-def _replaced(found: Replaced) -> str:
-    """Return what is said of an item that a later source replaced."""
-    return f"{found.name!r} stands in {found.earlier} and again in {found.later}; the later one holds"
+class BoundModular(BoundRuns):
+    """The model with its series on the grid: what does not depend on parameters is done once."""
+
+    _model: ModularModel
+
+    def __init__(self, model: ModularModel, names: tuple[str, ...], times: Vector) -> None:
+        super().__init__(model, names, times)
+        self.engine = model.engine
+        program, inputs = model.program, model.inputs
+        self._program = program
+        self._keep = model.steps_of(times).astype(np.int64)
+        self._start, self._dt = float(model.times[0]), model.dt
+        grid = self._start + np.arange(program.rows_per_step * self._keep[-1] + 1) * (model.dt / program.rows_per_step)
+        self._series = inputs.sampled(grid, program.rows_per_step)
+        self._z, self._places = program.values(inputs.starts(self._start) | self._values), program.places(names)
+        at = {name: i for i, name in enumerate(program.columns)}
+        self.columns = np.array([at[name] for name in self.var_names], dtype=np.intp)
+        self.runs_on_threads = not program.python_modules
+
+    def run(self, theta: Vector, report: Callable[[int], None] | None = None) -> ModularRun:
+        """Return a run, with its rows of all columns of the program, and how its loops settled.
+
+        Raises
+        ------
+        SimulationError
+            It failed; with the parameters and the time.
+        """
+        z = self._z.copy()
+        z[self._places] = theta
+        run = self._program.run(z, self._series, self._start, self._keep, report)
+        if run.failed:
+            p = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
+            time = self._start + float(run.failed_step) * self._dt
+            raise SimulationError(run.failed, parameters=p, time=time)
+        return run
+
+    def simulate(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_time, n_var)."""
+        rows: Matrix = self.run(theta).rows[:, self.columns]
+        return rows
+
+    @cached_property
+    def _equations(self) -> Any:
+        """The steps of the system as difference equations with the same runs, bound; None where there are none."""
+        model = self._model
+        if len(self._program.columns) > MOST_ELEMENTS:
+            return None
+        try:
+            steps = model.compiled("difference")
+            known = set(map(str, steps.parms.index))
+            names = [k if k in known else f"{k}(0)" for k in self.names]
+            if not known >= set(names) or not set(self.var_names) <= set(steps.var_names):
+                return None
+            bound = steps.bind(names, times=np.unique([0, *self._keep]))
+            rows, order = np.isin(bound.times, self._keep), [steps.var_names.index(k) for k in self.var_names]
+            if not np.allclose(bound.simulate(self.theta0)[rows][:, order], self.simulate(self.theta0), rtol=1e-8):
+                return None
+        except (ModelError, SimulationError):
+            return None
+        return bound, rows, order
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]  # it is found out when it is asked for
+        """Whether sensitivities are exact: those of the system's difference equations."""
+        return self._equations is not None
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, shape (n_time, n_var, n_par): exact where the steps are equations, else by differences."""
+        if self._equations is None:
+            return super().sensitivities(theta)
+        bound, rows, order = self._equations
+        _, S = bound.sensitivities(np.asarray(theta, dtype=float))
+        return self.simulate(theta), S[rows][:, order]
 
 
 def _counted(n: int, what: str) -> str:

@@ -1,25 +1,31 @@
-"""One run of a system: the compiled loop, and what it is left for: loops that do not settle, and errors."""
+"""One run of a system: the compiled loop, and what it is left for: loops that do not settle, and errors.
+
+A loop of statements is a map G of its variables, one execution of its statements after the other; it has settled where
+v = G(v). That it is executed again and again until nothing moves is done by `run_loop`. Where that does not come to an
+end, sum (v - G(v))**2 is made least over what has not settled, and, where that does not settle the rest, over all of
+the loop (F. Drepper, Winter Simulation Conference 1978).
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.dmi import run_loop
 from fmepy.dmi.delays import too_short
-from fmepy.dmi.loop_tables import NamedPlan
-from fmepy.dmi.loops import Loop, LoopResult
+from fmepy.dmi.loop_tables import Loops
 from fmepy.dmi.returned_values import values_of
-from fmepy.dmi.run_loop import State
+from fmepy.dmi.run_loop import RunPlan, State
 from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.errors import ModelError, listed
-from fmepy.types import IntMatrix, IntVector, Matrix, Vector
+from fmepy.types import BoolVector, IntMatrix, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.dmi.compiled_program import ModularProgram
@@ -28,10 +34,27 @@ METHODS = ("repeated", "minimised", "kept")
 """How the values of a loop were found, by the numbers that stand for it."""
 _PARTS = 100  # in which a run is made where its progress is told
 _SHOWN = 6  # values that a sentence quotes
+_FAR = 1e100  # what stands for a difference that is no number: its square is one
+_CLOSE = 1e-15  # scipy's tolerances: as near as it gets
+
+
+class Convergence(pd.DataFrame):
+    """How loops settled, a row a loop and step: time group executions method residual.
+
+    Two of them are compared as wholes: pandas compares what tables carry (``attrs``) when it joins them, and can do so
+    with a plain DataFrame only by an error.
+    """
+
+    @property
+    def _constructor(self) -> type[Convergence]:
+        return Convergence
+
+    def __eq__(self, other: object) -> Any:
+        return self.equals(other) if isinstance(other, Convergence) else super().__eq__(other)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Convergence:
+class LoopLog:
     """How loops settled, one row a loop and step.
 
     Attributes
@@ -51,6 +74,19 @@ class Convergence:
     residual: Vector
     groups: tuple[tuple[str, ...], ...]
 
+    def table(self, start: float, dt: float) -> Convergence:
+        """Return it with times and names."""
+        groups, methods = [", ".join(self.groups[g]) for g in self.group], [METHODS[m] for m in self.method]
+        return Convergence(
+            {
+                "time": start + dt * self.step,
+                "group": pd.Series(groups, dtype=object),
+                "executions": self.executions,
+                "method": pd.Series(methods, dtype=object),
+                "residual": self.residual,
+            }
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModularRun:
@@ -60,7 +96,7 @@ class ModularRun:
     ----------
     rows : ndarray, shape (n_rows, n_columns)
         NaN from where it failed on.
-    convergence : Convergence
+    convergence : LoopLog
     failed : str
         Why it did not come to its end, a sentence; or "".
     failed_step : int
@@ -70,7 +106,7 @@ class ModularRun:
     """
 
     rows: Matrix
-    convergence: Convergence
+    convergence: LoopLog
     failed: str = ""
     failed_step: int = -1
     notes: tuple[str, ...] = ()
@@ -86,7 +122,9 @@ class Running:
     Parameters
     ----------
     program : ModularProgram
-    planned : NamedPlan
+    plan : RunPlan
+    loops : tuple of tuple of str
+        The variables of each loop.
     schedule : ndarray of int
         Of each step.
     z : ndarray
@@ -97,11 +135,11 @@ class Running:
     """
 
     def __init__(
-        self, program: ModularProgram, planned: NamedPlan, schedule: IntVector, z: Vector, series: Matrix, start: float,
-        keep: IntVector,
+        self, program: ModularProgram, plan: RunPlan, loops: Loops, schedule: IntVector, z: Vector, series: Matrix,
+        start: float, keep: IntVector,
     ) -> None:  # fmt: skip
-        self._program, self._planned, self._z = program, planned, z
-        plan, n_steps = planned.plan, len(schedule) - 1
+        self._program, self._loops, self._z = program, loops, z
+        n_steps = len(schedule) - 1
         lags = plan.lags.copy()
         lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
         lags[:, 9] = np.cumsum(lengths) - lengths
@@ -109,7 +147,6 @@ class Running:
         self._plan = plan._replace(lags=lags, tasks=self._with_functions(plan.tasks))
         largest = int(np.diff(plan.loops).max(initial=0))
         n_loops = plan.schedules[plan.n_schedules + 1 :]
-        n_levels = len(plan.levels)
         self._state = State(
             at=np.array([0, 0, 0, -1, 0, 0, 0, 0, 0, 0], dtype=np.int64),
             z=z,
@@ -121,8 +158,8 @@ class Running:
             old=np.zeros(largest),
             before=np.zeros(largest),
             saved=np.zeros(len(z)),
-            total=np.zeros(n_levels),
-            moves=np.zeros(n_levels),
+            total=np.zeros(len(plan.levels)),
+            moves=np.zeros(len(plan.levels)),
             log=np.zeros((int(n_loops[schedule].sum()), 5)),
             rows=np.full((len(keep), len(plan.columns)), np.nan),
             start=start,
@@ -138,7 +175,7 @@ class Running:
         log = log[: at[run_loop.LOGGED]]
         log = log[log[:, 2] > 0]
         step, group, executions, method = log[:, :4].astype(np.int64).T
-        convergence = Convergence(step, group, executions, method, log[:, 4], self._planned.loops)
+        convergence = LoopLog(step, group, executions, method, log[:, 4], self._loops)
         return ModularRun(
             self._state.rows, convergence, failed, int(at[run_loop.STEP]) if failed else -1, tuple(self._notes.values())
         )
@@ -190,7 +227,7 @@ class Running:
     def _settle(self, first: int, last: int, number: int, ordinal: int) -> None:
         """Do with a loop what `unsettled` says."""
         places = self._plan.places[self._plan.loops[number] : self._plan.loops[number + 1]]
-        names, rules, z = self._planned.loops[number], self._program.rules, self._z
+        names, rules, z = self._loops[number], self._program.rules, self._z
         loop, method = Loop(z, places, self._executing(first, last), rules.tol), 0
         if rules.unsettled == "minimise":
             method, result = 1, loop.minimise([z[places].copy(), self._state.before[: len(places)].copy()])
@@ -200,7 +237,7 @@ class Running:
                 f"{self._time()}: its values are those that move least",
             )
         else:
-            result = loop.execute_again()
+            result = loop.from_values(z[places])
         if not result.settled or method == 0:
             raise _FailedError(self._unsettled(places, names, result))
         line, step = self._state.log[self._state.at[run_loop.LOG] + ordinal], self._state.at[run_loop.STEP]
@@ -266,14 +303,96 @@ class Running:
 
     def _short_delay(self) -> _FailedError:
         d, rules = self._program.work.delays[self._state.at[run_loop.ABOUT]], self._program.rules
-        tau = float(self._z[self._program.layout.places_of(d.tau)].min())
+        tau = float(self._z[self._program.layout.span(d.tau)].min())
         words = too_short(d.kind, tau, d.step, rules.dt, f" at {self._time()}")
         return _FailedError(f"module {d.module!r}, line {d.line}: {words}")
 
     def _negative_lag(self) -> _FailedError:
         called = self._program.work.evaluations[list(self._program.lags)[self._state.at[run_loop.ABOUT]]]
-        tau = self._z[self._program.layout.places_of(called.arguments[1])].min()
+        tau = self._z[self._program.layout.span(called.arguments[1])].min()
         return _FailedError(
             f"module {called.module!r}, line {called.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must "
             "not be negative"
         )
+
+
+class LoopResult(NamedTuple):
+    """What became of a loop that did not settle.
+
+    Attributes
+    ----------
+    settled : bool
+    executions : int
+    moves : ndarray
+        What each value moves by in one more execution.
+    """
+
+    settled: bool
+    executions: int
+    moves: Vector
+
+
+class Loop:
+    """The values of one loop, and how it is executed once.
+
+    Parameters
+    ----------
+    z : ndarray
+        All values; those of the loop are changed.
+    places : ndarray of int
+        Where those of the loop stand.
+    execute : callable
+        Executes the loop once.
+    tol : float
+        A value v has settled where it moves by no more than tol max(1, |v|).
+    """
+
+    def __init__(self, z: Vector, places: IntVector, execute: Callable[[], None], tol: float) -> None:
+        self._z, self._places, self._execute, self._tol = z, places, execute, tol
+        self._executions = 0
+
+    def from_values(self, values: Vector) -> LoopResult:
+        """Return what one execution from values on does."""
+        self._z[self._places] = values
+        self._execute()
+        self._executions += 1
+        after = self._z[self._places]
+        with np.errstate(invalid="ignore"):
+            moves = np.where(after == values, 0.0, after - values)
+        return LoopResult(bool(self._is_settled(moves).all()), self._executions, moves)
+
+    def minimise(self, starts: list[Vector]) -> LoopResult:
+        """Find values that do not move, from the start at which they move least."""
+        best, least = self._z[self._places].copy(), np.inf
+        for start in starts:
+            size = float(np.sum(self.from_values(start).moves ** 2)) if np.isfinite(start).all() else np.inf
+            if size < least:
+                best, least = start.copy(), size
+        found = self.from_values(best)
+        for wanted in (~self._is_settled(found.moves), np.ones(len(best), dtype=bool)):
+            best = self._least(best, wanted)
+            found = self.from_values(best)
+            if found.settled:
+                return found
+        self._z[self._places] = best
+        return found
+
+    def _least(self, values: Vector, wanted: BoolVector) -> Vector:
+        """Return values of which those that are wanted move least."""
+        from scipy.optimize import least_squares
+
+        out = values.copy()
+
+        def residuals(x: Vector) -> Vector:
+            out[wanted] = x
+            moves = self.from_values(out).moves[wanted]
+            return np.where(np.abs(moves) < _FAR, moves, _FAR)
+
+        if np.isfinite(residuals(values[wanted].copy())).all():
+            found = least_squares(residuals, values[wanted], x_scale="jac", xtol=_CLOSE, ftol=_CLOSE, gtol=_CLOSE)
+            out[wanted] = found.x
+        return out
+
+    def _is_settled(self, moves: Vector) -> BoolVector:
+        settled: BoolVector = np.abs(moves) <= self._tol * np.maximum(1.0, np.abs(self._z[self._places]))
+        return settled

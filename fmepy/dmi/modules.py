@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fmepy.checks import whole_number
 from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Reference, Shape
-from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
+from fmepy.dmi.text import Declared, checked_shape, read_module
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed, repeated
 from fmepy.journal.files import MOST_TEXT, read_file
 from fmepy.parameters.names import normal_name
@@ -61,6 +61,8 @@ class Module:
         What the text holds.
     assigns, reads : tuple of str
         The names that get a value here, and those whose value is used, in the order of the text.
+    names : mapping of str to int
+        All of them, and the line where each occurs first.
 
     Raises
     ------
@@ -92,12 +94,15 @@ class Module:
     text: str = field(repr=False)
     file: str = field(compare=False)
     step: int
+    dims: Mapping[str, Shape] = field(hash=False)
     local: tuple[str, ...]
     exogenous: tuple[str, ...]
     endogenous: tuple[str, ...]
-    dims: Mapping[str, Shape] = field(hash=False)
     outputs: tuple[str, ...] | None
-    read: ModuleText = field(compare=False)
+    statements: tuple[ModuleStatement, ...] = field(compare=False)
+    assigns: tuple[str, ...] = field(compare=False)
+    reads: tuple[str, ...] = field(compare=False)
+    names: Mapping[str, int] = field(compare=False)
 
     def __init__(
         self,
@@ -127,35 +132,10 @@ class Module:
         both = [n for n in given.exogenous if n in given.endogenous]
         if both:
             raise ModelError(f"{where}: {listed(both)} cannot be exogenous and endogenous.")
-        read = read_module(text, name, where, given)
-        declared = read.declared
-        fields: dict[str, Any] = {
-            "name": name, "text": text, "file": file, "read": read, "step": declared.step, "local": declared.local,
-            "exogenous": declared.exogenous, "endogenous": declared.endogenous, "dims": dict(declared.dims),
-            "outputs": declared.outputs,
-        }  # fmt: skip
-        for key, value in fields.items():
-            object.__setattr__(self, key, value)
-
-    @property
-    def statements(self) -> tuple[ModuleStatement, ...]:
-        """What the text holds, in its order."""
-        return self.read.statements
-
-    @property
-    def assigns(self) -> tuple[str, ...]:
-        """The names that get a value, in the order of the text."""
-        return self.read.assigns
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The names whose value is used, in the order of the text."""
-        return self.read.reads
-
-    @property
-    def names(self) -> Mapping[str, int]:
-        """All names in the order of the text, and the line where each occurs first."""
-        return self.read.lines
+        declared, *read = read_module(text, name, where, given)
+        held = (name, text, file, *declared._replace(dims=dict(declared.dims)), *read)  # type: ignore[arg-type]
+        for of, value in zip(fields(self), held, strict=True):
+            object.__setattr__(self, of.name, value)
 
     def __repr__(self) -> str:
         n = len(self.statements)
@@ -198,7 +178,7 @@ class PythonModule:
 
     @property
     def file(self) -> str:
-        """The file the function stands in."""
+        """The file of the function."""
         code = getattr(self.function, "__code__", None)
         return code.co_filename if code else ""
 
@@ -367,7 +347,7 @@ def read_modules(folder: str | Path) -> list[Module]:
 
 
 def read_module_file(file: str | Path) -> Module:
-    """Return the module that stands in a file; the stem of the file is its name.
+    """Return the module of a file; the stem of the file is its name.
 
     Raises
     ------

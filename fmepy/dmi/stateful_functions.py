@@ -8,19 +8,19 @@ What remembers becomes statements of hidden variables, which the rest of the roo
     rate(x)           (x - before) / step,  `before` being kept of the module's last step; at the start it is x
 
 (DYNAMO's; A. L. Pugh, DYNAMO User's Manual), so that all of them start in equilibrium. ``lag(x, tau, before)`` looks
-into the history of x, which the run keeps.
+into the history of x, which the run keeps. A list within an expression, and a factor of a matrix product that is
+computed, is a hidden variable, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 from fmepy.dmi.statements import (
     DT,
     TIME,
-    Elements,
     FunctionStatement,
     Memory,
     ModuleStatement,
@@ -43,7 +43,7 @@ class Evaluation:
         An assignment; the rate of a level; an initial value (of a level: only at the start; of another variable: its
         first guess); a look into a history; a module that is a Python function.
     target : Reference
-        What is assigned. Of a rate: the variable `rate_of` it. Of a Python module: the first of what it assigns.
+        What is assigned. Of a rate: the hidden variable ``d(x)/dt``. Of a Python module: the first of what it assigns.
     value : Node or None
     module : str
     step : int
@@ -69,16 +69,23 @@ class Evaluation:
     function: Callable[..., Any] | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Level:
+class Level(NamedTuple):
     """A level, or an element of one: what moves by `step` dt times its rate when its module is active."""
 
     target: Reference
+    rate: Reference
     step: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DelayedLevel:
+class Kept(NamedTuple):
+    """What is copied to where at the end of a module's step."""
+
+    value: Reference
+    to: Reference
+    step: int
+
+
+class DelayedLevel(NamedTuple):
     """A smooth or delay whose tau is computed or comes from outside: its kind, (first) level, tau, where it stands."""
 
     kind: str
@@ -87,11 +94,6 @@ class DelayedLevel:
     module: str
     step: int
     line: int
-
-
-def rate_of(name: str) -> str:
-    """Return what the variable is called that holds the rate of a level."""
-    return f"d({name})/dt"
 
 
 class Work:
@@ -103,8 +105,7 @@ class Work:
     shapes : dict of str to tuple of int
         Of all variables, the hidden ones behind those of the user.
     levels : list of Level
-    kept : list of (Reference, Reference, int)
-        What is copied to where at the end of a module's step, of which the third is the length.
+    kept : list of Kept
     delays : list of DelayedLevel
     python : dict of str to str
         The modules that run as Python, and why they cannot be statements.
@@ -114,7 +115,7 @@ class Work:
         self.evaluations: list[Evaluation] = []
         self.shapes: dict[str, Shape] = {v.name: v.shape for v in system.variables.values()} | {DT: ()}
         self.levels: list[Level] = []
-        self.kept: list[tuple[Reference, Reference, int]] = []
+        self.kept: list[Kept] = []
         self.delays: list[DelayedLevel] = []
         self.python: dict[str, str] = {}
         steps = {m.name: m.step for m in system.modules}
@@ -150,10 +151,10 @@ class Work:
         self.evaluations.append(evaluation)
 
     def _level(self, target: Reference, rate: Node) -> None:
-        name = rate_of(target.name)
-        self.shapes[name] = self.shapes[target.name]
-        self.levels.append(Level(target, self._step))
-        self._do("rate", replace(target, name=name), rate)
+        of = replace(target, name=f"d({target.name})/dt")
+        self.shapes[of.name] = target.shape
+        self.levels.append(Level(target, of, self._step))
+        self._do("rate", of, rate)
 
     def _remembered(self, s: ModuleStatement) -> Node:
         """Return the value of a statement after adding what remembers in it."""
@@ -182,6 +183,10 @@ class Work:
         self._level(target, rate(target.node))
         self._do("initial", target, start)
         return target.node
+
+    def _array(self, memory: Memory, values: Node) -> Node:
+        self._do("assign", self._new(memory.node.name, memory.shapes[0]), values)
+        return memory.node
 
     def _smooth(self, memory: Memory, x: Node, tau: Node) -> Node:
         x, tau = self._two(memory, x, tau)
@@ -222,7 +227,7 @@ class Work:
         place = self._place(memory, 0, "x", x)
         before = self._new(memory.node.name, place.value_shape)
         self._do("initial", before, place.node)
-        self.kept.append((place, before, self._step))
+        self.kept.append(Kept(place, before, self._step))
         return (place.node - before.node) / (float(self._step) * Symbol(DT))
 
     def _lag(self, memory: Memory, *arguments: Node) -> Node:
@@ -231,18 +236,3 @@ class Work:
         target = self._new(memory.node.name, memory.shapes[0])
         self._do("lag", target, None, places)
         return target.node
-
-
-Read: TypeAlias = tuple[str, int | None]
-"""A variable, and the position of an element; None for all of them."""
-
-
-def reads_of(e: Evaluation, shapes: Mapping[str, Shape], element: int | None = None) -> Iterator[Read]:
-    """Return what an evaluation, or that of one element of its target, reads; of a lag its x aside."""
-    arguments = e.arguments[1:] if e.kind == "lag" else e.arguments
-    symbols: frozenset[Symbol] = frozenset()
-    if e.value is not None:
-        value = e.value if element is None else Elements(shapes, False).at(e.value, element)
-        symbols = value.free_symbols - {TIME}
-    for r in (*(reference_of(s, shapes) for s in symbols), *arguments):
-        yield r.name, r.positions[0] if not r.value_shape else element if r in arguments else None

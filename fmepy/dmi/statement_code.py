@@ -4,9 +4,9 @@
 order of first appearance. So the text holds no names, and statements that look alike share one function. Elements first
 to last of an array are computed, in a loop; a function with a scalar target takes no notice of the two.
 
-Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists, sums,
-matrix products and tables. What is a scalar inside an array's statement, and what a product of matrices is made of, is
-computed once before the loop.
+Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists,
+sums, matrix products and tables. What is a scalar inside an array's statement, or an element of a list, is computed
+once before the loop; what a product of matrices is made of is a variable, or a list of numbers.
 
 What is written alike is compiled once, in this process and in the next ones: all statements of a system that are not
 known yet become one program, and one object file in the folder of compiled code, from which the next process reads
@@ -27,12 +27,22 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from fmepy.compiled.c_loops import kept_code
-from fmepy.compiled.llvm_code import MOST_NESTED, Alone, ExpressionWriter
+from fmepy.compiled.llvm_code import MOST_NESTED, ExpressionWriter, WholeFunction
 from fmepy.compiled.llvm_operations import NAN, declarations, number
 from fmepy.compiled.machine import object_of, optimised, versions
 from fmepy.compiled.statements import statements
-from fmepy.dmi.statements import TIME, ArrayNode, Reference, Shape, Whole, open_nodes, reference_of, size_of
-from fmepy.language.nodes import Node, Number, Symbol, in_order
+from fmepy.dmi.statements import (
+    TIME,
+    ArrayNode,
+    Reference,
+    Shape,
+    Whole,
+    is_list_of_numbers,
+    open_nodes,
+    reference_of,
+    size_of,
+)
+from fmepy.language.nodes import Node, Symbol, in_order
 
 OWN_NAME = "@STATEMENT"
 """What a function is called until it stands in a program."""
@@ -73,7 +83,7 @@ class _ModuleWriter(ExpressionWriter):
     """One statement being written."""
 
     def __init__(self, target: Reference, value: Node, shapes: Mapping[str, Shape]) -> None:
-        alone = Alone(set())
+        alone = WholeFunction(set())
         super().__init__(alone)
         self._target, self._value, self._order = target, value, in_order([value])
         self.slots = {target.name: "p0"}
@@ -89,7 +99,7 @@ class _ModuleWriter(ExpressionWriter):
             self._reads_itself = self._reads_itself or slot == "p0"
         self._heads: list[str] = []
         self._globals: list[str] = []
-        self._stored: dict[Node, str] = {}  # arrays, by their places
+        self._lists: dict[Node, str] = {}  # by their places
         self._index = ""
 
     def written(self) -> StatementText:
@@ -97,13 +107,19 @@ class _ModuleWriter(ExpressionWriter):
         for i, slot in enumerate(self.slots.values()):
             self._heads += [f"  %to{i} = getelementptr ptr, ptr %p, i64 {i}", f"  %{slot} = load ptr, ptr %to{i}"]
         self.begin("begin")
-        if any(isinstance(e, (ArrayNode, Whole)) for e in self._order):
-            self._prepare()
+        is_open = open_nodes(self._order)
+        for e in self._order:  # what is the same at all elements is computed once
+            for part in e.args if e in is_open else [e] if isinstance(e, ArrayNode) else []:
+                if part.args and part not in is_open:
+                    self._computed(part)
+        if self._value.word == "array":
+            self._array(self._value)
         if not self._target.value_shape:
             self.store(self._computed(self._value), "p0", self._target.positions[0])
         else:  # what it reads of itself is what was before
             place = self._room(prod(self._target.shape)) if self._reads_itself else "p0"
-            self._fill(place, self._value, "%first", "%last")
+            with self.loop("%first", "%last") as k:
+                self.store(self._at(self._value, k), place, k)
             if place != "p0":
                 with self.loop("%first", "%last") as k:
                     self.store(self.load(place, k), "p0", k)
@@ -111,99 +127,58 @@ class _ModuleWriter(ExpressionWriter):
         lines = [*self._globals, head, "entry:", *self._heads, "  br label %begin", *self.lines, "  ret void", "}"]
         return StatementText("\n".join(lines), frozenset(self.declared), tuple(self.slots), tuple(self._points))
 
-    def _prepare(self) -> None:
-        """Compute what a loop over the elements of an array need not compute again."""
-        is_open = open_nodes(self._order)
-        for e in self._order:
-            if e in is_open and e.word != "dot":
-                for a in e.args:
-                    if a.args and a not in is_open:
-                        self._computed(a)
-            if isinstance(e, ArrayNode):
-                if e not in is_open:
-                    self.value(e)
-                elif e.word != "table":
-                    self._store(e)
-
     def _computed(self, e: Node) -> str:
         """Return the name of an expression's value: arrays in it come before, and no deep one is written as one."""
         for part in statements([e], MOST_NESTED, lambda a: isinstance(a, ArrayNode))[0]:
             self.value(part)
         return self.value(e)
 
-    def _fill(self, place: str, e: Node, first: int | str, last: int | str) -> None:
-        """Write the elements of an array into a place."""
-        with self.loop(first, last) as k:
-            before, self._index = self._index, k
-            self.store(self._computed(e), place, k)
-            self._index = before
-
-    def _store(self, e: Node, size: int = 0) -> str:
-        """Return the name of the place of an array's elements."""
-        if isinstance(e, Whole):
-            return self.slots[e.name]
-        if e not in self._stored:
-            if e.word == "array" and all(isinstance(x, Number) for x in e.args):
-                self._stored[e] = self._constants([x.value for x in e.args if isinstance(x, Number)])
-            elif e.word == "array":
-                self._stored[e] = place = self._room(len(e.args))
-                for i, item in enumerate(e.args):
-                    self.store(self._computed(item), place, i)
-            elif e.word == "dot":
-                size = size_of(e.args[2]) * size_of(e.args[4])
-                self._operands(e)
-                self._stored[e] = place = self._room(size)
-                with self.loop(0, size) as k:
-                    self.store(self._product_element(e, k), place, k)
-            else:
-                place = self._room(size)
-                self._fill(place, e, 0, size)
-                self._stored[e] = place
-        return self._stored[e]
+    def _at(self, e: Node, k: str) -> str:
+        """Return the name of an expression's value at an element."""
+        before, self._index = self._index, k
+        value = self._computed(e)
+        self._index = before
+        return value
 
     def _room(self, n: int) -> str:
         name = f"room{len(self._heads)}"
         self._heads.append(f"  %{name} = alloca [{n} x double]")
         return name
 
-    def _constants(self, values: list[float]) -> str:
-        name, place = f"{OWN_NAME}.{len(self._globals)}", f"constants{len(self._globals)}"
-        entries = ", ".join(f"double {number(v)}" for v in values)
-        self._globals.append(f"{name} = private constant [{len(values)} x double] [{entries}]")
-        self._heads.append(f"  %{place} = getelementptr double, ptr {name}, i64 0")
-        return place
+    def _array(self, e: Any) -> str:
+        """Return the name of the place of a variable's elements, or of those of a list."""
+        if isinstance(e, Whole):
+            return self.slots[e.name]
+        if e not in self._lists and not is_list_of_numbers(e):
+            self._lists[e] = place = self._room(len(e.args))
+            for i, item in enumerate(e.args):
+                self.store(self._computed(item), place, i)
+        elif e not in self._lists:
+            name, place = f"{OWN_NAME}.{len(self._globals)}", f"constants{len(self._globals)}"
+            entries = ", ".join(f"double {number(item.value)}" for item in e.args)
+            self._globals.append(f"{name} = private constant [{len(e.args)} x double] [{entries}]")
+            self._heads.append(f"  %{place} = getelementptr double, ptr {name}, i64 0")
+            self._lists[e] = place
+        return self._lists[e]
 
     # --- values
 
     def _written(self, e: Any) -> str:
-        if isinstance(e, Whole):
-            return self.load(self.slots[e.name], self._index)
+        if isinstance(e, Whole) or e.word == "array":
+            return self.load(self._array(e), self._index)
         if not isinstance(e, ArrayNode):
             return super()._written(e)
-        if e in self._stored:
-            return self.load(self._stored[e], self._index)
         if e.word == "table":
             return self._table(*e.args)
-        if e.word == "dot":
-            return self._product_element(e, "0")
-        x, n = e.args
-        return self._total(lambda k: self._at(x, k), size_of(n))
-
-    def _at(self, e: Node, k: str) -> str:
-        before, self._index = self._index, k
-        value = self._computed(e)
-        self._index = before
-        return value
-
-    def _operands(self, e: Node) -> tuple[str, str]:
-        """Return the names of the places of what a matrix product is made of."""
-        a, b, rows, n, columns = e.args
-        return self._store(a, size_of(rows) * size_of(n)), self._store(b, size_of(n) * size_of(columns))
+        if e.word == "sum":
+            return self._total(lambda k: self._at(e.args[0], k), size_of(e.args[1]))
+        return self._product_element(e, self._index)
 
     def _product_element(self, e: Node, i: str) -> str:
         """Return the name of an element of a matrix product."""
-        length, width = size_of(e.args[3]), size_of(e.args[4])
-        at_a, at_b = self._operands(e)
+        a, b, *sizes = e.args
+        rows, length, width = map(size_of, sizes)
+        at_a, at_b, i = self._array(a), self._array(b), i if rows * width > 1 else "0"
         row, column = (f"{self.emit(f'{word} i64 {i}, {width}')}" if width > 1 else i for word in ("udiv", "urem"))
         begin = self.emit(f"mul i64 {row}, {length}")
 
@@ -227,7 +202,7 @@ class _ModuleWriter(ExpressionWriter):
     def _table(self, x: Node, xs: Node, ys: Node, n: Node) -> str:
         """Return the name of a table's value: its interval is found by halving, without branches."""
         self._points += [xs.name] if isinstance(xs, Whole) else []
-        at_xs, at_ys, v = self._store(xs), self._store(ys), self.value(x)
+        at_xs, at_ys, v = self._array(xs), self._array(ys), self.value(x)
         left, length = "0", size_of(n) - 1
         while length > 1:
             middle = self.emit(f"add i64 {left}, {length // 2}")

@@ -3,9 +3,9 @@
 An expression of arrays stands for one of its elements, wherever that is: the symbol of an array as a whole (`Whole`) is
 its element there, a number is the same everywhere. What looks at other elements than that one is an `ArrayNode`:
 
-* ``array(a, b, ...)``: the elements of a list, row by row;
+* ``array(a, b, ...)``: the elements of a list, row by row: of numbers, or the whole of a statement's value;
 * ``sum(x, n)``: the sum of all n elements of x;
-* ``dot(a, b, rows, n, columns)``: the matrix product, whose sums have n terms;
+* ``dot(a, b, rows, n, columns)``: the product of two matrices that are stored, whose sums have n terms;
 * ``table(x, xs, ys, n)``: the table of n points xs, ys at x.
 
 Shapes are those of numpy: ``()`` for a scalar, ``(3,)`` for a vector, ``(2, 3)`` for a matrix.
@@ -19,7 +19,7 @@ from itertools import product
 from math import prod
 from typing import Any, Literal, TypeAlias
 
-from fmepy.language.nodes import Node, Symbol, add, as_node, choose_above, in_order, made, substituted
+from fmepy.language.nodes import Node, Number, Symbol, add, as_node, choose_above, in_order, made, substituted
 
 Shape: TypeAlias = tuple[int, ...]
 Kind: TypeAlias = Literal["assign", "level", "initial"]
@@ -53,6 +53,11 @@ def array_node(word: str, *args: Any) -> ArrayNode:
 def size_of(e: Node) -> int:
     """Return a number of elements, as it stands in an `ArrayNode`."""
     return int(float(e))
+
+
+def is_list_of_numbers(e: Node) -> bool:
+    """Tell whether an expression is a list of numbers alone."""
+    return e.word == "array" and all(isinstance(item, Number) for item in e.args)
 
 
 def open_nodes(order: Iterable[Node]) -> set[Node]:
@@ -92,20 +97,23 @@ class Elements:
         """Return an expression at an element."""
 
         def is_made(part: Any) -> bool:  # what looks at several elements becomes so when it is asked for
-            if (part, i) not in self.made and isinstance(part, (ArrayNode, Whole)):
-                self.made[part, i] = self.of_array(part, i)
+            if (part, i) not in self.made and isinstance(part, (ArrayNode, Symbol)):
+                self.made[part, i] = self.element(part, i) if isinstance(part, Symbol) else self.of_array(part, i)
             return (part, i) in self.made
 
         for part in in_order([e], is_made):
             self.made[part, i] = part.rebuilt([self.made[a, i] for a in part.args]) if part.args else part
         return self.made[e, i]
 
+    def element(self, e: Symbol, i: int) -> Node:
+        """Return a variable at an element."""
+        if not isinstance(e, Whole):
+            return e
+        shape = self._shapes[e.name]
+        return Symbol(element_name(e.name, divmod(i, shape[1]) if len(shape) == 2 else (i,)))
+
     def of_array(self, e: Node, i: int) -> Node:
-        """Return what looks at several elements, or an array, at an element."""
-        if isinstance(e, Whole):
-            shape = self._shapes[e.name]
-            index = divmod(i, shape[1]) if len(shape) == 2 else (i,)
-            return Symbol(element_name(e.name, index))
+        """Return what looks at several elements at an element."""
         if e.word == "array":
             return self.at(e.args[i], i)
         if e.word == "table":
@@ -178,7 +186,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A function with a memory, called: lag, rate, smooth, delay1 or delay3.
+    """A function with a memory, called: lag, rate, smooth, delay1 or delay3; or an array that is computed and stored.
 
     Attributes
     ----------
@@ -255,11 +263,6 @@ class FunctionStatement:
     line: int = field(default=0, compare=False)
 
 
-def symbols_in(expressions: Iterable[Node]) -> list[Symbol]:
-    """Return the variables and elements in expressions, each once, in order of first appearance."""
-    return [e for e in in_order(expressions) if isinstance(e, Symbol) and e is not TIME]
-
-
 def reference_of(symbol: Symbol, shapes: Mapping[str, Shape]) -> Reference:
     """Return what a symbol refers to."""
     name = symbol.name
@@ -290,7 +293,7 @@ def element_names(name: str, shape: Shape) -> tuple[str, ...]:
     >>> element_names("A", (2, 2))
     ('A[0,0]', 'A[0,1]', 'A[1,0]', 'A[1,1]')
     """
-    return tuple(element_name(name, i) for i in indices_of(shape))
+    return tuple(element_name(name, i) for i in indices_of(shape)) if shape else (name,)
 
 
 def element_name(name: str, index: tuple[int, ...]) -> str:

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from math import prod
+from typing import NamedTuple
 
-from fmepy.dmi.expressions import element, name_problem, read_expression, shape_text
+from fmepy.dmi.expressions import RightSide, element, name_problem, shape_text
 from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
@@ -53,9 +53,8 @@ _ITEM = re.compile(rf"\s*{_NAME}\s*(?:\[([^\[\]]*)\])?\s*(,|$)")
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """What is declared of a module, in its text or by the arguments of `Module`, which go first."""
+class Declared(NamedTuple):
+    """What is declared of a module, in its text or by the arguments of `Module`, which go first; as `DECLARATIONS`."""
 
     step: int = 1
     dims: tuple[tuple[str, Shape], ...] = ()
@@ -65,16 +64,14 @@ class Declared:
     outputs: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleText:
-    """A module that was read: what is declared of it, its statements, and names in the order of the text."""
+class ModuleText(NamedTuple):
+    """A module that was read: what is declared of it, and the rest of the fields of `Module`."""
 
     declared: Declared
     statements: tuple[ModuleStatement, ...]
     assigns: tuple[str, ...]
     reads: tuple[str, ...]
-    lines: Mapping[str, int] = field(repr=False)
-    """All names, and the line of the statement where each occurs first."""
+    names: Mapping[str, int]
 
 
 @lru_cache(maxsize=2048)
@@ -200,13 +197,8 @@ class _Declarations:
 
     def check_names(self, declared: Declared, found: Mapping[str, int], assigned: Mapping[str, None]) -> None:
         """Refuse declarations of names that do not occur in the statements, or not as declared."""
-        words = zip(
-            DECLARATIONS[1:],
-            (dict(declared.dims), declared.local, declared.exogenous, declared.endogenous, declared.outputs or ()),
-            strict=True,
-        )
-        for word, names in words:
-            for name in names:
+        for word, names in zip(DECLARATIONS[1:], (dict(declared.dims), *declared[2:]), strict=True):
+            for name in names or ():
                 if name not in found:
                     message = f"{name!r} is declared {word}, but no statement names it.{did_you_mean(name, found)}"
                     raise self.error_of(word, name, message)
@@ -258,13 +250,13 @@ def _statement(
     except ValueError as error:
         raise source.error(str(error), row, start) from None
     tree = right_side(code, row, source, end)
-    right = read_expression(tree, shapes, None if kind == "initial" else numbers, module)
+    right = RightSide(tree, shapes, numbers, module, kind == "initial")
     if right.shape not in ((), target.value_shape):
         hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
         sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
         raise tree.error(f"{left} is {sides}{hint}")
     return ModuleStatement(
-        kind, target, right.value, right.shape, right.reads, right.memories, right.words, module,
+        kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words), module,
         source.line_number(row), start + 1,
     )  # fmt: skip
 

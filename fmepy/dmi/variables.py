@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
 from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Shape, element_name, element_names
-from fmepy.errors import ModelError
+from fmepy.errors import ModelError, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +64,10 @@ class Variable:
         Its name; of a local one with its module, ``sales.x``.
     shape : tuple of int
         () for a scalar.
+    elements : tuple of str
+        What its elements are called.
+    uses : mapping of str to Use
+        What it is in each module that names it.
     assigned_in, read_in : tuple of str
         The modules that give it a value, and those that read it.
     level : bool
@@ -75,17 +79,14 @@ class Variable:
 
     name: str
     shape: Shape
+    elements: tuple[str, ...] = field(repr=False)
+    uses: Mapping[str, Use] = field(repr=False)
     assigned_in: tuple[str, ...]
     read_in: tuple[str, ...]
     level: bool
     assigned: tuple[bool, ...] = field(repr=False)
     initial: tuple[bool, ...] = field(repr=False)
     outside: tuple[bool, ...] = field(repr=False)
-
-    @property
-    def elements(self) -> tuple[str, ...]:
-        """What its elements are called."""
-        return element_names(self.name, self.shape)
 
     @property
     def endogenous(self) -> bool:
@@ -111,8 +112,6 @@ class ModuleSystem:
     statements : tuple of ModuleStatement or FunctionStatement
         Of all modules, in their order, local names as ``module.name``. Where two modules give a value to the same
         elements, those of the later module hold.
-    uses : dict of str to dict of str to Use
-        What each variable is in each module that names it.
     conflicts : tuple of (str, tuple of str)
         Variables to which several modules give a value, and these modules, of which the last one's statements hold.
     outputs : tuple of str
@@ -122,13 +121,23 @@ class ModuleSystem:
     modules: tuple[AnyModule, ...]
     variables: dict[str, Variable] = field(repr=False)
     statements: tuple[AnyStatement, ...] = field(repr=False)
-    uses: dict[str, dict[str, Use]] = field(repr=False)
     conflicts: tuple[tuple[str, tuple[str, ...]], ...] = field(repr=False)
     outputs: tuple[str, ...] = ()
 
     def module(self, name: str) -> AnyModule:
         """Return the module of a name."""
         return next(m for m in self.modules if m.name == name)
+
+    def call_of(self, *words: str) -> tuple[str, ModuleStatement] | None:
+        """Return the first call of one of some functions of modules: its name, and the statement it stands in."""
+        written = (s for s in self.statements if isinstance(s, ModuleStatement))
+        return next(((word, s) for s in written for word in s.words if word in words), None)
+
+    def check_one_step(self, what: str, advice: str = "") -> None:
+        """Refuse modules of different steps where `what` needs those of one."""
+        steps = sorted({m.step for m in self.modules})
+        if len(steps) > 1:
+            raise ModelError(f"{what} needs modules of one step; these have steps of {listed(steps)}.{advice}")
 
     @property
     def variable_map(self) -> pd.DataFrame:
@@ -162,8 +171,8 @@ class ModuleSystem:
 
         column = {m.name: j for j, m in enumerate(self.modules)}
         table = np.full((len(index), len(column)), "-", dtype=object)
-        for name, uses in self.uses.items():
-            for module, use in uses.items():
+        for name, variable in self.variables.items():
+            for module, use in variable.uses.items():
                 table[rows[name], column[module]] = cells(use)
         return pd.DataFrame(table, index=index, columns=list(column))
 
@@ -210,8 +219,9 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
         for s in _statements(m)
         if isinstance(s, FunctionStatement) or (s.target.name, m.name) not in dropped
     )
-    variables = {n: _variable(n, by_module, dropped) for n, by_module in uses.items()}
-    return ModuleSystem(given, variables, statements, uses, tuple(conflicts), _outputs(given, variables))
+    known = {} if before is None else before.variables
+    variables = {n: _variable(n, by_module, dropped, known.get(n)) for n, by_module in uses.items()}
+    return ModuleSystem(given, variables, statements, tuple(conflicts), _outputs(given, variables))
 
 
 def _checked(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
@@ -326,18 +336,30 @@ def _place(module: str, use: Use, modules: Sequence[AnyModule]) -> str:
     return f"module {module!r} ({file + ', ' if file else ''}line {use.line})"
 
 
-def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]]) -> Variable:
+def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]], before: Variable | None) -> Variable:
     """Return a variable from what the modules, in their order, do with it; what is overruled does not count."""
+    if before is not None and list(before.uses.items()) == list(uses.items()):
+        return before
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
     shape = next(iter(uses.values())).shape
+    nowhere = (False,) * prod(shape)
     of_elements = (
-        tuple(any(getattr(use, marks)[i] for use in holding) for i in range(prod(shape)))
-        for marks in ("assigned", "initial", "outside")
+        tuple(map(any, zip(nowhere, *marks, strict=True)))
+        for marks in zip(*((use.assigned, use.initial, use.outside) for use in holding), strict=True)
     )
-    assigned_in, read_in = (
-        tuple(m for m, use in uses.items() if any(getattr(use, marks))) for marks in ("assigned", "read")
+    assigned_in = tuple(m for m, use in uses.items() if any(use.assigned))
+    read_in = tuple(m for m, use in uses.items() if any(use.read))
+    level = any(use.level for use in holding)
+    return Variable(
+        name,
+        shape,
+        element_names(name, shape),
+        uses,
+        assigned_in,
+        read_in,
+        level,
+        *(of_elements if holding else (nowhere,) * 3),
     )
-    return Variable(name, shape, assigned_in, read_in, any(use.level for use in holding), *of_elements)
 
 
 def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:

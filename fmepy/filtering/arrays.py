@@ -179,12 +179,6 @@ def copied(a, b):
             b[i, j] = a[i, j]
 
 
-def keep_row(x, rows, row):
-    """Write a vector into a row of a record."""
-    for i in range(x.shape[0]):
-        rows[row, i] = x[i]
-
-
 def semidefinite_lower(P, L, n):
     """Set L (lower, zeros above) so that L L' = P, their first n rows; return False if P is no covariance.
 

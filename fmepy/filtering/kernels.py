@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from fmepy.compiled.kernels import new
-from fmepy.filtering.arrays import copied_vector, identity, products
+from fmepy.filtering.arrays import copied_vector, products
 from fmepy.filtering.tangents import update_slopes
 
 ILL_CONDITIONED = 7.2e10
@@ -132,64 +132,42 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
 
 
 def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):
-    """Update by all rows at once through S = L_S diag(s) L_S' and the full Joseph form; the rest as above."""
+    """Update by all rows at once: x, P and X stay what they are until every row is known; the rest as above.
+
+    Row i given those before it has the covariance ``c_i = P h_i' - sum_q (h_i c_q / s_q) c_q`` with the state, which is
+    the factorisation S = L_S diag(s) L_S'.
+    """
     n, d = X.shape
-    C, S, L = new(n, m), new(m, m), new(m, m)
-    for i in range(n):
-        for a in range(m):
-            for j in range(n):
-                C[i, a] += P[i, j] * H[a, j]
-    for a in range(m):
-        for b in range(a + 1):
-            for i in range(n):
-                S[a, b] += H[a, i] * C[i, b]
-        S[a, a] += r[a]
+    C = new(m, n)
     for i in range(m):
-        for j in range(i):
-            total = S[i, j]
-            for q in range(j):
-                total -= L[i, q] * L[j, q] * s[first + q]
-            L[i, j] = total / s[first + j]
-        total = S[i, i]
+        e = delta[i]
+        for j in range(d):
+            v[first + i, j] = 0.0
+        for k in range(n):
+            for j in range(n):
+                C[i, j] += P[j, k] * H[i, k]
+            for j in range(d):
+                v[first + i, j] -= H[i, k] * X[k, j]
         for q in range(i):
-            total -= L[i, q] * L[i, q] * s[first + q]
-        s[first + i] = total
-        if not (total > 0.0 and total < np.inf) or (r[i] > 0.0 and total > ILL_CONDITIONED * r[i]):
+            w = 0.0
+            for k in range(n):
+                w += H[i, k] * C[q, k] / s[first + q]
+            e -= w * nu[first + q]
+            for k in range(n):
+                C[i, k] -= w * C[q, k]
+            for j in range(d):
+                v[first + i, j] -= w * v[first + q, j]
+        variance = r[i]
+        for k in range(n):
+            variance += H[i, k] * C[i, k]
+        nu[first + i], s[first + i] = e, variance
+        if not (variance > 0.0 and variance < np.inf) or (r[i] > 0.0 and variance > ILL_CONDITIONED * r[i]):
             return i
     for i in range(m):
-        nu[first + i] = delta[i]
-        for q in range(i):
-            nu[first + i] -= L[i, q] * nu[first + q]
-    K = new(n, m)  # K S = C, row by row: forward, scale, back
-    for i in range(n):
-        for a in range(m):
-            K[i, a] = C[i, a]
-            for q in range(a):
-                K[i, a] -= L[a, q] * K[i, q]
-        for a in range(m):
-            K[i, a] /= s[first + a]
-        for a in range(m - 1, -1, -1):
-            for q in range(a + 1, m):
-                K[i, a] -= L[q, a] * K[i, q]
-    B, N = new(n, n), new(n, n)
-    identity(B)
-    for i in range(n):
-        for a in range(m):
-            x[i] += K[i, a] * delta[a]
-            for j in range(n):
-                B[i, j] -= K[i, a] * H[a, j]
-                N[i, j] += K[i, a] * r[a] * K[j, a]
-    covariance_to_next(P, B, N, new(n, n), new(n, n))  # (I - K H) P (I - K H)' + K R K'
-    for j in range(d):
-        for i in range(m):
-            total = 0.0
-            for q in range(n):
-                total -= H[i, q] * X[q, j]
-            v[first + i, j] = total
-        for i in range(n):
-            for a in range(m):
-                X[i, j] += K[i, a] * v[first + a, j]
-        for i in range(m):  # to the conditional innovations
-            for q in range(i):
-                v[first + i, j] -= L[i, q] * v[first + q, j]
+        for a in range(n):
+            x[a] += C[i, a] / s[first + i] * nu[first + i]
+            for b in range(n):  # the same to the last bit on both sides of the diagonal
+                P[a, b] -= C[i, max(a, b)] / s[first + i] * C[i, min(a, b)]
+            for j in range(d):
+                X[a, j] += C[i, a] / s[first + i] * v[first + i, j]
     return -1

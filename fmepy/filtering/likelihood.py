@@ -31,6 +31,8 @@ from fmepy.journal.encoding import Stored
 from fmepy.types import Matrix, Vector
 
 _SINGULAR = 1e-12
+_KNOWN: Vector = np.zeros(0)
+"""The shift of a start of which everything is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,15 +77,13 @@ def likelihood_of(run: Pass) -> Likelihood:
             shift = -size * (vectors @ ((vectors.T @ (size * b)) / values))
             nu = nu + run.v @ shift
             extra = -0.5 * float(np.sum(np.log(values)) - 2 * np.sum(np.log(size)))
-    return _likelihood(nu, s, extra, shift, A)
+    return likelihood_of_innovations(nu, s, extra, shift, A)
 
 
-def likelihood_of_innovations(nu: Vector, s: Vector) -> Likelihood:
-    """Return the likelihood of conditional innovations and their variances, from a start that is known."""
-    return _likelihood(nu, s, 0.0, np.zeros(0), np.zeros((0, 0)))
-
-
-def _likelihood(nu: Vector, s: Vector, extra: float, shift: Vector, A: Matrix) -> Likelihood:
+def likelihood_of_innovations(
+    nu: Vector, s: Vector, extra: float = 0.0, shift: Vector = _KNOWN, A: Matrix = _KNOWN[:, None]
+) -> Likelihood:
+    """Return the likelihood of conditional innovations and their variances; the start is known, or adds `extra`."""
     sumsq = float(np.sum(nu * nu / s))
     xi = -0.5 * (float(np.sum(np.log(s))) + sumsq) + extra
     nobs = len(nu) - len(shift)

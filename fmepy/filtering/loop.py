@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fmepy.compiled.kernels import call, new
-from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, keep_row, left_multiplied
+from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, left_multiplied
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
 from fmepy.filtering.tangents import Directions, carry, change_slopes, read_slopes, tangents
@@ -87,7 +87,7 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
             told[0], told[1] = node, COVARIANCE_NOT_FINITE
             return
         if job.recorded:
-            keep_row(x, record.x_predicted, node)
+            copied_vector(x, record.x_predicted[node])
             write_covariance(state, record.P_predicted[node])
             copied(tangent, record.transitions[node])
         first = schedule.row_at[node]
@@ -98,7 +98,7 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
                 told[0], told[1], told[2] = node, VARIANCE_NOT_POSITIVE, first + bad
                 return
         if job.recorded:
-            keep_row(x, record.x_filtered, node)
+            copied_vector(x, record.x_filtered[node])
             write_covariance(state, record.P_filtered[node])
         for e in range(schedule.event_at[node], schedule.event_at[node + 1]):
             factor = change(job, state, e, x)
@@ -172,7 +172,7 @@ def read(job, node, first, count, x, z, H, sd, delta, errors):
         if job.recorded:
             record.predictions[first + i] = z[var]
             record.sds[first + i] = errors[i]
-            keep_row(H[var], record.gradients, first + i)
+            copied_vector(H[var], record.gradients[first + i])
 
 
 def _correct(job, a, node, first, count, x, X):
@@ -188,7 +188,7 @@ def _correct(job, a, node, first, count, x, X):
             job, count, first, x, a.P, X, a.delta, a.H, variables, r, a.x0, a.c, a.k, a.sd, a.tangents
         )
     for i in range(count):
-        keep_row(a.H[variables[first + i]], a.rows, i)
+        copied_vector(a.H[variables[first + i]], a.rows[i])
     if correlated:
         conditional_rows(count, first, a.delta, a.rows, a.errors, job.correlation, variables, r, a.L)
     if job.update == JOINT:

@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
 """A recorded pass -> states with all data, and what the data and the equations say against each other.
 
 With innovation delta, S = H P H' + R, K = P H' S^-1 at every node, and T the map of a change of the state from behind
@@ -26,15 +27,21 @@ the whitened innovations W and their derivatives, over the data seen so far::
     A = sum V_w' V_w,   b = sum V_w' W,   shift = - A^-1 b,   covariance of the shift = A^-1
 
 While A is singular, quantities whose derivative reaches into its null space are not determined.
+
+All of this is done for all nodes at once, but for the two recursions: that of dx/dx0, and the way back, a kernel.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.filtering.loop_arguments import PassRecord
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.kernels import new, packed
+from fmepy.filtering.arrays import products
+from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE, PassRecord
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.journal.encoding import Stored
@@ -42,6 +49,10 @@ from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 _NOTHING = 1e-9
 """A variance that cancelled below this fraction of its parts is zero."""
+_SINGULAR = 1e-12
+"""Eigenvalues of the scaled information below this fraction of the largest are zero."""
+_REACHES = 1e-6
+"""A derivative lies in the determined space if less than this fraction of it lies outside."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,18 +97,6 @@ class History(Stored):
         return cls(*(np.full(shape, np.nan) for shape in shapes))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sample:
-    """What the backward pass needs of the data of a node."""
-
-    rows: slice
-    H: Matrix
-    inverse: Matrix  # S^-1
-    u: Vector
-    U: Matrix  # du/dx0
-    K: Matrix
-
-
 def history_of(
     schedule: Schedule, run: Pass, correlation: Matrix, free: IntVector, n_variables: int, smooth: bool
 ) -> History:
@@ -113,245 +112,300 @@ def history_of(
         False leaves x_smoothed, P_smoothed, auxm and auxs NaN.
     """
     assert run.record is not None, "a recorded pass"
-    n, nodes = run.record.x_predicted.shape[1], len(schedule.times)
+    nodes, n = run.record.x_predicted.shape
     out = History.empty(nodes, len(schedule.readings), n, n_variables)
-    way = _WayForward(out, schedule, run.record, correlation, free)
+    sizes = np.diff(schedule.row_at)
+    if run.node >= 0:  # where it broke down at the data, the prediction stands
+        sizes = sizes[: run.node + (run.reason == VARIANCE_NOT_POSITIVE)].copy()
+        sizes[run.node :] = 0
+    if not len(sizes):
+        return out
     with np.errstate(all="ignore"):  # what overflows is infinite, and shows in the tables
-        for node in range(nodes if run.node < 0 else run.node):
-            way.go(node)
-        if not way.known.is_complete:
-            return out
-        if run.node >= 0 and run.reason == 2:  # it broke down at the data, the prediction stands
-            way.predict(run.node)
-        elif smooth and run.node < 0:
-            _backward(out, run.record, way.samples, way.slopes, way.known)
+        samples = _samples(schedule, run.record, correlation, free, sizes)
+        known = StartInformation.of(samples.w[:, 1:], samples.w[:, 0])
+        _write_forward(out, run.record, samples, known, len(sizes) if run.node < 0 else run.node)
+        if smooth and run.node < 0 and known.is_complete:
+            _write_smoothed(out, run.record, samples, known[-1:])
     return out
 
 
-class _WayForward:
-    """What the data until a node say, node by node.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Samples:
+    """What the data of the nodes say, by themselves; the smaller samples are filled up with rows of nothing.
 
     Attributes
     ----------
-    X : ndarray, shape (n, d)
+    first, sizes : ndarray of int, shape (n_node,)
+    there : ndarray of bool, shape (n_node, m)
+        Which rows are data.
+    variables : ndarray of int, shape (n_node, m)
+    H, S, inverse : ndarray, shape (n_node, m, n) and (n_node, m, m)
+        Inverse: S^-1.
+    K, L : ndarray, shape (n_node, n, m) and (n_node, n, n)
+        The gain, and I - K H.
+    X_predicted, X_filtered : ndarray, shape (n_node, n, d)
         dx/dx0.
-    known : StartInformation
-    samples : list of (_Sample or None)
-        Of every node.
-    slopes : list of ndarray
-        X behind every node.
+    delta, u : ndarray, shape (n_node, m, 1 + d)
+        Innovations and S^-1 delta, each with its derivatives to the unknown start.
+    w : ndarray, shape (n_obs, 1 + d)
+        C^-1 delta, datum by datum.
+    information : ndarray, shape (n_node, n, n)
+        H'S^-1 H.
     """
 
-    def __init__(
-        self, out: History, schedule: Schedule, record: PassRecord, correlation: Matrix, free: IntVector
-    ) -> None:
-        self.out, self.schedule, self.record, self.correlation = out, schedule, record, correlation
-        self.X: Matrix = np.zeros((record.x_predicted.shape[1], len(free)))
-        self.X[free, np.arange(len(free))] = 1.0
-        self.known = StartInformation.none(len(free))
-        self.samples: list[_Sample | None] = []
-        self.slopes: list[Matrix] = []
-
-    def predict(self, node: int) -> None:
-        """Go to a node, and write its prediction."""
-        if node > 0:
-            self.X = self.record.transitions[node] @ self.X
-        self._write("predicted", node)
-
-    def go(self, node: int) -> None:
-        """Go to a node, and take up its data."""
-        self.predict(node)
-        rows = slice(int(self.schedule.row_at[node]), int(self.schedule.row_at[node + 1]))
-        self.samples.append(self._sample(node, rows) if rows.stop > rows.start else None)
-        self._write("filtered", node)
-        self.slopes.append(self.X)
-
-    def _write(self, kind: str, node: int) -> None:
-        """Write state and covariance with what is known of the start; NaN for components that are not determined."""
-        states, covariances = getattr(self.out, f"x_{kind}"), getattr(self.out, f"P_{kind}")
-        states[node], covariances[node] = (getattr(self.record, f"{what}_{kind}")[node] for what in "xP")
-        if self.X.shape[1]:
-            states[node] += self.X @ self.known.shift
-            covariances[node] += self.X @ self.known.covariance @ self.X.T
-            open_ = ~self.known.determines(self.X)
-            states[node, open_] = covariances[node, open_, :] = covariances[node, :, open_] = np.nan
-
-    def _sample(self, node: int, rows: slice) -> _Sample:
-        """Write what the data of a node say, and return what the way back needs of them."""
-        out, record, readings = self.out, self.record, self.schedule.readings
-        variables, P, H = readings.variables[rows], record.P_predicted[node], record.gradients[rows]
-        delta, V = readings.values[rows] - record.predictions[rows], -H @ self.X
-        R = error_covariance(record.sds[rows], self.correlation, variables) + _excess(record, rows)
-        S = H @ P @ H.T + R
-        whiten = _inverse_factor(S)
-        W, VW = whiten @ delta, whiten @ V
-        inverse = whiten.T @ whiten
-        K = P @ H.T @ inverse
-        sample = _Sample(rows, H, inverse, whiten.T @ W, whiten.T @ VW, K)
-        self._innovations(rows, delta, S, V, W, VW)
-        self.known = known = self.known.with_data(VW, W) if self.X.shape[1] else self.known
-        u = sample.u + sample.U @ known.shift
-        M = inverse - sample.U @ known.covariance @ sample.U.T
-        out.numr[rows] = _standardised(u, M, inverse)
-        out.nusr[node] = _standardised(H.T @ u, H.T @ M @ H, H.T @ inverse @ H)
-        if np.isfinite(out.whitened[rows]).all():
-            out.chi2[node] = np.sum(out.whitened[rows] ** 2)
-            self._gains(node, variables, K, H, R)
-        self.X = self.X + K @ V
-        return sample
-
-    def _innovations(self, rows: slice, delta: Vector, S: Matrix, V: Matrix, W: Vector, VW: Matrix) -> None:
-        """Write predictions, innovations, their sds and the whitened innovations of a sample."""
-        out, predictions, known = self.out, self.record.predictions[rows], self.known
-        if not V.shape[1]:
-            out.predictions[rows], out.innovations[rows] = predictions, delta
-            out.sds[rows], out.whitened[rows] = np.sqrt(np.diag(S)), W
-            return
-        seen = known.determines(V)
-        out.innovations[rows] = np.where(seen, delta + V @ known.shift, np.nan)
-        out.predictions[rows] = np.where(seen, predictions - V @ known.shift, np.nan)
-        out.sds[rows] = np.where(seen, np.sqrt(np.diag(S + V @ known.covariance @ V.T)), np.nan)
-        for i in range(len(W)):  # what one datum says of the start, the next one knows
-            v = VW[i : i + 1]
-            if known.determines(v)[0]:
-                variance = 1 + (v @ known.covariance @ v.T)[0, 0]
-                out.whitened[rows.start + i] = (W[i] + v[0] @ known.shift) / np.sqrt(variance)
-            known = known.with_data(v, W[i : i + 1])
-
-    def _gains(self, node: int, variables: IntVector, K: Matrix, H: Matrix, R: Matrix) -> None:
-        """Write the gains; while the start is open, those of the uncertainty that is left, or NaN."""
-        P = self.out.P_predicted[node]
-        if not np.isfinite(P).all():
-            return
-        if self.X.shape[1]:
-            whiten = _inverse_factor(H @ P @ H.T + R)
-            K = P @ H.T @ whiten.T @ whiten
-        self.out.gains[node, :, variables] = 0.0
-        for i, v in enumerate(variables):
-            self.out.gains[node, :, v] += K[:, i]
+    first: IntVector
+    sizes: IntVector
+    there: BoolVector
+    variables: IntVector
+    H: Cube
+    S: Cube
+    inverse: Cube
+    K: Cube
+    L: Cube
+    X_predicted: Cube
+    X_filtered: Cube
+    delta: Cube
+    u: Cube
+    w: Matrix
+    information: Cube
 
 
-def _backward(
-    out: History, record: PassRecord, samples: list[_Sample | None], slopes: list[Matrix], known: StartInformation
-) -> None:
-    """Write the smoothed states and the diagnostics that use all data."""
-    n, d = slopes[0].shape
-    r, N, Q = np.zeros(n), np.zeros((n, n)), np.zeros((n, d))  # Q = dr/dx0
-    for node in range(len(samples) - 1, -1, -1):
-        if node + 1 < len(samples):
-            T = record.transitions[node + 1]
-            r, N, Q = T.T @ r, T.T @ N @ T, T.T @ Q
-        P, X = record.P_filtered[node], slopes[node]  # less cancels than from the prediction
-        out.x_smoothed[node] = record.x_filtered[node] + P @ r + (X + P @ Q) @ known.shift
-        smoothed = P - P @ N @ P + (X + P @ Q) @ known.covariance @ (X + P @ Q).T
-        out.P_smoothed[node] = (smoothed + smoothed.T) / 2
-        sample = samples[node]
-        if sample is not None:
-            K, H = sample.K, sample.H
-            U = sample.U - K.T @ Q
-            D = sample.inverse + K.T @ N @ K
-            out.auxm[sample.rows] = _standardised(
-                sample.u - K.T @ r + U @ known.shift, D - U @ known.covariance @ U.T, D
-            )
-            L = np.eye(n) - K @ H
-            r = H.T @ sample.u + L.T @ r
-            Q = H.T @ sample.U + L.T @ Q
-            N = H.T @ sample.inverse @ H + L.T @ N @ L
-        out.auxs[node] = _standardised(r + Q @ known.shift, N - Q @ known.covariance @ Q.T, N)
+def _samples(
+    schedule: Schedule, record: PassRecord, correlation: Matrix, free: IntVector, sizes: IntVector
+) -> _Samples:
+    count, m, n, d = len(sizes), int(sizes.max(initial=0)), record.x_predicted.shape[1], len(free)
+    first, place, readings = schedule.row_at[:count], np.arange(m), schedule.readings
+    there = place < sizes[:, None]
+    rows = np.where(there, first[:, None] + place, 0)
+    H, P = record.gradients[rows] * there[:, :, None], record.P_predicted[:count]
+    variables = readings.variables[rows]
+    R = error_covariance(record.sds[rows] * there, correlation, variables)
+    if len(record.excess):  # the curvature of the readings, where the update takes account of it
+        R += record.excess[rows][:, :, :m] * (there[:, :, None] & there[:, None, :])
+    S = H @ P @ _transposed(H) + R
+    S[:, place, place] += ~there
+    whiten = _inverse_factor(S)
+    inverse = _transposed(whiten) @ whiten
+    K = P @ _transposed(H) @ inverse
+    L = np.eye(n) - K @ H
+    X = np.zeros((2, count, n, d))
+    now = np.zeros((n, d))
+    now[free, np.arange(d)] = 1.0
+    for node in range(count if d else 0):
+        X[0, node] = record.transitions[node] @ now if node > 0 else now
+        now = X[1, node] = L[node] @ X[0, node]
+    delta = (readings.values[rows] - record.predictions[rows]) * there
+    delta = np.concatenate([delta[:, :, None], -H @ X[0]], axis=2)
+    w, information = (whiten @ delta)[there], _transposed(H) @ inverse @ H
+    return _Samples(
+        first, sizes, there, variables, H, S, inverse, K, L, X[0], X[1], delta, inverse @ delta, w, information
+    )
 
 
-def error_covariance(sds: Vector, correlation: Matrix, variables: IntVector) -> Matrix:
-    """Return R of one sample; repeated readings of one variable have errors of their own."""
-    if not len(correlation):
-        return np.diag(sds**2)
-    R = np.outer(sds, sds) * correlation[np.ix_(variables, variables)]
-    R[variables[:, None] == variables[None, :]] = 0.0
-    R[np.diag_indices_from(R)] = sds**2
+def _write_forward(out: History, record: PassRecord, samples: _Samples, known: StartInformation, sound: int) -> None:
+    """Write what the data until a node, or a row, say; those of the first `sound` nodes were taken up."""
+    there, H, count, total = samples.there, samples.H, len(samples.there), int(samples.sizes.sum())
+    before, after = known[samples.first], known[samples.first + samples.sizes]
+    X, Y = samples.X_predicted, samples.X_filtered[:sound]
+    predicted = record.x_predicted[:count], record.P_predicted[:count]
+    filtered = record.x_filtered[:sound], record.P_filtered[:sound]
+    out.x_predicted[:count], out.P_predicted[:count] = _with_start(*predicted, X, before)
+    out.x_filtered[:sound], out.P_filtered[:sound] = _with_start(*filtered, Y, after[:sound])
+    innovations, spread = _moved(samples.delta, before)
+    seen = before.determines(samples.delta[:, :, 1:])
+    out.innovations[:total] = np.where(seen, innovations, np.nan)[there]
+    out.predictions[:total] = record.predictions[:total] + (samples.delta[there][:, 0] - out.innovations[:total])
+    variances = samples.S.diagonal(axis1=1, axis2=2) + spread
+    out.sds[:total] = np.sqrt(np.where(seen, variances, np.nan))[there]
+    w = samples.w[:, None]  # what one datum says of the start, the next one knows
+    value, more = _moved(w, known[:-1])
+    out.whitened[:total] = np.where(known[:-1].determines(w[:, :, 1:]), value / np.sqrt(1 + more), np.nan)[:, 0]
+    out.numr[:total] = _standardised(samples.u, samples.inverse, after)[there]
+    out.nusr[:count] = _standardised(_transposed(H) @ samples.u, samples.information, after)
+    squares = np.zeros(there.shape)
+    squares[there] = out.whitened[:total] ** 2
+    chi2 = squares.sum(axis=1)
+    out.chi2[:count] = np.where((samples.sizes > 0) & np.isfinite(chi2), chi2, np.nan)
+    _write_gains(out, samples, predicted[1])
+
+
+def _write_gains(out: History, samples: _Samples, P_known: Cube) -> None:
+    """Write the gains; while the start is open, those of the uncertainty that is left, or NaN.
+
+    P_known : the covariance from a start that is known
+    """
+    K, H, P = samples.K, samples.H, out.P_predicted[: len(samples.there)]
+    if samples.X_predicted.shape[2]:
+        whiten = _inverse_factor(samples.S + H @ (P - P_known) @ _transposed(H))
+        K = P @ _transposed(H) @ _transposed(whiten) @ whiten
+    full = np.isfinite(out.chi2[: len(P)]) & np.isfinite(P).all(axis=(1, 2))
+    of_variable = samples.variables[:, :, None] == np.arange(out.gains.shape[2])
+    read = of_variable & (samples.there & full[:, None])[:, :, None]
+    out.gains[: len(P)] = np.where(read.any(axis=1)[:, None], K @ read, np.nan)  # of repeated readings the sum
+
+
+def _write_smoothed(out: History, record: PassRecord, samples: _Samples, known: StartInformation) -> None:
+    """Write the smoothed states and the diagnostics that use all data; `known` is the last of them."""
+    K, X, P = samples.K, samples.X_filtered, record.P_filtered
+    data, information = _transposed(samples.H) @ samples.u, samples.information.copy()
+    way = _WayBack(record.transitions, samples.L, np.zeros_like(data), np.zeros_like(information), data, information)
+    words = packed(way)
+    c_loop(back, "the way back of the smoother")(address(words))
+    Pr = P @ way.r  # less cancels than from the prediction
+    out.x_smoothed[:], smoothed = _with_start(
+        record.x_filtered + Pr[:, :, 0], P - P @ way.N @ P, X + Pr[:, :, 1:], known
+    )
+    out.P_smoothed[:] = (smoothed + _transposed(smoothed)) / 2
+    D = samples.inverse + _transposed(K) @ way.N @ K
+    out.auxm[:] = _standardised(samples.u - _transposed(K) @ way.r, D, known)[samples.there]
+    out.auxs[:] = _standardised(way.r_before, way.N_before, known)
+
+
+class _WayBack(NamedTuple):
+    """The recursion backwards; of r its derivative to the unknown start goes along.
+
+    Attributes
+    ----------
+    transitions, L : ndarray, shape (n_node, n, n)
+    r, N : ndarray, shape (n_node, n, 1 + d) and (n_node, n, n)
+        Behind the data of a node: zeros, to be written.
+    r_before, N_before : ndarray
+        Before them: H'u and H'S^-1 H, to which the rest is added.
+    """
+
+    transitions: Cube
+    L: Cube
+    r: Cube
+    N: Cube
+    r_before: Cube
+    N_before: Cube
+
+
+def _pulled(F, A, out):
+    """Add F' A."""
+    for k in range(F.shape[0]):
+        for i in range(F.shape[1]):
+            f = F[k, i]
+            for j in range(A.shape[1]):
+                out[i, j] += f * A[k, j]
+
+
+def back(way: _WayBack) -> None:
+    """Go back from the last node."""
+    last, n = way.N.shape[0] - 1, way.N.shape[1]
+    work = new(n, n)
+    for node in range(last, -1, -1):
+        if node < last:
+            T = way.transitions[node + 1]
+            _pulled(T, way.r_before[node + 1], way.r[node])
+            products(way.N_before[node + 1], T, n, work, 0)
+            _pulled(T, work, way.N[node])
+        _pulled(way.L[node], way.r[node], way.r_before[node])
+        products(way.N[node], way.L[node], n, work, 0)
+        _pulled(way.L[node], work, way.N_before[node])
+
+
+def error_covariance(sds: Matrix, correlation: Matrix, variables: IntVector) -> Cube:
+    """Return R of one sample, or of several; repeated readings of one variable have errors of their own."""
+    a, b = variables[..., :, None], variables[..., None, :]
+    own = np.arange(sds.shape[-1])
+    R = np.zeros((*sds.shape, len(own)))
+    if len(correlation):
+        R = np.where(a == b, 0.0, sds[..., :, None] * sds[..., None, :] * correlation[a, b])
+    R[..., own, own] = sds**2
     return R
 
 
-def _excess(record: PassRecord, rows: slice) -> Matrix:
-    """Return what S has beside H P H' and the errors: curvature, where the update takes account of it."""
-    excess = getattr(record, "excess", None)
-    k = rows.stop - rows.start
-    return np.zeros((k, k)) if excess is None or not len(excess) else excess[rows, :k]
+def _transposed(A: Cube) -> Cube:
+    return A.swapaxes(-1, -2)
 
 
-def _inverse_factor(S: Matrix) -> Matrix:
-    """Return C^-1 with S = C C', C lower; NaN if S is not positive."""
-    try:
-        C = np.linalg.cholesky(S)
-    except np.linalg.LinAlgError:
-        return np.full_like(S, np.nan)
-    out = np.zeros_like(S)
-    for i, row in enumerate(C):  # LAPACK's threads cost more than such small triangles
-        out[i, i] = 1.0
-        out[i] = (out[i] - row[:i] @ out[:i]) / row[i]
-    return out
+def _inverse_factor(S: Cube) -> Cube:
+    """Return C^-1 with S = C C', C lower; NaN where S is not positive."""
+    m = S.shape[1]
+    W = np.concatenate([S, np.broadcast_to(np.eye(m), S.shape)], axis=2)
+    for i in range(m):  # [S, I] becomes [C', C^-1]
+        W[:, i] /= np.sqrt(W[:, i, i])[:, None]
+        W[:, i + 1 :] -= W[:, i, i + 1 : m, None] * W[:, i, None]
+    W[~np.isfinite(W).all(axis=(1, 2))] = np.nan
+    return W[:, :, m:]
 
 
-def _standardised(values: Vector, covariance: Matrix, before: Matrix) -> Vector:
-    """Return values over the roots of a diagonal; NaN where it is zero, or but the rounding of `before`."""
-    variance = covariance.diagonal()
-    return np.where(variance > _NOTHING * np.abs(before.diagonal()), values / np.sqrt(variance), np.nan)
+def _moved(values: Cube, known: StartInformation) -> tuple[Matrix, Matrix]:
+    """Return values, shape (k, m, 1 + d) with their derivatives, at the known start, and its part of variances."""
+    slopes = values[:, :, 1:]
+    return values[:, :, 0] + (slopes @ known.shift[:, :, None])[:, :, 0], ((slopes @ known.covariance) * slopes).sum(
+        axis=2
+    )
 
 
-_SINGULAR = 1e-12
-"""Eigenvalues of the scaled information below this fraction of the largest are zero."""
-_REACHES = 1e-6
-"""A derivative lies in the determined space if less than this fraction of it lies outside."""
+def _standardised(values: Cube, covariance: Cube, known: StartInformation) -> Matrix:
+    """Return values over the roots of their variances; NaN where one is zero, or but the rounding of its parts.
+
+    covariance : of the values, were the start known
+    """
+    own = covariance.diagonal(axis1=1, axis2=2)
+    value, less = _moved(values, known)
+    return np.where(own - less > _NOTHING * np.abs(own), value / np.sqrt(own - less), np.nan)
+
+
+def _with_start(x: Matrix, P: Cube, X: Cube, known: StartInformation) -> tuple[Matrix, Cube]:
+    """Return states and covariances with what is known of the start; NaN for components that are not determined."""
+    if not X.shape[2]:
+        return x, P
+    x, P = x + (X @ known.shift[:, :, None])[:, :, 0], P + X @ known.covariance @ _transposed(X)
+    open_ = ~known.determines(X)
+    x[open_] = P[open_[:, :, None] | open_[:, None, :]] = np.nan
+    return x, P
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartInformation:
-    """The information of data on the unknown components of a start.
+    """The information of data on the unknown components of a start: before the first datum, and after each of them.
 
     Attributes
     ----------
-    A : ndarray, shape (d, d)
-    b : ndarray, shape (d,)
-    shift : ndarray, shape (d,)
+    shift : ndarray, shape (k, d)
         Smallest one that fits the data.
-    covariance : ndarray, shape (d, d)
+    covariance : ndarray, shape (k, d, d)
         Of the shift, within the determined space.
-    null : ndarray, shape (d, k)
-        Directions that the data have said nothing of.
+    size : ndarray, shape (k, d)
+        What brings derivatives to one scale.
+    null : ndarray, shape (k, d, d)
+        On that scale, directions that the data have said nothing of; zeros in the place of the others.
     """
 
-    A: Matrix
-    b: Vector
-    shift: Vector
-    covariance: Matrix
-    null: Matrix
+    shift: Matrix
+    covariance: Cube
+    size: Matrix
+    null: Cube
 
     @classmethod
-    def none(cls, d: int) -> StartInformation:
-        """Return what is known before any data."""
-        return cls(np.zeros((d, d)), np.zeros(d), np.zeros(d), np.zeros((d, d)), np.eye(d))
-
-    def with_data(self, V: Matrix, W: Vector) -> StartInformation:
-        """Return the information with further whitened innovations W, shape (m,), and their derivatives V, (m, d)."""
-        A, b = self.A + V.T @ V, self.b + V.T @ W
-        diagonal = np.diag(A)
+    def of(cls, V: Matrix, W: Vector) -> StartInformation:
+        """Return the information of whitened innovations W, shape (n_obs,), and their derivatives V, (n_obs, d)."""
+        d = V.shape[1]
+        A, b = np.zeros((len(V) + 1, d, d)), np.zeros((len(V) + 1, d))
+        np.cumsum(V[:, :, None] * V[:, None, :], axis=0, out=A[1:])
+        np.cumsum(V * W[:, None], axis=0, out=b[1:])
+        diagonal = A.diagonal(axis1=1, axis2=2)
         size = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        values, vectors = np.linalg.eigh(A * np.outer(size, size))
-        seen = values > _SINGULAR * max(values[-1], 1e-300)
-        scaled = size[:, None] * vectors[:, seen]
-        covariance = (scaled / values[seen]) @ scaled.T
-        return StartInformation(A, b, -covariance @ b, covariance, vectors[:, ~seen] / size[:, None])
+        values, vectors = np.linalg.eigh(A * size[:, :, None] * size[:, None, :])
+        seen = values > _SINGULAR * np.maximum(values[:, -1:], 1e-300)
+        scaled = size[:, :, None] * vectors
+        covariance = (scaled * (seen / np.where(seen, values, 1.0))[:, None, :]) @ _transposed(scaled)
+        shift = -(covariance @ b[:, :, None])[:, :, 0]
+        return cls(shift, covariance, size, vectors * ~seen[:, None, :])
+
+    def __getitem__(self, at: slice | IntVector) -> StartInformation:
+        return StartInformation(self.shift[at], self.covariance[at], self.size[at], self.null[at])
 
     @property
     def is_complete(self) -> bool:
-        """Whether every component is determined."""
-        return not self.null.shape[1]
+        """Whether in the end every component is determined."""
+        return not self.null[-1].any()
 
-    def determines(self, V: Matrix) -> BoolVector:
-        """Tell of every row of derivatives, shape (k, d), whether its quantity is determined."""
-        if self.is_complete:
-            return np.ones(len(V), dtype=bool)
-        # `null` holds unit vectors of the scaled space divided by its scale: reach and length in the same units
-        diagonal = np.diag(self.A)
-        size = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        scaled = V * size
-        reach = np.linalg.norm(scaled @ (self.null * size[:, None]), axis=1)
-        return np.asarray(reach <= _REACHES * np.linalg.norm(scaled, axis=1))
+    def determines(self, V: Cube) -> BoolVector:
+        """Tell of every row of derivatives, shape (k, m, d), whether its quantity is determined."""
+        scaled = V * self.size[:, None, :]
+        reach = np.linalg.norm(scaled @ self.null, axis=2)
+        return np.asarray(reach <= _REACHES * np.linalg.norm(scaled, axis=2))

@@ -39,7 +39,6 @@ from fmepy.filtering.arrays import (
     error_factor,
     fill_array,
     is_finite,
-    keep_row,
     products,
     rests,
     right_solved,
@@ -117,16 +116,17 @@ def _curvature(job, a, t, h, u):
     m, w, n = job.model, a.w, a.y.shape[0]
     x = a.points[0]
     call(m.bend, t, h, x, job.p, u[0], a.FF[:n])
+    copied(a.L, a.T[0])
     for i in range(1, a.T.shape[0]):
         at = 2 if i == 3 else 1
         width = 0.5 * at * h
+        products(w.F[0 if i == 1 else i + 2], a.L, n, a.T[i], 0)
         for j in range(n):
             a.y[j] = x[j] + width * w.f[i - 1, j]
-            for k in range(n):  # T = dy/dx
-                a.T[i, j, k] = width * (w.F[0, j, k] if i == 1 else w.F[4 + i - 2, j, k])
-            a.T[i, j, j] += 1.0
+            for k in range(n):
+                a.T[i, j, k] = a.L[j, k] + width * a.T[i, j, k]
         call(m.bend, t + width, h, a.y, job.p, u[at], a.FF[i * n : (i + 1) * n])
-    return curved_step(m.kind, h, w.F, a.T, a.FF, a.L, a.bias, a.W, n)
+    return curved_step(m.kind, h, w.F, a.T, a.FF, a.bias, a.W, n)
 
 
 def _predict(job, a, step, x):
@@ -225,7 +225,7 @@ def _correct(job, a, node, first, count, x, X):
         for i in range(count):
             var = variables[first + i]
             a.delta[i] = schedule.row_values[first + i] - a.z_mean[var] - a.h_bias[var]
-            keep_row(a.H[var], a.rows, i)
+            copied_vector(a.H[var], a.rows[i])
         fill_array(count, a.CR, a.rows, a.L, W)
         if update == UNSCENTED:
             fill_array_of_points(count, first, variables, x, a.points, centre, side, a.ZW, W)
@@ -243,7 +243,7 @@ def _correct(job, a, node, first, count, x, X):
     if job.recorded:
         for i in range(count):
             record.predictions[first + i] = schedule.row_values[first + i] - a.delta[i]
-            keep_row(a.rows[i], record.gradients, first + i)
+            copied_vector(a.rows[i], record.gradients[first + i])
     columns_updated(W, count, first, a.rows, X, a.e, job.v)
     copied_vector(y, x)
     for i in range(n):
@@ -342,12 +342,20 @@ def bent(FF, a, b, w):
                     w[i] += FF[i, j, k] * a[j] * b[k]
 
 
-def curved_step(kind, h, F, T, FF, L, bias, W, column):
+def _keep_curvature(values, is_square, bias, W, column):
+    """Write a column of the curvature, and its part of the bias."""
+    for i in range(values.shape[0]):
+        W[i, column] = values[i] / np.sqrt(2.0) if is_square else values[i]
+        if is_square:
+            bias[i] += 0.5 * values[i]
+
+
+def curved_step(kind, h, F, T, FF, bias, W, column):
     """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many.
 
-    F, T, FF are those of the stages, FF one below the other.
+    F, FF are those of the stages, FF one below the other; T the derivatives of the stages along the columns of L.
     """
-    n = L.shape[0]
+    n = T.shape[1]
     stages = 4 if kind == RK4 else 1
     a, b, w, last, total = new(n), new(n), new(n), new(n), new(n)
     for i in range(n):
@@ -357,13 +365,7 @@ def curved_step(kind, h, F, T, FF, L, bias, W, column):
         for q in range(p + 1):
             for s in range(stages):
                 for i in range(n):
-                    a[i], b[i] = L[i, p], L[i, q]
-                if s > 0:
-                    for i in range(n):
-                        a[i], b[i] = 0.0, 0.0
-                        for j in range(n):
-                            a[i] += T[s, i, j] * L[j, p]
-                            b[i] += T[s, i, j] * L[j, q]
+                    a[i], b[i] = T[s, i, p], T[s, i, q]
                 bent(FF[s * n : (s + 1) * n], a, b, w)
                 if s > 0:
                     width = h if s == 3 else 0.5 * h
@@ -378,10 +380,7 @@ def curved_step(kind, h, F, T, FF, L, bias, W, column):
                 for i in range(n):
                     last[i] = w[i]
                     total[i] = part * w[i] + (total[i] if s > 0 else 0.0)
-            for i in range(n):
-                W[i, column + count] = total[i] if p != q else total[i] / np.sqrt(2.0)
-                if p == q:
-                    bias[i] += 0.5 * total[i]
+            _keep_curvature(total, p == q, bias, W, column + count)
             count += 1
     return count
 
@@ -398,10 +397,7 @@ def curved_readings(HH, L, bias, W):
             for i in range(n):
                 a[i], b[i] = L[i, p], L[i, q]
             bent(HH, a, b, w)
-            for v in range(m):
-                W[v, count] = w[v] if p != q else w[v] / np.sqrt(2.0)
-                if p == q:
-                    bias[v] += 0.5 * w[v]
+            _keep_curvature(w, p == q, bias, W, count)
             count += 1
 
 

@@ -75,7 +75,7 @@ class BadData(Framed):
         return self.log
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Axes:
-        """Draw the magnitudes of what was found; return the Axes."""
+        """Draw the magnitudes of the suspected data; return the Axes."""
         from fmepy.plotting.filtering import plot_screening
 
         return plot_screening(self, ax=ax, **kwargs)
@@ -88,7 +88,7 @@ class BadData(Framed):
 def screen_bad_data(
     cost: FimlofCost, threshold: Any = 4.0, *, parms: Any = None, smooth: bool = True, refit: Refit | None = None
 ) -> BadData:
-    """Return a cost without suspected data, and the log of what was found; the given cost is not changed.
+    """Return a cost without suspected data, and the log of the search; the cost itself is not changed.
 
     Parameters
     ----------

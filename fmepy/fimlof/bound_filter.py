@@ -117,27 +117,27 @@ class BoundFilter:
     def _first(self) -> dict[FilterReadings, tuple[_FirstData, ...]]:
         return {}
 
-    @cached_property
+    @property
     def scheme(self) -> Scheme:
         """The loop and the model's functions."""
-        spec = self.spec
-        if spec.update != "ekf" or spec.algorithm == "sqrt":
-            return self.safe_scheme
-        return self.linear_scheme
+        is_safe = self.spec.update != "ekf" or self.spec.algorithm == "sqrt"
+        return self.safe_scheme if is_safe else self.linear_scheme
 
     @cached_property
     def linear_scheme(self) -> Scheme:
         """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
-        spec, update = self.spec, loop.JOINT if self.spec.algorithm == "joint" else loop.SEQUENTIAL
-        options = update, spec.per_step, len(spec.variables)
-        return Scheme(self._functions, (None, None), *options, False, lambda: self.safe_scheme)
+        update = loop.JOINT if self.spec.algorithm == "joint" else loop.SEQUENTIAL
+        return self._scheme((None, None), update, False, lambda: self.safe_scheme)
 
     @cached_property
     def safe_scheme(self) -> Scheme:
         """The loop that keeps factors of covariances."""
+        bends = self.spec.space.curvatures() if self.spec.update == "second_order" else (None, None)
+        return self._scheme(bends, UPDATES.index(self.spec.update), True, None)
+
+    def _scheme(self, bends: tuple[Any, Any], update: int, is_safe: bool, safe: Callable[[], Scheme] | None) -> Scheme:
         spec = self.spec
-        bends = spec.space.curvatures() if spec.update == "second_order" else (None, None)
-        return Scheme(self._functions, bends, UPDATES.index(spec.update), spec.per_step, len(spec.variables), True)
+        return Scheme(self._functions, bends, update, spec.per_step, len(spec.variables), is_safe, safe)
 
     def observe_at(self, t: float, x: Vector, p: Vector, u: Vector) -> tuple[Vector, Matrix, Vector]:
         """Return the readings of a state, their derivatives to it, and the sds of their errors."""

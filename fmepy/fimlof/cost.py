@@ -28,7 +28,7 @@ from fmepy.costs.entities import Experiments, check_needed, given_values, read_e
 from fmepy.costs.experiment_runs import ModelsOfCost
 from fmepy.costs.noise import SaidNoise, names_of_estimates, names_of_noise, said_noise_of
 from fmepy.costs.sum import AddableCost
-from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice
+from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, counted
 from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.filter_model import Specification, with_equations
@@ -347,8 +347,8 @@ class FimlofCost(ModelsOfCost, AddableCost):
         counts = np.sum([np.bincount(e.readings.variables, minlength=len(first.variables)) for e in self.entities], 0)
         told = ", ".join(f"{name} ({n})" for name, n in zip(first.variables, counts, strict=True))
         of = f"; {len(self.entities)} entities" if self.entity is not None else ""
-        lost = int(self.dropped.sum())
-        return f"FimlofCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
+        lost = f"; {n} dropped" if (n := int(self.dropped.sum())) else ""
+        return f"FimlofCost: {told}{of}; {counted(len(self.parms), 'parameter')}{lost}"
 
     @cached_property
     def _bound(self) -> BoundFimlof:

@@ -408,11 +408,9 @@ def _conditional_variances(run: Pass) -> Vector:
     """Return the variance of every datum given those before it, the unknown start's part included."""
     if not run.v.shape[1]:
         return run.s
-    out, known = np.empty(len(run.s)), StartInformation.none(run.v.shape[1])
-    for i, (nu, s, v) in enumerate(zip(run.nu, run.s, run.v, strict=True)):
-        out[i] = s + v @ known.covariance @ v
-        known = known.with_data(v[None, :] / np.sqrt(s), np.array([nu / np.sqrt(s)]))
-    return out
+    root = np.sqrt(run.s)
+    known = StartInformation.of(run.v / root[:, None], run.nu / root)[:-1]
+    return np.asarray(run.s + np.einsum("ij,ijk,ik->i", run.v, known.covariance, run.v))
 
 
 def propagated(H: Cube, P: Cube) -> Matrix:

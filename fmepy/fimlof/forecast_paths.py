@@ -166,6 +166,14 @@ def _typical(run: EntityRun, variable: int) -> float:
     return float(np.median(errors)) if len(errors) else 1.0
 
 
+def sorted_times(times: Any) -> Vector:
+    """Return times that a user asks for, in order, each once."""
+    try:
+        return np.unique(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
+
+
 def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, end: float) -> Vector:
     if steps is not None:
         steps = whole_number(steps, "steps", 1)
@@ -174,10 +182,7 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
             data = np.unique(run.schedule.readings.times)
             spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
         return np.asarray(end + spacing * np.arange(1, steps + 1), dtype=float)
-    try:
-        ahead = np.unique(np.asarray(times, dtype=float))
-    except (TypeError, ValueError):
-        raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
+    ahead = sorted_times(times)
     ahead = ahead[ahead > end]
     if not len(ahead) or not np.isfinite(ahead).all():
         raise ArgumentError(f"`times` must hold finite times beyond the data, which end at {end:g}.")

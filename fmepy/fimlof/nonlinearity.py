@@ -10,8 +10,8 @@ Well below 1 the likelihood of an extended filter is good; near 1 or above, comp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.bound_filter import BoundFilter
-from fmepy.types import Vector
+from fmepy.types import Matrix, Vector
 
 
 def nonlinearity(bound_filter: BoundFilter, schedule: Schedule, run: Pass, p: Vector) -> pd.DataFrame:
@@ -45,13 +45,15 @@ def nonlinearity(bound_filter: BoundFilter, schedule: Schedule, run: Pass, p: Ve
     """
     if run.record is None or run.node >= 0:
         raise SimulationError("The nonlinearity is that of a filter that came to its end, with its record.")
-    states = bound_filter.spec.space.states
+    states, nodes, known = (
+        bound_filter.spec.space.states,
+        range(len(schedule.times)),
+        (bound_filter, schedule, run.record, p),
+    )
     rows = []
     for j in range(len(states)):
-        of_step = np.array(
-            [_of_step(bound_filter, schedule, run.record, p, node, j) for node in range(len(schedule.times) - 1)]
-        )
-        of_reading = np.array(_of_readings(bound_filter, schedule, run.record, p, j))
+        of_step = np.array([_of_step(*known, node, j) for node in nodes[:-1]])
+        of_reading = np.array([_of_reading(*known, node, j) for node in nodes])
         rows.append((*_summary(of_step, schedule), *_summary(of_reading, schedule)))
     columns = ["step_mean", "step_max", "step_time", "reading_mean", "reading_max", "reading_time"]
     return pd.DataFrame(rows, index=pd.Index(states, name="state"), columns=columns)
@@ -64,24 +66,48 @@ def _summary(values: Vector, schedule: Schedule) -> tuple[float, float, float]:
     return float(np.nanmean(values)), float(values[worst]), float(schedule.times[worst])
 
 
-def _of_step(bound_filter: BoundFilter, schedule: Schedule, record: PassRecord, p: Vector, node: int, j: int) -> float:
-    """Return the nonlinearity of the map from a node to the next along state j; NaN where it does not vary."""
-    P = record.P_filtered[node]
+def _farthest(
+    function: Callable[[Vector], tuple[Vector, Matrix]], x: Vector, P: Matrix, j: int, spread: Vector
+) -> float:
+    """Return how far values lie from their tangent, an sd of state j to either side of x; NaN where it has none."""
     sd = float(np.sqrt(max(P[j, j], 0.0)))
     if sd == 0.0:
         return np.nan
-    x, piece = record.x_filtered[node], _between(schedule, node)
-    centre, F = _moved(bound_filter, piece, p, x)
-    along = F[:, j] * sd
-    spread = np.sqrt(np.maximum(np.diag(record.P_predicted[node + 1]), 0.0))
+    centre, slopes = function(x)
     out = 0.0
-    for sign in (1.0, -1.0):
+    for step in (sd, -sd):
         y = x.copy()
-        y[j] += sign * sd
-        gap = np.abs(_moved(bound_filter, piece, p, y)[0] - centre - sign * along)
-        ratios = np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0)
-        out = max(out, float(np.max(ratios)))
+        y[j] += step
+        gap = np.abs(function(y)[0] - centre - step * slopes[:, j])
+        out = max(out, float(np.max(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0))))
     return out
+
+
+def _of_step(bound_filter: BoundFilter, schedule: Schedule, record: PassRecord, p: Vector, node: int, j: int) -> float:
+    """Return the nonlinearity of the map from a node to the next along state j."""
+    piece = _between(schedule, node)
+    spread = np.sqrt(np.maximum(np.diag(record.P_predicted[node + 1]), 0.0))
+    x, P = record.x_filtered[node], record.P_filtered[node]
+    return _farthest(lambda y: _moved(bound_filter, piece, p, y), x, P, j, spread)
+
+
+def _of_reading(
+    bound_filter: BoundFilter, schedule: Schedule, record: PassRecord, p: Vector, node: int, j: int
+) -> float:
+    """Return the nonlinearity of the readings of a node along state j; NaN where there are none."""
+    rows = slice(schedule.row_at[node], schedule.row_at[node + 1])
+    if rows.start == rows.stop:
+        return np.nan
+    t, u, variables = float(schedule.times[node]), schedule.inputs[node], schedule.readings.variables[rows]
+
+    def read(y: Vector) -> tuple[Vector, Matrix]:
+        z, H, _ = bound_filter.observe_at(t, y, p, u)
+        return z[variables], H[variables]
+
+    x, P = record.x_predicted[node], record.P_predicted[node]
+    H = read(x)[1]
+    spread = np.sqrt(np.einsum("vi,ij,vj->v", H, P, H) + record.sds[rows] ** 2)
+    return _farthest(read, x, P, j, spread)
 
 
 def _between(schedule: Schedule, node: int) -> Schedule:
@@ -106,34 +132,9 @@ def _between(schedule: Schedule, node: int) -> Schedule:
     )
 
 
-def _moved(bound_filter: BoundFilter, piece: Schedule, p: Vector, x: Vector) -> tuple[Vector, Any]:
+def _moved(bound_filter: BoundFilter, piece: Schedule, p: Vector, x: Vector) -> tuple[Vector, Matrix]:
     """Return the next state from x, and the tangent; the covariance has no part in it."""
     start = Start(x, np.zeros((len(x), len(x))), np.empty(0, dtype=np.intp))
     run = run_filter(bound_filter.linear_scheme, piece, start, bound_filter.inputs(p), record=True)
     assert run.record is not None, "it was asked for"
     return run.record.x_predicted[1], run.record.transitions[1]
-
-
-def _of_readings(bound_filter: BoundFilter, schedule: Schedule, record: PassRecord, p: Vector, j: int) -> list[float]:
-    """Return the nonlinearity of the readings along state j, by node."""
-    observe = bound_filter.observe_at
-    out = []
-    for node, t in enumerate(schedule.times.tolist()):
-        rows = slice(schedule.row_at[node], schedule.row_at[node + 1])
-        P, x, u = record.P_predicted[node], record.x_predicted[node], schedule.inputs[node]
-        sd = float(np.sqrt(max(P[j, j], 0.0)))
-        if rows.start == rows.stop or sd == 0.0:
-            out.append(np.nan)
-            continue
-        z, H, _ = observe(t, x, p, u)
-        variables = schedule.readings.variables[rows]
-        errors = record.sds[rows]
-        largest = 0.0
-        for sign in (1.0, -1.0):
-            y = x.copy()
-            y[j] += sign * sd
-            gap = np.abs(observe(t, y, p, u)[0] - z - sign * sd * H[:, j])[variables]
-            spread = np.sqrt(np.einsum("vi,ij,vj->v", H, P, H)[variables] + errors**2)
-            largest = max(largest, float(np.max(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0))))
-        out.append(largest)
-    return out

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.observation_scale import observation_scale
 from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.filtering.smoothing import History, history_of
 from fmepy.fimlof.bound_likelihood import BoundFimlof
@@ -26,11 +27,11 @@ from fmepy.fimlof.diagnostics import (
     whitened,
 )
 from fmepy.fimlof.filtered import Filtered
+from fmepy.fimlof.forecast_paths import sorted_times
 from fmepy.fimlof.forecasting import forecast as forecast_of
 from fmepy.fimlof.outputs import band
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
-from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import as_html
 from fmepy.types import AxesArray, Vector
@@ -175,7 +176,7 @@ class FilterResult(Filtered):
         return table
 
     def summary(self, estimated: Any = None) -> FilterSummary:
-        """Return the filter on one page: do model and data agree, what is suspected, what is missing, what is weak.
+        """Return the filter on one page: agreement of model and data, suspected and missing data, weak spots.
 
         Parameters
         ----------
@@ -255,10 +256,8 @@ class FilterResult(Filtered):
     def data_as_given(self) -> pd.DataFrame:
         """The rows of `residuals` with obs on the data's own scale; of sums with the name "sum of <variable>"."""
         table = self.residuals.copy()
-        for name, how in zip(self.variables, self.facts.transforms, strict=True):
-            if how is not None:
-                mine = table["name"] == name
-                table.loc[mine, "obs"] = TRANSFORMS[how].back(table.loc[mine, "obs"])
+        kinds = dict(zip(self.variables, self.facts.transforms, strict=True))
+        table["obs"] = observation_scale([kinds[name] for name in table["name"]]).back(table["obs"].to_numpy())
         table["name"] = table["name"].replace(self.facts.sums)
         return table
 
@@ -299,10 +298,7 @@ class FilterResult(Filtered):
             From the filter's start on; for difference equations whole steps. Rows of the data without any reading ask
             for their times by themselves.
         """
-        try:
-            further = np.unique(np.asarray(times, dtype=float))
-        except (TypeError, ValueError):
-            raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
+        further = sorted_times(times)
         start = float(self.bound.spec.grid[0])
         if not np.isfinite(further).all() or (further < start).any():
             raise ArgumentError(f"`times` must hold finite times from the model's start at {start:g} on.")

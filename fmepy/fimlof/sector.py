@@ -90,7 +90,7 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     >>> whole = FimlofCost(model, data, process_noise={"b": 0.1}, measurement_noise={"a": 0.1, "b": 0.1})
     >>> sector(whole, ["b"])
     Sector of b; inputs from data: a
-      FimlofCost: b (4); 1 parameters
+      FimlofCost: b (4); 1 parameter
     """
     if not isinstance(cost, FimlofCost):
         raise ArgumentError(f"`cost` must be a FimlofCost of the whole model; got {type(cost).__name__}.")

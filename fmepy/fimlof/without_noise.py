@@ -8,26 +8,25 @@ Then P = 0 and K = 0 for ever, the innovations are the residuals of a simulation
 and with S_x = dx/dtheta from the model's own sensitivities::
 
     d delta = - H S_x - dh/dtheta       d R = dR/dx S_x + dR/dtheta
-    d C = C Phi(C^-1 dR C^-T)           Phi: the lower triangle, its diagonal halved
 
-so a value costs one run and a score one run with sensitivities, exact where the model's are. What is estimated is told
-from what stays: an sd of the process that is zero, but may move, is looked at by the filter, whose likelihood knows its
-variance.
+so a value costs one run and a score one run with sensitivities, exact where the model's are. Of correlated errors nu
+and s are differenced along d delta and d R, to about 1e-10. What is estimated is told from what stays: an sd of the
+process that is zero, but may move, is looked at by the filter, whose likelihood knows its variance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
+import contextlib
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.compiled.python_code import scalar_function
 from fmepy.costs.by_entity import predictions_by_entity
 from fmepy.costs.interpolation import Places
+from fmepy.costs.likelihood_cost import BoundLikelihood
 from fmepy.costs.noise import ERR
 from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
 from fmepy.costs.observation_scale import observation_scale
@@ -37,47 +36,18 @@ from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
 from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import FilterReadings, Schedule
+from fmepy.fimlof.bound_filter import STEP
 from fmepy.fimlof.filter_model import Specification
-from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
-from fmepy.types import Cube, IntVector, Matrix, Vector
+from fmepy.numerics.sparse import dense
+from fmepy.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.fimlof.cost import FimlofCost
 
 
-class _Together:
-    """Covariances between the errors of different variables, and their derivatives: expressions of parameters."""
-
-    def __init__(self, spec: Specification) -> None:
-        own = [symbol(k) for k in spec.parameters]
-        at = [spec.variables.index(k) for k in spec.errors.keys]
-        pairs = zip(*np.tril_indices(len(at)), spec.errors.entries, strict=True)
-        entries = [(at[i], at[j], e) for i, j, e in pairs if i != j]
-        self._m, self._at = len(spec.variables), [(a, b) for a, b, _ in entries]
-        moved = [(a, b, i, derivative(e, s)) for a, b, e in entries for i, s in enumerate(own) if s in e.free_symbols]
-        self._moved = [(a, b, i) for a, b, i, _ in moved]
-        self._values = scalar_function([own], [e for _, _, e in entries])
-        self._slopes = scalar_function([own], [e for *_, e in moved])
-
-    def values(self, p: Vector) -> Matrix:
-        """Return the covariances, shape (n_var, n_var), zero on the diagonal."""
-        out = np.zeros((self._m, self._m))
-        for (a, b), value in zip(self._at, self._values(p.tolist()), strict=True):
-            out[a, b] = out[b, a] = value
-        return out
-
-    def slopes(self, p: Vector, dp: Matrix) -> Cube:
-        """Return their derivatives, shape (n_var, n_var, n_par)."""
-        out = np.zeros((self._m, self._m, dp.shape[1]))
-        for (a, b, i), value in zip(self._moved, self._slopes(p.tolist()), strict=True):
-            out[a, b] += value * dp[i]
-            out[b, a] = out[a, b]
-        return out
-
-
-class SimulatedLikelihoods:
-    """The likelihoods of all entities, by runs of the model: predictions and sds as those of a `SimulationCost`.
+class SimulatedLikelihoods(BoundLikelihood):
+    """The likelihoods of all entities, by runs of the model: predictions and sds are those of a cost with noise.
 
     Parameters
     ----------
@@ -92,76 +62,49 @@ class SimulatedLikelihoods:
 
     def __init__(self, cost: FimlofCost, schedules: Sequence[Schedule], names: tuple[str, ...], **words: Any) -> None:
         spec, parameters, kind = cost.specification, cost.cases.parameters, cost.cases.apart[1]
-        self._spec, self._models, self._kind, self._names = spec, cost.models, kind, names
+        self._spec, self._models, self._kind = spec, cost.models, kind
         known = list(map(str, parameters.parms.index))
         self._values, self._take = parameters.values, parameters.take[: len(schedules)]
-        self._at = np.array([known.index(n) for n in names], dtype=np.intp)
+        self._moved = np.array([known.index(n) for n in names], dtype=np.intp)
         self._labels, self._readings = [e.label for e in cost.entities], [one.readings for one in schedules]
         ends = np.cumsum([0, *map(len, self._readings)])
-        self._rows = [slice(a, b) for a, b in pairwise(ends.tolist())]
-        entity = np.repeat(np.arange(len(schedules)), np.diff(ends))
-        c = self._compared = _comparison(spec, self._readings)
+        self._entities = [slice(a, b) for a, b in pairwise(ends.tolist())]
+        entity, c = np.repeat(np.arange(len(schedules)), np.diff(ends)), _comparison(spec, self._readings)
         noise, columns = _noise(spec, c, schedules), [spec.parameters.index(k) for k in _parameters_of_noise(spec)]
         places = Places(c.names, c.x, runs=kind[entity])
         further, rows = noise.further(c)
         behind = [places.elsewhere(further, rows)] if further else []
-        self._predictions = predictions_by_entity(cost.models, [places, *behind], c, names, **words)
+        predictions = predictions_by_entity(cost.models, [places, *behind], c, names, **words)
         of_rows = NoiseParameters(self._values, known, self._take[:, columns][entity], names)
-        self._noise = NoiseModel(noise.of_rows(c, 0, len(c)), noise.names, of_rows)
-        self._last: tuple[bytes, list[tuple[Likelihood, Matrix, Matrix]]] = b"", []
+        of_errors = NoiseModel(noise.of_rows(c, 0, len(c)), noise.names, of_rows)
+        super().__init__(predictions, [c], [of_errors], dict(zip(names, self._values[self._moved], strict=True)), ())
 
-    @property
-    def retries(self) -> int:
-        """Runs that a second engine finished."""
-        return self._predictions.retries
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep differences inside these bounds."""
-        self._predictions.keep_within(lower, upper)
-
-    def tightened(self) -> SimulatedLikelihoods | None:
-        """Return the same at smaller tolerances, None where there are none."""
-        out = copy(self)
-        tight = self._predictions.tightened()
-        if tight is None:
-            return None
-        out._predictions, out._last = tight, (b"", [])
-        return out
+    def _sds(self, mod: Vector, theta: Vector) -> Vector:
+        """Return the sds of the errors, with any sign: a filter sees their squares, and tells of zeros itself."""
+        return self._noises[0].sds(mod, theta)
 
     def likelihoods(self, theta: Vector) -> list[Likelihood]:
         """Return the likelihood of every entity."""
-        mod = self._predictions.values(theta)
-        delta, errors = self._innovations(mod, theta)
-        return [self._likelihood(k, theta, delta[rows], errors[rows])[0] for k, rows in enumerate(self._rows)]
+        return [self._likelihood(k, theta, *own) for k, own in enumerate(self._innovations(theta))]
 
-    def slopes(self, theta: Vector) -> list[tuple[Likelihood, Matrix, Matrix]]:
+    def with_slopes(self, theta: Vector) -> list[tuple[Likelihood, Matrix, Matrix]]:
         """Return of every entity the likelihood, and d nu, d s to theta, shape (n_obs, n_par)."""
-        if self._last[0] != theta.tobytes():
-            n, predictions = len(self._compared), self._predictions
-            mod, moved = predictions.with_slopes(theta)
-            d_delta, d_errors = (
-                -predictions.scaled_slopes(mod[:n], moved[:n], theta),
-                self._noise.slopes(mod, moved, theta),
-            )
-            delta, errors = self._innovations(mod, theta)
-            found = []
-            for k, rows in enumerate(self._rows):
-                likelihood, factors = self._likelihood(k, theta, delta[rows], errors[rows])
-                own = d_delta[rows], 2 * errors[rows, None] * d_errors[rows]
-                found.append(
-                    (likelihood, *(own if not factors else self._correlated(k, theta, likelihood, factors, *own)))
-                )
-            self._last = theta.tobytes(), found
-        return self._last[1]
+        d, out = self._at_theta(theta), []
+        dmod, ds, errors = dense(d.dmod), dense(d.ds), d.s
+        assert errors is not None, "the noise is said"
+        for k, rows in enumerate(self._entities):
+            own = self._compared.obs[rows] - d.mod[rows], errors[rows]
+            out.append((self._likelihood(k, theta, *own), *self._slopes(k, theta, *own, -dmod[rows], ds[rows])))
+        return out
 
     def recorded(self, k: int, theta: Vector, schedule: Schedule) -> Pass:
         """Return the pass of a filter along a run, of which nobody knows how its states come from each other.
 
         The states are the columns of the run's table; their covariances are zero, and so are the readings' slopes.
         """
-        Y = self._models[self._kind[k]].bind(self._names, times=schedule.times).simulate(theta)
-        delta, errors = (part[self._rows[k]] for part in self._innovations(self._predictions.values(theta), theta))
-        likelihood, n = self._likelihood(k, theta, delta, errors)[0], Y.shape[1]
+        Y = self._models[self._kind[k]].bind(self.parameter_names, times=schedule.times).simulate(theta)
+        delta, errors = self._innovations(theta)[k]
+        likelihood, n = self._likelihood(k, theta, delta, errors), Y.shape[1]
         nothing, still = np.zeros((len(Y), n, n)), np.broadcast_to(np.eye(n), (len(Y), n, n))
         z, gradients = self._readings[k].values - delta, np.zeros((len(delta), n))
         record = PassRecord(Y, nothing, Y, nothing, still, z, gradients, np.abs(errors), np.zeros((0, 0)))
@@ -169,70 +112,68 @@ class SimulatedLikelihoods:
 
     # ---
 
-    def _innovations(self, mod: Vector, theta: Vector) -> tuple[Vector, Vector]:
-        """Return readings less predictions, on the scale of comparison, and the sds of their errors, with any sign."""
-        compared = self._predictions.scaled(mod[: len(self._compared)], theta)
-        return self._compared.obs - compared, self._noise.sds(mod, theta)
+    def _innovations(self, theta: Vector) -> list[tuple[Vector, Any]]:
+        """Return by entity readings less predictions, on the scale of comparison, and the sds of their errors."""
+        mod, errors = self._of_predictions(self.predictions.values(theta), theta)
+        assert errors is not None, "the noise is said"
+        return [(self._compared.obs[rows] - mod[rows], errors[rows]) for rows in self._entities]
 
     def _parameters(self, k: int, theta: Vector) -> Vector:
         values = self._values.copy()
-        values[self._at] = theta
+        values[self._moved] = theta
         out: Vector = values[self._take[k]]
         return out
 
-    def _likelihood(self, k: int, theta: Vector, delta: Vector, errors: Vector) -> tuple[Likelihood, list[Matrix]]:
-        """Return the likelihood of an entity, and the factors of R by sample where errors are correlated."""
+    def _likelihood(self, k: int, theta: Vector, delta: Vector, errors: Vector) -> Likelihood:
+        """Return the likelihood of an entity."""
         if self._spec.errors.covariance is None:
-            s = errors * errors
-            self._check(k, theta, s)
-            return likelihood_of_innovations(delta, s), []
-        between, r = self._together.values(self._parameters(k, theta)), self._readings[k]
-        factors: list[Matrix] = []
-        nu, s = np.empty(len(r)), np.empty(len(r))
-        for rows in _samples(r):
+            nu, s = delta, errors * errors
+        else:
+            nu, s = self._conditional(k, theta, delta, errors)
+        self._check(k, theta, s)
+        return likelihood_of_innovations(nu, s)
+
+    def _conditional(self, k: int, theta: Vector, delta: Vector, errors: Vector) -> tuple[Vector, Vector]:
+        """Return innovations given those before them in their sample, and variances: errors are correlated."""
+        covariance, r = self._of_errors(self._parameters(k, theta).tolist()), self._readings[k]
+        keys = [self._spec.variables.index(name) for name in self._spec.errors.keys]
+        between = np.zeros((len(self._spec.variables),) * 2)
+        between[np.ix_(keys, keys)] = covariance
+        np.fill_diagonal(between, 0.0)  # repeated readings of one variable have errors of their own
+        nu, s = np.full((2, len(r)), np.nan)
+        for rows in np.split(np.arange(len(r)), np.flatnonzero(np.diff(r.times)) + 1):
             v = r.variables[rows]
             R = np.outer(r.errors[rows], r.errors[rows]) * between[np.ix_(v, v)]
             R[np.diag_indices_from(R)] = errors[rows] ** 2
-            try:
-                C = np.asarray(np.linalg.cholesky(R), dtype=float)
-            except np.linalg.LinAlgError:
-                C = np.zeros_like(R)
-            diagonal = np.diag(C)
-            s[rows] = diagonal**2
-            self._check(k, theta, s[rows], int(rows[0]))
-            nu[rows] = diagonal * np.linalg.solve(C, delta[rows])
-            factors.append(C)
-        return likelihood_of_innovations(nu, s), factors
-
-    def _correlated(
-        self, k: int, theta: Vector, likelihood: Likelihood, factors: Sequence[Matrix], d_delta: Matrix, d_own: Matrix
-    ) -> tuple[Matrix, Matrix]:
-        """Return d nu and d s where errors are correlated; `d_own` is that of the diagonal of R."""
-        r, dp = self._readings[k], np.array(self._take[k][:, None] == self._at[None, :], dtype=float)
-        d_together = self._together.slopes(self._parameters(k, theta), dp)
-        nu, s = np.empty_like(d_delta), np.empty_like(d_delta)
-        for rows, C in zip(_samples(r), factors, strict=True):
-            v, own = r.variables[rows], r.errors[rows]
-            dR = np.outer(own, own)[:, :, None] * d_together[np.ix_(v, v)]
-            i = np.arange(len(rows))
-            dR[i, i] = d_own[rows]
-            inverse = np.linalg.inv(C)
-            inner = np.tril(np.einsum("ai,ijp,bj->pab", inverse, dR, inverse))
-            inner[:, i, i] *= 0.5
-            dC = C @ inner
-            w = likelihood.nu[rows] / np.diag(C)
-            dw = inverse @ (d_delta[rows] - np.einsum("pij,j->ip", dC, w))
-            diagonal = dC[:, i, i].T
-            nu[rows] = diagonal * w[:, None] + np.diag(C)[:, None] * dw
-            s[rows] = 2 * np.diag(C)[:, None] * diagonal
+            with contextlib.suppress(np.linalg.LinAlgError):
+                C = np.linalg.cholesky(R)
+                nu[rows], s[rows] = np.diag(C) * np.linalg.solve(C, delta[rows]), np.diag(C) ** 2
         return nu, s
 
-    def _check(self, k: int, theta: Vector, s: Vector, first: int = 0) -> None:
+    def _slopes(
+        self, k: int, theta: Vector, delta: Vector, errors: Vector, d_delta: Matrix, d_errors: Matrix
+    ) -> tuple[Matrix, Matrix]:
+        """Return d nu and d s of an entity."""
+        if self._spec.errors.covariance is None:
+            return d_delta, 2 * errors[:, None] * d_errors
+        out = np.zeros((2, *d_delta.shape))
+        size = np.maximum(np.abs(theta), 1e-3 * np.abs(self.theta0))
+        for j, h in enumerate(STEP * np.where(size > 0, size, 1e-3)):
+            sides = []
+            for step in (h, -h):
+                moved = theta.copy()
+                moved[j] += step
+                at = delta + step * d_delta[:, j], errors + step * d_errors[:, j]
+                sides.append(np.array(self._conditional(k, moved, *at)))
+            out[:, :, j] = (sides[0] - sides[1]) / (2 * h)
+        return out[0], out[1]
+
+    def _check(self, k: int, theta: Vector, s: Vector) -> None:
         """Refuse variances that are not positive, as the filter does."""
         bad = np.flatnonzero(~((s > 0) & (s < np.inf)))
         if not len(bad):
             return
-        row, r = first + int(bad[0]), self._readings[k]
+        row, r = int(bad[0]), self._readings[k]
         time, name = float(r.times[row]), self._spec.variables[r.variables[row]]
         who = "" if self._labels[k] is None else f" of entity {self._labels[k]!r}"
         raise SimulationError(
@@ -243,16 +184,11 @@ class SimulatedLikelihoods:
         )
 
     @cached_property
-    def _together(self) -> _Together:
-        return _Together(self._spec)
+    def _of_errors(self) -> Callable[[list[float]], Matrix]:
+        return self._spec.errors.matrix(self._spec.parameters)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_together"} | {"_last": (b"", [])}
-
-
-def _samples(readings: FilterReadings) -> list[IntVector]:
-    """Return the rows of every sample."""
-    return np.split(np.arange(len(readings)), np.flatnonzero(np.diff(readings.times)) + 1)
+        return {k: v for k, v in self.__dict__.items() if k != "_of_errors"}
 
 
 def _comparison(spec: Specification, readings: Sequence[FilterReadings]) -> Comparison:

@@ -1,4 +1,4 @@
-"""`compare_fits`: different structures fitted to the same data, by likelihood and by what their parameters cost.
+"""`compare_fits`: different structures fitted to the same data, by likelihood and information criteria.
 
 ::
 
@@ -239,7 +239,7 @@ def _on_boundary(boundary: Any, pair: Pair) -> int:
 
 
 def _ratio(frame: pd.DataFrame, small: str, large: str, boundary: int) -> list[Any]:
-    """Return one row of the tests; a large fit below its small one has not arrived, and has no p-value."""
+    """Return one row of the tests; a large fit worse than its small one has not converged, and has no p-value."""
     loglik, p = frame["loglik"], frame["p"]
     ratio, df = 2 * float(loglik[large] - loglik[small]), int(p[large] - p[small])
     if df < 1:

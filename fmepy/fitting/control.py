@@ -9,7 +9,7 @@ from fmepy.errors import ArgumentError, did_you_mean, listed
 
 
 def filled(given: Any, defaults: Mapping[str, Any], aliases: Mapping[str, str], method: str) -> dict[str, Any]:
-    """Return `defaults` with what was given in their place.
+    """Return `defaults`, overridden by the user's values.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fitted curves with their bands, beside the data: what a picture of a fit shows above the residuals."""
+"""Fitted curves with their bands and the data: the panels of a fit above its residuals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FittedPanel:
 
 
 def fitted_panels(fit: ModFit) -> list[FittedPanel]:
-    """Return what can be drawn of a fit beside its residuals: nothing of a function, or of a result from a file."""
+    """Return the panels of fitted curves; none for a function, or for a result from a file."""
     out: list[FittedPanel] = []
     for part in () if isinstance(fit.source, Gone) else getattr(fit.source, "parts", (fit.source,)):
         with suppress(FmepyError):  # what cannot be run is left out: residuals are drawn in any case

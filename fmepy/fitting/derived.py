@@ -1,4 +1,4 @@
-"""What follows from an estimate: functions of the parameters by the delta method, and the sandwich covariance.
+"""Functions of estimated parameters by the delta method, and the sandwich covariance.
 
 With C the covariance of the estimate, a function g of the parameters has, to first order::
 

@@ -1,4 +1,4 @@
-"""What is said of where a search ended: derivatives there, whether it has converged, and the sentences.
+"""The judgement of the end of a search: derivatives there, convergence, and the messages.
 
 Converged means all of: a rule of the method ended the search; the gradient, of the parameters that no bound holds, is
 all but zero (Gauss-Newton's next step is below 0.1 standard errors); the cost responds to every parameter there, and
@@ -29,7 +29,7 @@ _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result mea
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchRecord(Stored):
-    """Where a search ended, and what is said of it: it travels from workers and is kept in checkpoints.
+    """The end of a search and its judgement; it travels from workers and is stored in checkpoints.
 
     For the words see `fmepy.fitting.result.ModFit`.
 
@@ -66,7 +66,7 @@ class SearchRecord(Stored):
 
     @property
     def of_fit(self) -> dict[str, Any]:
-        """What a `ModFit` has under the same names."""
+        """The fields that a `ModFit` has under the same names."""
         return {name: getattr(self, name) for name in _OF_FIT}
 
 
@@ -76,7 +76,7 @@ _OF_FIT = ("curvature", "rank", "gradient", "iterations", "engine", "evaluations
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Curvature:
-    """Derivatives at the optimum, as far as they could be taken.
+    """Derivatives at the optimum, as far as they could be computed.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class _Curvature:
 
 
 def judged(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> SearchRecord:
-    """Return what is said of where a search ended; `wanted`: with derivatives."""
+    """Return the judgement of the end of a search; `wanted`: with derivatives."""
     objective, theta = problem.objective, problem.inside(outcome.par)
     found = _curvature(problem, theta, wanted)
     H = None if found.spectra is None else found.spectra.hessian
@@ -153,7 +153,7 @@ def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
 
 
 def _is_exact(problem: Problem, theta: Vector, free: BoolVector) -> bool:
-    """Tell whether data without noise are met: a distance in standard errors then means nothing.
+    """Tell whether the model fits data without noise exactly: a distance in standard errors then means nothing.
 
     What Gauss-Newton's next step leaves of the residuals is no more than rounding, or the solver's error, and the step
     itself is small beside the parameters.
@@ -178,7 +178,7 @@ def _is_exact(problem: Problem, theta: Vector, free: BoolVector) -> bool:
 
 
 def _offset(H: Matrix, g: Vector, free: BoolVector) -> float:
-    """Return the length of Newton's next step in standard errors, along the directions that are bent upwards."""
+    """Return the length of Newton's next step in standard errors, along the directions of positive curvature."""
     if not free.any() or not np.isfinite(H[np.ix_(free, free)]).all():
         return 0.0 if not free.any() else np.nan
     diagonal = np.abs(np.diag(H)[free])
@@ -205,8 +205,8 @@ def _doubts(problem: Problem, theta: Vector, spectra: Spectra, free: BoolVector,
         told.append("The cost still falls to the sides: this is a saddle, not an optimum. Try another start.")
     elif lost_rank(problem, spectra, free):
         told.append(
-            "The derivatives to the parameters, independent at the start, no longer are: some parameters have come to "
-            "do the same. Try another start or starts=10."
+            "The derivatives with respect to the parameters, independent at the start, no longer are: some parameters "
+            "now have the same effect. Try another start or starts=10."
         )
     return tuple(told)
 
@@ -225,7 +225,7 @@ def _runs_away(value: float, theta: Vector) -> bool:
 
 
 def _lost(problem: Problem, theta: Vector, H: Matrix | None) -> list[int]:
-    """Return the parameters that went off to where the cost no longer knows them.
+    """Return the parameters that went to where the cost no longer depends on them.
 
     There a change by their own size moves it by less than one in -2 log L, or one residual variance.
     """
@@ -271,7 +271,7 @@ def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvatur
 
 
 def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
-    """Return what is said of parameters that a bound holds."""
+    """Return the message about parameters that are held by a bound."""
     told = []
     zero = problem.noise_scales & (theta == 0)
     gone = [n for n, is_zero in zip(problem.names, zero, strict=True) if is_zero]
@@ -283,7 +283,7 @@ def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
 
 
 def on_a_bound(held: Sequence[str]) -> list[str]:
-    """Return what is said of parameters that are on a bound, none where there are none."""
+    """Return the message about parameters on a bound, "" where there are none."""
     if not held:
         return []
     return [
@@ -293,7 +293,7 @@ def on_a_bound(held: Sequence[str]) -> list[str]:
 
 
 def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[str]:
-    """Return what is said where there is no covariance, or another than expected."""
+    """Return the message where there is no covariance, or not the usual one."""
     told, spectra = [], found.spectra
     if problem.expects:
         told.append("The observed information is not positive definite: standard errors are from the expected one.")
@@ -314,7 +314,7 @@ def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[s
 
 
 def _of_data(problem: Problem) -> list[str]:
-    """Return what is said of too few data, and of failed runs."""
+    """Return the messages about too few data and failed runs."""
     told, objective = [], problem.objective
     nobs, n_par = objective.nobs, len(problem.names)
     if objective.is_scalar and nobs < n_par:

@@ -277,7 +277,7 @@ class _Places:
             return out
 
     def _refit(self, search: Search, start: Vector, low: Vector, high: Vector) -> tuple[Vector, float, bool] | None:
-        """Return where the search comes to with the parameters inside a box, None if it fails."""
+        """Return the end of a search with the parameters inside a box, None if it fails."""
         lower, upper = (search.lower, search.upper) if self.optimise else (self.theta, self.theta)
         box = {"lower": replaced(lower, self.places, low), "upper": replaced(upper, self.places, high)}
         problem = search.problem(start, **box)
@@ -303,7 +303,7 @@ class _Places:
         return found
 
     def _followed(self, here: Vector, value: float, cell: Vector, rim: Matrix) -> tuple[Vector, float] | None:
-        """Return the minimum to which the way down leads; None if it leads to the rim.
+        """Return the minimum that a descent reaches; None if it reaches the edge of the grid.
 
         A place that is lower than all around it may lie in a valley that runs across the grid: where the lowest of the
         cells around it is on their side, the way leads on from there.

@@ -1,4 +1,4 @@
-"""Standard deviations at zero: which of them the data let go.
+"""Standard deviations at zero: which of them the data move away from it.
 
 -2 log L is an even function of an sd of noise. At zero its slope vanishes, whatever the data say: a search by
 derivatives that starts there, or comes there while the other parameters are still poor, takes it for an optimum. What
@@ -43,7 +43,7 @@ def let_go(problem: Problem, theta: Vector) -> Vector:
 
 
 def settled(problem: Problem, theta: Vector) -> Vector:
-    """Return theta with those sds at zero that are too small to be seen, where the cost does not rise visibly."""
+    """Return theta with negligible sds set to zero, where the cost does not rise noticeably."""
     for j in _near_zero(problem, theta):
         at_zero = replaced(theta, j, 0.0)
         if theta[j] > 0 and problem.lower[j] <= 0 and problem.cost(at_zero) <= problem.cost(theta) + 0.01 * _SEEN:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def lmfit_at(fit: ModFit) -> Any:
-    """Return lmfit's parameters as they were given, the free ones at the estimates."""
+    """Return the user's lmfit parameters, the free ones at the estimates."""
     import lmfit
 
     whole = lmfit.Parameters()

@@ -121,7 +121,7 @@ def modFit(
 
     A run of the model that fails counts as infinite cost and is counted in ``fit.failures``. Ctrl-C returns the best
     parameters so far, without derivatives, with an `InterruptedWarning` and ``fit.interrupted`` true; of several starts
-    the best of those that were begun. Before the first evaluation, inside another verb, and pressed again, it raises
+    the best of those that were run. Before the first evaluation, inside another verb, and pressed again, it raises
     KeyboardInterrupt.
 
     *Differs from FME* in what the page "From R to Python" (docs/from_r.md) lists with the reasons: among them bounds
@@ -174,7 +174,7 @@ def modFit(
 
 
 def _teller(progress: Any) -> Callable[[int, float], object] | None:
-    """Return what tells a callable `progress` of one search; None for nobody."""
+    """Return the function that reports one search to a callable `progress`; None without one."""
     if not callable(progress):
         return None
     best = getattr(progress, "best", None)
@@ -188,7 +188,7 @@ def _teller(progress: Any) -> Callable[[int, float], object] | None:
 
 
 def method_for(method: str | None, objective: Objective, prior: Prior | None) -> str:
-    """Return the method: the default for the kind of cost, or the one given if it suits."""
+    """Return the method: the default for the kind of cost, or the user's if it suits."""
     squares = not objective.is_scalar and (prior is None or prior.all_normal)
     if method is None:
         return "Marq" if squares else "scoring" if objective.has_score else "BFGS"
@@ -220,7 +220,7 @@ class OneFit(Search):
     def __call__(
         self, start: Vector, rng: np.random.Generator, told: Callable[[int, float], object] | None = None
     ) -> SearchRecord:
-        """Return what the search came to; raise `Stopped` with what there is at Ctrl-C."""
+        """Return the fit; at Ctrl-C raise `Stopped` with the best so far."""
         start = np.asarray(start, dtype=float)
         objective = self.objective
         if self.several:
@@ -258,7 +258,7 @@ class OneFit(Search):
         return _has_errors(self.objective)
 
     def result(self, found: SearchRecord) -> ModFit:
-        """Return the fit of which a search found the parameters."""
+        """Return the fit at the parameters that a search found."""
         with np.errstate(over="ignore", invalid="ignore"):
             try:
                 return _result(self, found)
@@ -268,7 +268,7 @@ class OneFit(Search):
                 return _result(self, replace(found, interrupted=True))
 
     def _searched(self, problem: Problem) -> tuple[Problem, Outcome]:
-        """Run the method, and again where an sd came to zero that the data let go from there."""
+        """Run the method, and again where an sd reached zero that the data move away from it."""
         if not problem.moving.any():
             return problem, Outcome(problem.start, True, "No parameter has room to move.", 0, "none needed")
         iterations = 0
@@ -344,7 +344,7 @@ def _result(one: OneFit, found: SearchRecord) -> ModFit:
 
 
 def _is_exact(objective: Objective, ssr: float) -> bool:
-    """Tell whether the data have no noise, and none that was given, as far as the solver can tell."""
+    """Tell whether the data have neither noise nor stated errors, to the accuracy of the solver."""
     data = objective.data
     if objective.is_scalar or data.observed is None or _has_errors(objective):
         return False
@@ -366,7 +366,7 @@ def _residuals(objective: Objective, theta: Vector, cost: Any) -> tuple[Vector, 
 
 
 def _minus2loglik(objective: Objective, theta: Vector) -> float:
-    """Return -2 log L of the data: with the errors given, or with the variance ssr / n of the weighted residuals.
+    """Return -2 log L of the data: with their stated errors, or with the variance ssr / n of the weighted residuals.
 
     Weights by the spread or the mean of the data are no errors: they only say how variables compare.
     """

@@ -1,4 +1,4 @@
-"""Searches from several starts: spread over workers, kept on disk where asked for, and the best of them."""
+"""Searches from several starts: spread over workers, stored on disk on request, and the best of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOTHING = 1e-12  # of the largest sum of squares: residuals of nothing, whose l
 def best_of(
     one: OneFit, starts: int | pd.DataFrame, *, seed: Seed, checkpoint: Any, executor: Any, progress: Any
 ) -> ModFit:
-    """Return the fit with the lowest cost, its `multistart` telling of all.
+    """Return the fit with the lowest cost, with all searches in its `multistart`.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def best_of(
         if runs.interrupted:
             raise KeyboardInterrupt("before any start came to a result")
         raise ConvergenceError(
-            f"None of {len(runs)} starts came to a result. The first: {runs.failures['message'].iloc[0]}"
+            f"None of {len(runs)} starts gave a result. The first: {runs.failures['message'].iloc[0]}"
         )
     gap = _gap(one, done)
     best = _best(done, gap)
@@ -84,7 +84,7 @@ def best_of(
 
 
 def resumed(one: OneFit, *, seed: Seed, checkpoint: Any, told: Any) -> ModFit:
-    """Return the fit from one start, its evaluations kept in a folder, from which it goes on.
+    """Return the fit from one start, which continues from the evaluations stored in a folder.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def resumed(one: OneFit, *, seed: Seed, checkpoint: Any, told: Any) -> ModFit:
 
 
 def _watcher(progress: Any) -> Callable[[SearchRecord], object] | None:
-    """Return what tells a progress that wants to know the lowest cost so far."""
+    """Return the function that reports the lowest cost so far to a progress that shows it."""
     best = getattr(progress, "best", None)
     if best is None:
         return None
@@ -120,7 +120,7 @@ def _watcher(progress: Any) -> Callable[[SearchRecord], object] | None:
 
 
 def _question(one: OneFit, problem: Problem) -> dict[str, Any]:
-    """Return what makes this search another one: the problem, by what it is and what it gives at the start."""
+    """Return the fingerprint of this search: the problem and its values at the start."""
     return {
         **one.objective.identity,
         "cost at the start": problem.cost(problem.start),
@@ -197,4 +197,4 @@ def _sentences(many: MultiStart) -> list[str]:
     if many.reached < ended:
         worst = float(np.nanmax(many.starts["value"]) - np.nanmin(many.starts["value"]))
         told += f", the worst ended {worst:.3g} above it"
-    return [f"{told}.", *([f"Ctrl-C: {ended} of {n} starts were begun."] if many.interrupted else [])]
+    return [f"{told}.", *([f"Ctrl-C: {ended} of {n} starts were run."] if many.interrupted else [])]

@@ -1,4 +1,4 @@
-"""What came of several starts: which of them came to the same optimum, and whether a better one may have been missed.
+"""The result of several starts: which of them reached the same optimum, and whether a better one may have been missed.
 
 With F the minimised function in units of -2 log L (for residuals of unknown error ``n log ssr``), two searches **came
 to the same value** if theirs differ by less than 0.1, a tenth of what one standard error is worth. They came to **the
@@ -47,7 +47,7 @@ _MOST_SHOWN = 8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MultiStart(Shown):
-    """What came of several starts.
+    """The result of several starts.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class MultiStart(Shown):
     same: ClassVar[float] = SAME
 
     def shown(self) -> Iterable[str | Part]:
-        """Return what is to be said, and the optima."""
+        """Return the messages and the optima."""
         n, ended = len(self.starts), int(self.above.notna().sum())
         yield f"{n} starts, {self.reached} of them reached the best value ({self.label})."
         yield from bullets(self._sentences(n, ended))
@@ -103,7 +103,7 @@ class MultiStart(Shown):
         if self.replaced:
             yield f"{self.replaced} starts at which the cost fails were replaced by others."
         if self.interrupted:
-            yield f"Ctrl-C: {ended} of {n} starts were begun."
+            yield f"Ctrl-C: {ended} of {n} starts were run."
         elif ended < n:
             yield f"{n - ended} starts came to no result; `starts` says why."
         if nowhere:

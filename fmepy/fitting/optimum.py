@@ -84,7 +84,7 @@ def optimum_of(
     f: Any, fit: Any, *, lower: Any = -np.inf, upper: Any = np.inf, method: str | None = None, jac: Any = None,
     prior: Any = None, args: Any = (), kwargs: Any = None,
 ) -> Optimum:  # fmt: skip
-    """Return the optimum of a fit, looked for once more from its end; refuse what is not the cost that was fitted."""
+    """Return the optimum of a fit, searched once more from its end; refuse any but the cost that was fitted."""
     if not isinstance(fit, ModFit):
         raise ArgumentError(f"`fit` must be a result of modFit; got {type(fit).__name__}. Pass modFit(f, p).")
     if method is not None:
@@ -128,7 +128,7 @@ def start_of(fit: ModFit) -> Any:
 def how_to_refit(
     objective: Objective, lower: Vector, upper: Vector, prior: Prior | None, method: str | None, *, warm: bool = True
 ) -> Search:
-    """Return how the others are fitted again: by the method given, or that of modFit for the kind of cost.
+    """Return the method that fits the others again: the user's, or that of modFit for the kind of cost.
 
     warm : bool
         From a neighbour's result; False: as from any start.
@@ -163,7 +163,7 @@ def _settled(start: Optimum, fit: ModFit) -> Optimum:
         best = best.at(theta, cost)
     if gain > BETTER:
         told.append(
-            f"The fit had not come to its optimum: from its end the cost fell from {start.cost:.7g} to {cost:.7g}, "
+            f"The fit had not reached its optimum: from its end the cost fell from {start.cost:.7g} to {cost:.7g}, "
             "and the profile is of that."
         )
     elif not fit.converged:

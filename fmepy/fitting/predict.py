@@ -70,12 +70,12 @@ class Prediction(Framed):
 
     @property
     def contains(self) -> str:
-        """What the band contains, in words."""
+        """The contents of the band, in words."""
         what = "a new reading" if self.reading else "the model's value"
         return f"{100 * self.level:g} % of {what}"
 
     def shown(self) -> list[str | Part]:
-        """Return what the band contains, and the table."""
+        """Return the contents of the band, and the table."""
         note = [wrapped(self.message)] if self.message else []
         made = {"fit": "the fit's covariance", "draws": "draws", "profiles": "profiles"}[self.source]
         return [f"Prediction, band of {self.contains}, from {made}", long_table(self.frame), *note]
@@ -118,7 +118,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     ------
     ArgumentError
         A level outside (0, 1), a model that has none of the fitted parameters, times for a plain function or a profile;
-        a profile of parameters; readings where nothing is said of the noise, or it depends on what is not known.
+        a profile of parameters; readings whose noise is not known, or depends on what is not known.
     ParameterError
         A table of draws with a column that the model has no parameter of.
     SimulationError
@@ -295,7 +295,7 @@ def _check_scale(model: Any, fit: ModFit, used: list[str]) -> None:
 
 
 def _draws_of(what: Any) -> tuple[pd.DataFrame, Any, SaidNoise | None] | None:
-    """Return draws, of a chain with its sampled variances and what was said of the noise; None of what is none."""
+    """Return the draws of a chain, with its sampled variances and its noise model; None if it is not a chain."""
     if isinstance(getattr(what, "pars", None), pd.DataFrame):
         return what.pars, getattr(what, "sig", None), getattr(what, "noise", None)
     if isinstance(what, (pd.DataFrame, Mapping)):
@@ -312,7 +312,7 @@ def _draws_of(what: Any) -> tuple[pd.DataFrame, Any, SaidNoise | None] | None:
 def _band_of_draws(
     model: Any, draws: pd.DataFrame, sig: Any, noise: SaidNoise | None, times: Any, level: float, reading: bool
 ) -> tuple[pd.DataFrame, str]:
-    """Return the band between quantiles over draws, at most a thousand of them, evenly spaced; what is said of it."""
+    """Return the band between quantiles over at most a thousand draws, evenly spaced, and its message."""
     if not len(draws) or not np.isfinite(draws.to_numpy(dtype=float)).all():
         raise ArgumentError("The table of draws is empty, or holds values that are not finite.")
     rows = np.unique(np.linspace(0, len(draws) - 1, min(len(draws), _MOST_DRAWS)).round().astype(int))
@@ -425,7 +425,7 @@ def _of_readings(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
         sd, kind = float(asked["sd"][label]), asked["scale"][label]
         if np.isnan(sd):
             raise ArgumentError(
-                f"reading=True: nothing is said of the noise of {asked['variable'][label]!r} where it is predicted. "
+                f"reading=True: the noise of {asked['variable'][label]!r} is not known where it is predicted. "
                 "Take the band of the model's value."
             )
         kind = kind if isinstance(kind, str) else None

@@ -1,4 +1,4 @@
-"""What is predicted by the model behind a cost: one variable, at one time, of one entity, as a function of theta."""
+"""One prediction of the model behind a cost: one variable, at one time, of one entity, as a function of theta."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _OfFunction:
     label: str
 
     def value(self, theta: Vector) -> float:
-        """Return what the function gives; ArgumentError if that is no number."""
+        """Return the value of the function; ArgumentError if it is not a number."""
         found = self.function(self.objective.parameters.given(theta))
         try:
             return float(found)

@@ -56,14 +56,14 @@ class LimitReachedError(Exception):
 
 
 def without_advice(message: str) -> str:
-    """Return why a search ended without what to type: its caller is no function that takes `control`."""
+    """Return the reason for the end of a search without advice on `control`, which the caller does not take."""
     said, advice, _ = message.partition(_FOR_MORE)
     return f"{said}." if advice else message
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a method gives back.
+    """The result of a method.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class Problem:
         return value
 
     def cost(self, theta: Vector) -> float:
-        """Return F, infinite where the cost fails; the best so far is kept in `best`."""
+        """Return F, infinite where the cost fails; the best so far is stored in `best`."""
         try:
             value = self.value(theta)
         except SimulationError:
@@ -247,7 +247,7 @@ class Problem:
         return slope
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
-        """Return the expected information of a scored cost, and what the prior adds to it.
+        """Return the expected information of a likelihood cost, that of the prior included.
 
         Where -2 log prior is bent downwards, or its bend is not known, it adds nothing: an information is not negative.
         """
@@ -339,7 +339,7 @@ class Problem:
         return np.asarray(((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0)))
 
     def counting(self, theta: Vector) -> BoolVector:
-        """Tell which parameters may move and are no sd of noise at zero, where the cost has no slope to it."""
+        """Tell which parameters are free, without the sds of noise at zero, where the cost has no slope."""
         return np.asarray(self.moving & ~(self.noise_scales & (theta == 0)))
 
     def put_on_bounds(self, theta: Vector) -> Vector:

@@ -79,7 +79,7 @@ class Profile(Framed):
         return "chi-square, 1 degree of freedom" if np.isnan(self.df) else f"F, 1 and {self.df:g} degrees of freedom"
 
     def shown(self) -> list[str | Part]:
-        """Return the intervals, the sentences, and what is to be said of all."""
+        """Return the intervals, the verdicts, and the message."""
         head = f"Profile likelihood, {100 * self.level:g} % intervals by {self.test}"
         said = bullets(f"{name}: {text}" for name, text in self.verdicts.items())
         return [head, long_table(self.intervals), *said, *([wrapped(self.message)] if self.message else [])]
@@ -186,7 +186,7 @@ def _of_better(name: str, found: Sides) -> str:
     _, value, before, after = better[-1]
     return (
         f"better optimum: at {name} = {value:.5g} the cost fell below that of the fit, {before:.7g}, and from there to "
-        f"{after:.7g}; all profiles were begun anew from it. There, "
+        f"{after:.7g}; all profiles were started again from it. There, "
     )
 
 

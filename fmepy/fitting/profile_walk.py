@@ -52,7 +52,7 @@ class _Point:
 
 @dataclass(slots=True, eq=False)
 class Side(Stored):
-    """One side of a profile, of plain numbers and arrays: it travels from workers and is kept in checkpoints.
+    """One side of a profile, in plain numbers and arrays; it travels from workers and is stored in checkpoints.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Side(Stored):
 
 @dataclass(slots=True, eq=False)
 class _Walk:
-    """A walk outwards from the optimum; `side` is filled on the way, and so holds what is done if Ctrl-C ends it.
+    """A walk outwards from the optimum; `side` is filled on the way, so that Ctrl-C leaves the points so far.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class _Walk:
         return "crossed"
 
     def _stood_again(self, here: _Point, over: _Point) -> str:
-        """Keep the place above the threshold, or what a re-fit from next to it comes to: that from afar may be lost."""
+        """Return the point above the threshold, or a refit from a point next to it: one from far away may be lost."""
         again = self._at(over.u, here)
         self.over = None
         self._keep(over if again is None or not here.u < again.u or again.tau >= over.tau else again)
@@ -285,7 +285,7 @@ class _Walk:
     # --- one place
 
     def _at(self, u: float, near: _Point) -> _Point | None:
-        """Return the re-fit at a distance, None if it failed; begun along the path, else from where `near` stands."""
+        """Return the refit at a distance, None if it failed; started along the path, else from `near`."""
         at = self.origin.place + self.sign * u
         if u >= self.farthest and np.isfinite(self.limit):
             at = self.limit
@@ -405,7 +405,7 @@ def walk_all(
     best: Optimum, things: Mapping[str, Held], levels: Sequence[float], num: int, *, most: int | None = None,
     executor: Any = None, progress: Any = False, checkpoint: Any = None,
 ) -> Sides:  # fmt: skip
-    """Return both sides of every thing; where one finds a better optimum, all are begun anew from it.
+    """Return both sides of every profile; where one finds a better optimum, all start again from it.
 
     Parameters
     ----------

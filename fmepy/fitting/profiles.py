@@ -1,4 +1,4 @@
-"""profile and confidence: what the data say of a parameter or a prediction, whatever the others are.
+"""profile and confidence: intervals of a parameter or a prediction by the profile likelihood.
 
 The profile of a parameter is the lowest cost at each of its values, the others fitted again; its interval holds the
 values at which the likelihood ratio stays below its threshold (`fmepy.fitting.profile_walk` says how it is found)::
@@ -54,7 +54,7 @@ def profile(
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Profile:
-    """Return what the data say of parameters one by one, the others fitted again at every value.
+    """Return the profile likelihood of parameters, the others fitted again at every value.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def profile(
     The sentence on a parameter begins with *identifiable* (both ends are found), *one-sided* (one is), *flat* (none is:
     the profile stays below the threshold to the bounds, or over eight decades), *at a bound* (one is found, on the
     other side the profile comes to a bound below the threshold, which is then the end), or *better optimum* (the cost
-    fell below that of the fit on the way; all profiles were begun anew from there).
+    fell below that of the fit on the way; all profiles were started again from there).
 
     The profile of a prediction is the lowest cost of all parameters that predict the value. Its places are found by a
     penalty, ``F + w^2 (g - z)^2``: the minimum lies on the profile, whatever w.

@@ -1,4 +1,4 @@
-"""How far a new reading scatters about a prediction, from what a fit, a chain or a profile knows of the noise."""
+"""The scatter of a new reading about a prediction, from the noise of a fit, a chain or a profile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCALES: dict[str | None, tuple[Any, Any, Any]] = {
 
 
 def known_at(model: Any, x_name: str, x: Vector) -> dict[str, Vector]:
-    """Return what is known where a model predicts, by name: time and forcings, as far as the model says."""
+    """Return the known quantities at a prediction, by name: time, and the forcings of the model."""
     definition = getattr(getattr(model, "inner", model), "definition", None)
     if definition is None:
         return {x_name: x}

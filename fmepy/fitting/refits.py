@@ -125,11 +125,11 @@ class Refit(Stored):
 
 
 class Held(ABC):
-    """What is held, see the module's text."""
+    """The quantity that is held, see the module's text."""
 
     @abstractmethod
     def place(self, theta: Vector) -> float:
-        """Return the value of what is held."""
+        """Return the value of the quantity that is held."""
 
     def start(self, theta: Vector, at: float) -> Vector:
         """Return a start for a re-fit at this place."""

@@ -1,4 +1,4 @@
-"""What a cost still knows of its parameters where a search ended: response, rank, whether it is a minimum at all.
+"""The dependence of a cost on its parameters at the end of a search: response, rank, whether it is a minimum at all.
 
 A search may end on a plateau: the derivatives vanish there as they do at an optimum, but since nothing depends on the
 parameters any more. A parameter *responds* if a change by its own size moves the residuals (or -2 log L) by more than
@@ -96,7 +96,7 @@ def changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
 
 
 def pushed(problem: Problem, theta: Vector, H: Matrix, g: Vector) -> list[int]:
-    """Return the parameters along which a number falls to where runs fail, so that there are no second derivatives."""
+    """Return the parameters along which the cost falls towards failing runs: there are no second derivatives."""
     promise = np.abs(g) * _PROBE * sizes(problem, theta)
     edge = ~np.isfinite(np.diag(H)) & problem.counting(theta)
     return [int(j) for j in np.flatnonzero(edge & (promise > max(_PUSHED, 1e3 * _noise(problem, theta))))]

@@ -1,4 +1,4 @@
-"""What modFit returns: FME's fields, what is derived from them, and how they print."""
+"""The result of modFit: FME's fields, quantities derived from them, and their printed form."""
 
 from __future__ import annotations
 
@@ -252,14 +252,14 @@ class ModFit(Shown):
 
     @property
     def residual_variance(self) -> float:
-        """What scales the covariance: ssr / df for least squares, 1 with a prior and for -2 log L."""
+        """The factor of the covariance: ssr / df for least squares, 1 with a prior and for -2 log L."""
         if self.is_scalar or self.with_prior:
             return 1.0
         return self.ssr / self.df_residual if self.df_residual > 0 else np.nan
 
     @property
     def cov_unscaled(self) -> pd.DataFrame:
-        """inverse(hessian / 2); NaN if it is singular or was not asked for.
+        """inverse(hessian / 2); NaN if it is singular or was not requested.
 
         Parameters on a bound have none (NaN); that of the others holds for these fixed there.
         """
@@ -309,7 +309,7 @@ class ModFit(Shown):
         return -2 * self.loglik + self.rank * float(np.log(self.nobs))
 
     def summary(self, cov: bool = True) -> ModFitSummary:
-        """Return the table of estimates with standard errors and what belongs to it, as R's summary.
+        """Return the table of estimates with standard errors and correlations, as R's summary.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Where several searches begin: a table as it is given, or a Latin hypercube, each parameter on a scale that suits it.
+"""The starts of several searches: the user's table, or a Latin hypercube, each parameter on a scale that suits it.
 
 =================  ====================================================================================================
 "log"              evenly in the logarithm, between two positive bounds of which the upper is at least 100 times the

@@ -20,7 +20,7 @@ truth in less than 93 of 100 cases (by chi-square: 90 with 10 readings, 86 with 
 
 
 def told_noise(names: Sequence[str], estimates: Vector, errors: Vector, scales: Collection[str]) -> str:
-    """Return what is to be said where noise, of which `scales` are the parameters, was estimated from few data."""
+    """Return the message where noise, with the parameters `scales`, was estimated from few data."""
     with np.errstate(divide="ignore", invalid="ignore"):
         data = 0.5 * (estimates / errors) ** 2
     few = {n: d for n, d in zip(names, data.tolist(), strict=True) if n in scales and d < _FEW}
@@ -97,7 +97,7 @@ class ModFitSummary(Shown):
         return line
 
     def shown(self, stars: bool = False) -> list[str | Part]:
-        """Return the coefficients as R prints them, the residual error, correlations, and what to hold in mind."""
+        """Return the coefficients as R prints them, the residual error, correlations, and warnings."""
         names = [str(n) for n in self.par.index]
         coefficients = coefficient_table(names, self.par.to_numpy(), COLUMNS)
         cells = pd.DataFrame(coefficient_cells(self.par.to_numpy()), index=names, columns=COLUMNS)

@@ -132,7 +132,7 @@ class Journal:
         if not self.identity or not _is_whole(header):
             raise ArgumentError(
                 f"`checkpoint`: the header in {str(self.path)!r} is damaged: it is not as it was written. Put back a "
-                f"copy of {HEADER}, or begin anew in another folder."
+                f"copy of {HEADER}, or start again in another folder."
             )
         return header
 

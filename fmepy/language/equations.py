@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from fmepy.language.nodes import Node, Symbol
-from fmepy.language.packing import packed, unpacked
+from fmepy.language.nodes import Node, Symbol, packed, unpacked
 
 symbol = Symbol
 """What stands for a name everywhere in fmepy."""

@@ -21,6 +21,9 @@ from numbers import Real
 from typing import Any
 from weakref import WeakValueDictionary
 
+from fmepy.language.printing import text_of
+from fmepy.language.traversal import in_order as in_order
+
 MOST_MERGED = 8
 """Terms of a sum inside a sum up to which they become terms of the outer one."""
 
@@ -115,15 +118,11 @@ class Node:
         return values_of([self], {})[0]
 
     def __str__(self) -> str:
-        from fmepy.language.printing import text_of
-
         return text_of(self)
 
     __repr__ = __str__
 
     def __reduce__(self) -> Any:
-        from fmepy.language.packing import packed, unpacked_one
-
         return unpacked_one, (packed([self]),)
 
 
@@ -405,26 +404,6 @@ def choose_above(left: Any, right: Any, yes: Any, no: Any) -> Node:
 # --- through expressions
 
 
-def in_order(expressions: Iterable[Node], is_known: Callable[[Any], object] = ().__contains__) -> list[Node]:
-    """Return the nodes of expressions, each once and after what it is made of; not what is known or in that alone."""
-    seen: set[Node] = set()
-    out: list[Node] = []
-    waiting = list(expressions)[::-1]
-    while waiting:
-        e = waiting[-1]
-        if e in seen or is_known(e):
-            waiting.pop()
-            continue
-        new = [a for a in e.args if a not in seen and not is_known(a)]
-        if new:
-            waiting.extend(new[::-1])
-        else:
-            waiting.pop()
-            seen.add(e)
-            out.append(e)
-    return out
-
-
 def mapped(
     expressions: Sequence[Node],
     change: Callable[[Node, list[Node]], Node],
@@ -483,3 +462,32 @@ def shared(name: str, value: Any, size: int, most: int) -> tuple[Any, int]:
     if size <= most or isinstance(value, float):
         return value, size
     return Shared(name, value), 1
+
+
+# --- as tables
+
+
+def packed(expressions: Sequence[Node]) -> tuple[tuple[Any, ...], ...]:
+    """Return expressions as a table that holds every node once: what is pickled, however deep they are."""
+    order = in_order(expressions)
+    at = {e: i for i, e in enumerate(order)}
+    rows = tuple((type(e), e.word, _content(e), *(at[a] for a in e.args)) for e in order)
+    return (*rows, tuple(at[e] for e in expressions))
+
+
+def _content(e: Node) -> Any:
+    return e.value if isinstance(e, Number) else getattr(e, "name", None)
+
+
+def unpacked(table: tuple[tuple[Any, ...], ...]) -> list[Node]:
+    """Return the expressions of a packed table."""
+    nodes: list[Node] = []
+    for kind, word, content, *places in table[:-1]:
+        inside = tuple(nodes[i] for i in places)
+        nodes.append(number(content) if kind is Number else made(kind, word, inside, content))
+    return [nodes[i] for i in table[-1]]
+
+
+def unpacked_one(table: Any) -> Node:
+    """Return the expression of a packed table of one."""
+    return unpacked(table)[0]

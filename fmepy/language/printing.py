@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fmepy.language.nodes import Node, Number, Symbol, in_order
+from fmepy.language.traversal import in_order
 
 MOST_WRITTEN = 10_000
 """Characters of a part up to which it is printed; of a longer one stands ``(...)``."""
 
 
-def text_of(e: Node) -> str:
+def text_of(e: Any) -> str:
     """Return an expression as it is written in a text."""
-    written: dict[Node, _Text] = {}
+    written: dict[Any, _Text] = {}
 
     def is_written(e: Any) -> bool:
         if e.word == "shared" and e not in written:  # its value need not be looked into
@@ -40,10 +40,10 @@ class _Text:
         return self.text if self.firmness >= firmness else f"({self.text})"
 
 
-def _text(e: Node, parts: list[_Text]) -> _Text:
-    if isinstance(e, Number):
+def _text(e: Any, parts: list[_Text]) -> _Text:
+    if e.word == "number":
         return _Text(_digits(e.value), 1 if e.value < 0 else 4)
-    if isinstance(e, Symbol):
+    if e.word == "symbol":
         return _Text(e.name, 4)
     if e.word == "+":
         text = parts[0].text
@@ -63,11 +63,11 @@ def _text(e: Node, parts: list[_Text]) -> _Text:
     return _Text(f"{e.word}({', '.join(inside)})", 4)
 
 
-def _product(e: Node, parts: list[_Text]) -> _Text:
+def _product(e: Any, parts: list[_Text]) -> _Text:
     above: list[str] = []
     below: list[str] = []
     for a, part in zip(e.args, parts, strict=True):
-        if isinstance(a, Number):
+        if a.word == "number":
             continue
         if part.above is None or part.below is None:
             above.append(part.within(2 if a.word != "*" else 3))
@@ -76,7 +76,7 @@ def _product(e: Node, parts: list[_Text]) -> _Text:
             below += part.below
     first = e.args[0]
     sign = ""
-    if isinstance(first, Number):
+    if first.word == "number":
         sign = "-" if first.value < 0 else ""
         if abs(first.value) != 1 or not above:
             above = [_digits(abs(first.value)), *above]
@@ -86,12 +86,12 @@ def _product(e: Node, parts: list[_Text]) -> _Text:
     return _Text(text, 1 if sign else 2, None if sign else above, None if sign else below)
 
 
-def _power(e: Node, base: _Text, exponent: _Text) -> _Text:
+def _power(e: Any, base: _Text, exponent: _Text) -> _Text:
     n = e.args[1]
-    if isinstance(n, Number) and n.value < 0:
+    if n.word == "number" and n.value < 0:
         text = _positive_power(base, -n.value)
         return _Text(f"1/{text}", 2, [], [text])
-    if isinstance(n, Number):
+    if n.word == "number":
         return _Text(_positive_power(base, n.value), 4 if n.value == 0.5 else 3)
     return _Text(f"{base.within(4)}**{exponent.within(4)}", 3)
 

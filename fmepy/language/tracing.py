@@ -127,7 +127,7 @@ def lags_tried() -> Iterator[list[Any]]:
 
 
 def lag(x: Any, tau: Any) -> Any:
-    """Return what a state was `tau` ago, in the function of an `OdeModel`.
+    """Return the value of a state `tau` ago, in the function of an `OdeModel`.
 
     It has a value only where a model runs: the function is turned into equations, in which ``lag(x, tau)`` is what x
     was at t - tau. In a text it is written the same way.

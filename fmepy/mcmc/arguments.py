@@ -1,4 +1,4 @@
-"""What is typed for `modMCMC`, checked: iterations, starts, chains, tries, and what belongs to which sampler."""
+"""Validation of the arguments of `modMCMC`: iterations, starts, chains, tries, and the options of each sampler."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def as_plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
 
 
 def as_starts(p: Any, chains: int) -> tuple[Any, Matrix | None, int]:
-    """Return what the objective is made with, the table of starts (None: `p` is one), and the number of chains."""
+    """Return the parameters for the objective, the table of starts (None: `p` is one), and the number of chains."""
     if isinstance(p, np.ndarray) and p.ndim == 2:
         p = pd.DataFrame(p, columns=list(generated_names(p.shape[1])))
     if not isinstance(p, pd.DataFrame) or len(p) == 1:
@@ -71,7 +71,7 @@ def from_fit(fit: Any, objective: Objective, jump: Any, var0: Any) -> tuple[Any,
 
 
 def variance_of(fit: Any) -> Any:
-    """Return the variance of a fit's residuals as `var0`; None of a likelihood, and where errors and a prior stand."""
+    """Return the variance of a fit's residuals as `var0`; None for a likelihood, and for stated errors with a prior."""
     weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
     if fit.is_scalar or (fit.with_prior and weighted):
         return None

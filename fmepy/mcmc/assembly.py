@@ -1,4 +1,4 @@
-"""The chains that were run, put together as a `ModMCMC`: tables by chain and iteration, counts, what is to be said."""
+"""The assembly of finished chains into a `ModMCMC`: tables by chain and iteration, counts, messages."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _on_divergences(n: int, divergent: pd.DataFrame | None, pars: pd.DataFrame) 
 
 
 def _noise(target: Target) -> SaidNoise | None:
-    """Return what the cost says of its noise, with lmfit's values of what is fixed; what it ties has none."""
+    """Return the noise model of the cost, with lmfit's values of fixed parameters; tied ones have none."""
     said, given = said_noise(target.objective.f), target.objective.parameters.lmfit
     if said is None or given is None:
         return said
@@ -133,7 +133,7 @@ def _last_failure(found: _Found) -> str:
 
 
 def _told(found: _Found) -> list[str]:
-    """Return what is to be said of runs that failed, or that another engine finished."""
+    """Return the message about runs that failed, or that another engine finished."""
     failures, retries = sum(run.failures for _, run in found), sum(run.retries for _, run in found)
     notes = []
     if failures:

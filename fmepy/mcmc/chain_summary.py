@@ -1,4 +1,4 @@
-"""What a chain found, in a table, and when not to believe it, in sentences.
+"""The summary of a chain: a table, and advice in sentences when it should not be trusted.
 
 The table has the rows of R's ``summary`` with quantiles that are what their labels say: FME calls the 25, 50 and 75 %
 quantiles q025, q050 and q075; here they are ``25%``, ``50%`` and ``75%``, beside ``2.5%`` and ``97.5%``.
@@ -118,7 +118,7 @@ class ChainSummary(Framed):
 
 
 def summarise(chain: Chain, remove: Remove = None) -> ChainSummary:
-    """Return the table of what a chain found, with advice when it should not be trusted.
+    """Return the summary table of a chain, with advice when it should not be trusted.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def sampled_values(chain: Chain) -> pd.DataFrame:
 
 
 def selected_draws(chain: Chain, full: bool = False, which: Which = None, remove: Remove = None) -> pd.DataFrame:
-    """Return the draws of some parameters, with `full` the sum of squares and the sampled variances beside them.
+    """Return the draws of some parameters, with `full` also the sum of squares and the sampled variances.
 
     Raises
     ------

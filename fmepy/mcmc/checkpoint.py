@@ -104,7 +104,7 @@ class ChainJournal(Journal):
 
     def set_aside(self, chain: int, number: int, why: str) -> str:
         """Move the parts of a chain from a number on out of the way; return a sentence that says so."""
-        goes_on = f"goes on from part {number - 1}" if number else "begins anew"
+        goes_on = f"goes on from part {number - 1}" if number else "starts again"
         return f"Chain {chain} {goes_on}: {why}. {self.put_aside(self._behind(chain, number))}"
 
 

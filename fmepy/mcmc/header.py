@@ -1,4 +1,4 @@
-"""The header of a checkpoint: the arguments of a chain, written at its birth and read when it goes on."""
+"""The header of a checkpoint: the arguments of a chain, written at its start and read when it continues."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _AT_START = {"SS": "sum of squares (or -2 log L) at the start", "prior": "-2 log
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainHeader:
-    """A header read: `table` is all of it, as it stands there; `jump` is None for a function."""
+    """A header as read: `table` is all of it, unchanged; `jump` is None for a function."""
 
     table: dict[str, Any]
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where the next try may lie: what the user gives as `jump`, as a proposal."""
+"""The proposal distribution: the user's `jump` as a Cholesky factor or a function."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _of_these(jump: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _blank(given: Vector, names: Sequence[str]) -> BoolVector:
-    """Tell for which parameters there is no number, and warn of them."""
+    """Tell which parameters lack a number, and warn about them."""
     blank = np.isnan(given)
     if blank.any():
         these = [n for n, b in zip(names, blank, strict=True) if b]

@@ -1,4 +1,4 @@
-"""What modMCMC returns: FME's fields, one table of everything, and how it prints."""
+"""The result of modMCMC: FME's fields, one table of everything, and its printed form."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ModMCMC(Shown):
             "chain flatchain samples get_chain posterior trace draw params parameters par x": "`pars`",
             "lnprobability flatlnprobability log_prob get_log_prob lp": "`log_posterior`",
             "acceptance_fraction accept_rate accepted acceptance": "`acceptance_rate`",
-            "get_autocorr_time autocorr": "`autocorrelation()`; effective draws stand in `diagnostics()`",
+            "get_autocorr_time autocorr": "`autocorrelation()`; effective draws are in `diagnostics()`",
             "rhat r_hat ess gelman_rubin effectiveSize": "`diagnostics()`",
             "corner pairplot pair": "`pairs()`",
             "trace_plot plot_trace": "`plot()`",

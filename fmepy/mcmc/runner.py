@@ -83,7 +83,7 @@ class ChainSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainRun:
-    """What one chain gave; rows by member.
+    """The result of one chain; rows by member.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class ChainRun:
 
 
 class Chains(NamedTuple):
-    """The chains that came to something, by number; what there is to say; whether Ctrl-C ended them."""
+    """The chains that have draws, by number; the messages; whether Ctrl-C ended them."""
 
     found: list[tuple[int, ChainRun]]
     notes: list[str]
@@ -295,7 +295,7 @@ def _restored(kernel: Kernel, part: ChainPart, rows: _Rows) -> Any:
 
 
 def settle(jobs: list[ChainSpec], folder: ChainJournal) -> tuple[list[int], list[str]]:
-    """Return how many iterations the checkpoint holds of every chain, and what was left aside of it."""
+    """Return how many iterations the checkpoint holds of every chain, and a message about discarded parts."""
     done, notes = [], []
     for job in jobs:
         parts, why = folder.chain(job.number)
@@ -317,7 +317,7 @@ def _plain(state: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """What travels to workers."""
+    """The task that is sent to workers."""
 
     kernel: Kernel
     target: Target
@@ -399,7 +399,7 @@ def _where(work: _Work, number: int, run: ChainRun) -> str:
 
 
 def _costly(work: _Work, jobs: list[ChainSpec]) -> bool:
-    """Tell whether a chain takes long enough for processes: by the time of one evaluation beside the start."""
+    """Tell whether a chain takes long enough for processes, by the time of one evaluation near the start."""
     theta = jobs[0].starts[0] * (1 + 1e-9)
     began = time.perf_counter()
     work.target.evaluate(theta)

@@ -48,7 +48,7 @@ _TINY = float(np.finfo(float).tiny)  # keeps logarithms and quotients of sums of
 
 
 class Point(NamedTuple):
-    """A point of nonzero posterior density: where it is, and what is known there."""
+    """A point of nonzero posterior density, with its density and residual sums."""
 
     theta: Vector
     SS: Vector  # (n_variance,), or (1,) without var0
@@ -170,7 +170,7 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
 
 
 def _warn_of_unit_errors(objective: Objective) -> None:
-    """Warn where residuals are taken to have a standard deviation of 1 because nobody said anything of their errors.
+    """Warn where residuals are assumed to have a standard deviation of 1 because no errors are stated.
 
     A weight by the spread or the mean of the data ("std", "mean") makes variables comparable, and is no error.
     """
@@ -238,7 +238,7 @@ def _weights(given: Any, argument: str, labels: tuple[str, ...]) -> Vector | Non
 
 
 class Target:
-    """The posterior, seen from a kernel.
+    """The posterior as a kernel evaluates it.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ class Target:
         return not self.bounded or bool((theta >= self.lower).all() and (theta <= self.upper).all())
 
     def evaluate(self, theta: Vector) -> Point | None:
-        """Return what is known at theta, None where the density is zero: outside the bounds, or a failed run."""
+        """Return the point at theta, None where the density is zero: outside the bounds, or a failed run."""
         if not self.inside(theta):
             return None
         prior = 0.0 if self.prior is None else self.prior(theta)

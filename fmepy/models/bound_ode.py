@@ -19,7 +19,7 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.event_application import Hit
+from fmepy.models.running.crossings import Hit
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
@@ -37,11 +37,6 @@ logger = logging.getLogger(__name__)
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def _is_smaller(start: Vector, seen: Vector) -> bool:
-    """Tell whether a state starts from less than a tenth of what was seen, and not from zero."""
-    return any(0 < 10 * size < least for size, least in zip(start.tolist(), seen.tolist(), strict=True))
-
-
 class BoundOde(BoundDynamic):
     """An OdeModel as a function of a plain vector; see `models.base.BoundModel`."""
 
@@ -57,7 +52,6 @@ class BoundOde(BoundDynamic):
         d = model.definition
         super().__init__(d, names, times, forcing_values(d.forcings, times))
         self._options = options  # None: the model's, looked up at the first run
-        self._limits: list[float] | None = None
         self._has_looked = False  # whether states grow from below their tolerance
         self._model, self._hold = model, hold_engine
         self._order: list[Engine] | None = None if options is None else list(model.engines)  # of a first run
@@ -278,7 +272,7 @@ class BoundOde(BoundDynamic):
 
     def _tell_small(self, p: Vector, Y: Matrix) -> None:
         """Tell, once for the model, which states are too small for their tolerance, at the end or where they grow."""
-        limits = self._state_limits()
+        limits = self._limits
         if why := unresolved(Y, limits, self._model.states) or (self._grown(p, Y) if limits else ""):
             self._model.told_small.add(why)
             logger.warning(why)
@@ -292,8 +286,8 @@ class BoundOde(BoundDynamic):
             return ""
         start, seen = self._starts(p.tolist()), self._model.seen_starts
         self._has_looked = True
-        if seen is not None and not _is_smaller(start, seen):
-            return ""
+        if seen is not None and not any(0 < 10 * a < b for a, b in zip(start.tolist(), seen.tolist(), strict=True)):
+            return ""  # no state starts from less than a tenth of what was seen
         size = np.where(start > 0, start, np.inf)
         self._model.seen_starts = size if seen is None else np.minimum(seen, size)
         n, options = len(start), self._options
@@ -315,16 +309,17 @@ class BoundOde(BoundDynamic):
         """The sizes of the states at the start, of the parameters."""
         return known_starts(self._definition)
 
-    def _state_limits(self) -> list[float]:
-        """Return below which size each state is too small for its tolerance; nothing where none is used."""
-        if self._limits is None:
-            fixed = self._options is None or bool(self._model._engine.steps)
-            self._limits = [] if fixed or self._options is None else (RESOLVED * self._options.atol).tolist()
-        return self._limits
+    @cached_property
+    def _limits(self) -> list[float]:
+        """Below which size each state is too small for its tolerance; nothing where none is used."""
+        if self._options is None or self._model._engine.steps:
+            return []
+        limits: list[float] = (RESOLVED * self._options.atol).tolist()
+        return limits
 
     def _tell_small_of_many(self, P: Matrix, Y: Cube) -> None:
         """Tell of the first run that has such states."""
-        limits = self._state_limits()
+        limits = self._limits
         ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
         low = set(ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)].tolist())
         for i in range(len(P)):
@@ -335,8 +330,7 @@ class BoundOde(BoundDynamic):
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:
         p = self._parameters(theta)
-        Y, _ = self._run(p, kind)
-        return self._with_outputs(p, Y)
+        return self._with_outputs(p, self._run(p, kind)[0])
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par)."""

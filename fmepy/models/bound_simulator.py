@@ -126,10 +126,10 @@ class Simulator(OfRuns):
         ------
         SimulationError
             The run failed.
-        ArgumentError
-            A user's function stands behind it: it has none.
         """
-        return self.bound.sensitivities(theta)
+        assert isinstance(self.bound, BoundAnew), "asked where `is_model`"
+        found: tuple[Matrix, Cube] = self.bound.sensitivities(theta)
+        return found
 
 
 class ChosenOutputs:
@@ -232,10 +232,6 @@ class TableFunction:
                 parameters=self._function.named(self._all.full(theta)),
             )
         return result.Y
-
-    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
-        """Refuse: there are none."""
-        raise ArgumentError("A function of your own has no sensitivities; take differences of its runs.")
 
     def _table(self, theta: Vector) -> UserTable:
         return as_user_table(self._function(self._all.full(theta)), self._column)

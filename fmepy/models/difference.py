@@ -11,7 +11,7 @@ outputs. Of F and the other matrices they compute the entries that are not zero.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,7 +27,7 @@ from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, DynamicModel
-from fmepy.models.engines.stepwise import as_failures
+from fmepy.models.engines.base import as_failures
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.tolerances import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.types import Cube, IntVector, Matrix, Vector
@@ -159,6 +159,8 @@ def _choose_engine(engine: str, definition: Definition) -> tuple[str, str]:
 class BoundDifference(BoundDynamic):
     """A DifferenceModel as a function of a plain vector; see `models.base.BoundModel`."""
 
+    _made_anew = ("_initial", "_next")
+
     def __init__(
         self, model: DifferenceModel, names: tuple[str, ...], times: Vector, hold_engine: bool, start: float | None
     ) -> None:
@@ -168,12 +170,6 @@ class BoundDifference(BoundDynamic):
         self._U = np.ascontiguousarray(forcing_values(d.forcings, at).T)
         super().__init__(d, names, times, self._U[self._steps].T)
         self.exact = model.engine == "compiled"
-        self._forget_compiled()
-
-    def _forget_compiled(self) -> None:
-        """Set what is compiled at its first use."""
-        self._table: ValueTable | None = None
-        self._next: Callable[..., Any] | None = None
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
@@ -211,11 +207,9 @@ class BoundDifference(BoundDynamic):
             self._fail("a state became NaN or infinite", self._start + int(told[0]), p)
         return out, slopes
 
-    @property
+    @cached_property
     def _initial(self) -> ValueTable:
-        if self._table is None:
-            self._table = ValueTable(self._definition.initial, self._definition.parameters, self.names)
-        return self._table
+        return ValueTable(self._definition.initial, self._definition.parameters, self.names)
 
     def _initial_values(self, p: Vector) -> Vector:
         try:
@@ -230,7 +224,7 @@ class BoundDifference(BoundDynamic):
 
     def _run_python(self, p: Vector, y: Vector) -> Matrix:
         """Return Y by a loop over the model's own function."""
-        advance, plain, t = self._next_function(), p.tolist(), self._start
+        advance, plain, t = self._next, p.tolist(), self._start
         states, row = np.empty((len(self.times), len(y))), 0
         try:
             with np.errstate(all="ignore"), as_failures():
@@ -247,18 +241,14 @@ class BoundDifference(BoundDynamic):
             self._fail(str(error), t, p)
         return self._with_outputs(p, states)
 
-    def _next_function(self) -> Callable[..., Any]:
-        """Return ``(t, y, p, u) -> next y``."""
-        d = self._definition
-        if d.function is not None:
-            return d.function
-        if self._next is None:
-            assert d.equations is not None, "text has equations"
-            e = d.equations
-            groups = symbols((e.time,), e.states, e.parameters, e.forcings)
-            function = scalar_function(groups, [r for r in e.rates])
-            self._next = lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
-        return self._next
+    @cached_property
+    def _next(self) -> Callable[..., Any]:
+        """``(t, y, p, u) -> next y``, in Python."""
+        d, e = self._definition, self._definition.equations
+        if d.function is not None or e is None:
+            return d.function  # type: ignore[return-value]  # a definition has one or the other
+        function = scalar_function(symbols((e.time,), e.states, e.parameters, e.forcings), e.rates)
+        return lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
 
 
 # --- what is compiled of a model

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import changed_arguments
-from fmepy.errors import ModelError, SimulationError, listed
+from fmepy.errors import ModelError, SimulationError, counted, listed
 from fmepy.language.equations import Equations
 from fmepy.models.base import BoundModel, TakesDifferences
 from fmepy.models.definition.arguments import Kind, check_increasing, finite_numbers
@@ -185,8 +185,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
     def _line(self, where: str, how: str) -> str:
         """Return how it prints: what it is of, then its equations."""
         names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
-        states = f"{type(self).__name__} of {len(self.states)} states ({names}){where}"
-        line = f"{states}, {len(self._parms)} parameters{how}"
+        states = f"{type(self).__name__} of {counted(len(self.states), 'state')} ({names}){where}"
+        line = f"{states}, {counted(len(self._parms), 'parameter')}{how}"
         equations = getattr(self, "equations", None)
         return line if equations is None else f"{line}\n{equations}"
 
@@ -346,6 +346,9 @@ class BoundDynamic(TakesDifferences):
         The forcings there.
     """
 
+    _made_anew: tuple[str, ...] = ()
+    """What is found or compiled at its first use, and neither travels to other processes nor belongs to a copy."""
+
     def __init__(self, definition: Definition, names: tuple[str, ...], times: Vector, at_rows: Matrix) -> None:
         self._definition = definition
         self.names, self.times, self.var_names = names, times, definition.var_names
@@ -367,13 +370,8 @@ class BoundDynamic(TakesDifferences):
 
         return hold
 
-    def _forget_compiled(self) -> None:
-        """Set what is found or compiled at its first use, and does not travel to other processes."""
-
     def __getstate__(self) -> dict[str, Any]:
-        anew = object.__new__(type(self))
-        anew._forget_compiled()
-        return self.__dict__ | anew.__dict__
+        return {k: v for k, v in self.__dict__.items() if k not in self._made_anew}
 
     def _parameters(self, theta: Vector) -> Vector:
         p = self._base.copy()

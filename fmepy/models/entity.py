@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from fmepy.errors import counted
 from fmepy.models.mapped import Around, BoundMappedModel, tell_once, with_values
 from fmepy.models.preequilibration import BoundFromRest, StartAtRest, opened, resting, start_name
 from fmepy.parameters.entities import EntityParameters
@@ -134,4 +135,4 @@ class EntityModel(Around):
         return EntityModel(self.model.replace(**arguments) if arguments else self.model, of_whole, self.k)
 
     def __repr__(self) -> str:
-        return f"{self.inner!r}\nas entity {self.label!r}, of {len(self.parms)} parameters"
+        return f"{self.inner!r}\nas entity {self.label!r}, of {counted(len(self.parms), 'parameter')}"

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
-from fmepy.language.derivatives import derivative
+from fmepy.language.derivatives import gradients
 from fmepy.language.equations import symbol, symbols
+from fmepy.language.nodes import ZERO
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.forcings import forcing_values
 from fmepy.numerics.differences import central_differences, steps_beside
@@ -79,21 +80,15 @@ def _of_equations(
 ) -> Any:
     assert d.equations is not None, "asked of equations"
     shown: dict[str, Any] = {**{k: symbol(k) for k in d.states}, **dict(d.outputs)}
-    rates = d.equations.rates
-    readings = [shown[v] for v in variables]
-    states, n, m = [symbol(k) for k in d.states], len(d.states), len(variables)
-    groups = symbols(*d.groups[:4])
-
-    def values(expressions: Sequence[Any]) -> Vector:
-        return np.array(scalar_function(groups, expressions)((t,), x.tolist(), p.tolist(), u.tolist()), dtype=float)
-
-    slopes = [derivative(e, s) for e in (*rates, *readings) for s in states]
-    moving = {*states, symbol(d.time), *(symbol(k) for k in d.forcing_names)}
-    of_parameters = [[derivative(e, symbol(k)) for e in rates] for k in d.parameters]
-    noisy = [e for k, column in zip(d.parameters, of_parameters, strict=True) if k in keys for e in column]
-    is_linear = not any(e.free_symbols & moving for e in (*slopes, *noisy))
-    found = values(slopes).reshape(n + m, n)
-    return found[:n], lambda j: values(of_parameters[j]), found[n:], values(rates), is_linear
+    rates, n, own = d.equations.rates, len(d.states), [symbol(k) for k in (*d.states, *d.parameters)]
+    slopes = gradients([*rates, *(shown[v] for v in variables)], own)
+    read = [(g, {*own[:n], *(symbol(k) for k in keys)}) for g in slopes[:n]] + [(g, set(own[:n])) for g in slopes[n:]]
+    moving = {*own[:n], symbol(d.time), *(symbol(k) for k in d.forcing_names)}
+    is_linear = not any(e.free_symbols & moving for g, of in read for s, e in g.items() if s in of)
+    function = scalar_function(symbols(*d.groups[:4]), [*rates, *(g.get(s, ZERO) for g in slopes for s in own)])
+    found = np.array(function((t,), x.tolist(), p.tolist(), u.tolist()), dtype=float)
+    table = found[n:].reshape(len(slopes), len(own))
+    return table[:n, :n], lambda j: table[:n, n + j], table[n:, :n], found[:n], is_linear
 
 
 def _of_function(

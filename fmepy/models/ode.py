@@ -17,8 +17,7 @@ from fmepy.models.engines import registry
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running import tolerances
 from fmepy.models.running.algebraic import check_index
-from fmepy.models.running.event_application import sizes_set
-from fmepy.models.running.events import events_outside
+from fmepy.models.running.events import events_outside, sizes_set
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 from fmepy.vocabulary import with_own_words
@@ -295,7 +294,7 @@ class OdeModel(DynamicModel):
         self._tell()
 
     def tell_with(self, other: Any) -> None:
-        """Let both models, of two entities say, warn once together."""
+        """Let two models, such as those of two entities, share their one-time warnings."""
         if isinstance(other, OdeModel):
             self.told_small = other.told_small
 

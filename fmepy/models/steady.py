@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -20,7 +21,7 @@ from fmepy.models.definition.delays import at_rest
 from fmepy.models.definition.function import as_loops, drafted, read_signature
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, Runnable
-from fmepy.models.steady_rates import AtParameters, OfEquations, OfFunction, SteadyRates, slopes_at_rest
+from fmepy.models.steady_rates import OfEquations, OfFunction, SteadyRates, slopes_at_rest
 from fmepy.models.steady_run import check_start, tolerances
 from fmepy.models.steady_state import come_to_rest, refused, state_names, why_not
 from fmepy.models.transport import Grid1D
@@ -35,7 +36,7 @@ MOST_TRACED_STATES = 20
 
 @with_own_words
 class SteadyModel(Runnable):
-    """A model whose steady state is what is observed, as a function of its parameters.
+    """A model that is observed at its steady state, as a function of its parameters.
 
     ``model(parms)`` finds the state in which all rates are zero and returns it as a table: one row, or one row a cell
     of a grid. It is a Model like any other: costs, fits, sensitivities, ranges and chains take it.
@@ -173,6 +174,7 @@ class SteadyModel(Runnable):
         self.states, self.var_names, self._parms = d.states, d.var_names, d.parms
         self._set_times([self.t] if grid is None else grid.mid)
         self.x_name = "time" if grid is None else "x"
+        self._cells = None if grid is None else len(grid)
         self.engine, self.engine_note = "newton", "" if d.equations is not None else d.note
         if d.equations is None and d.arrays is None:
             self.engine_note += "; derivatives are differences of the rates"
@@ -180,12 +182,11 @@ class SteadyModel(Runnable):
 
     @property
     def name_of(self) -> Callable[[int], str]:
-        """What state i is called in messages."""
-        cells = None if self.grid is None else len(self.grid)
-        return state_names(self.states, len(self.states) * (cells or 1), cells)
+        """The name of state i in messages."""
+        return state_names(self.states, len(self.states) * (self._cells or 1), self._cells)
 
     def first(self, p: Vector) -> Vector:
-        """Return where the search begins, as `state` says, shape (n,)."""
+        """Return the start of the search, from `state`, shape (n,)."""
         values = ValueTable(self._definition.initial, self._definition.parameters).value(p.tolist())
         if self.grid is None:
             return values.copy()
@@ -194,13 +195,13 @@ class SteadyModel(Runnable):
 
     def source(self) -> SteadyRates:
         """Return the rates, with their derivatives."""
-        d = self._definition
-        if d.equations is not None:
-            return OfEquations(d.equations, self.t)
-        assert d.function is not None, "a definition has equations or a function"
+        d, positive = self._definition, self.tolerances.positive
         p = d.parms.to_numpy(dtype=float)
-        cells = None if self.grid is None else len(self.grid)
-        return OfFunction(d.function, self.t, self.first(p), p, cells, extra_names=d.extra_names, arrays=d.arrays)
+        if d.equations is not None:
+            return OfEquations(d.equations, self.t, p, positive)
+        assert d.function is not None, "a definition has equations or a function"
+        more: dict[str, Any] = {"positive": positive, "extra_names": d.extra_names, "arrays": d.arrays}
+        return OfFunction(d.function, self.t, self.first(p), p, self._cells, **more)
 
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundSteady:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
@@ -239,49 +240,50 @@ class BoundSteady(BoundDynamic):
     """
 
     exact = True
+    _made_anew = ("_source", "_own", "_own_slopes", "_last")
+    _last: tuple[bytes, SteadyRates, NewtonState] | None = None
 
     def __init__(self, model: SteadyModel, definition: Definition, names: tuple[str, ...], rows: Vector) -> None:
         grid = model.times
         super().__init__(definition, names, rows, np.empty((0, len(grid))))
         self._model, self._tol, self._grid = model, model.tolerances, grid
         self._has_all_rows = np.array_equal(rows, grid)
-        self._forget_compiled()
-
-    def _forget_compiled(self) -> None:
-        """Set what is found at its first use."""
-        self._source: SteadyRates | None = None
-        self._own: NewtonState | None = None
-        self._own_slopes: Matrix | None = None
-        self._last: tuple[bytes, AtParameters, NewtonState] | None = None
 
     # --- the search
 
-    def _system(self, p: Vector) -> AtParameters:
-        if self._source is None:
-            self._source = self._model.source()
-        return AtParameters(self._source, p, self._tol.positive, self._source.structure)
+    @cached_property
+    def _source(self) -> SteadyRates:
+        return self._model.source()
 
-    def _given(self, p: Vector) -> tuple[AtParameters, NewtonState]:
+    def _given(self, p: Vector) -> tuple[SteadyRates, NewtonState]:
         """Return the steady state that the model's `state` leads to."""
-        return come_to_rest(self._system(p), self._model.first(p), self._tol)
+        return come_to_rest(self._source.at(p), self._model.first(p), self._tol)
 
-    def _own_rest(self) -> NewtonState | None:
-        """Return the steady state of the model's own parameters, None if there is none: the start of all runs."""
-        if self._own is None:
-            try:
-                self._own = self._given(self._base)[1]
-            except SimulationError:
-                self._own = NewtonState(self._base, self._base, None, False, 0)
-        return self._own if self._own.converged else None
+    @cached_property
+    def _own(self) -> NewtonState | None:
+        """The steady state of the model's own parameters, None if there is none: the start of all runs."""
+        try:
+            found = self._given(self._base)[1]
+        except SimulationError:
+            return None
+        return found if found.converged else None
 
-    def _search(self, theta: Vector) -> tuple[AtParameters, NewtonState]:
+    @cached_property
+    def _own_slopes(self) -> Matrix:
+        """Its derivatives to theta; its Jacobian is kept factored."""
+        own, system = self._own, self._source.at(self._base)
+        assert own is not None, "asked where there is one"
+        own.factored = system.structure.solver(system.jacobian(own.y, own.f))
+        return slopes_at_rest(system, own.y, own.f, own.factored, self._places, self._box)[0]
+
+    def _search(self, theta: Vector) -> tuple[SteadyRates, NewtonState]:
         """Return the steady state at theta; SimulationError if there is none."""
         key = theta.tobytes()
         if self._last is not None and self._last[0] == key:
             return self._last[1:]
         p = self._parameters(theta)
         with np.errstate(all="ignore"):
-            system, found = self._from_own(p, theta) if self._model.start == "last" else (self._system(p), None)
+            system, found = self._from_own(p, theta) if self._model.start == "last" else (self._source.at(p), None)
             if found is None or not found.converged:
                 self.retries += found is not None
                 system, found = self._given(p)
@@ -294,17 +296,13 @@ class BoundSteady(BoundDynamic):
         self._last = key, system, found
         return system, found
 
-    def _from_own(self, p: Vector, theta: Vector) -> tuple[AtParameters, NewtonState | None]:
+    def _from_own(self, p: Vector, theta: Vector) -> tuple[SteadyRates, NewtonState | None]:
         """Return where Newton's method leads from the steady state of the model's own parameters."""
-        system, own = self._system(p), self._own_rest()
+        system, own = self._source.at(p), self._own
         if own is None:
             return system, None
         if np.array_equal(p, self._base):
             return system, own
-        if self._own_slopes is None:
-            at_own = self._system(self._base)
-            own.factored = at_own.structure.solver(at_own.jacobian(own.y, own.f))
-            self._own_slopes = slopes_at_rest(at_own, own.y, own.f, own.factored, self._places, self._box)[0]
         y = own.y + self._own_slopes @ (theta - self.theta0)
         if self._tol.positive:
             y = np.maximum(y, 0.1 * own.y)
@@ -319,7 +317,6 @@ class BoundSteady(BoundDynamic):
     def tightened(self) -> BoundSteady:
         """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
         out, tol = copy(self), self._tol
-        out._forget_compiled()
         out._tol = replace(tol, rtol=max(tol.rtol / 100, 1e-14), atol=tol.atol / 100, ctol=tol.ctol / 100)
         return out
 
@@ -339,28 +336,27 @@ class BoundSteady(BoundDynamic):
         with np.errstate(all="ignore"):
             fresh = system.structure.solver(system.jacobian(found.y, found.f))
             of_states, of_extras = slopes_at_rest(system, found.y, found.f, fresh, self._places, self._box)
-            n_rows = system.source.n_rows
+            n_rows = system.n_rows
             S = of_states.reshape(-1, n_rows, n_par).transpose(1, 0, 2)
             if d.extra_names:
                 S = np.concatenate([S, of_extras.reshape(n_rows, -1, n_par)], axis=1)
             Y = self._table(system, found.y)
             if d.outputs:
                 known, slopes = Y[:, : S.shape[1]], self._output_functions(self.names)
-                S = slopes.sensitivities_beside(self._times(n_rows), known, S, system.p, np.empty((0, n_rows)))
+                S = slopes.sensitivities_beside(
+                    np.full(n_rows, self._model.t), known, S, system.p, np.empty((0, n_rows))
+                )
         return self._picked_rows(Y), self._picked_rows(S)
 
-    def _times(self, n_rows: int) -> Vector:
-        return np.full(n_rows, self._model.t)
-
-    def _table(self, system: AtParameters, y: Vector) -> Matrix:
+    def _table(self, system: SteadyRates, y: Vector) -> Matrix:
         """Return states, extras and outputs in every cell, shape (n_cell, n_var)."""
-        d, n_rows = self._definition, system.source.n_rows
+        d, n_rows = self._definition, system.n_rows
         Y = np.ascontiguousarray(y.reshape(-1, n_rows).T)
         with np.errstate(all="ignore"):
             if d.extra_names:
-                Y = np.concatenate([Y, system.source.with_extras(y, system.p)[1]], axis=1)
+                Y = np.concatenate([Y, system.with_extras(y)[1]], axis=1)
             if d.outputs:
-                Y = self._output_functions().beside(self._times(n_rows), Y, system.p, np.empty((0, n_rows)))
+                Y = self._output_functions().beside(np.full(n_rows, self._model.t), Y, system.p, np.empty((0, n_rows)))
         return Y
 
     def _picked_rows(self, table: Any) -> Any:
@@ -416,13 +412,13 @@ class _OnGrid:
             p, cells = np.array(list(parms.values()), dtype=float), len(self.grid)
             values = ValueTable(list(given.initial.values()), list(parms)).value(p.tolist())
             source = OfFunction(rates, given.start, np.repeat(values, cells), p, cells)
+            start = given.start, np.repeat(values, cells), p, np.empty(0)
             shape = (len(values), cells) if rates.form == "named" else (source.n,)
-            what, start = "a function of profiles", (given.start, source.own[0], p, np.empty(0))
 
             def read(t: float, y: Vector, p: Vector, u: Vector) -> Vector:
-                found: Vector = source.at_time(t).rates(y, p)
+                found: Vector = source.at_time(t).at(p).rates(y)
                 return found
 
-            return as_loops(rates, source.tried(), shape, what, "runs as it is", read, *start)
+            return as_loops(rates, source.tried(), shape, "a function of profiles", "runs as it is", read, *start)
 
         return drafted(rates, parms, time, given, find)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -37,13 +36,17 @@ _MOST_CORRECTIONS = 8
 
 
 class SteadyRates:
-    """Rates of a model as functions of states and parameters, both plain vectors.
+    """Rates of a model at some parameters, `fmepy.numerics.at_rest.Resting`.
 
     Attributes
     ----------
     n : int
         States in all.
     n_species : int
+    p : ndarray
+        The parameters; `at` returns the same at others.
+    positive : bool
+        No state is moved below zero.
     extra_names : tuple of str
         What comes beside the rates.
     algebraic : tuple of int
@@ -53,34 +56,43 @@ class SteadyRates:
     structure : Structure
         Of the Jacobian, at the model's own start and parameters.
     rates : callable
-        ``rates(y, p)`` returns f(y; p), shape (n,); NaN where it has no value.
+        ``rates(y)`` returns f(y; p), shape (n,); NaN where it has no value.
     jacobian : callable
-        ``jacobian(y, f, p, structure, positive)`` returns the entries of df/dy.
+        ``jacobian(y, f)`` returns the entries of df/dy.
     """
 
     n: int
     n_species: int
+    p: Vector
+    positive: bool
     extra_names: tuple[str, ...] = ()
     algebraic: tuple[int, ...] = ()
     raised = ""
     structure: Any
-    rates: Callable[[Vector, Vector], Vector]
-    jacobian: Callable[..., Vector]
+    rates: Callable[[Vector], Vector]
+    jacobian: Callable[[Vector, Vector], Vector]
 
     @property
     def n_rows(self) -> int:
         """Cells, 1 without a grid."""
         return self.n // self.n_species
 
-    def with_extras(self, y: Vector, p: Vector) -> tuple[Vector, Matrix]:
-        """Return the rates, and what comes beside them, shape (n_rows, n_extra)."""
-        return self.rates(y, p), np.empty((self.n_rows, 0))
+    def at(self, p: Vector) -> Self:
+        """Return the same at other parameters."""
+        _ = self.structure  # found once for all
+        out = copy(self)
+        out.p = p
+        return out
 
-    def to_parameters(self, y: Vector, p: Vector, places: Any) -> Matrix | None:
+    def with_extras(self, y: Vector) -> tuple[Vector, Matrix]:
+        """Return the rates, and what comes beside them, shape (n_rows, n_extra)."""
+        return self.rates(y), np.empty((self.n_rows, 0))
+
+    def to_parameters(self, y: Vector, places: Any) -> Matrix | None:
         """Return df/dp, shape (n, n_par), None where it is not known exactly."""
         return None
 
-    def extras_along(self, y: Vector, p: Vector, places: Any, S: Matrix) -> Matrix:
+    def extras_along(self, y: Vector, places: Any, S: Matrix) -> Matrix:
         """Return the derivatives of what comes beside the rates, the states moving by S, where `to_parameters` is."""
         return np.empty((0, len(places)))
 
@@ -88,8 +100,8 @@ class SteadyRates:
 class OfEquations(SteadyRates):
     """Rates by equations."""
 
-    def __init__(self, equations: Equations, t: float) -> None:
-        self._equations, self._t = equations, t
+    def __init__(self, equations: Equations, t: float, p: Vector, positive: bool) -> None:
+        self._equations, self._t, self.p, self.positive = equations, t, p, positive
         self.n = self.n_species = len(equations.states)
         self.algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
         self._groups = symbols((equations.time,), equations.states, equations.parameters)
@@ -103,28 +115,30 @@ class OfEquations(SteadyRates):
         states = [symbol(s) for s in self._equations.states]
         return Structure.of(np.array([[s in names for s in states] for names in used], dtype=bool))
 
-    def rates(self, y: Vector, p: Vector) -> Vector:
+    def _values(self, function: Callable[..., list[float]], y: Vector) -> Vector:
+        return np.array(function((self._t,), y.tolist(), self.p.tolist()))
+
+    def rates(self, y: Vector) -> Vector:
         """Return f(y; p)."""
-        return np.array(self._rates((self._t,), y.tolist(), p.tolist()))
+        return self._values(self._rates, y)
 
-    @cached_property
-    def _entries(self) -> Callable[..., list[float]]:
-        s, states = self.structure, [symbol(k) for k in self._equations.states]
-        pairs = zip(s.rows, s.columns, strict=True)
-        return scalar_function(self._groups, [derivative(self._equations.rates[i], states[j]) for i, j in pairs])
-
-    def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
+    def jacobian(self, y: Vector, f: Vector) -> Vector:
         """Return the entries of df/dy, exactly."""
-        return np.array(self._entries((self._t,), y.tolist(), p.tolist()))
+        if "states" not in self._slopes:
+            s, states = self.structure, [symbol(k) for k in self._equations.states]
+            pairs = zip(s.rows, s.columns, strict=True)
+            entries = [derivative(self._equations.rates[i], states[j]) for i, j in pairs]
+            self._slopes["states"] = scalar_function(self._groups, entries)
+        return self._values(self._slopes["states"], y)
 
-    def to_parameters(self, y: Vector, p: Vector, places: Any) -> Matrix:
+    def to_parameters(self, y: Vector, places: Any) -> Matrix:
         """Return df/dp, exactly."""
         key = tuple(places)
         if key not in self._slopes:
             moved = [symbol(self._equations.parameters[k]) for k in key]
             slopes = [derivative(e, s) for e in self._equations.rates for s in moved]
             self._slopes[key] = scalar_function(self._groups, slopes)
-        return np.array(self._slopes[key]((self._t,), y.tolist(), p.tolist())).reshape(self.n, len(key))
+        return self._values(self._slopes[key], y).reshape(self.n, len(key))
 
 
 class OfFunction(SteadyRates):
@@ -152,16 +166,23 @@ class OfFunction(SteadyRates):
         p: Vector,
         cells: int | None = None,
         *,
+        positive: bool = False,
         blocks: int = 0,
         extra_names: tuple[str, ...] = (),
         arrays: ArrayProgram | None = None,
     ) -> None:
-        self._function, self.time, self._cells = function, t, cells
-        self.n, self.own, self.extra_names = len(y), (y, p), extra_names
+        self._function, self.time, self._cells, self._own = function, t, cells, y
+        self.n, self.p, self.positive, self.extra_names = len(y), p, positive, extra_names
         self.n_species = len(function.states) if cells is not None else self.n
         self._blocks = blocks or (self.n_species if cells is not None else 0)
-        self._arrays = arrays
-        self._at: tuple[bytes, ArraysAt] | None = None
+        self._arrays, self._is_completed = arrays, False
+        self._loops: ArraysAt | None = None
+
+    def at(self, p: Vector) -> Self:
+        """Return the same at other parameters."""
+        out = super().at(p)
+        out._loops = None if self._arrays is None else ArraysAt(self._arrays, p)
+        return out
 
     def at_time(self, t: float) -> OfFunction:
         """Return the same at another time."""
@@ -169,12 +190,12 @@ class OfFunction(SteadyRates):
         out.time = t
         return out
 
-    def _call(self, y: Vector, p: Vector) -> tuple[Any, dict[str, Any]]:
+    def _call(self, y: Vector) -> tuple[Any, dict[str, Any]]:
         states: Any = y
         if self._cells is not None and self._function.form == "named":
             states = y.reshape(self.n_species, self._cells)
             states.flags.writeable = False
-        return self._function.raw(self.time, states, p.tolist(), ())
+        return self._function.raw(self.time, states, self.p.tolist(), ())
 
     def _read(self, result: Any) -> Vector:
         """Return what a function gave as rates."""
@@ -191,24 +212,18 @@ class OfFunction(SteadyRates):
             )
         return rates.reshape(-1)
 
-    def rates(self, y: Vector, p: Vector) -> Any:
+    def rates(self, y: Vector) -> Any:
         """Return f(y; p); NaN where the function raises for want of a value."""
-        if self._arrays is not None:
-            of_loops = self._loops(self._arrays, p).rates(self.time, y)
+        if self._loops is not None:
+            of_loops = self._loops.rates(self.time, y)
             if of_loops is not None and np.isfinite(of_loops.dot(of_loops)):
                 return of_loops
-        return self._tried(y, p, lambda result, extra: self._read(result), np.full(self.n, np.nan))
+        return self._tried(y, lambda result, extra: self._read(result), np.full(self.n, np.nan))
 
-    def _loops(self, arrays: ArrayProgram, p: Vector) -> ArraysAt:
-        key = p.tobytes()
-        if self._at is None or self._at[0] != key:
-            self._at = key, ArraysAt(arrays, p)
-        return self._at[1]
-
-    def _tried(self, y: Vector, p: Vector, read: Callable[[Any, dict[str, Any]], Any], otherwise: Any) -> Any:
+    def _tried(self, y: Vector, read: Callable[[Any, dict[str, Any]], Any], otherwise: Any) -> Any:
         """Return what is read of a call, `otherwise` where the function raises for want of a value."""
         try:
-            return read(*self._call(y.copy(), p))
+            return read(*self._call(y.copy()))
         except SimulationError as error:
             self.raised = str(error)
         except FmepyError:
@@ -219,14 +234,14 @@ class OfFunction(SteadyRates):
             raise SimulationError(f"the model's function failed: {type(error).__name__}: {error}") from error
         return otherwise
 
-    def outputs(self, y: Vector, p: Vector) -> Any:
+    def outputs(self, y: Vector) -> Any:
         """Return what the function gives beside the rates, as it is, by name."""
-        return self._tried(y, p, lambda result, extra: extra, {})
+        return self._tried(y, lambda result, extra: extra, {})
 
-    def with_extras(self, y: Vector, p: Vector) -> Any:
+    def with_extras(self, y: Vector) -> Any:
         """Return the rates and what comes beside them; one number of a run stands in every row."""
         nothing = np.full(self.n, np.nan), np.full((self.n_rows, len(self.extra_names)), np.nan)
-        return self._tried(y, p, lambda result, extra: (self._read(result), self._columns(extra)), nothing)
+        return self._tried(y, lambda result, extra: (self._read(result), self._columns(extra)), nothing)
 
     def _columns(self, extra: Mapping[str, Any]) -> Matrix:
         out = np.empty((self.n_rows, len(extra)))
@@ -247,10 +262,9 @@ class OfFunction(SteadyRates):
         columns : bool
             They must be one number, or one a cell.
         """
-        y, p = self.own
         try:
             with np.errstate(all="ignore"):
-                result, extra = self._call(y.copy(), p)
+                result, extra = self._call(self._own.copy())
         except FmepyError:
             raise
         except Exception as error:
@@ -267,17 +281,17 @@ class OfFunction(SteadyRates):
         """As the steps of the computation say; else as it is found at the model's own start and parameters."""
         if self._arrays is not None:
             return Structure.of(self._arrays.reached, self._blocks or 1)
-        return self.structure_at(*self.own)
+        return self._structure_near(self._own)
 
-    def structure_at(self, y: Vector, p: Vector) -> Structure:
+    def _structure_near(self, y: Vector) -> Structure:
         """Return the structure of the Jacobian as it is found near y."""
         with np.errstate(all="ignore"):
-            return found_structure(lambda z: self.rates(z, p), y, self._blocks or 1)
+            return found_structure(self.rates, y, self._blocks or 1)
 
     @cached_property
     def _least(self) -> Vector:
         """The least sizes of states: a part of those that they begin with, of their species or of all others."""
-        size = np.abs(self.own[0])
+        size = np.abs(self._own)
         typical = float(np.median(size[size > 0])) if (size > 0).any() else 1.0
         by_species = size.reshape(self._blocks or 1, -1).max(axis=1, keepdims=True) if self._blocks else 0.0
         other = np.broadcast_to(np.where(by_species > 0, by_species, typical), (self._blocks or 1, 1))
@@ -292,25 +306,53 @@ class OfFunction(SteadyRates):
         most = size.reshape(self._blocks, -1).max(axis=1)
         return np.asarray(np.maximum(size, np.repeat(_SMALL * most, self.n // self._blocks)))
 
-    def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
+    def jacobian(self, y: Vector, f: Vector) -> Vector:
         """Return the entries of df/dy, of loops exactly where they are finite, else by differences."""
-        if self._arrays is not None and structure is self.structure:
-            entries = self._loops(self._arrays, p).jacobian(self.time, y)
+        if self._loops is not None and not self._is_completed:
+            entries = self._loops.jacobian(self.time, y)
             if np.isfinite(entries).all():
                 return entries
-        return difference_jacobian(lambda z: self.rates(z, p), y, f, structure, self._sizes(y), positive=positive)
+        return difference_jacobian(self.rates, y, f, self.structure, self._sizes(y), positive=self.positive)
 
-    def to_parameters(self, y: Vector, p: Vector, places: Any) -> Matrix | None:
+    def misses(self, y: Vector, f: Vector) -> bool:
+        """Tell whether the Jacobian misses what the rates depend on, by their derivative along one direction."""
+        if self.structure.is_dense:
+            return False
+        size = np.abs(y) + 1e-3 * (float(np.abs(y).max(initial=0.0)) or 1.0)
+        v = size * np.random.default_rng(7).uniform(0.5, 1.0, len(y))
+        s, h = self.structure, 1e-6
+        entries = self.jacobian(y, f) * v[s.columns]
+        along, terms = (np.bincount(s.rows, e, len(y)) for e in (entries, np.abs(entries)))
+        seen = (self.rates(y + h * v) - f) / h
+        off = np.abs(seen - along) > _SEEN * (np.abs(terms) + np.abs(seen)) + 1e-9 * float(terms.max(initial=0.0))
+        return bool(np.isfinite(seen).all() and off.any())
+
+    def completed(self, y: Vector) -> OfFunction:
+        """Return the same with a structure that holds what is found here, too."""
+        return self._with_structure(self._structure_near(y).joined(self.structure))
+
+    def completed_or_dense(self, y: Vector) -> OfFunction:
+        """Return the same, or with a dense structure where nothing more is found here."""
+        out = self.completed(y)
+        gained = len(out.structure.rows) > len(self.structure.rows)
+        return out if gained else self._with_structure(Structure.dense(len(y)))
+
+    def _with_structure(self, structure: Structure) -> OfFunction:
+        out = copy(self)
+        out.structure, out._is_completed = structure, True
+        return out
+
+    def to_parameters(self, y: Vector, places: Any) -> Matrix | None:
         """Return df/dp of loops, exactly; None where it has no finite value."""
         if self._arrays is None:
             return None
-        slopes = ArraysAt(self._arrays, p, places, np.ones(len(places))).to_parameters(self.time, y)
+        slopes = ArraysAt(self._arrays, self.p, places, np.ones(len(places))).to_parameters(self.time, y)
         return slopes if np.isfinite(slopes).all() else None
 
-    def extras_along(self, y: Vector, p: Vector, places: Any, S: Matrix) -> Matrix:
+    def extras_along(self, y: Vector, places: Any, S: Matrix) -> Matrix:
         """Return the derivatives of the extras where the states move by S, shape (n_rows * n_extra, n_par)."""
         assert self._arrays is not None, "only loops are exact"
-        at = ArraysAt(self._arrays, p, places, np.ones(len(places)))
+        at = ArraysAt(self._arrays, self.p, places, np.ones(len(places)))
         flat = at.extra_slopes(self.time, np.concatenate([y, S.T.ravel()]))
         out, at_entry = np.empty((self.n_rows, len(self._arrays.extras), len(places))), 0
         for k, run in enumerate(self._arrays.extras):
@@ -328,70 +370,31 @@ def _shapes(value: Any) -> str:
     return f"{type(value).__name__} of shape {np.shape(value)}" if np.ndim(value) else repr(value)
 
 
-@dataclass(slots=True)
-class AtParameters:
-    """A source at some parameters: what `fmepy.numerics.at_rest` brings to rest."""
-
-    source: SteadyRates
-    p: Vector
-    positive: bool
-    structure: Structure
-
-    def rates(self, y: Vector) -> Vector:
-        """Return f, shape (n,)."""
-        return self.source.rates(y, self.p)
-
-    def jacobian(self, y: Vector, f: Vector) -> Vector:
-        """Return the entries of the Jacobian."""
-        return self.source.jacobian(y, f, self.p, self.structure, self.positive)
-
-    def misses(self, y: Vector, f: Vector) -> bool:
-        """Tell whether the Jacobian misses what the rates depend on, by their derivative along one direction."""
-        if self.structure.is_dense:
-            return False
-        size = np.abs(y) + 1e-3 * (float(np.abs(y).max(initial=0.0)) or 1.0)
-        v = size * np.random.default_rng(7).uniform(0.5, 1.0, len(y))
-        s, values, h = self.structure, self.jacobian(y, f), 1e-6
-        along = np.zeros(len(y))
-        np.add.at(along, s.rows, values * v[s.columns])
-        terms = np.zeros(len(y))
-        np.add.at(terms, s.rows, np.abs(values * v[s.columns]))
-        seen = (self.rates(y + h * v) - f) / h
-        off = np.abs(seen - along) > _SEEN * (np.abs(terms) + np.abs(seen)) + 1e-9 * float(terms.max(initial=0.0))
-        return bool(np.isfinite(seen).all() and off.any())
-
-    def completed(self, y: Vector) -> AtParameters:
-        """Return the same with a structure that holds what is found here, too."""
-        assert isinstance(self.source, OfFunction), "that of equations is complete"
-        more = self.source.structure_at(y, self.p)
-        return AtParameters(self.source, self.p, self.positive, more.joined(self.structure))
-
-
 def slopes_at_rest(
-    system: AtParameters, y: Vector, f: Vector, factored: Any, places: Any, box: Any
+    system: SteadyRates, y: Vector, f: Vector, factored: Any, places: Any, box: Any
 ) -> tuple[Matrix, Matrix]:
     """Return dy/dp at rest, shape (n, n_par), and the derivatives of the extras, shape (n_rows * n_extra, n_par).
 
     By the implicit function theorem, J dy/dp = -df/dp. Of a function both are differences: what is left of d/dp of
     ``f(y + dy/dp (p' - p), p')`` corrects dy/dp, until it changes no more.
     """
-    source, p = system.source, system.p
-    exact = source.to_parameters(y, p, places)
+    exact = system.to_parameters(y, places)
     if exact is not None:
         S = -factored.solve(exact)
-        return S, source.extras_along(y, p, places, S)
-    theta, S = p[places], np.zeros((len(y), len(places)))
-    n_extra = len(source.extra_names) * source.n_rows
+        return S, system.extras_along(y, places, S)
+    assert isinstance(system, OfFunction), "those of equations are exact"
+    theta, S = system.p[places], np.zeros((len(y), len(places)))
 
     def along(moved: Vector) -> Vector:
-        q = p.copy()
+        q = system.p.copy()
         q[places] = moved
         z = y + S @ (moved - theta)
         if system.positive:
             z = np.where(y >= 0, np.maximum(z, 0.0), z)
-        if not n_extra:
-            return source.rates(z, q)
-        rates, extras = source.with_extras(z, q)
+        beside = system.at(q)
+        if not system.extra_names:
+            return np.asarray(beside.rates(z))
+        rates, extras = beside.with_extras(z)
         return np.concatenate([rates, extras.ravel()])
 
     steps = steps_beside(theta, _PARAMETER_STEP)
@@ -405,9 +408,7 @@ def slopes_at_rest(
         if change <= _AGREED:
             return S, slopes[len(y) :]
         if not change < _CONTRACTS * before and not system.structure.is_dense:
-            completed = system.completed(y)  # it depends on what was not seen, elsewhere
-            gained = len(completed.structure.rows) > len(system.structure.rows)
-            system = completed if gained else replace(system, structure=Structure.dense(len(y)))
+            system = system.completed_or_dense(y)  # it depends on what was not seen, elsewhere
             factored, change = system.structure.solver(system.jacobian(y, f)), np.inf
         before = change
     return S, slopes[len(y) :]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.ode_run import check_species
 from fmepy.models.preequilibration import SPANS, still_moving
-from fmepy.models.steady_rates import AtParameters, OfFunction
+from fmepy.models.steady_rates import OfFunction, SteadyRates
 from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
 from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, sizes_of
 from fmepy.types import Vector
@@ -96,7 +95,7 @@ def steady(
     {'x': 0.894427, 'z': 4.472136}
     """
     tol = tolerances(rtol, atol, ctol, max_iter, positive)
-    return _found(_Asked(y, func, parms, t), tol)
+    return _found(_Asked(y, func, parms, t, None, tol.positive), tol)
 
 
 def steady_1d(
@@ -151,7 +150,7 @@ def steady_1d(
     0.4998
     """
     tol = tolerances(rtol, atol, ctol, max_iter, positive)
-    return _found(_Asked(y, func, parms, t, nspec), tol)
+    return _found(_Asked(y, func, parms, t, nspec, tol.positive), tol)
 
 
 def tolerances(rtol: Any, atol: Any, ctol: Any, max_iter: Any, positive: Any) -> SteadyTolerances:
@@ -171,7 +170,7 @@ def tolerances(rtol: Any, atol: Any, ctol: Any, max_iter: Any, positive: Any) ->
 class _Asked:
     """What is asked: a start, a function of it, and what its states are called."""
 
-    def __init__(self, y: Any, func: Any, parms: Any, t: Any, nspec: int | None = None) -> None:
+    def __init__(self, y: Any, func: Any, parms: Any, t: Any, nspec: int | None = None, positive: bool = False) -> None:
         if not callable(func):
             raise ModelError(f"`func` must be a function func(t, y, parms); got {type(func).__name__}.")
         self.index = as_state(y) if isinstance(y, Mapping | pd.Series) else None
@@ -192,21 +191,17 @@ class _Asked:
 
         self.t = float(t)
         function = RatesFunction(rates, "vector", names, (), ())
-        self.source = OfFunction(function, self.t, self.y, _NONE, blocks=self.n_species or 0)
-        self.source.tried(columns=False)
+        self.system = OfFunction(function, self.t, self.y, _NONE, positive=positive, blocks=self.n_species or 0)
+        self.system.tried(columns=False)
         self.name = state_names(tuple(self.index or ()), n, None if self.n_species is None else n // self.n_species)
-
-    def system(self, positive: bool) -> AtParameters:
-        """Return the system whose rest is wanted."""
-        return AtParameters(self.source, _NONE, positive, self.source.structure)
 
     def labelled(self, y: Vector) -> Any:
         """Return states as they were given: by name, or as an array."""
         return pd.Series(y, index=list(self.index), name="state") if self.index is not None else y
 
-    def result(self, system: AtParameters, found: NewtonState) -> SteadyState:
+    def result(self, system: SteadyRates, found: NewtonState) -> SteadyState:
         """Return what was found, and how the system behaves near it."""
-        given, left = self.source.outputs(found.y, _NONE), float(np.abs(found.f).max(initial=0.0))
+        given, left = self.system.outputs(found.y), float(np.abs(found.f).max(initial=0.0))
         outputs = {k: float(v) if np.ndim(v) == 0 else np.array(v) for k, v in given.items()}
         near, state = Linearised(system, found.y, found.f), self.labelled(found.y)
         return SteadyState(state, outputs, True, found.iterations, left, self.n_species, linearised=near)
@@ -231,7 +226,7 @@ def check_start(y: Vector, tol: SteadyTolerances, name: Any, argument: str) -> N
 def _found(asked: _Asked, tol: SteadyTolerances) -> SteadyState:
     check_start(asked.y, tol, asked.name, "y")
     with np.errstate(all="ignore"):
-        system, found = come_to_rest(asked.system(tol.positive), asked.y, tol)
+        system, found = come_to_rest(asked.system, asked.y, tol)
         if why := why_not(system, found, tol, asked.name, asked.y):
             raise asked.refused(why, found)
         return asked.result(system, found)
@@ -251,7 +246,7 @@ def runsteady(
     rtol: float = 1e-6,
     atol: float = 1e-6,
 ) -> SteadyState:
-    """Return the state in which a system comes to rest when it runs on, in the manner of rootSolve's `runsteady`.
+    """Return the steady state that a system reaches when it runs on, in the manner of rootSolve's `runsteady`.
 
     Parameters
     ----------
@@ -296,12 +291,11 @@ def runsteady(
     """
     longest, stol = positive_number(max_time, "max_time"), positive_number(stol, "stol")
     asked = _Asked(y, func, parms, t)
-    system = asked.system(False)
     options = SolverOptions(
         "lsoda", positive_number(rtol, "rtol"), np.full(len(asked.y), positive_number(atol, "atol"))
     )
     tol = SteadyTolerances(min(rtol, 1e-6), min(atol, 1e-8), 1e-8, 20, False)
-    run = _Run(asked, options, system)
+    run = _Run(asked, options)
     with np.errstate(all="ignore"):
         for span in longest * np.array(SPANS) / SPANS[-1]:
             before, start = run.y, run.evaluations
@@ -337,8 +331,8 @@ class _Run:
         Whose rest is wanted, at that time.
     """
 
-    def __init__(self, asked: _Asked, options: SolverOptions, system: AtParameters) -> None:
-        self._asked, self.options, self.system = asked, options, system
+    def __init__(self, asked: _Asked, options: SolverOptions) -> None:
+        self._asked, self.options, self.system = asked, options, asked.system
         self.at, self.y, self.evaluations = asked.t, asked.y, 0
         self._swing: Vector | None = None  # of the look before
         self._rows = np.empty((0, len(asked.y)))
@@ -347,7 +341,7 @@ class _Run:
     def _rates(self, time: float, z: Vector, inputs: Any) -> Any:
         self.evaluations += 1
         self._last = time, z
-        return self._asked.source.at_time(time).rates(z, _NONE)
+        return self._asked.system.at_time(time).rates(z)
 
     @property
     def found(self) -> NewtonState:
@@ -374,7 +368,7 @@ class _Run:
 
     def _stand(self, at: float, y: Vector) -> None:
         self.at, self.y = at, np.array(y)
-        self.system = replace(self.system, source=self._asked.source.at_time(at))
+        self.system = self.system.at_time(at)
 
     def _where(self, i: int | None = None) -> str:
         """Return where a state stands and how fast it moves, in words; None: the fastest for its size."""
@@ -412,7 +406,7 @@ class _Run:
 
 
 def _polished(
-    system: AtParameters, found: NewtonState, tol: SteadyTolerances, reach: float = _NEAR
+    system: OfFunction, found: NewtonState, tol: SteadyTolerances, reach: float = _NEAR
 ) -> NewtonState | None:
     """Return the state at rest that Newton finds right there, None if there is none or many."""
     end = rest_from(system, found.y, tol, f=found.f)

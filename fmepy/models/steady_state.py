@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import NoSteadyStateError, SimulationError
-from fmepy.models.steady_rates import AtParameters, OfFunction
+from fmepy.models.steady_rates import OfFunction, SteadyRates
 from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, rest_in_time, sizes_of
 from fmepy.numerics.rightmost import rightmost
 from fmepy.numerics.structure import difference_jacobian
@@ -28,7 +28,7 @@ _NOTHING = 1e-6  # of the largest state: one that was pushed to zero
 class Linearised:
     """A system at rest, whose rightmost eigenvalue is found when it is first asked for; it travels as that."""
 
-    def __init__(self, system: AtParameters, y: Vector, f: Vector) -> None:
+    def __init__(self, system: SteadyRates, y: Vector, f: Vector) -> None:
         self._given = system, y, f
 
     @cached_property
@@ -175,7 +175,7 @@ def state_names(names: tuple[str, ...], n: int, cells: int | None) -> Callable[[
     )
 
 
-def come_to_rest(system: AtParameters, y: Vector, tol: SteadyTolerances) -> tuple[AtParameters, NewtonState]:
+def come_to_rest(system: SteadyRates, y: Vector, tol: SteadyTolerances) -> tuple[SteadyRates, NewtonState]:
     """Return the steady state that a start leads to: by Newton's method, else by steps in time.
 
     The system comes back too: its Jacobian may turn out to depend on more than was known.
@@ -184,14 +184,14 @@ def come_to_rest(system: AtParameters, y: Vector, tol: SteadyTolerances) -> tupl
     if found.converged or not np.isfinite(found.f).all() or tol.used_up(found.iterations):
         return system, found
     spent = found.iterations
-    if isinstance(system.source, OfFunction) and system.misses(found.y, found.f):
+    if isinstance(system, OfFunction) and system.misses(found.y, found.f):
         system = system.completed(found.y)
         again = _unless_run_off(system, y, rest_from(system, y, tol.left(spent)))
         spent += again.iterations
         if again.converged or tol.used_up(spent):
             again.iterations = spent
             return system, again
-    in_time = _unless_run_off(system, y, rest_in_time(system, y, tol.left(spent), system.source.algebraic))
+    in_time = _unless_run_off(system, y, rest_in_time(system, y, tol.left(spent), system.algebraic))
     found.iterations = in_time.iterations = spent + in_time.iterations
     if not in_time.converged and _largest(in_time.y) > _RUNAWAY * (_largest(y) + _largest(found.y)):
         found.why += "; where it runs on, states grow without end"
@@ -199,7 +199,7 @@ def come_to_rest(system: AtParameters, y: Vector, tol: SteadyTolerances) -> tupl
     return system, in_time
 
 
-def _unless_run_off(system: AtParameters, start: Vector, found: NewtonState) -> NewtonState:
+def _unless_run_off(system: SteadyRates, start: Vector, found: NewtonState) -> NewtonState:
     """Return what was found, not as converged where a rate fades to nothing as its state runs to infinity.
 
     At rest, what a rate is made of balances: it changes by about as much as it is at the start where the states change
@@ -223,7 +223,7 @@ def _largest(y: Vector) -> float:
     return float(np.abs(y).max(initial=0.0))
 
 
-def why_not(system: AtParameters, found: NewtonState, tol: SteadyTolerances, name: Any, start: Vector) -> str:
+def why_not(system: SteadyRates, found: NewtonState, tol: SteadyTolerances, name: Any, start: Vector) -> str:
     """Return why what was found from a start is no steady state, or an empty string."""
     is_far = not found.converged and 0 < _RUNAWAY * _largest(start) < _largest(found.y)
     v = None if is_far else null_direction(system, found, system.rates)
@@ -236,7 +236,7 @@ def why_not(system: AtParameters, found: NewtonState, tol: SteadyTolerances, nam
         )
     if found.converged:
         return ""
-    told = system.source.raised
+    told = system.raised
     if not np.isfinite(found.f).all():
         i = int(np.argmin(np.isfinite(found.f)))
         cause = f"; the function raised {told}" if told else ""

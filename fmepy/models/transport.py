@@ -140,7 +140,7 @@ class Grid1D:
 
 @dataclass(slots=True, eq=False)
 class Transport:
-    """What transport does.
+    """Result of `transport_1d`: rates of change, fluxes, balance.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class Transport:
 
     @property
     def balance(self) -> float:
-        """What enters at both ends less what the cells gain, amount per time: zero but for rounding."""
+        """The inflow at both ends minus the gain of the cells, amount per time: zero but for rounding."""
         through = self.grid.area * self.flux
         return float(through[0] - through[-1] - self.rate @ self.grid.volume)
 

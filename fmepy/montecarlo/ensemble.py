@@ -96,7 +96,7 @@ def parameter_sets(
 
 
 def draws_of(parInput: Any, num: int = 0, rng: np.random.Generator | None = None) -> Any:
-    """Return the draws of a chain, `num` of a fit's normal distribution inside its bounds, or what was given.
+    """Return the draws of a chain, `num` draws of a fit's normal distribution inside its bounds, or the user's table.
 
     What a fit gives no variance, such as a parameter on a bound, stays at its estimate.
     """
@@ -176,7 +176,7 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ensemble:
-    """A model, the sets it is to be run at, and the variables that are asked for.
+    """A model, the parameter sets to run it at, and the requested variables.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class Ensemble:
 
     @property
     def var(self) -> tuple[str, ...]:
-        """The variables asked for."""
+        """The requested variables."""
         return tuple(self.simulator.var_names[i] for i in self.places)
 
     @property
@@ -286,7 +286,7 @@ class _RunOfOneOf:
 
 
 def _question(ensembles: Sequence[Ensemble], run: Any, first: Any) -> dict[str, Any]:
-    """Return what makes the runs those of another ensemble: what is run, at what, and what comes of the first."""
+    """Return the fingerprint of an ensemble: the model, the parameter sets, and the result of the first."""
     try:
         found: Any = run(first).sum(axis=1)
     except (Exception, SystemExit) as error:  # of a user's model, whatever it does

@@ -66,7 +66,7 @@ class RangeSummary(Framed):
         return tuple(str(v) for v in self.frame["var"].unique())
 
     def kind_of(self, variable: str) -> str:
-        """Return what the band of one variable says."""
+        """Return the kind of band of one variable."""
         return PREDICTION if variable in self.predicted else PARAMETERS
 
     def plot(
@@ -154,7 +154,7 @@ class SensRange(Framed):
     _summary: RangeSummary | None = None
 
     def shown(self) -> list[str | Part]:
-        """Return what the runs are, and their table."""
+        """Return the description of the runs, and their table."""
         dropped = "; only their summary was kept" if self._summary is not None else ""
         return [f"{counted_runs(self)}: {self.kind} of {', '.join(self.var)}{dropped}", long_table(self.frame)]
 
@@ -467,7 +467,7 @@ def sensRange(
 
 
 def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, Ran]:
-    """Return the summary and the failures of runs that are not kept."""
+    """Return the summary and the failures of runs that are not stored."""
     rows = max(1, min(_MOST_ROWS, _CHUNK_BYTES // (8 * ensemble.n_output)))
     with closing(Scratch(ensemble.n_output)) as scratch:
         ran = ensemble.stream(scratch.take, rows, executor, progress)

@@ -1,4 +1,4 @@
-"""What a table of scenarios says, row by row, and the models that it asks for."""
+"""The reading of a table of scenarios, row by row, and the models that it defines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Scenario(NamedTuple):
 
 
 def read_scenarios(table: Any, parameters: Sequence[str], model: Any) -> list[Scenario]:
-    """Return what the table says, row by row."""
+    """Return the scenarios of a table, row by row."""
     states = list(getattr(model, "states", ())) if is_model(model) else []
     known = [*parameters, *states, *(TABLES if is_model(model) else ())]
     out = []

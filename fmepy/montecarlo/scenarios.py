@@ -138,7 +138,7 @@ class Scenarios(Framed):
         return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
 
     def difference(self, base: Hashable) -> Scenarios:
-        """Return what every other scenario gives more than `base`, parameter set by parameter set.
+        """Return the difference of every other scenario to `base`, parameter set by parameter set.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class Scenarios(Framed):
         return replace(self, frame=frame, names=names, base=str(base))
 
     def plot(self, which: Which = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
-        """Draw all scenarios beside each other, see `ScenarioSummary.plot`; return the Axes."""
+        """Draw all scenarios together, see `ScenarioSummary.plot`; return the Axes."""
         return self.summary().plot(which, axes=axes, **kwargs)
 
 

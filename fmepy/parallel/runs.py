@@ -19,7 +19,7 @@ from fmepy.types import BoolVector, Seed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs(Saved):
-    """What many runs gave.
+    """The results of many runs, in order.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ def _message_of(error: Exception) -> str:
     try:
         return str(error)
     except Exception:  # an exception of the user's whose message fails
-        return "(The error cannot be told: its own __str__ fails.)"
+        return "(The error has no text: its own __str__ fails.)"
 
 
 def run_batch(

@@ -11,12 +11,13 @@ from fmepy.checks import between_0_and_1
 from fmepy.errors import check_choice
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import WARNING, color, each_panel, get_ax, get_axes, name_rows, picture, set_axes, zero_line
+from fmepy.plotting.observations import DATA
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DATA: dict[str, Any] = {"color": "0.25", "marker": "o", "linestyle": "none", "markersize": 3, "zorder": 2}
+_DATA: dict[str, Any] = {**DATA, "label": None, "zorder": 2}
 _RING: dict[str, Any] = {**_DATA, "color": WARNING, "markersize": 10, "fillstyle": "none", "zorder": 4}
 _LIMIT: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 0.8, "zorder": 1}
 _WIDE, _SQUARE = (5.2, 3.0), (3.6, 3.2)

@@ -21,7 +21,7 @@ from fmepy.plotting.axes import (
     set_axes,
     zero_line,
 )
-from fmepy.plotting.observations import draw_marked, draw_observed, observed
+from fmepy.plotting.observations import DATA, draw_marked, draw_observed, observed
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
@@ -105,9 +105,8 @@ def draw_fitted(ax: Axes, panel: Any) -> None:
     for k, name in enumerate(names):
         rows, seen = panel.curves[panel.curves["var"] == name], panel.seen[panel.seen["name"] == name]
         draw_curve(ax, rows["x"], rows, color=color(k), label=name if several else "fit", band=panel.band)
-        points: dict[str, Any] = {"color": color(k) if several else "0.2", "label": None if several else "data"}
-        draw_marked(ax, seen["x"], seen["obs"], seen.get("censored"), marker="o", linestyle="none", markersize=3.5,
-                    **points)  # fmt: skip
+        look = {**DATA, "color": color(k), "label": None} if several else DATA
+        draw_marked(ax, seen["x"], seen["obs"], seen.get("censored"), **look)
     if panel.on_log:
         ax.set_yscale("log")
     ax.set_title(panel.title, fontsize="medium")

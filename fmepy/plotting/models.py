@@ -109,7 +109,7 @@ def _numeric_columns(table: pd.DataFrame) -> list[str]:
 
 
 def _style(kwargs: Mapping[str, Any], i: int) -> dict[str, Any]:
-    """Return the look of output `i`: a colour and a dash of its own, and what the user says."""
+    """Return the look of output `i`: a colour and a dash of its own, and the user's keywords."""
     own = {k: v[i % len(v)] if isinstance(v, (list, np.ndarray)) else v for k, v in kwargs.items()}
     return {"color": color(i), "linestyle": DASHES[i % len(DASHES)], **own}
 

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     _Part = tuple[str, Vector, Vector, Any]  # variable, x, values, rows of the table
 
-_LOOK = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 4, "label": "observed"}
-
-
+DATA: dict[str, Any] = {"color": "0.2", "marker": "o", "linestyle": "none", "markersize": 3.5, "label": "data"}
+"""The look of data in every picture."""
 _BEYOND = {"<": ("v", "<", "below limit"), ">": ("^", ">", "above limit")}
 """How readings beyond a limit are drawn, upright and swapped, and what a legend says of them."""
 
@@ -71,7 +70,8 @@ def observed(
         table = table_of_variables(one, argument)
         if needs_x and x_name not in table.columns:
             raise DataError(
-                f"`{argument}` has no column {x_name!r}, the x of the outputs (its columns: {listed(table.columns)})."
+                f"`{argument}` has no column {x_name!r}, the x of the outputs (its columns: {listed(table.columns)}). "
+                f"Give the column of x that name: .rename(columns={{{str(table.columns[0])!r}: {x_name!r}}})."
             )
         points, own = observed_points([table], x_name, known)
         found = found or own
@@ -90,7 +90,7 @@ def draw_observed(
 ) -> None:
     """Draw the points of one variable, with one entry of the legend for all its tables."""
     for k, seen in enumerate(points):
-        style = {**_LOOK, **(look or {}), **({"label": "_nolegend_"} if k else {})}
+        style = {**DATA, "zorder": 4, **(look or {}), **({"label": "_nolegend_"} if k else {})}
         draw_marked(ax, seen.x, seen.y, seen.marks, xyswap, **style)
 
 
@@ -190,7 +190,7 @@ def observed_points(
 
 
 def table_of_variables(given: Any, told: str) -> pd.DataFrame:
-    """Return a table with x and at least one variable beside it; `told` is what messages call it."""
+    """Return a table with x and at least one variable; `told` is its name in messages."""
     table = as_table(given, told)
     if table.shape[1] < 2:
         raise DataError(f"`{told}` needs x and at least one variable beside it; it has {listed(table.columns)}.")

@@ -22,6 +22,7 @@ from fmepy.plotting.axes import (
     picture,
     point_look,
     set_axes,
+    write_correlation,
     zero_line,
 )
 from fmepy.plotting.observations import draw_observed, observed
@@ -259,21 +260,12 @@ def plot_pairs(
                 ax.plot(x[at], y[at], **{**look, **kwargs})
             ax.tick_params(labelleft=False, labelbottom=False)
         else:
-            _write_correlation(ax, x, y)
+            write_correlation(ax, x, y)
     return panels
 
 
 def _bins(values: Any) -> Any:
     return "auto" if len(values) < 2000 else 40
-
-
-def _write_correlation(ax: Axes, x: Any, y: Any) -> None:
-    """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none."""
-    ax.set(xticks=[], yticks=[])
-    r = float(np.corrcoef(x, y)[0, 1]) if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0 else np.nan
-    size = 8.0 if np.isnan(r) else 8 + 8 * abs(r)
-    text = "-" if np.isnan(r) else f"{r:.2f}"
-    ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
 
 
 @picture
@@ -291,6 +283,10 @@ def plot_histograms(frame: pd.DataFrame, *, axes: Any = None, **kwargs: Any) -> 
     def draw(ax: Axes, name: str) -> None:
         values = frame.iloc[:, names.index(name)].dropna().to_numpy()
         ax.hist(values, **{"bins": _bins(values), "color": "0.7", "edgecolor": "white", **kwargs})
+        if not kwargs.get("density"):
+            from matplotlib.ticker import MaxNLocator
+
+            ax.yaxis.set_major_locator(MaxNLocator(integer=True))
 
     names = [str(c) for c in frame.columns]
     return each_panel(names, draw, axes, y="density" if kwargs.get("density") else "runs")

@@ -58,17 +58,25 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
     def draw(ax: Axes, title: str) -> None:
         zero_line(ax)
         for k, variable in enumerate(groups[title]):
-            rows = np.flatnonzero(labels == variable)
-            rows = rows[np.argsort(x[rows], kind="stable")]
+            at, values = _courses(x[labels == variable], S[labels == variable])
             dashes: dict[str, Any] = {"linestyle": DASHES[k % len(DASHES)]} if len(groups[title]) > 1 else {}
             for j, name in enumerate(sens.pars.index):
-                look = point_look(j) if len(rows) == 1 else {**line_look(j), **dashes}
-                ax.plot(x[rows], S[rows, j], **{**look, "label": None if k else str(name), **kwargs})
+                look = point_look(j) if len(at) == 1 else {**line_look(j), **dashes}
+                ax.plot(at, values[:, j], **{**look, "label": None if k else str(name), **kwargs})
             if dashes:
                 ax.plot([], [], color="0.4", label=variable, **dashes)
 
     panel = (6.0, 4.2) if len(groups) == 1 else (4.0, 3.0)
     return each_panel(list(groups), draw, axes, x=sens.xname or "x", y="sensitivity", panel=panel)
+
+
+def _courses(x: Any, values: Any) -> tuple[Any, Any]:
+    """Return x and values in order of x; experiments, whose times start again, are separated by a row of NaN."""
+    begins = np.flatnonzero(np.diff(x) < 0) + 1
+    if len(x) < 3 * (1 + len(begins)):  # in no order, rather than experiments
+        order = np.argsort(x, kind="stable")
+        return x[order], values[order]
+    return np.insert(x.astype(float), begins, np.nan), np.insert(values, begins, np.nan, axis=0)
 
 
 @picture
@@ -191,7 +199,7 @@ def _spread(sizes: Any) -> Any:
 
 @picture
 def plot_identifiability(found: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
-    """Draw variance inflation per parameter, and beside it each undetermined combination; return the Axes.
+    """Draw variance inflation per parameter, and each undetermined combination next to it; return the Axes.
 
     Infinite inflation is a hatched bar. `kwargs` go to ``Axes.barh``.
     """
@@ -206,7 +214,7 @@ def plot_identifiability(found: Any, *, axes: Any = None, **kwargs: Any) -> Axes
         if not is_finite:
             bar.set(hatch="///", facecolor="0.9", edgecolor="0.4")
     panels[0].set_xscale("log")
-    panels[0].set_xlim(left=0.8)
+    panels[0].set_xlim(0.8, 1.2 * np.where(finite, vif, top).max())
     panels[0].set_title("variance inflation" + ("" if finite.all() else " (hatched: infinite)"), fontsize="medium")
     for ax, (_, row) in zip(panels[1:], shown.iterrows(), strict=True):
         components = row.to_numpy(dtype=float)[1:]

@@ -17,7 +17,7 @@ _LETTER = 0.65  # of the size of a font
 
 
 class PlainNumbers(ScalarFormatter):
-    """Numbers in full, "1.5e6" where they are very large or small: nothing stands beside the axis."""
+    """Numbers in full, "1.5e6" where they are very large or small, without an offset beside the axis."""
 
     def __init__(self) -> None:
         super().__init__(useOffset=False, useMathText=False)
@@ -87,9 +87,18 @@ def _holds_whole_numbers(ax: Axes) -> bool:
     return bool(values) and all((v[np.isfinite(v)] % 1 == 0).all() for v in values)
 
 
+def _open_up(axis: Any) -> None:
+    """Widen the limits around a quantity that varies by rounding alone, whose ticks would all be the same number."""
+    low, high = sorted(map(float, axis.get_view_interval()))
+    size = max(abs(low), abs(high))
+    if high - low < 1e-11 * size:
+        axis.axes.set(**{f"{axis.axis_name}lim": (low - 0.05 * size, high + 0.05 * size)})
+
+
 def tidy_ticks(ax: Axes) -> None:
     """Give the axes of a panel these ticks, where nobody has set others."""
     for axis in (ax.xaxis, ax.yaxis):
+        _open_up(axis)
         if type(axis.get_major_formatter()) is ScalarFormatter:
             axis.set_major_formatter(PlainNumbers())
         if type(axis.get_major_locator()) is LogLocator:

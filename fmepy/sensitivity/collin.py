@@ -117,7 +117,7 @@ def collin(
     maxcomb: float = 5000,
     progress: bool | Callable[[int, int], object] = False,
 ) -> Collin:
-    """Return the collinearity of sets of parameters: how well a change of one can be made up for by the others.
+    """Return the collinearity of sets of parameters: how well the others compensate for a change of one.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _frame(names: Sequence[str], members: Sequence[Any], gammas: Sequence[Any]) 
 
 
 def _sizes(N: Any, n_par: int, maxcomb: float) -> list[int]:
-    """Return the sizes of the sets; the ones left out for their number are told."""
+    """Return the sizes of the sets; a warning names those left out because they are too many."""
     maxcomb = positive_number(maxcomb, "maxcomb", finite=False)
     if N is None:
         wanted = list(range(2, n_par + 1))

@@ -81,7 +81,7 @@ def of_its_own(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DifferenceRuns:
-    """How the runs for differences are made: where they go, inside which bounds, with which step, kept or not."""
+    """Settings of the runs for differences: workers, bounds, step, checkpoint."""
 
     executor: Any
     progress: Any
@@ -91,7 +91,7 @@ class DifferenceRuns:
     tasks: ResumableTasks
 
     def box(self, names: Sequence[str], theta: Vector, declared: Parameters) -> Box:
-        """Return the bounds of the parameters `names`: those given, else those declared by a cost or lmfit."""
+        """Return the bounds of the parameters `names`: the user's, else those declared by a cost or lmfit."""
         low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
         if declared.lower is not None and declared.upper is not None:
             known = {n: k for k, n in enumerate(declared.names)}

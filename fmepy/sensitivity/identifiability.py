@@ -37,7 +37,7 @@ _NAMED = 0.1  # a parameter belongs to a combination if its component exceeds th
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Identifiability(Framed):
-    """What sensitivities say of the parameters together; made by `identifiability`.
+    """Result of `identifiability`: which parameters are determined together, and which combinations are not.
 
     Attributes
     ----------
@@ -253,7 +253,7 @@ def _largest_sets(S: Matrix, matrix: Normalised, threshold: float, maxcomb: floa
 
 
 def _one_by_one(matrix: Normalised, left: list[int], threshold: float) -> list[int]:
-    """Return what is left if the most inflated parameter is left out until the rest is identifiable."""
+    """Return the parameters that remain when the most inflated ones are left out until the rest is identifiable."""
     while left and collinearities(matrix, np.array([left]))[0] >= threshold:
         _, _, vif = inflation(Normalised(matrix.s[:, left]))
         del left[int(np.argmax(vif))]

@@ -38,7 +38,7 @@ _EQUAL = 0.01  # sets whose importance differs by less are equals: else rounding
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IdentifiableFit(Shown):
-    """What `identifiable_fit` arrived at.
+    """Result of `identifiable_fit`.
 
     Attributes
     ----------

@@ -25,7 +25,8 @@ SECONDS = {
     "seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0, "years": 365.25 * 86400.0,
 }  # fmt: skip
 """Units of time, in seconds; a year is one of 365.25 days."""
-_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2})?")
+LIKE_A_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2})?")
+"""A date or a time of the day, in whatever order and with whatever marks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ class Sheet:
             value = float(cell)
         except (TypeError, ValueError, OverflowError):
             why = ""
-            if is_text and _DATE.fullmatch(cell):
+            if is_text and LIKE_A_DATE.fullmatch(cell):
                 why = " Write dates as 2001-12-31, in all cells of the column, or as numbers."
             elif is_text and COMMA.fullmatch(cell):
                 why = " A decimal point is written '.', or a comma in all cells of a file."

@@ -20,32 +20,31 @@ exit codes: 0 done; 1 the run failed; 2 a mistake in the file, the data or the a
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import cleandoc
+from pathlib import Path
 from typing import Any, NoReturn
 
-from fmepy import __version__
-from fmepy.errors import ArgumentError, FmepyError, did_you_mean
-from fmepy.workflow import (
-    calibrate_command,
-    check_file,
-    import_file,
-    map_modules,
-    new_folder,
-    print_schema,
-    run_modules,
-)
+import numpy as np
+import pandas as pd
 
-COMMANDS = (new_folder, import_file, check_file, calibrate_command, print_schema, run_modules, map_modules)
-# A subcommand is a file here with a function `add_arguments(parser)`, and a line in COMMANDS. Its docstring is its
-# help: a line, what it does, and, from the first line that ends with a colon on, what stands below the options. A
-# mistake in a file or in the arguments ends with exit code 2 and a message that says where; nothing shows a traceback.
+from fmepy import __version__
+from fmepy.checks import whole_number
+from fmepy.dmi.model import ModularModel
+from fmepy.errors import ArgumentError, FmepyError, did_you_mean
+from fmepy.parallel.progress import Progress
+from fmepy.workflow.display import Display, collected_warnings
+from fmepy.workflow.new_folder import ARGUMENTS, new
+
 _INTERRUPTED = 130
+_MOST_PANELS = 24
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"(?:unrecognized arguments: |invalid choice: ')([^\s']+)", message)
-        known = list(self._option_string_actions) + [c.NAME for c in COMMANDS]
+        known = [*self._option_string_actions, *COMMANDS]
         super().error(message + (did_you_mean(wrong[1], known) if wrong else ""))
 
 
@@ -62,11 +61,13 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="fmepy", **_help(__doc__))
     top.add_argument("--version", action="version", version=f"fmepy {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        line = (command.__doc__ or "").partition("\n")[0].rstrip(".")
-        one = commands.add_parser(command.NAME, help=line[:1].lower() + line[1:], **_help(command.__doc__))
-        command.add_arguments(one)
-        one.set_defaults(execute=command.execute, own=one)
+    for name, (execute, arguments) in COMMANDS.items():
+        text = cleandoc(execute.__doc__ or "")
+        line = text.partition("\n")[0].rstrip(".")
+        one = commands.add_parser(name, help=line[:1].lower() + line[1:], **_help(text))
+        for word, how in arguments.items():
+            one.add_argument(word, **how)
+        one.set_defaults(execute=execute, own=one)
     return top
 
 
@@ -142,3 +143,282 @@ def _executed(given: argparse.Namespace) -> int:
         place = f"{error.filename}: " if error.filename else ""
         print(f"{place}{error.strerror or error}.", file=sys.stderr)
         return 1
+
+
+# --- the commands: functions of the arguments, which return the exit code
+
+
+def check(given: argparse.Namespace) -> int:
+    """Read a calibration file, say what it asks for, run nothing.
+
+    Read a calibration file and all that it names (data, modules, Python), and print what it asks for: the rows and
+    columns of the data, model, cost, parameters, and the steps with how much there is to run.
+
+    Nothing is run and nothing is written. A Python file that the model names is imported; nothing in it is called. What
+    was found in the data (separator, encoding, decimal comma, replicates) is told on stderr.
+
+    exit codes: 0 it could be run; 2 a mistake, which is told with its file and line.
+    """
+    from fmepy.exchange.case import as_case
+    from fmepy.workflow.calibration import described, prepared
+    from fmepy.workflow.plan import providers
+
+    with as_case(Path(given.file)) as file, collected_warnings():
+        task = prepared(file, python=not given.no_python).task
+        for name, arguments in task.case.steps.items():
+            providers(task.case, name, arguments, task.case.steps.__contains__)
+    for line in task.notes:
+        print(line, file=sys.stderr)
+    print("\n".join(described(task)))
+    return 0
+
+
+def calibrate(given: argparse.Namespace) -> int:
+    """Run the steps of a calibration file; write tables and a report.
+
+    Run the steps that a calibration file describes: screen, fit, multistart, profile, sample, ranges, scenarios,
+    filter. What is done is kept, and not done again unless what it depends on has changed.
+
+    Progress, warnings and demands that were missed are told on stderr; stdout ends with the path of the report.
+
+    writes to the folder (default: that of the file, or NAME_report beside it):
+      report.html                      everything, in one file that opens anywhere
+      estimates.csv residuals.csv fit.json                 of the best fit
+      screen.csv collin.csv starts.csv optima.csv profile.csv intervals.csv
+      sample.csv sample_summary.csv ranges.csv scenarios.csv filter.csv
+      run.json                         what was asked, with what, and what came of it
+
+    exit codes: 0 done, all demands met; 1 a step failed (so does a fit that did not converge, and a step most of whose
+    runs failed, unless [require] allows it), a demand of [require] was missed, or the disk is full;
+    2 nothing was run: a mistake in the file, the data or the arguments, a folder that is in use or cannot be written;
+    130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on).
+    """
+    from fmepy.exchange.case import as_case
+
+    with as_case(Path(given.file)) as file:
+        return _calibrated(given, file)
+
+
+def _calibrated(given: argparse.Namespace, file: Path) -> int:
+    from fmepy.workflow.calibration import described, prepared
+
+    for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
+        if (number := getattr(given, word)) is not None:
+            whole_number(number, f"--{word}", least, most)
+    own = Path(given.file)  # what comes of a problem that is no calibration file goes beside it
+    output = given.out or (None if own == file else own.with_name(f"{own.stem}_report"))
+    with collected_warnings():
+        runner = prepared(
+            file, output=output, steps=given.steps, seed=given.seed, executor=given.workers,
+            resume=given.resume, python=not given.no_python,
+        )  # fmt: skip
+    print("\n".join(described(runner.task, runner.names)), flush=True)
+    try:
+        runner.do(Display(True, aloud=True))
+    except KeyboardInterrupt:
+        print(f"Interrupted. What is done is kept; go on with\n  {runner.command} --resume", file=sys.stderr)
+        return _INTERRUPTED
+    if runner.reported:
+        print(runner.folder.path / "report.html", flush=True)
+    return runner.exit
+
+
+def import_problem(given: argparse.Namespace) -> int:
+    """Make a calibration of a PEtab problem or an SBML model: a folder to go on with.
+
+    Read a PEtab problem (.yaml, version 1 or 2) or an SBML model (.xml), and write a folder with a calibration file,
+    the model as text, and the data.
+
+    writes to the folder, which must not be there:
+      case.toml          the calibration file: fmepy calibrate DIR/case.toml
+      model.txt          equations, initial values, constants
+      measurements.csv problem.py petab/      of a problem: its readings, its cost, its files
+
+    exit codes: 0 done; 2 what cannot be read, with its place; nothing is written then.
+    """
+    from fmepy.exchange.case import write_case
+
+    case = write_case(given.file, given.out)
+    print(f"{case}\nLook at it, then: fmepy check {case}; fmepy calibrate {case}")
+    return 0
+
+
+def schema(given: argparse.Namespace) -> int:
+    """Print the JSON schema of calibration files, for editors.
+
+    Editors that know it complete keys, explain them, and underline what is wrong while one types.
+
+    to begin, for editors that use Taplo (VS Code's Even Better TOML):
+      fmepy schema > calibration.schema.json
+    and, as the first line of a file:
+      #:schema calibration.schema.json
+    """
+    from fmepy.workflow.file.keys import file_schema
+
+    print(json.dumps(file_schema(), indent=2, ensure_ascii=False))
+    return 0
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run a model of modules; write tables and a picture.
+
+    Run the model that a TOML file describes: modules, data base, times and steps.
+
+    What is missing, redundant or in conflict between the modules and the data base is told on stderr.
+
+    writes to the folder (default: the file's name without .toml, beside it):
+      outputs.csv        a row a time, a column a variable
+      diagnostics.csv    what was told of modules and data
+      variable_map.csv   which module assigns and which reads each variable
+      convergence.csv    how loops across modules settled, a row a loop and step
+      outputs.png        the outputs against time (not with --no-plots)
+
+    the file:
+      modules = ["sales.fme", "delivery.fme"]      # or a folder; paths count from this file
+      data = ["market_db/", "extra.sqlite"]
+      times = { start = 0, stop = 100, step = 1 }  # of the rows
+      dt = 0.25                                    # the elementary step
+      outputs = ["SM", "OB"]                       # also: method, tol, max_iterations, strict, order, unsettled
+      [parameters]                                 # on top of the data base
+      SEM = 410.0
+    """
+    model, folder = _opened(given, strict=given.strict)
+    with collected_warnings(), Progress(sys.stderr.isatty(), model.n_steps, "step") as progress:
+        out = model.run_told(progress)
+    done = {
+        "outputs": out,
+        "diagnostics": model.diagnostics,
+        "variable_map": model.variable_map.reset_index(),
+        "convergence": out.attrs["convergence"],
+    }
+    pictures = {} if given.no_plots else {"outputs": lambda: _plot_outputs(out)}
+    first, last = out["time"].iloc[[0, -1]]
+    written = _written(folder, done, pictures)
+    print(f"{len(out)} rows of {len(out.columns) - 1} variables, t = {first:g} to {last:g}")
+    print(written)
+    return 0
+
+
+def map_variables(given: argparse.Namespace) -> int:
+    """Print and draw which module gives what to which.
+
+    Print the variable map of the model that a TOML file describes, without running it.
+
+    A row a variable, a column a module: endogenous where the module assigns it, exogenous where it only reads it, both
+    where an assigned one also needs an initial value from outside. What is missing, redundant or in conflict is told on
+    stderr.
+
+    writes to the folder (default: the file's name without .toml, beside it):
+      variable_map.csv   the map
+      variable_map.png   modules as boxes, variables as arrows
+    """
+    model, folder = _opened(given)
+    print(model.variable_map.to_string())
+    print(_written(folder, {"variable_map": model.variable_map.reset_index()}, {"variable_map": model.plot_map}))
+    return 0
+
+
+def _opened(given: argparse.Namespace, *, strict: bool = False) -> tuple[ModularModel, Path]:
+    """Return the model of modules of a file, what is told of it on stderr, and the folder to write to, made.
+
+    That is the one that was named, or that of the file's stem beside it.
+
+    Raises
+    ------
+    ArgumentError
+        A mistake in the file; the folder cannot be made; it is one of the folders of the data, and what is written
+        would be read the next time.
+    """
+    from fmepy.workflow.file.sources import read_modular
+    from fmepy.workflow.file.toml import TomlTable
+
+    file = Path(given.file)
+    section = TomlTable.read(file)
+    with collected_warnings():
+        model = read_modular(section, strict=strict)
+    folder = file.with_suffix("") if given.output is None else Path(given.output)
+    if folder == file:  # a file without a suffix
+        folder = file.with_name(f"{file.name}_outputs")
+    if any(folder.resolve() == section.beside(name).resolve() for name in section.texts("data")):
+        raise ArgumentError(
+            f"The tables would be written to {str(folder)!r}, among the data, and be read as such the next time. Name "
+            "another folder: --output DIR."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError(
+            f"The folder {str(folder)!r} cannot be made: {error.strerror}. Name another by --output."
+        ) from None
+    return model, folder
+
+
+def _written(folder: Path, tables: Mapping[str, pd.DataFrame], pictures: Mapping[str, Callable[[], Any]]) -> str:
+    """Write tables as CSV and pictures as PNG, without a display, and return what was written."""
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    if pictures:
+        import matplotlib
+
+        matplotlib.use("Agg")  # before the first figure, whatever the user's settings say
+        import matplotlib.pyplot as plt
+    for name, draw in pictures.items():
+        figure = np.ravel(np.asarray(draw(), dtype=object))[0].figure
+        figure.savefig(folder / f"{name}.png", dpi=120, bbox_inches="tight")
+        plt.close(figure)
+    return f"{folder}/: {', '.join([*(f'{n}.csv' for n in tables), *(f'{n}.png' for n in pictures)])}"
+
+
+def _plot_outputs(out: pd.DataFrame) -> Any:
+    """Draw the outputs, a panel each."""
+    from fmepy.plotting.models import plot_model
+
+    names = [c for c in out.columns if c != "time"]
+    if len(names) > _MOST_PANELS:
+        print(
+            f"outputs.png shows the first {_MOST_PANELS} of {len(names)} variables; name some by `outputs` in the "
+            "file.", file=sys.stderr,
+        )  # fmt: skip
+    return plot_model(out, which=names[:_MOST_PANELS])
+
+
+_FILE = {"metavar": "FILE.toml", "help": "the calibration file, or a PEtab problem (.yaml)"}
+_MODEL = {"metavar": "MODEL.toml", "help": "the description of the model"}
+_FOLDER = {"metavar": "DIR", "help": "the folder to write to, made if need be"}
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], dict[str, dict[str, Any]]]] = {
+    "new": (new, ARGUMENTS),
+    "import": (import_problem, {
+        "file": {"metavar": "FILE", "help": "a PEtab problem (.yaml) or an SBML model (.xml)"},
+        "--out": {"metavar": "DIR", "required": True, "help": "the folder to make"},
+    }),
+    "check": (check, {"file": _FILE, "--no-python": _flag("refuse a file that names Python, before it is imported")}),
+    "calibrate": (calibrate, {
+        "file": _FILE,
+        "--out": _FOLDER,
+        "--steps": {"metavar": "A,B", "help": "these of the file's steps, and what they need"},
+        "--workers": {"metavar": "N", "type": int, "help": "worker processes; the numbers do not depend on it"},
+        "--seed": {"metavar": "S", "type": int, "help": "of the random numbers, in place of the file's"},
+        "--resume": _flag("go on with a step that was killed from its checkpoint"),
+        "--no-python": _flag("refuse a file that names Python code"),
+    }),
+    "schema": (schema, {}),
+    "run": (run, {
+        "file": _MODEL,
+        "--output": _FOLDER,
+        "--strict": _flag("diagnostics are errors (exit code 2)"),
+        "--no-plots": _flag("draw no picture"),
+    }),
+    "map": (map_variables, {"file": _MODEL, "--output": _FOLDER}),
+}  # fmt: skip
+"""By name what runs, and its arguments as argparse takes them.
+
+The docstring of a command is its help: a line, what it does, and, from the first line that ends with a colon on, what
+stands below the options. A mistake in a file or in the arguments ends with exit code 2 and a message that says where;
+nothing shows a traceback.
+"""

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.tables.sheet import DATE, NUMBER, Sheet
+from fmepy.tables.sheet import DATE, LIKE_A_DATE, NUMBER, Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
 
 _TIMES = r"t|time|times|date|datetime|day|days|hour|hours|h|min|minute|minutes|week|weeks|month|year|years|age|x"
@@ -21,7 +21,7 @@ _ENTITIES = (
     r"id|subject|patient|animal|rat|batch|run|experiment|plot|site|group|replicate|tank|flask|well|entity|sample"
 )
 _ERRORS = r"sd|se|sem|std|err|error|sigma"
-_VALUES = r"y|value|values|obs|observation|observed|measurement|reading"
+_VALUES = r"y|val|value|values|obs|observation|observed|measurement|reading"
 _UNITS = (
     r"(.*?)\s*[\[(]([^\])]*)[\])]\s*",
     r"((?i:t|time))[ ._](s|sec|seconds?|min|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|yrs?|years?)",
@@ -86,8 +86,12 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
         return next((c for c in among if re.fullmatch(words, bare[c], re.IGNORECASE)), "")
 
     by_name = named(_TIMES, [*dates, *numeric])
+    unread = "" if by_name or dates else next((c for c in texts if _share(frame[c], LIKE_A_DATE) >= 0.5), "")
+    if unread:
+        raise ArgumentError(f"{path}: the dates of column {unread!r}, such as {str(frame[unread].dropna().iloc[0])!r}, "
+                            "can be read in several ways. Write them as 2001-12-31, in all cells.")  # fmt: skip
     found.x = by_name or next(iter([*dates, *numeric]), "")
-    found.why["x"] = "by its name" if by_name else "the first column of dates" if dates else "the first of numbers"
+    found.why["x"] = "recognised by the name" if by_name else f"the first column of {'dates' if dates else 'numbers'}"
     rest = [c for c in numeric if c != found.x]
     if not rest:
         raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
@@ -167,6 +171,9 @@ def _variables(names: Iterable[str]) -> list[str]:
 def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
     """Return a wide table with columns of errors as a long one: a row a reading."""
     keys = [c for c in (found.entity, found.x) if c]
+    if taken := {"name", "value", "sd"} & set(keys):
+        raise ArgumentError(f"{sheet.path}: rename the column {min(taken)!r}: columns of errors make a table with the "
+                            "columns 'name', 'value' and 'sd', a row a reading.")  # fmt: skip
     parts = []
     for column, variable in found.observed.items():
         part = sheet.frame[keys].assign(value=sheet.numbers(column))
@@ -186,25 +193,15 @@ def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: b
     """Return the text of a calibration file with marked places to fill."""
     from jinja2 import Environment, PackageLoader
 
-    times, source = sheet.frame[found.x], sheet.path.name
-    is_date = sheet.holds_dates(found.x)
+    times, is_date = sheet.frame[found.x], sheet.holds_dates(found.x)
     unit = _unit_of_dates(sheet, found.x) if is_date else found.units.get(found.x, "")
     x = sheet.since(found.x, unit)[0] if is_date else sheet.numbers(found.x, missing=False)
     start, stop, step = _grid(float(x.min()), float(x.max()))
-    y, err = ("value", "sd") if is_stacked else (found.y, found.err)
-    since = f", which are counted from the first date; or: origin = {_text(str(times.min())[:10])}" if is_date else ""
-    data = [
-        ("file", file, ""), ("x", found.x, f"the times: {found.why['x']}"), ("unit", unit, f"of the times{since}"),
-        ("y", y, f"the readings: {source} stacked, a row a reading" if is_stacked
-         else "the readings of a long table: the first column names the variable"),
-        ("err", err, "their standard errors: by the name"),
-        ("entity", found.entity, f"tells the experiments apart: {found.why.get('entity')}"),
-        ("ignore", [] if is_stacked else found.ignore, "no readings: texts, or the same in all rows of an experiment"),
-    ]  # fmt: skip
     made = Environment(loader=PackageLoader("fmepy.workflow", ""), trim_blocks=True, keep_trailing_newline=True)
     made.filters.update(text=_text, short="{:.12g}".format)
     return made.get_template("draft.toml").render(
-        name=name, source=source, data=data, start=start, stop=stop, step=step, has_entities=bool(found.entity),
+        name=name, source=sheet.path.name, file=file, found=found, is_stacked=is_stacked, unit=unit,
+        origin=str(times.min())[:10] if is_date else "", start=start, stop=stop, step=step,
         renamed={} if is_stacked else {c: v for c, v in found.observed.items() if c != v},
         variables={v: found.units.get(c, "") for c, v in found.observed.items()},
     )  # fmt: skip

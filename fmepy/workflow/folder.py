@@ -119,7 +119,7 @@ class CalibrationFolder:
         if checkpoint.exists():
             shutil.rmtree(checkpoint)
         self.write_json(place / "begun.json", {"inputs": inputs})
-        return checkpoint, False, " (begins anew; --resume goes on from a checkpoint)" if can_go_on else ""
+        return checkpoint, False, " (starts again; --resume continues from a checkpoint)" if can_go_on else ""
 
     def mark(self) -> str:
         """Return of which fits the estimates are that were written last."""

@@ -1,18 +1,4 @@
-"""Write a commented calibration file that runs, or a draft for a table of your own, with its data.
-
-Make a folder with a calibration file that runs, its data beside it, and a comment in each section, to begin from.
-
-for example:
-  lynx     hare and lynx: two populations, fitted, screened, profiled and sampled
-  hiv      HIV in the blood: a long table of two variables with errors, parameters on a log scale
-  nile     the Nile: a level that wanders, by a filter (FIMLOF), with forecasts
-  theoph   theophylline: twelve subjects, an absorption of each one's own, scenarios
-  ccl4     carbon tetrachloride: twelve chambers, conditions, a prior, profiles
-
-  fmepy new study                  folder study/ with study.toml
-  fmepy new dose --from theoph
-  fmepy new mine --data my.csv     a draft from the columns of a table, with places to fill, and a copy of it
-"""
+"""``fmepy new``: an example or a draft, with its data, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -20,28 +6,34 @@ import argparse
 import re
 import shutil
 import sys
+from inspect import cleandoc
 from pathlib import Path
+from typing import Any
 
 from fmepy import datasets
 from fmepy.errors import ArgumentError, did_you_mean, listed
 
-NAME = "new"
-EXAMPLES: dict[str, str] = dict(re.findall(r"^  (\w+)  +(.+)$", __doc__, re.MULTILINE))
-"""By key, with what it shows: the list above."""
-TABLES = {"lynx": "lynx_hare", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
+TABLES = {"lynx": "lynx_hare", "hiv": "hiv", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
 """The observations of an example, where they are one of the tables of `fmepy.datasets`: there is no other copy."""
 _FOLDER = Path(__file__).parent / "examples"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("name", metavar="NAME", help="the folder to make, and the file in it")
-    parser.add_argument("--from", dest="example", metavar="KEY", help=f"one of {', '.join(EXAMPLES)}; without it lynx")
-    parser.add_argument("--data", metavar="FILE", help="a table of your own: drafts a file from its columns")
+def new(given: argparse.Namespace) -> int:
+    """Write a commented calibration file that runs, or a draft for a table of your own, with its data.
 
+    Make a folder with a calibration file that runs, its data beside it, and a comment in each section, to begin from.
 
-def execute(given: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
+    for example:
+      lynx     hare and lynx: two populations, fitted, screened, profiled and sampled
+      hiv      HIV in the blood: a long table of two variables with errors, parameters on a log scale
+      nile     the Nile: a level that wanders, by a filter (FIMLOF), with forecasts
+      theoph   theophylline: twelve subjects, an absorption of each one's own, scenarios
+      ccl4     carbon tetrachloride: twelve chambers, conditions, a prior, profiles
+
+      fmepy new study                  folder study/ with study.toml
+      fmepy new dose --from theoph
+      fmepy new mine --data my.csv     a draft from the columns of a table, with places to fill, and a copy of it
+    """
     if given.example is not None and given.data is not None:
         raise ArgumentError(
             "`--from` copies an example, `--data` drafts a file for a table of your own: give one of them."
@@ -96,3 +88,12 @@ def _copy_example(example: str, folder: Path, name: str) -> None:
             shutil.copyfile(file, folder / (f"{name}.toml" if file.suffix == ".toml" else file.name))
     if example in TABLES:
         shutil.copyfile(datasets.file_of(TABLES[example]), folder / f"{TABLES[example]}.csv")
+
+
+EXAMPLES: dict[str, str] = dict(re.findall(r"^  (\w+)  +(.+)$", cleandoc(new.__doc__ or ""), re.MULTILINE))
+"""By key, with what it shows: the list above."""
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "name": {"metavar": "NAME", "help": "the folder to make, and the file in it"},
+    "--from": {"dest": "example", "metavar": "KEY", "help": f"one of {', '.join(EXAMPLES)}; without it lynx"},
+    "--data": {"metavar": "FILE", "help": "a table of your own: drafts a file from its columns"},
+}

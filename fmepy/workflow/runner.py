@@ -38,7 +38,7 @@ import errno
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -48,14 +48,12 @@ from typing import Any
 from fmepy.errors import ArgumentError, FmepyError, TooLargeError, warn
 from fmepy.fitting.result import ModFit
 from fmepy.journal.files import file_digest
-from fmepy.workflow import dependencies
+from fmepy.workflow import plan
 from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.error_lines import placed_error
 from fmepy.workflow.file.python_file import causes, line_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.folder import CalibrationFolder
-from fmepy.workflow.requirements import judged, unmet
-from fmepy.workflow.steps.base import FITS, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import FITS, CalibrationTask, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
 from fmepy.workflow.steps.registry import STEPS
 
@@ -146,12 +144,13 @@ class CalibrationRun:
         """See which steps will be kept, before anything runs; refuse those that miss what they need."""
         known: dict[str, str] = {}
         for name in STEPS:
-            record, in_file = self.folder.record(name), name in self.case.steps
-            if not in_file and record is None:
+            record, arguments = self.folder.record(name), self.case.steps.get(name)
+            if arguments is None and record is None:
                 continue
             try:
-                inputs = self._digest(name, self.case.steps[name] if in_file else (record or {})["arguments"], known,
-                                      known.__contains__)  # fmt: skip
+                arguments = (record or {})["arguments"] if arguments is None else arguments
+                taken = plan.providers(self.case, name, arguments, known.__contains__)
+                inputs = self._digest(name, arguments, {k: known[k] for k in taken})
             except (ArgumentError, LookupError, TypeError):
                 if name in self.names:
                     raise
@@ -162,24 +161,12 @@ class CalibrationRun:
                 known[name] = inputs
         self._inputs = {name: known[name] for name in self._kept if name not in self.names}
 
-    def _digest(
-        self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str], counts: Callable[[str], bool]
-    ) -> str:
-        """Return what stands for all that the result of a step depends on."""
-        taken = dependencies.providers(self.case, name, arguments, counts)
+    def _digest(self, name: str, arguments: Mapping[str, Any], taken: Mapping[str, str]) -> str:
+        """Return what stands for all that the result of a step depends on, `taken` of the steps whose it takes."""
         beside = self.case.section.beside
         files = "".join(_sha(beside(file)) or "missing" for file in STEPS[name].files(arguments))
-        given = [self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files]
-        return dependencies.digest([dependencies.versions(), *given, *dependencies.code_of(STEPS[name])])
-
-    def _taken(self, name: str) -> dict[str, Any] | None:
-        """Return the results that a step takes; None where one that it needs has failed."""
-        try:
-            names = dependencies.providers(self.case, name, self.case.steps[name], self._counts)
-        except ArgumentError:
-            return None
-        self._used.update(names)
-        return {other: self._result(other) for other in names}
+        given = [self.task.inputs, arguments, self.seed, dict(taken), files]
+        return plan.digest([plan.versions(), *given, *plan.code_of(STEPS[name])])
 
     def _counts(self, name: str) -> bool:
         """Tell whether a step has a result that others may take."""
@@ -187,7 +174,7 @@ class CalibrationRun:
 
     def _why_not(self, name: str) -> dict[str, str]:
         """Return why the result of a step counts as none, by demand."""
-        return unmet(self.case, name, self._result(name))
+        return plan.unmet(self.case, name, self._result(name))
 
     def best(self, names: list[str]) -> ModFit:
         """Return the best fit of some steps, one that counts where there is one."""
@@ -211,14 +198,16 @@ class CalibrationRun:
             return
         with collected_warnings(self._display.tell) as warnings:
             try:
-                taken = self._taken(name)
-                if taken is None:
+                try:
+                    taken = plan.providers(self.case, name, self.case.steps[name], self._counts)
+                except ArgumentError:
                     needs = " and ".join(STEPS[name].needs(self.case.steps[name]))
                     record["error"] = f"{name} needs {needs}, which failed."
                     return
-                record["inputs"] = self._digest(name, self.case.steps[name], self._inputs, self._counts)
+                self._used.update(taken)
+                record["inputs"] = self._digest(name, self.case.steps[name], {k: self._inputs[k] for k in taken})
                 if not self._keeps(name, record):
-                    self._run(name, record, taken, warnings)
+                    self._run(name, record, {other: self._result(other) for other in taken}, warnings)
                 if name in FITS:
                     self._settle_fit()
             except KeyboardInterrupt:
@@ -276,7 +265,7 @@ class CalibrationRun:
         except ArgumentError as error:
             if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
                 raise
-            display.tell(f"warning: the checkpoint of {name} cannot be used, it begins anew: {error}")
+            display.tell(f"warning: the checkpoint of {name} cannot be used, the step starts again: {error}")
             self.folder.begin(name, record["inputs"], resume=False)
             result = step.run(self.task, arguments, taken, doing)
         if getattr(result, "interrupted", False):
@@ -308,7 +297,7 @@ class CalibrationRun:
         tables = best_tables(self.task, best)
         files = [*tables, FIT_FILE]
         self.tables.update(tables)
-        mark = dependencies.digest({name: self._inputs[name] for name in there})
+        mark = plan.digest({name: self._inputs[name] for name in there})
         if self.folder.mark() != mark or not self.folder.has(*files):
             self._write(tables)
             try:
@@ -328,7 +317,7 @@ class CalibrationRun:
         records = [self._steps.get(name) or self.folder.record(name) or {} for name in steps]
         current = {file for record in records for file in record.get("files", ())}
         fits = {name: self._inputs[name] for name in FITS if name in steps}
-        if fits and self.folder.mark() == dependencies.digest(fits):
+        if fits and self.folder.mark() == plan.digest(fits):
             current |= {*BEST_TABLES, FIT_FILE}
         if gone := self.folder.take_away(current):
             self._display.tell(f"Taken away, as no results of this file as it stands: {', '.join(gone)}.")
@@ -342,7 +331,7 @@ class CalibrationRun:
                 f"{name}: the disk is full ({full.strerror}, {self.folder.path}). What was done before is kept: make "
                 f"room, then go on with\n  {self.command} --resume"
             )
-            self._stopped = "not begun, as the disk is full."
+            self._stopped = "not started, as the disk is full."
             self._display.tell(record["error"])
             return
         told = _said(error, self.case.file.parent)
@@ -356,7 +345,7 @@ class CalibrationRun:
     def _end(self) -> None:
         """Judge what was demanded; write report and record."""
         self._display.close()
-        demands = judged(self.case, self.results)
+        demands = plan.judged(self.case, self.results)
         missed = [d for d in demands if d["met"] is False]
         for d in missed:
             self._display.tell(str(self.case.section.error(("require", d["demand"]), d["said"])))
@@ -391,7 +380,7 @@ class CalibrationRun:
             "title": case.title, "description": case.description,
             "asked": {name: dict(case.steps[name]) for name in self.names}, "require": case.require,
             "seed": self.seed, "workers": self.executor if isinstance(self.executor, int) else 1,
-            "versions": dependencies.versions(), "system": platform.platform(),
+            "versions": plan.versions(), "system": platform.platform(),
             "hashes": {"file": _sha(case.file), **self.task.inputs},
             "started": self._started.isoformat(timespec="seconds"), "ended": ended.isoformat(timespec="seconds"),
             "seconds": round((ended - self._started).total_seconds(), 3),

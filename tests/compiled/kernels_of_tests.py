@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.kernels import call, doubles, new, structure, weighted
+from fmepy.compiled.dialect.types import structure
+from fmepy.compiled.kernels import call, doubles, new, weighted
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 WIDE, KINDS, WEIGHTS = 3, (1, 4), ((0.1,), (0.0, -0.7))

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import pickle
 import re
+import signal
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fmepy.compiled import c_loops, difference_loop, explicit_loop
+from fmepy.compiled.dialect.translate import kernel_text
 from fmepy.compiled.explicit_runs import Course, Stretch
-from fmepy.compiled.kernel_code import kernel_text
 from fmepy.compiled.machine import optimised
 from fmepy.errors import SimulationError
 from fmepy.filtering import loop, paths, square_root_loop
 from fmepy.models.engines import explicit
+from fmepy.models.ode import OdeModel
 from fmepy.models.running.system import build_system
 from tests.models.problems import hiv_model
 
@@ -69,6 +72,19 @@ def test_a_run_that_ends_early_is_told():
     assert not runs.many(P)[1].any()
     with pytest.raises(SimulationError, match="gave up"):
         runs.one(P[0])
+
+
+@pytest.mark.parametrize("text", ["d(x)/dt = y\nd(y)/dt = -k * x", "d(x)/dt = y\nd(y)/dt = -k * lag(x, 0.001)"])
+def test_ctrl_c_ends_many_runs(text):
+    bound = OdeModel(text, state={"x": 1, "y": 0}, parms={"k": 1e4}, times=[0, 5]).bind()
+    bound.simulate_many(np.full((1, 1), 1e4))
+    signal_after = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    signal_after.start()
+    began = time.process_time()
+    with pytest.raises(KeyboardInterrupt):
+        bound.simulate_many(np.full((50_000, 1), 1e4))  # some minutes
+    assert time.process_time() - began < 10
+    assert np.isfinite(bound.simulate_many(np.full((1, 1), 1e4))[0]).all()  # nothing is left of it
 
 
 def test_whole_runs_are_made_anew_where_they_are_unpickled():

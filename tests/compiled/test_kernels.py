@@ -11,7 +11,7 @@ import pytest
 
 from fmepy.compiled import c_loops
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.kernel_code import kernel_text
+from fmepy.compiled.dialect.translate import kernel_text
 from fmepy.compiled.kernels import KernelError, doubles, packed
 from tests.compiled import kernels_of_tests as kernels
 

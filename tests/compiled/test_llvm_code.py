@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
+import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,6 +190,18 @@ def test_an_expression_of_a_thousand_levels_is_no_trouble():
     for i in range(1000):
         x = (x + i) * values[2] if i % 2 else x / values[3] + values[4]
     assert function_of([e])(values)[0] == pytest.approx(x, rel=1e-10)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_programs_that_nobody_uses_leave_no_memory_behind():
+    def memory_after(n, first):
+        for k in range(first, first + n):
+            function_of([a * k + b])
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = memory_after(100, 0)  # with those that are kept for who asks again
+    assert (memory_after(200, 100) - before) / 200 < 15_000
 
 
 def test_a_function_lives_as_long_as_its_code():

@@ -11,6 +11,7 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, module
 from fmepy.dmi.variables import system_of
 from fmepy.errors import ModelError
+from fmepy.models.running.forcings import Forcing
 from tests.dmi.runs import program_of, run
 from tests.dmi.test_running import CAPACITY, DELIVERY, SALES
 
@@ -39,7 +40,8 @@ def _model(kind, *texts, outputs=NAMES, values=VALUES, times=None, dt=0.25, seri
         keys = [f"{name}[{','.join(map(str, i))}]" for i in np.ndindex(value.shape)] if value.shape else [name]
         parms |= dict(zip(keys, value.ravel().tolist(), strict=True))
     times = np.arange(0, 4.1, 0.25) if times is None else times
-    return as_model(system, kind, parms=parms, series=series or {}, times=times, dt=dt, outputs=outputs, method=method)
+    series = {k: Forcing(k, *of) for k, of in (series or {}).items()}
+    return as_model(system, kind, parms=parms, series=series, times=times, dt=dt, outputs=outputs, method=method)
 
 
 @pytest.fixture(scope="module")

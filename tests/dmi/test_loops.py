@@ -151,7 +151,7 @@ def test_the_first_guess_chooses_among_solutions():
     stays = run(program_of(text.format("0"), max_iterations=200), 0)
     assert up.rows[0, 0] == pytest.approx(np.sqrt(2.5))
     assert stays.rows[0, 0] == 0
-    given = run(program_of("x = 2 * x / (0.75 + x * x / 2)", guesses=("x",), max_iterations=200), 0, x=1.0)
+    given = run(program_of("x = 2 * x / (0.75 + x * x / 2)", max_iterations=200), 0, x=1.0)
     assert given.rows[0, 0] == pytest.approx(np.sqrt(2.5))
 
 
@@ -162,3 +162,10 @@ def test_loops_are_among_the_variables_that_are_active():
     y = [(0.1 + t) / 0.99 for t in (0, 2, 4)]
     np.testing.assert_allclose(done.rows[[0, 2, 4], 1], y, rtol=1e-8)
     np.testing.assert_allclose(done.rows[1, 0], 0.1 * y[0] + 1, rtol=1e-8)
+
+
+def test_a_list_that_reads_its_own_elements_is_one_statement():
+    program = program_of("dims D[2]\nD = [0.5 * D[1] + 1, 0.5 * D[0]]", max_iterations=1, unsettled="keep")
+    found = table_of(program, run(program, 2))
+    np.testing.assert_array_equal(found["D[0]"], [1, 1, 1.25])  # both from the values before
+    np.testing.assert_array_equal(found["D[1]"], [0, 0.5, 0.5])

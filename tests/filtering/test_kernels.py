@@ -10,7 +10,7 @@ import pytest
 
 from fmepy.compiled import explicit_runs
 from fmepy.compiled.c_loops import checked_loop
-from fmepy.filtering import paths, run
+from fmepy.filtering import paths, run, smoothing
 from fmepy.models import difference
 from tests.filtering.problems import (
     accumulator_cost,
@@ -72,7 +72,7 @@ def both(monkeypatch):
 
         return called
 
-    for module in (run, paths):
+    for module in (run, paths, smoothing):
         monkeypatch.setattr(module, "packed", packed)
         monkeypatch.setattr(module, "c_loop", c_loop)
     monkeypatch.setattr(run, "_empty_record", lambda *sizes: copied(_zeros(*sizes)))
@@ -106,7 +106,7 @@ SAFE = [{"algorithm": "sqrt"}, {"update": "iterated"}, {"update": "second_order"
 @pytest.mark.parametrize("make", PLAIN)
 def test_the_plain_loop(both, make):
     make().filter()
-    assert set(both) == {"loop.run"}
+    assert set(both) == {"loop.run", "smoothing.back"}
 
 
 @pytest.mark.parametrize("options", SAFE)
@@ -114,7 +114,7 @@ def test_the_plain_loop(both, make):
 def test_the_loop_of_factors(both, rates, options):
     steps = {"propagation": "rk4", "dt": 0.5} if rates is logistic_rate else {}
     logistic_cost(rates, **steps, **options).filter()
-    assert set(both) == {"square_root_loop.run"}
+    assert set(both) == {"square_root_loop.run", "smoothing.back"}
 
 
 @pytest.mark.parametrize("make", [ar1_cost, estimated, events, oscillator_cost])

@@ -89,6 +89,14 @@ def test_correlated_errors(model):
 
 
 @MODELS
+def test_repeated_readings_have_errors_of_their_own_beside_a_table_of_covariances(model):
+    noise = pd.DataFrame([["v", 0.0], [0.0, 0.3]], ["x", "both"], ["x", "both"])
+    cost = fme.FimlofCost(model, records(model), process_noise=NO_W, measurement_noise=noise,
+                          parms={"v": 0.2, "sd_w": 0.0})  # fmt: skip
+    check_the_same(cost, 1e-5)
+
+
+@MODELS
 def test_entities_with_parameters_of_their_own(model):
     table = pd.concat([
         records(model).assign(who="A"), records(model, 2).iloc[2:].assign(who="B"), records(model, 3).assign(who="C")

@@ -116,7 +116,7 @@ def test_the_picture_says_what_the_band_contains(cost):
     for reading, told in ((False, "the model's value"), (True, "a new reading")):
         (ax,) = predict(decay(), fit, reading=reading).plot(obs=DATA)
         labels = ax.get_legend_handles_labels()[1]
-        assert labels == ["fit", f"95 % of {told}", "observed"]
+        assert labels == ["fit", f"95 % of {told}", "data"]
     plt.close("all")
 
 

@@ -202,7 +202,7 @@ def test_a_killed_fit_goes_on_to_the_same_result(whole, tmp_path, evaluation):
 
 
 def test_an_interrupted_fit_goes_on_to_the_same_result(whole, tmp_path):
-    with pytest.warns(InterruptedWarning, match=r"\d+ of 20 starts were begun"):
+    with pytest.warns(InterruptedWarning, match=r"\d+ of 20 starts were run"):
         part = fme.modFit(starts_child.Ending(300, KeyboardInterrupt), **SETTINGS, checkpoint=tmp_path / "c")
     assert part.interrupted
     assert 1 < part.starts["value"].notna().sum() < 20

@@ -9,7 +9,7 @@ import fmepy as fme
 from fmepy.errors import ParameterError
 from fmepy.fitting import modFit
 from fmepy.parameters.named import as_parameters, as_prior
-from fmepy.workflow.file.priors import ScaledPrior
+from fmepy.workflow.file.prepared import ScaledPrior
 
 T = np.arange(0.5, 10.5, 0.5)
 SD = "sd_v_y"

@@ -323,7 +323,7 @@ def test_a_fit_that_had_not_converged_is_told_and_mended():
     fit = modFit(line, {"a": 0.0, "b": 1.0}, method="Nelder-Mead", control={"maxiter": 5})
     assert not fit.converged
     prof = profile(line, fit)
-    assert "had not come to its optimum" in prof.message
+    assert "had not reached its optimum" in prof.message
     assert prof.par["a"] == pytest.approx(modFit(line, {"a": 0.0, "b": 1.0}).par["a"], rel=1e-6)
 
 

@@ -142,7 +142,7 @@ def test_a_profile_of_readings_is_the_lowest_likelihood_with_the_reading_added(m
 
 def test_readings_of_a_function_or_of_a_latent_state_are_told(model, cost, fit) -> None:
     prof = fme.profile(cost, fit, prediction=("B", 2.0))
-    with pytest.raises(ArgumentError, match="nothing is said of the noise of 'B'"):
+    with pytest.raises(ArgumentError, match="the noise of 'B' is not known"):
         fme.predict(model, prof, reading=True)
 
 

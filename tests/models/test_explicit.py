@@ -77,7 +77,7 @@ def drive_plainly(model, names, times, most_steps=1000):
     )
     *told, _ = loop.drive(
         plainly, None, inputs, 0.0, 0.0, start, times, system.n_states, 1e-6, atol, np.inf, most_steps, out,
-        np.empty((status.WORK, len(start))), np.empty((2, 0)), None, None,
+        np.zeros((status.WORK, len(start))), np.empty((2, 0)), None, None,
     )  # fmt: skip
     return told, out, runner._stepper.advance(0.0, start, inputs, times)[1]
 

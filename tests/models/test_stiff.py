@@ -145,7 +145,7 @@ def changes(monkeypatch, model):
     status, *_ = dormand_prince.drive(
         lambda t, y, model, out: call(functions.rates, t, y, model[2], out), None, (0, 0, q), model.times[0], 0.0,
         np.array(runner._between[0].value(p.tolist()), dtype=float), model.times, n, bound._options.rtol, atol, np.inf,
-        100_000, out, np.empty((WORK, n)), np.empty((2, 0)), None, stiff,
+        100_000, out, np.zeros((WORK, n)), np.empty((2, 0)), None, stiff,
     )  # fmt: skip
     assert status == DONE
     np.testing.assert_allclose(bound.simulate(bound.theta0)[:, :n], out, rtol=1e-6, atol=1e-9)

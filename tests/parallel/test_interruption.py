@@ -108,7 +108,7 @@ def test_several_starts_return_the_best_of_those_that_were_begun():
     one = After(square, 10**9)
     fme.modFit(one, [0.9], lower=0, upper=1, starts=1, method="Nelder-Mead")
     calls = 10**9 - one.left
-    with pytest.warns(InterruptedWarning, match="2 of 4 starts were begun"):
+    with pytest.warns(InterruptedWarning, match="2 of 4 starts were run"):
         fit = fme.modFit(After(square, calls + 8), [0.9], lower=0, upper=1, starts=4, method="Nelder-Mead", seed=1)
     assert fit.interrupted
     assert fit.starts["ssr"].notna().tolist() == [True, True, False, False]

@@ -15,6 +15,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 import fmepy as fme
 from fmepy.plotting.axes import COLORS, color, get_ax, picture, write_correlation
+from fmepy.plotting.ranges import plot_pairs
 from tests.journal.samples import SAMPLES, filtered_cost
 from tests.plotting.inspect_figures import covered_panels, overlapping_texts, panel_sizes, tick_labels
 
@@ -350,3 +351,31 @@ def test_a_correlation_near_one_is_none_of_one(noise, text):
     _, ax = plt.subplots()
     write_correlation(ax, x, 2 * x + noise * np.cos(9 * np.arange(50)))
     assert [t.get_text() for t in ax.texts] == [text]
+
+
+def test_pairs_of_any_result_tell_a_strong_correlation_from_one():
+    x = np.linspace(-1, 1, 50)
+    frame = pd.DataFrame({"a": x, "b": 2 * x + 0.1 * np.cos(9 * np.arange(50))})
+    panels = plot_pairs(frame)
+    assert [t.get_text() for t in panels[1, 0].texts] == ["0.998"]
+
+
+def test_a_quantity_that_varies_by_rounding_alone_has_ticks_that_differ():
+    noise = 1 + 1e-13 * np.sin(np.arange(50))
+    (panel,) = fme.plot_model({"x": np.arange(50.0), "y": 6.453990843 * noise})
+    labels = tick_labels(panel.yaxis)
+    assert len(labels) == len(set(labels)) >= 2
+
+
+def test_counts_are_whole_numbers():
+    panels = responses(3, 2).hist(bins=20)
+    assert all(float(label) % 1 == 0 for ax in panels for label in tick_labels(ax.yaxis))
+
+
+def test_data_look_the_same_everywhere(cost, fit):
+    shown = [fit.plot()[0], fit.predict(cost.model).plot(obs=cost.obs)[0],
+             fme.sensRange(cost.model, parInput=fit, num=3, seed=1).summary().plot(obs=cost.obs)[0],
+             SAMPLES["BoundaryFit"]().plot()[0], SAMPLES["FilterResult"]().plot()[0],
+             SAMPLES["Forecast"]().plot()[0]]  # fmt: skip
+    seen = [next(line for line in ax.lines if line.get_label() == "data") for ax in shown]
+    assert {(line.get_color(), line.get_marker(), line.get_markersize()) for line in seen} == {("0.2", "o", 3.5)}

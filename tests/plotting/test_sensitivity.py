@@ -201,3 +201,14 @@ def test_global_indices_over_time_are_lines():
     assert texts(ax) == ["k, total", "k, first order", "A0"]
     assert ax.get_xlabel() == "time"
     np.testing.assert_array_equal(ax.lines[2].get_ydata(), found.frame.query("parameter == 'A0'")["ST"])
+
+
+def test_experiments_have_courses_of_their_own():
+    """Lines do not lead from the last reading of one subject to the first of the next, nor to and fro between them."""
+    times = np.array([0.5, 1.0, 2.0, 4.0])
+    model = fme.OdeModel("dN/dt = -k * N", state={"N": 10.0}, parms={"k": 0.5}, times=np.linspace(0, 5, 21))
+    data = pd.concat([pd.DataFrame({"who": w, "time": times + 0.1 * w, "N": 10 * np.exp(-times / 2)}) for w in (1, 2)])
+    cost = fme.SimulationCost(model, data, entity="who", entity_parms=("k",))
+    (panel,) = fme.sensFun(cost, {"k[1]": 0.5, "k[2]": 0.6}).plot()
+    for line in (line for line in panel.lines if line.get_label().startswith("k[")):
+        assert np.isnan(line.get_xdata()).tolist() == [False] * 4 + [True] + [False] * 4

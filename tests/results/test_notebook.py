@@ -43,7 +43,7 @@ def model():
 
 def test_a_model_shows_its_equations_and_parameters(model):
     texts = texts_of(model)
-    assert texts[0].startswith("OdeModel of 1 states (N), 2 parameters")
+    assert texts[0].startswith("OdeModel of 1 state (N), 2 parameters")
     assert any(r"\frac{d\,N}{dt}" in t or "d(N)/dt" in t for t in texts)
     assert texts[texts.index("r") + 1] == "0.6"
     assert texts[texts.index("K") + 1] == "10.0"
@@ -58,8 +58,8 @@ def test_without_sympy_the_equations_are_text(model, monkeypatch):
 def test_a_steady_model_and_a_difference_model_do_so_too():
     steady = fme.SteadyModel("dN/dt = a - b*N", state={"N": 1.0}, parms={"a": 1.0, "b": 2.0})
     step = fme.DifferenceModel("next(N) = a*N", state={"N": 1.0}, parms={"a": 0.5}, times=np.arange(5))
-    assert "SteadyModel of 1 states (N), 2 parameters" in texts_of(steady)
-    assert texts_of(step)[0].startswith("DifferenceModel of 1 states (N), 1 parameters")
+    assert "SteadyModel of 1 state (N), 2 parameters" in texts_of(steady)
+    assert texts_of(step)[0].startswith("DifferenceModel of 1 state (N), 1 parameter")
 
 
 def test_costs_show_parameters_with_bounds_and_the_ends_of_the_data(model):

@@ -42,7 +42,8 @@ class Browser:
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
-                   "--disable-background-networking", "--disable-dev-shm-usage",
+                   "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic",
+                   "--disable-dev-shm-usage",
                    f"--user-data-dir={self._profile.name}"]  # fmt: skip
 
         def as_3_and_4():

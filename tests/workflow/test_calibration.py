@@ -381,7 +381,7 @@ def test_a_damaged_checkpoint_is_told_and_the_step_begins_anew(file, tmp_path, c
         fme.workflow.calibrate(file, progress=Stop(800, 510, Killed))
     (tmp_path / "decay_report/.fmepy/sample/checkpoint/header.json").write_text("{")
     assert run(file, "--resume") == 0
-    assert "the checkpoint of sample cannot be used, it begins anew" in capsys.readouterr().err
+    assert "the checkpoint of sample cannot be used, the step starts again" in capsys.readouterr().err
     assert tables(tmp_path / "decay_report") == want
 
 

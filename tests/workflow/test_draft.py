@@ -12,7 +12,7 @@ import pytest
 import fmepy as fme
 from fmepy.workflow.command import main
 from fmepy.workflow.draft import read_columns
-from fmepy.workflow.file.parsed import read_case
+from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.file.toml import TomlTable
 
@@ -74,7 +74,7 @@ def test_a_draft_is_checked_filled_and_run(tmp_path, capsys, name):
         )
         line = next(i for i, t in enumerate(file.read_text().splitlines(), 1) if i > 1 and re.search(r"\bFILL\b", t))
         assert main(["check", str(file)]) == 2
-        assert f"study.toml:{line}: FILL stands where" in capsys.readouterr().err
+        assert f"study.toml:{line}: FILL marks a place" in capsys.readouterr().err
     file.write_text(filled(text, equations, parameters).replace("[fit]", "[fit]\n[run]\nseed = 2"))
     assert main(["check", str(file)]) == 0, capsys.readouterr().err
     assert main(["calibrate", str(file)]) == 0, capsys.readouterr().err
@@ -93,6 +93,9 @@ def test_what_drafts_nothing_is_refused_with_what_to_do(tmp_path, capsys):
         "single": ("t\n0\n1\n", "there is one column of numbers or dates"),
         "word": ("t,y\n0,1\n1,low\n2,3\n3,4\n", "word.csv:3: 'low' in column 'y' is not a number. Leave the cell"),
         "constant": ("t,y\n0,1\n1,1\n", "beside the times 't' no column of readings changes"),
+        "german": ("Datum;A\n01.03.2021;1\n02.03.2021;2\n", "the dates of column 'Datum', such as '01.03.2021'"),
+        "american": ("Date,A,B\n3/1/2021,1,2\n3/2/2021,2,3\n", "Write them as 2001-12-31, in all cells"),
+        "names": ("time,A,sd,name\n0,1,1,a\n1,2,1,a\n0,3,1,b\n1,4,1,b\n", "rename the column 'name'"),
         "archive": ("PK\x03\x04", "is a workbook or an archive"),
         "huge": ("t,y\n" + "1,1\n" * 5_000_001, "has more than"),
     }
@@ -119,18 +122,19 @@ def test_units_are_guessed_from_the_names_of_columns(tmp_path, column, variable,
     table = pd.DataFrame({"time_h": T, column: 10 + T, f"{column}_sd": 0.1, "temp_degC": 20.0})
     table.to_csv(tmp_path / "d.csv", index=False)
     found = read_columns(tmp_path / "d.csv")[1]
-    assert (found.x, found.units["time_h"], found.why["x"]) == ("time_h", "h", "by its name")
+    assert (found.x, found.units["time_h"], found.why["x"]) == ("time_h", "h", "recognised by the name")
     assert (found.observed, found.units.get(column)) == ({column: variable}, unit)
     assert found.errors == {column: f"{column}_sd"}
     assert found.ignore == ["temp_degC"]  # the same in all rows
 
 
-def test_a_long_table_keeps_its_names(tmp_path):
+@pytest.mark.parametrize("word", ["value", "val", "obs"])
+def test_a_long_table_keeps_its_names(tmp_path, word):
     rows = [("conc A", t, 10 - t, 0.1) for t in range(1, 5)] + [("B", t, 1.0 * t, 0.1) for t in range(1, 5)]
-    pd.DataFrame(rows, columns=["what", "day", "value", "sd"]).to_csv(tmp_path / "long.csv", index=False)
+    pd.DataFrame(rows, columns=["what", "day", word, "sd"]).to_csv(tmp_path / "long.csv", index=False)
     assert main(["new", str(tmp_path / "s"), "--data", str(tmp_path / "long.csv")]) == 0
     told = tomllib.loads((tmp_path / "s" / "s.toml").read_text())
-    assert told["data"] == {"file": "long.csv", "x": "day", "y": "value", "err": "sd"}
+    assert told["data"] == {"file": "long.csv", "x": "day", "y": word, "err": "sd"}
     assert told["model"]["outputs"] == {"conc A": "conc_A"}
     assert "d(conc_A)/dt = FILL" in told["model"]["equations"]
 
@@ -205,7 +209,7 @@ def test_fill_is_a_mark_in_equations_and_parameters_alone(tmp_path):
     text = TEXT.replace("fit = {}", 'title = "FILL"\nfit = {}').replace("-k * y + u", "-k * y + u # no FILL")
     task_of(tmp_path, text)
     assert TomlTable.read(tmp_path / "d.toml").data["title"] == "FILL"
-    with pytest.raises(fme.errors.ArgumentError, match=r"d.toml:15: FILL stands where .* a plain number is fixed"):
+    with pytest.raises(fme.errors.ArgumentError, match=r"d.toml:15: FILL marks a place .* a plain number is fixed"):
         task_of(tmp_path, text.replace("start = 0.02", 'start = "FILL"'))
 
 

@@ -17,10 +17,10 @@ import pytest
 
 import fmepy as fme
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of, runs_of_signs
-from fmepy.workflow.report.page import environment, render, written
+from fmepy.workflow.report.page import render, written
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
-from fmepy.workflow.report.words import number
+from fmepy.workflow.report.words import environment, number
 from tests.workflow import browser
 
 T = np.arange(12.0)
@@ -288,7 +288,7 @@ def test_deviations_are_in_units_of_the_spread_of_the_others():
 
 def test_deviations_that_follow_each_other_are_alike_and_those_that_alternate_are_not():
     x = np.arange(24)
-    pattern = "deviations that follow each other are alike"
+    pattern = "neighbouring deviations are correlated"
     assert pattern in " ".join(agreement(np.sin(2 * np.pi * x / 12))[1])
     assert pattern not in " ".join(agreement((-1.0) ** x)[1])
 
@@ -353,7 +353,7 @@ def test_a_step_that_failed_has_a_section(inputs):
     ("reached", "missed", "optimum", "n_optima", "said"),
     [
         (2, 0.01, [1, 1, 1], 1, ""),
-        (1, 0.01, [1, 2, 2], 2, "Only 1 of 3 searches came to the best value"),
+        (1, 0.01, [1, 2, 2], 2, "Only 1 of 3 searches reached the best value"),
         (2, 0.3, [1, 1, 2], 2, "3 searches ended in 2 different optima, and the chance that the next start finds"),
         (2, 0.5, [1, 1, 1], 1, ""),  # few starts that agree: the chance stands in the section
         (2, 0.01, [1, 0, 0], 1, "2 of 3 searches failed or did not converge"),
@@ -373,7 +373,7 @@ def test_what_many_starts_may_have_missed_is_a_warning(inputs, reached, missed, 
 
 def test_what_is_not_drawn_is_said_with_the_file_that_holds_it():
     assert first_few(["a", "b"], 2, "x.csv") == (["a", "b"], "")
-    assert first_few(list("abc"), 2, "x.csv")[1] == "Drawn are the first 2 of 3; the numbers of all are in x.csv."
+    assert first_few(list("abc"), 2, "x.csv")[1] == "The first 2 of 3 are drawn; the numbers of all are in x.csv."
 
 
 def test_a_section_that_breaks_leaves_the_others(inputs):
@@ -451,7 +451,7 @@ def test_a_filter_is_told_with_its_own_flags(tmp_path):
 def test_long_tables_are_cut_and_that_is_told():
     table = table_of(pd.DataFrame({"x": np.arange(1e5)}), "Many", file="many.csv")
     assert len(table.rows) == MOST_ROWS
-    assert table.note == f"Shown are the first {MOST_ROWS} of 100,000 rows; all of it is in many.csv."
+    assert table.note == f"The table shows the first {MOST_ROWS} of 100,000 rows; many.csv has all of it."
     wide = table_of(pd.DataFrame(np.zeros((2, 500))), "Wide")
     assert len(wide.columns) == len(wide.rows[0]) == 24
     assert "of 500 columns" in wide.note
@@ -482,7 +482,7 @@ def test_huge_data_make_no_huge_report(tmp_path):
     simple = WHOLE.replace(STEPS, "\nfit = {}\n").replace("next(N) = q * N - c", "d(N)/dt = -q * N - c")
     text = render(*made(tmp_path, simple, data))
     assert len(text) < 700_000
-    assert "Of very many points one in" in text
+    assert "of very many points is drawn" in text
     assert "of 4,000 rows" in text
 
 

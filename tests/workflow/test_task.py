@@ -15,7 +15,7 @@ from scipy.integrate import trapezoid
 import fmepy as fme
 from fmepy.errors import ArgumentError
 from fmepy.workflow.command import main
-from fmepy.workflow.file.parsed import read_case
+from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
 
 GROWTH = """\

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmepy.errors import ArgumentError
-from fmepy.workflow.file.keys import checked
-from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.signatures import Key, checked
 from fmepy.workflow.file.toml import TomlTable, _Scanner
 
 TEXT = """\

@@ -242,7 +242,7 @@ def _reflective(
 
 
 def _finish_on_bounds(problem: Problem, theta: Vector, control: Mapping[str, Any], left: float) -> tuple[Vector, float]:
-    """Put the parameters that lean on a bound onto it and fit the others again."""
+    """Set the parameters that press against a bound onto it and fit the others again."""
     held = ~problem.moving
     for _ in range(theta.size):
         leaning = _pressed(problem, theta) & ~held

@@ -50,7 +50,7 @@ _FILLED = 0.2  # a matrix with fewer entries than this part of all is factored a
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Climb:
-    """Where a search came to."""
+    """The end of a search."""
 
     theta: Vector
     value: float
@@ -86,7 +86,7 @@ def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
 
 
 def _search(problem: Problem, start: Vector, control: Mapping[str, Any], enough: float = -np.inf) -> _Climb | None:
-    """Return what a search with inflated, then with the proper noise comes to; None if there is none to inflate.
+    """Return the end of a search with inflated, then with the proper noise; None if there is no noise to inflate.
 
     enough : float
         A value at which the search may stop: it has come to where another one did.
@@ -116,7 +116,7 @@ def _nearby(problem: Problem) -> Vector:
 
 
 def _agreed(climbs: list[_Climb], agree: float) -> bool:
-    """Tell whether the two best came to the same value."""
+    """Tell whether the two best reached the same value."""
     best = sorted(c.value for c in climbs)[:2]
     return len(best) == 2 and best[1] - best[0] <= agree
 
@@ -182,7 +182,7 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
 
 
 class _Secants:
-    """What the last steps say of the observed information, on top of the expected one (Broyden, Fletcher, ...).
+    """The curvature observed along the last steps, on top of the expected information (Broyden, Fletcher, ...).
 
     Where the data say little, the two may differ by a factor of some hundreds in a direction: steps by the expected one
     would then crawl, and promise far less than there is to gain.
@@ -225,7 +225,7 @@ def _score(problem: Problem, theta: Vector, rough: bool) -> tuple[Vector, Matrix
 
 
 def _heard(problem: Problem, theta: Vector, value: float, information: Matrix, asked: BoolVector) -> BoolVector:
-    """Tell of which parameters the data speak: not of an initial value, where the start is diffuse.
+    """Tell which parameters the data depend on: not an initial value, where the start is diffuse.
 
     Score and information of the others are rounding, by which a step has no length: they are asked at a distance.
     """
@@ -263,7 +263,7 @@ class _Normal:
         return np.asarray(self._size * found)
 
     def _promise(self) -> float:
-        """Return u'I^-1 u; directions without information promise nothing."""
+        """Return u'I^-1 u, the predicted improvement; directions without information predict none."""
         if not len(self._u):
             return 0.0
         usable = self._values > 1e-12 * self._values[-1]
@@ -310,7 +310,7 @@ def _step(
 
 
 def _vanished(problem: Problem, theta: Vector, value: float, logs: BoolVector, floor: Vector) -> tuple[Vector, float]:
-    """Return theta with the sds that have all but vanished set to zero, where that does not raise -2 log L."""
+    """Return theta with the sds that have almost vanished set to zero, where that does not raise -2 log L."""
     for j in np.flatnonzero(logs & (theta > 0) & (theta < floor)):
         if problem.lower[j] > 0:
             continue

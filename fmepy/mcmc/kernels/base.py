@@ -1,4 +1,4 @@
-"""What a kernel promises, and what a new one must provide.
+"""The contract of a kernel: what a new one must provide.
 
 A **kernel** knows how to move; the runner (`fmepy.mcmc.runner`) owns iterations, thinning, burn-in, progress and
 checkpoints. A kernel moves `n_member` points at a time: 1 for Metropolis, the whole population for an ensemble.
@@ -35,14 +35,14 @@ _SPREAD = 2.0  # dispersed starts lie so many proposal standard deviations aroun
 
 
 class Info(NamedTuple):
-    """What a step did: accepted moves, and tries made."""
+    """The outcome of a step: accepted moves, and tries made."""
 
     accepted: int
     tries: int
 
 
 class Record(NamedTuple):
-    """What is saved of a state, one row per member."""
+    """The saved part of a state, one row per member."""
 
     pars: Matrix  # (n_member, n_par) or (n_par,)
     SS: Any  # (n_member,), or a number
@@ -53,7 +53,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """What is counted over all iterations, by member.
+    """Counts over all iterations, by member.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Kernel(Protocol):
         ...
 
     def record(self, state: Any) -> Record:
-        """Return what a row of the chain holds; the arrays are copied by the caller."""
+        """Return a row of the chain; the caller copies the arrays."""
         ...
 
     def counts(self, state: Any) -> Counts:
@@ -110,7 +110,7 @@ class Kernel(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dispersion:
-    """Where chains start that the user gave no start.
+    """The starts of chains without a start of the user's.
 
     A start is ``p + 2 s L z`` with z standard normal and L L' the proposal covariance of `jump` (0.1 |p| where jump is
     a function). It must lie inside the bounds and have a finite posterior; each failure shrinks s from 1 by 5 %.
@@ -127,7 +127,7 @@ class Dispersion:
         return cls(target, jump)
 
     def given(self, theta: Vector) -> Point:
-        """Return what is known at a start of the user's."""
+        """Return the point at a start of the user's."""
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told
             point = self.target.evaluate(np.array(theta, dtype=float))
             why = self.target.why_impossible(theta) if point is None else ""
@@ -177,7 +177,7 @@ def _as_given(control: dict[str, Any], n_par: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sampler:
-    """What is known of a way to sample before it runs.
+    """The description of a sampler before it runs.
 
     Attributes
     ----------

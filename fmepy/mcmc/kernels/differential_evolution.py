@@ -42,7 +42,7 @@ _LARGEST = 10_000
 
 @dataclass(slots=True, eq=False)
 class Population:
-    """The members and what is known of them; `step` changes it in place. Ensembles of emcee use it too."""
+    """The members and their densities; `step` changes it in place. Ensembles of emcee use it too."""
 
     theta: Matrix  # (n_member, n_par)
     SS: Matrix  # (n_member, n_variance)
@@ -107,7 +107,7 @@ class Population:
 def first_population(
     dispersion: Dispersion, starts: Matrix, dispersed: bool, n_member: int, rng: np.random.Generator
 ) -> Population:
-    """Return a population: all members given; or the first given (unless `dispersed`), the others around it."""
+    """Return a population: the user's members, or the first one (unless `dispersed`) and the others around it."""
     target = dispersion.target
     if len(starts) == n_member:
         points = [dispersion.given(row) for row in starts]

@@ -38,7 +38,7 @@ _COUNTERS = ("iteration", "accepted", "dr_steps", "alfasteps", "covupdates", "la
 
 @dataclass(slots=True, eq=False)
 class MetropolisState:
-    """Where the chain stands, and what the adaptation has seen; `step` changes it in place."""
+    """The position of the chain and the state of the adaptation; `step` changes it in place."""
 
     point: Point
     precision: Vector
@@ -96,7 +96,7 @@ class Metropolis:
         self.function = jump if isinstance(jump, JumpFunction) else None
 
     def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> MetropolisState:
-        """Return the first state: at the start given, or dispersed around it."""
+        """Return the first state: at the user's start, or dispersed around it."""
         point = self.dispersion.around(starts[0], rng) if dispersed else self.dispersion.given(starts[0])
         chol = np.empty((0, 0)) if isinstance(self.jump, JumpFunction) else self.jump
         precision = self.target.draw_precision(point.SS, rng) if self.target.sampled else self.target.precision0
@@ -250,7 +250,7 @@ class Metropolis:
 
 
 def _absorb(state: MetropolisState) -> None:
-    """Take the current point into mean and scatter, as often as it stood (Welford's update, weighted)."""
+    """Include the current point in mean and scatter, as often as it was repeated (Welford's update, weighted)."""
     assert state.mean is not None
     assert state.scatter is not None
     w = state.pending

@@ -51,6 +51,7 @@ _LARGEST = 600.0  # an exponent that is no overflow
 _BESIDE = 1e-4  # of the width, or of the size: a start on a bound is moved so far inside
 _SHOWN = 100  # divergences whose places are remembered
 _COUNTERS = ("iteration", "accepted", "covupdates", "divergences", "averaged", "seen", "leapfrogs")
+_ARRAYS = ("u", "slope", "precision", "chol", "mean", "scatter", "places")
 _NUMBERS = ("log_step", "log_step_mean", "centre", "error")
 
 
@@ -235,7 +236,7 @@ class Nuts:
             return self._step(state, rng)
 
     def _step(self, state: NutsState, rng: np.random.Generator) -> tuple[NutsState, Info]:
-        q, f0 = np.linalg.solve(state.chol, state.u), state.f
+        q, f0 = _solved(state.chol, state.u), state.f
         first = Place(q, rng.standard_normal(q.size), state.chol.T @ state.slope, f0, state.point)
         H0 = -f0 + 0.5 * float(first.p @ first.p)
         run = _Trajectory(self, state, exp(state.log_step), H0, rng)
@@ -243,7 +244,7 @@ class Nuts:
         moved = tree.chosen is not first
         if moved:
             state.u, state.f, state.point = state.chol @ tree.chosen.q, tree.chosen.f, tree.chosen.point
-            state.slope = np.linalg.solve(state.chol.T, tree.chosen.slope)
+            state.slope = _solved(state.chol.T, tree.chosen.slope)
             state.accepted += 1
         state.iteration += 1
         state.leapfrogs += run.n
@@ -275,7 +276,7 @@ class Nuts:
         return {
             **point_arrays("point", state.point),
             **point_arrays("best", state.best),
-            **{name: getattr(state, name) for name in ("u", "slope", "precision", "chol", "mean", "scatter", "places")},
+            **{name: getattr(state, name) for name in _ARRAYS},
             "f": np.array(state.f),
             "numbers": np.array([getattr(state, name) for name in _NUMBERS]),
             "counters": np.array([getattr(state, name) for name in _COUNTERS], dtype=np.int64),
@@ -283,15 +284,11 @@ class Nuts:
 
     def restore(self, arrays: Mapping[str, Any]) -> NutsState:
         """Return the state that `arrays` was made of."""
-        names = ("u", "slope", "precision", "chol", "mean", "scatter", "places")
-        return NutsState(
-            point=point_of("point", arrays),
-            best=point_of("best", arrays),
-            f=float(arrays["f"]),
-            **{name: arrays[name] for name in names},
-            **{name: float(value) for name, value in zip(_NUMBERS, arrays["numbers"], strict=True)},
-            **{name: int(value) for name, value in zip(_COUNTERS, arrays["counters"], strict=True)},
-        )
+        fields: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+        fields |= {name: float(value) for name, value in zip(_NUMBERS, arrays["numbers"], strict=True)}
+        fields |= {name: int(value) for name, value in zip(_COUNTERS, arrays["counters"], strict=True)}
+        best, point = point_of("best", arrays), point_of("point", arrays)
+        return NutsState(point=point, best=best, f=float(arrays["f"]), **fields)
 
     # --- the density of u
 
@@ -325,7 +322,7 @@ class Nuts:
 
     def _begin_steps(self, state: NutsState, rng: np.random.Generator) -> None:
         """Set the length of the steps to one whose acceptance is about a half, and begin to average anew."""
-        q = np.linalg.solve(state.chol, state.u)
+        q = _solved(state.chol, state.u)
         place = Place(q, rng.standard_normal(q.size), state.chol.T @ state.slope, state.f, state.point)
         H0 = -place.f + 0.5 * float(place.p @ place.p)
         log_step, direction = 0.0 if state.averaged == 0 else state.log_step, 0
@@ -473,6 +470,10 @@ def windows(burnin: int) -> tuple[int, list[int]]:
             at = last
         ends.append(at)
     return first, ends
+
+
+def _solved(A: Matrix, b: Vector) -> Vector:
+    return np.asarray(np.linalg.solve(A, b), dtype=np.float64)
 
 
 def _with_ridge(cov: Matrix) -> Matrix:

@@ -22,7 +22,6 @@ from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, Strided
 from fmepy.language.arrays import formula as formula_of
 from fmepy.language.tracing import Valueless, decided, with_symbols
 from fmepy.models.definition.user_rates import RatesFunction
-from fmepy.types import Vector
 
 MOST_SCALARS = 3000
 """Steps of one number each: beyond, a function is computed cell by cell."""
@@ -352,14 +351,10 @@ def _interpolated(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
     return np.sum(ramps * slopes, axis=-1) + fp[0] if len(at) > 1 else fp[0] + 0.0 * x
 
 
-def _filled(value: float) -> Callable[..., Any]:
-    def filled(like: Any, *args: Any, shape: Any = None, **kwargs: Any) -> Any:
-        fill = args[0] if np.isnan(value) and args else kwargs.get("fill_value", value)
-        out = np.empty(np.shape(like) if shape is None else shape, dtype=object)
-        out[...] = fill
-        return out.view(TracedArray)
-
-    return filled
+def _filled(like: Any, value: Any, shape: Any = None) -> Any:
+    out = np.empty(np.shape(like) if shape is None else shape, dtype=object)
+    out[...] = value
+    return out.view(TracedArray)
 
 
 _HANDLED: dict[Any, Callable[..., Any]] = {
@@ -369,10 +364,10 @@ _HANDLED: dict[Any, Callable[..., Any]] = {
     np.dot: lambda a, b: np.multiply(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else np.matmul(a, b),
     np.inner: lambda a, b: np.matmul(a, np.transpose(b)),
     np.outer: lambda a, b: np.multiply(np.reshape(a, (-1, 1)), np.reshape(b, (1, -1))),
-    np.zeros_like: lambda like, *args, shape=None, **kwargs: _filled(0.0)(like, shape=shape),
-    np.ones_like: lambda like, *args, shape=None, **kwargs: _filled(1.0)(like, shape=shape),
-    np.empty_like: lambda like, *args, shape=None, **kwargs: _filled(0.0)(like, shape=shape),
-    np.full_like: lambda like, fill_value, *args, shape=None, **kwargs: _filled(np.nan)(like, fill_value, shape=shape),
+    np.zeros_like: lambda like, *args, shape=None, **kwargs: _filled(like, 0.0, shape),
+    np.ones_like: lambda like, *args, shape=None, **kwargs: _filled(like, 1.0, shape),
+    np.empty_like: lambda like, *args, shape=None, **kwargs: _filled(like, 0.0, shape),
+    np.full_like: lambda like, fill_value, *args, shape=None, **kwargs: _filled(like, fill_value, shape),
 }
 
 
@@ -456,34 +451,3 @@ def _called_by(
     return ArrayProgram(
         tuple(tape.steps), out, tuple(extras), tuple(tape.checks), n, len(rates.parameters), len(rates.forcings)
     )
-
-
-def check_same(
-    arrays: ArrayProgram,
-    read: Callable[[float, Vector, Vector, Vector], Vector],
-    t: float,
-    y: Vector,
-    p: Vector,
-    u: Vector,
-) -> None:
-    """Refuse (TracingError) a computation that does not give a function's own numbers, at some point and beside it.
-
-    read : callable
-        The rates by the function.
-    """
-    from fmepy.models.running.problem import ArraysAt
-
-    moved = y * np.linspace(1.07, 1.02, len(y)) + 1e-3
-    for t_i, y_i, p_i in ((t, y, p), (t + 0.37, moved, p), (t + 0.11, moved * 1.03, p * 1.013)):
-        with np.errstate(all="ignore"):
-            try:
-                direct = read(t_i, y_i.copy(), p_i, u)
-            except Exception:  # the function itself fails there: nothing to compare
-                continue
-            ours = ArraysAt(arrays, p_i).rates(t_i, y_i, u)
-            size = 1e-12 * float(np.abs(direct).max(initial=0.0))
-        if ours is not None and np.isfinite(direct).all() and not np.allclose(ours, direct, rtol=1e-8, atol=size):
-            raise TracingError(
-                "what was traced does not give the numbers that the function gives; it may use random numbers, keep "
-                "something between calls, or write into arrays that it was given"
-            )

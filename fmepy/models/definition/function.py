@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean
 from fmepy.language.equations import symbols
 from fmepy.language.tracing import SymbolArray, as_expression, at_most, lags_tried, traced, with_symbols
 from fmepy.models.definition.arguments import ModelArguments, as_parms
-from fmepy.models.definition.array_tracing import check_same, traced_arrays
+from fmepy.models.definition.array_tracing import traced_arrays
 from fmepy.models.definition.definition import Draft, ModelExpressions
 from fmepy.models.definition.delays import at_present
 from fmepy.models.definition.user_rates import RatesFunction
@@ -98,7 +98,7 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Mo
                 return grid
             found = _traced(rates, time)
             assert found.rates is not None, "it was traced"
-            if not _agree([at_present(e) for e in found.rates], rates, time, *start):
+            if not _gives_the_same(found.rates, rates, time, *start):
                 raise TracingError(
                     "its equations, traced with symbols, do not give the numbers that the function gives; "
                     "it may use random numbers or keep something between calls"
@@ -164,7 +164,10 @@ def as_loops(
     what: str,
     as_it_is: str,
     read: Callable[[float, Vector, Vector, Vector], Vector],
-    *start: Any,
+    t: float,
+    y: Vector,
+    p: Vector,
+    u: Vector,
 ) -> ModelExpressions:
     """Return a function of arrays as loops over arrays, checked against itself; where there are none, as it is.
 
@@ -177,9 +180,19 @@ def as_loops(
     read : callable
         The rates by the function.
     """
+    from fmepy.models.running.problem import ArraysAt
+
+    moved = y * np.linspace(1.07, 1.02, len(y)) + 1e-3
+    points = (t, y, p), (t + 0.37, moved, p), (t + 0.11, moved * 1.03, p * 1.013)
     try:
         arrays = traced_arrays(rates, shape)
-        check_same(arrays, read, *start)
+        if not _agree(
+            lambda t, y, p: ArraysAt(arrays, p).rates(t, y, u), lambda t, y, p: read(t, y.copy(), p, u), points
+        ):
+            raise TracingError(
+                "what was traced does not give the numbers that the function gives; it may use random numbers, keep "
+                "something between calls, or write into arrays that it was given"
+            )
     except TracingError as error:
         note = f"{what} {as_it_is}, for it cannot be turned into loops over arrays: {error}"
         return ModelExpressions(None, extra_names=extra_names, note=note)
@@ -221,21 +234,25 @@ def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
     return ModelExpressions(expressions, {k: as_expression(v) for k, v in extra.items()})
 
 
-def _agree(expressions: Any, rates: RatesFunction, time: str, t0: float, y0: Vector, p: Vector, u: Vector) -> bool:
-    """Tell whether traced expressions give the function's own numbers, at the start and beside it."""
-    function = scalar_function(symbols((time,), rates.states, rates.parameters, rates.forcings), expressions)
-    for t, y in ((t0, y0), (t0 + 0.37, y0 * 1.07 + 1e-3)):
-        try:
-            with np.errstate(all="ignore"):
-                direct = rates(t, y, p, u)
-        except Exception:  # the function itself fails there: nothing to compare
-            continue
-        try:
-            ours = np.array(function([t], y.tolist(), p.tolist(), u.tolist()), dtype=float)
-        except (ValueError, OverflowError, ZeroDivisionError, TypeError):  # a complex number is no value
-            if np.isfinite(direct).all():
-                return False
-            continue
-        if np.isfinite(direct).all() and not np.allclose(ours, direct, rtol=1e-8, atol=1e-12 * np.abs(direct).max()):
+def _gives_the_same(
+    expressions: Any, rates: RatesFunction, time: str, t: float, y: Vector, p: Vector, u: Vector
+) -> bool:
+    groups = symbols((time,), rates.states, rates.parameters, rates.forcings)
+    function, given = scalar_function(groups, [at_present(e) for e in expressions]), (p.tolist(), u.tolist())
+    points = (t, y), (t + 0.37, y * 1.07 + 1e-3)
+    return _agree(lambda t, y: function([t], y.tolist(), *given), lambda t, y: rates(t, y, p, u), points)
+
+
+def _agree(ours: Callable[..., Any], direct: Callable[..., Vector], points: Sequence[tuple[Any, ...]]) -> bool:
+    """Tell whether what was traced gives the function's own numbers, at the start and beside it."""
+    for point in points:
+        with np.errstate(all="ignore"):
+            try:
+                known = direct(*point)
+            except Exception:  # the function itself fails there: nothing to compare
+                continue
+            found = ours(*point)
+        size = 1e-12 * float(np.abs(known).max(initial=0.0))
+        if found is not None and np.isfinite(known).all() and not np.allclose(found, known, rtol=1e-8, atol=size):
             return False
     return True

@@ -25,14 +25,16 @@ every engine:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fmepy.compiled import status
-from fmepy.errors import SimulationError
+from fmepy.compiled.crossings import NEVER, PLACES, bisected, first_crossing, has_crossed
+from fmepy.errors import FmepyError, SimulationError
 from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -106,8 +108,7 @@ class Engine:
     methods : tuple of str
         What users type as ``method=``; the first is the default. No two entries share one.
     stepper : callable, optional
-        ``stepper(problem, options)`` returns a `Stepper`; a method that is not one of `methods` (of an engine that gave
-        up) means the default one.
+        ``stepper(problem, options)`` returns a `Stepper`; the method is one of `methods`.
     steps : mapping of str to callable
         Of fixed steps: by method ``step(rates, t, z, h, u)``, see `models.engines.fixed`. Empty if the engine chooses
         its steps.
@@ -144,10 +145,6 @@ class Engine:
     watches_switches: bool = False
     rank: float | None = None
     has_mass: tuple[str, ...] = ()
-
-    def method_of(self, options: SolverOptions) -> str:
-        """Return the method asked for if it is one of the engine's own, else its default."""
-        return options.method if options.method in self.methods else self.methods[0]
 
     def why_not(self, definition: Definition, limited: bool = False) -> str:
         """Return why the engine cannot run a model, or an empty string; `limited`: its steps are."""
@@ -199,3 +196,70 @@ def failure_of(
         why += f" ({state} = {value:.6g} {changes})"
     exploded = ended == status.EXPLODED
     return SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded)
+
+
+# --- stretches of engines that step in Python: rows inside steps, and the first crossing of what is watched
+
+Step = tuple[float, float, Vector, Callable[[Vector], Matrix]]
+"""Its beginning and its end, z there, and a function: z at times within it, one a row."""
+
+
+@contextmanager
+def as_failures(reached: Sequence[float] = ()) -> Iterator[None]:
+    """Make a failed run of whatever a user's function raises; `reached` holds the time, where it is known."""
+    try:
+        yield
+    except FmepyError:  # ours are ValueErrors too
+        raise
+    except Exception as error:
+        why = f"the model's function failed: {type(error).__name__}: {error}"
+        raise SimulationError(why, time=reached[0] if reached else None) from error
+
+
+def carried(
+    steps: Iterable[Step], watch: Callable[[float, Vector], Any], n_watched: int, start: float, z: Vector, times: Vector
+) -> tuple[Vector, Matrix]:
+    """Return (times reached, z at them) along steps, up to the first crossing; see `engines.base`.
+
+    Parameters
+    ----------
+    steps : iterable of Step
+        From `start` to the last of `times`.
+    watch : callable
+        ``watch(t, z)`` returns what must not cross zero, `n_watched` numbers.
+    """
+    out, row, room = np.empty((len(times), len(z))), 0, np.empty(len(z))
+    if times[0] == start:
+        out[0], row = z, 1
+    seen = np.empty((status.SEEN, n_watched))
+    if n_watched:
+        seen[0] = watch(start, z)
+
+    def dense(s: float, z: Vector, step: Any, place: Vector) -> None:
+        t, h, within, ahead = step
+        place[:] = ahead[s] if s in ahead else within(np.array([t + s * h]))[0]
+
+    def look(t: float, z: Vector, model: Any, place: Vector) -> None:
+        place[:] = watch(t, z)
+
+    for t, end, z_end, within in steps:
+        h, upto = end - t, int(np.searchsorted(times, end, side="right"))
+        if row < upto:
+            out[row:upto] = within(times[row:upto])
+        if n_watched:
+            ahead = dict(zip(PLACES, within(t + h * np.array(PLACES)), strict=True))  # one call takes less than three
+            seen[1], step = watch(end, z_end), (t, h, within, ahead)
+            s = first_crossing(dense, look, None, t, h, z, step, seen, room)
+            for k in range(row, upto):
+                if times[k] >= t + s * h:
+                    break
+                seen[2] = watch(times[k], out[k])
+                if has_crossed(seen[0], seen[2]):
+                    s = bisected(dense, look, None, t, h, z, step, 0.0, (times[k] - t) / h, seen, room)
+            if s != NEVER:
+                at = min(t + s * h, end)
+                before = times < at
+                return np.append(times[before], at), np.vstack([out[: before.sum()], within(np.array([at]))])
+            np.copyto(seen[0], seen[1], where=~np.isnan(seen[1]))  # one without a value stays on its side
+        row = upto
+    return times, out

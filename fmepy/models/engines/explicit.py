@@ -12,6 +12,7 @@ and with sensitivities second derivatives, see `compiled.rosenbrock`) is compile
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -61,7 +62,7 @@ class CompiledStepper:
     name = "compiled"
 
     def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf, held: str = "") -> None:
-        self._arguments = (system, rtol, atol, max_step, held)
+        self._arguments, self.system = (system, rtol, atol, max_step, held), system
         self.watches_switches = system.n_watched > 0
         blocks = len(system.z) // system.n_states
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
@@ -86,7 +87,7 @@ class CompiledStepper:
             return times, out
         if ended == status.CROSSED:
             return np.append(times[: int(n) - 1], reached), out[: int(n)]
-        raise failure_of(ended, reached, self._arguments[0].z, MOST_STEPS, worst)
+        raise failure_of(ended, reached, self.system.z, MOST_STEPS, worst)
 
     def along(self, course: Course, definition: Definition) -> WholeRuns:
         """Return whole runs along a course, from parameters to outputs; see `engines.base`."""
@@ -106,8 +107,9 @@ class WholeRuns:
     """
 
     def __init__(self, stepper: CompiledStepper, course: Course, definition: Definition) -> None:
-        self._given, d = (stepper, course, definition), definition
-        system: System = stepper._arguments[0]
+        self._given, self._definition = (stepper, course, definition), definition
+        self._system, d = stepper.system, definition
+        system = self._system
         n, m, k = system.n_states, len(d.outputs), len(system.names)
         kinds, past = kinds_of(d.events)[0], d.past if system.delays else ()
         around = _around(system, d.groups, (d.initial, tuple(e for _, e in d.outputs), past), kinds)
@@ -133,23 +135,21 @@ class WholeRuns:
         """Return the states and outputs, shape (n_time, n_var), at all parameters of the model."""
         out, (ended, _, reached, *worst) = self._runs.one(p)
         if ended != status.DONE:
-            (_, _, d), system = self._given, self._given[0]._arguments[0]
-            raise _delay_failure(ended, reached, system, d, p) or failure_of(
-                ended, reached, system.z, MOST_STEPS, worst
-            )
+            raise self._failure(ended, reached, p, worst)
         return out
+
+    def _failure(self, ended: float, reached: float, p: Vector, worst: Sequence[float] = ()) -> SimulationError:
+        of_delay = _delay_failure(ended, reached, self._system, self._definition, p)
+        return of_delay or failure_of(ended, reached, self._system.z, MOST_STEPS, worst)
 
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
         """Return the rows, the time of the crossing (None: the run came to its end), and z and all inputs there.
 
         Of a model with delays; inputs and first: see `ExplicitRuns.up_to_crossing`.
         """
-        stepper, _, d = self._given
         out, (ended, _, reached), z, there = self._runs.up_to_crossing(inputs, first)
         if ended not in (status.DONE, status.CROSSED):
-            p = inputs[: len(d.parameters)]
-            system = stepper._arguments[0]
-            raise _delay_failure(ended, reached, system, d, p) or failure_of(ended, reached, system.z, MOST_STEPS)
+            raise self._failure(ended, reached, inputs[: len(self._definition.parameters)])
         return out, reached if ended == status.CROSSED else None, z, there
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
@@ -175,10 +175,9 @@ class WholeRuns:
 
     @property
     def apart(self) -> Any:
-        """What `models.simultaneous_runs` asks: runs, inputs, places of parameters and of scales, places in a row."""
-        _, _, d = self._given
-        inputs = self._inputs.copy()
-        inputs[: len(d.parms)] = d.parms
+        """What `boundary.simultaneous_runs` asks: runs, inputs, places of parameters and of scales, places in a row."""
+        inputs, parms = self._inputs.copy(), self._definition.parms
+        inputs[: len(parms)] = parms
         return self._runs, inputs, self._places, self._scales, self._in_row
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.models.engines.base import Engine
-from fmepy.models.engines.stepwise import Step, as_failures, carried
+from fmepy.models.engines.base import Engine, Step, as_failures, carried
 from fmepy.models.running.forcings import forced_at, stage_values
 from fmepy.models.running.problem import InitialValueProblem
 from fmepy.types import Matrix, Vector

@@ -33,11 +33,6 @@ def asks_for_equations(name: str) -> bool:
     return any(e.needs_equations for e in ENGINES if e.name == name)
 
 
-def named(name: str) -> Engine:
-    """Return the first engine of that name."""
-    return next(e for e in ENGINES if e.name == name)
-
-
 def choose_engine(name: str, method: str | None, definition: Definition, limited: bool) -> tuple[Engine, str, str]:
     """Return the engine, its method, and why "auto" did not take a better one (or an empty string).
 
@@ -62,7 +57,7 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
             raise ModelError(f"`max_step` is for solvers that choose their steps; method={method!r} takes `dt`.")
         return own, method, _checked(own, definition, limited)
     if name != "auto":
-        own = named(name)
+        own = next(e for e in ENGINES if e.name == name)
         return own, own.methods[0], _checked(own, definition, limited)
     notes: list[str] = []
     for engine in sorted((e for e in ENGINES if e.rank is not None), key=lambda e: e.rank or 0.0):

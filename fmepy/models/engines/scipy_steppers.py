@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import FmepyError, SimulationError
-from fmepy.models.engines.base import Engine, SolverOptions, Stepper, steps_of
-from fmepy.models.engines.stepwise import Step, as_failures, carried
+from fmepy.models.engines.base import Engine, SolverOptions, Step, Stepper, as_failures, carried, steps_of
 from fmepy.models.running.problem import InitialValueProblem, RatesOf
 from fmepy.models.running.timeline import finite_rows
 from fmepy.numerics.structure import Structure
@@ -286,14 +285,9 @@ def _within(dense: Callable[[], Any], times: Vector) -> Matrix:
 
 def _stepper(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
     """Return the method asked for, or LSODA, with a bound on its evaluations; it stops where a condition changes."""
-    if problem.n_watched or options.method in IVP_METHODS:  # odeint cannot stop there
-        method = options.method if options.method in IVP_METHODS else "LSODA"
-        return IvpStepper(problem, _of_all(problem, options), method)
-    return _lsoda(problem, options, most)
-
-
-def _lsoda(problem: InitialValueProblem, options: SolverOptions, most: float | None = None) -> Stepper:
     options, jacobian, structure = _of_all(problem, options), problem.jacobian, problem.structure
+    if problem.n_watched or options.method in IVP_METHODS:  # odeint cannot stop there
+        return IvpStepper(problem, options, options.method if options.method in IVP_METHODS else "LSODA")
     if jacobian is None or structure is None:
         return LsodaStepper(problem.rates, options, most)
     return LsodaStepper(problem.rates, _in_blocks(options, structure), most, (structure, jacobian))
@@ -309,11 +303,7 @@ def _in_blocks(options: SolverOptions, structure: Structure) -> SolverOptions:
 
 
 def _retry(problem: InitialValueProblem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel
-    return _stepper(problem, replace(options, method="lsoda"), MOST_RETRIED)
-
-
-def _taken_over(problem: InitialValueProblem, options: SolverOptions) -> Stepper:
-    return _stepper(problem, replace(options, method="lsoda"))
+    return _stepper(problem, options, MOST_RETRIED)
 
 
 def _of_all(problem: InitialValueProblem, options: SolverOptions) -> SolverOptions:
@@ -328,5 +318,5 @@ ENGINE = Engine("scipy", ("lsoda", *IVP_METHODS), _stepper, watches_switches=Tru
 RETRY = Engine("retry", ("lsoda",), _retry)
 """LSODA for runs that the others could not finish; it goes through switches as through anything else, so that it also
 gets along a switch that the run slides on. Not in the registry: nobody asks for it by name."""
-TAKEN_OVER = Engine("taken over", ("lsoda",), _taken_over)
+TAKEN_OVER = Engine("taken over", ("lsoda",), _stepper)
 """The same for a fit that has left the others: with more of an effort, for there is no other opinion."""

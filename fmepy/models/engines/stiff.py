@@ -39,8 +39,9 @@ class StiffCode:
         self.made: Any = None
         found = self() if held else None
         if found is not None:
-            plan, code = found
-            self.made = np.concatenate([plan[:2], [1], plan[3:]]), code
+            plan = found[0].copy()  # which points at the tables of the other
+            plan[2] = 1
+            self.made = plan, found
 
     def __call__(self) -> Any:
         """Return the plan and its code."""

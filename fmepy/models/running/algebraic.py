@@ -52,8 +52,6 @@ _NEARLY = 1e-6
 """A relative correction that is left where a search may be said to have arrived."""
 _NOTHING = 1e-30
 """Of a state: what its correction is relative to at zero."""
-_SMALL_SYSTEM = 30
-"""Algebraic states up to which the structure of dg/dw is worth nothing."""
 _CAREFUL = SteadyTolerances(rtol=1e-9, atol=1e-14, ctol=1e-9, max_iter=50, positive=False)
 _AHEAD = 1e-6
 """Of the time in which states change by as much as they are: the step of a difference along the run."""
@@ -249,15 +247,8 @@ class _AlgebraicPoint:
 
     def solve(self, b: Any) -> Any:
         """Return x of dg/dw x = b; NaN where dg/dw is singular."""
-        s = self.structure
-        if s.n > _SMALL_SYSTEM:
-            return s.solver(self.values).solve(b)
-        J = np.zeros((s.n, s.n))
-        J[s.rows, s.columns] = self.values
-        try:
-            return np.linalg.solve(J, b)
-        except np.linalg.LinAlgError:
-            return np.full_like(b, np.nan)
+        found = self.structure.solver(self.values)
+        return found.solve(b) if found.pivots > 0 else np.full_like(b, np.nan)
 
     def is_corrected(self, is_near: bool, most: int = _QUICK) -> bool:
         """Move y to where g is zero by a few whole steps of Newton's, and tell whether they led there.

@@ -29,8 +29,8 @@ from fmepy.language.nodes import TABLE, ZERO, Node, in_order
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.algebraic import Constraints
-from fmepy.models.running.event_application import RootTable
-from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
+from fmepy.models.running.crossings import WatchTable, watch_table
+from fmepy.models.running.system import InputLayout, System, build_system, system_rates
 from fmepy.models.running.time_switches import depends_on_parameters
 from fmepy.numerics.structure import FEW, Structure, found_structure
 from fmepy.types import Matrix, Vector
@@ -50,7 +50,7 @@ class InitialValueProblem:
     system : System or None
         Where there are equations; its conditions are taken out as modes.
     names : tuple of str
-        Of a function that is compiled as loops over arrays: the parameters with sensitivities.
+        Parameters with sensitivities (empty: none).
     layout : InputLayout
         Where things lie in the inputs; behind them stand the offsets of the watched switches.
     blocks : int
@@ -58,11 +58,10 @@ class InitialValueProblem:
     """
 
     def __init__(self, definition: Definition, system: System | None, names: tuple[str, ...] = ()) -> None:
-        self.definition, self._function, self.names = definition, definition.function, names
-        self.system = system
-        self.blocks = 1 + len(names if system is None else system.names)
+        self.definition, self.system, self.names, self.blocks = definition, system, names, 1 + len(names)
         own = InputLayout(len(definition.parms), len(definition.forcings), n_scales=len(names))
         self.layout = own if system is None else system.layout
+        self._run: tuple[Any, tuple[ArraysAt | None, RatesOf]] | None = None
 
     @cached_property
     def constraints(self) -> Constraints | None:
@@ -88,23 +87,15 @@ class InitialValueProblem:
         rates, size = self.rates, self.layout.size
         return lambda t, z: rates(t, z, inputs[:size].tolist())
 
-    @cached_property
-    def _at_run(self) -> Callable[[Any], tuple[ArraysAt | None, RatesOf]]:
-        """What belongs to the inputs of a run, made when the first of its rates are asked for."""
-        last: Any = None
-        made: Any = None
-
-        def at(inputs: Any) -> Any:
-            nonlocal last, made
-            if inputs is not last:
-                last, made = inputs, self._rates_at(inputs)
-            return made
-
-        return at
+    def _at_run(self, inputs: Any) -> tuple[ArraysAt | None, RatesOf]:
+        """Return what belongs to the inputs of a run, made when the first of its rates are asked for."""
+        if self._run is None or self._run[0] is not inputs:
+            self._run = inputs, self._rates_at(inputs)
+        return self._run[1]
 
     def _rates_at(self, inputs: Any) -> tuple[ArraysAt | None, RatesOf]:
         """Return a function's F(t, z, forcings) in a run: as loops over arrays, where there are such, or as it is."""
-        d, layout, function = self.definition, self.layout, self._function
+        d, layout, function = self.definition, self.layout, self.definition.function
         assert function is not None, "a definition has equations or a function"
         p = inputs[: layout.n_parameters]
         plain = function.of(p) if not d.forcings else None
@@ -129,9 +120,9 @@ class InitialValueProblem:
     @property
     def jacobian(self) -> RatesOf | None:
         """(t, states, inputs) -> entries of df/dy in the order of `structure`, where sensitivities ask for it."""
-        at, layout = self._at_run, self.layout
-        if not self.names:
+        if not self.names or self.system is not None:
             return None
+        at, layout = self._at_run, self.layout
         return lambda t, y, inputs: at(inputs)[0].jacobian(t, y, layout.forcing_values(t, inputs))  # type: ignore[union-attr]
 
     @cached_property
@@ -140,7 +131,7 @@ class InitialValueProblem:
 
         It is known of what is compiled as loops over arrays, else found by trying.
         """
-        d, function = self.definition, self._function
+        d, function = self.definition, self.definition.function
         if self.system is not None or function is None or len(d.states) <= FEW or d.algebraic:
             return None
         if d.arrays is not None:
@@ -161,31 +152,23 @@ class InitialValueProblem:
         return len(self.definition.roots) if self.system is None else self.system.n_watched
 
     @cached_property
-    def roots(self) -> RootTable | None:
-        """The root events; None if there are none."""
+    def watch_table(self) -> WatchTable | None:
+        """The conditions and the roots of events; None if there are none."""
         d, system = self.definition, self.system
-        if not d.roots:
-            return None
-        if system is None or not system.roots:  # whatever the rates are
+        if d.roots and system is None:  # whatever the rates are
             nothing = Equations("ode", d.states, d.parameters, d.forcing_names, (ZERO,) * len(d.states), (), d.time)
             system = build_system(nothing, (), True, roots=d.roots)
-        return RootTable(system, d)
+        if system is None or not (system.switches or system.roots):
+            return None
+        return watch_table(system, d.function, d.extra_names)
 
     @cached_property
     def watched(self) -> RatesOf:
-        """The conditions, less their offsets, in Python: (t, list of z, inputs) -> values that cross zero."""
-        system, roots, size = self.system, self.roots, self.layout.size
-        watched = () if system is None else system.watched
-        g = watched_functions(system) if system is not None and watched else None
-
-        def values(t: float, z: Any, inputs: Any) -> Any:
-            all_of_them = g(t, z, inputs[:size]) if g is not None else ()
-            found = [all_of_them[i] for i in watched]
-            if roots is not None:
-                found += roots.values(t, z, inputs)
-            return [v - offset for v, offset in zip(found, inputs[size:], strict=True)]
-
-        return values
+        """What is watched, less its offsets, in Python: (t, list of z, inputs) -> values that cross zero."""
+        table, size = self.watch_table, self.layout.size
+        if table is None:
+            return lambda t, z, inputs: []
+        return lambda t, z, inputs: [v - o for v, o in zip(table.values(t, z, inputs), inputs[size:], strict=True)]
 
 
 MOST_DENSE = 100
@@ -208,24 +191,24 @@ def problem_of(definition: Definition, names: tuple[str, ...], engine: Engine) -
     if equations is None:
         return None if names and not has_slopes(d) else InitialValueProblem(d, None, names)
     if engine.steps:  # its rates hold their conditions
-        return InitialValueProblem(d, build_system(equations, names, False, roots=d.roots))
+        return InitialValueProblem(d, build_system(equations, names, False, roots=d.roots), names)
     system = build_system(equations, names, True, roots=d.roots)
     across = bool(system.watched) and (d.has_delays or not engine.watches_switches)
     if across:  # it goes through conditions as through anything else
         if names and not d.has_delays:
             return None
         system = build_system(equations, names, True, True, d.roots)
-    if not names:
-        return InitialValueProblem(d, system)
-    if d.has_delays:
+    if names and d.has_delays:
         varying = any(system.varying_delays) and (d.events or any(h is not None for h in d.history))
         past = [h for h in d.past if isinstance(h, Node)]
         moves = varying or depends_on_parameters(system) or holds_choices(past)
         if moves or (across and holds_jumps(equations.rates)):  # which conditions that it goes across may cause
             return None
-    elif any(e.word in TABLE and TABLE[e.word].jumps and e.word != "where" for e in in_order(system.model_rates)):
+    elif names and any(
+        e.word in TABLE and TABLE[e.word].jumps and e.word != "where" for e in in_order(system.model_rates)
+    ):
         return None  # a function that jumps and was not taken out: where it does, sensitivities would not
-    return InitialValueProblem(d, system)
+    return InitialValueProblem(d, system, names)
 
 
 # --- functions that are loops over arrays

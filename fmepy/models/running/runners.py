@@ -20,13 +20,13 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.event_application import EventTable, Hit, RootRun, RootTable
-from fmepy.models.running.events import Event
+from fmepy.models.running.crossings import Crossings, Hit
+from fmepy.models.running.events import Event, EventTable
 from fmepy.models.running.forcings import forcing_jumps
 from fmepy.models.running.problem import InitialValueProblem, problem_of
 from fmepy.models.running.system import System, scales_of
 from fmepy.models.running.time_switches import depends_on_parameters
-from fmepy.models.running.timeline import Segment, Timeline, course_of, finite_rows, run_segments, snapped
+from fmepy.models.running.timeline import Segment, Timeline, course_of, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
 MOST_CROSSINGS = 1000
@@ -40,23 +40,13 @@ class ModelRunner:
     ----------
     stepper : Stepper
     problem : InitialValueProblem
-    definition : Definition
     timeline : Timeline
-    names : tuple of str
-        Parameters with sensitivities (empty: none).
     """
 
-    def __init__(
-        self,
-        stepper: Any,
-        problem: InitialValueProblem,
-        definition: Definition,
-        timeline: Timeline,
-        names: tuple[str, ...],
-    ) -> None:
+    def __init__(self, stepper: Any, problem: InitialValueProblem, timeline: Timeline) -> None:
         self._stepper, self._problem, self._system, self._layout = stepper, problem, problem.system, problem.layout
-        self._definition, self.timeline, self.names = definition, timeline, names
-        self.n_states = len(definition.states)
+        self._definition, self.timeline, self.names = problem.definition, timeline, problem.names
+        self.n_states = len(self._definition.states)
 
     @cached_property
     def _between(self) -> tuple[ValueTable, EventTable, Settled | None, list[int]]:
@@ -84,18 +74,12 @@ class ModelRunner:
         if settled is not None:
             settle = settled.of(p, scales)
             z = settle(line.start, z)
-        if self._is_smooth:
-            if self._segments is not None and layout.n_forcings:
-                inputs[layout.lines], inputs[layout.origin] = self._segments[0].lines, line.start
-            Z = finite_rows(self._stepper.advance(line.start, z, inputs, line.rows)[1], line.rows)
-        else:
-            roots, table = None, self._problem.roots
-            if table is not None:
-                found = [] if hits is None else hits
-                roots = RootRun(table, inputs, self._problem.rates_of(inputs), found, settle, line=line)
-            apply_events = events.prepared(plain, scales, settle)
-            rest = line, self._segments, z, inputs, apply_events, roots
-            Z = run_segments(self._stepper, self._system, layout, *rest)
+        crossings, problem = None, self._problem
+        if (table := problem.watch_table) is not None:
+            how: dict[str, Any] = {"hits": hits, "settle": settle, "constraints": problem.constraints}
+            crossings = Crossings(table, inputs, problem.rates_of(inputs), line, **how)
+        apply_events = events.prepared(plain, scales, settle)
+        Z = run_segments(self._stepper, self._system, layout, line, self._segments, z, inputs, apply_events, crossings)
         if scales is None:
             return Z, None
         n = self.n_states
@@ -105,14 +89,6 @@ class ModelRunner:
     def _segments(self) -> tuple[Segment, ...] | None:
         """The stretches of every run; None where they depend on the parameters."""
         return None if self._system is not None and self._system.planned else self.timeline.segments()
-
-    @cached_property
-    def _is_smooth(self) -> bool:
-        """Whether nothing happens between the start and the last row, so that one call of the engine gives all rows."""
-        happens = self._problem.roots is not None or (self._system is not None and self._system.switches)
-        if happens or self.timeline.first_events:
-            return False
-        return self._segments is not None and len(self._segments) == 1
 
     @cached_property
     def whole(self) -> Any:
@@ -140,7 +116,7 @@ class _DelayedRunner(ModelRunner):
     if they bend the rates and do not break them (max, min, abs), with jumps of time only if they stay where they are,
     and with delays that vary only if the past has no jump that they could pass.
 
-    **Root events.** At a hit the states change (`models.running.event_application`), and from then on it is an event at
+    **Root events.** At a hit the states change (`models.running.events`), and from then on it is an event at
     a known time: the run is taken again from its start with one event more, up to the next hit. Its steps before are
     the same. So what follows a hit by delays is stopped at, and its past read from the right side, as for any event;
     and a run with n hits takes the time of n/2 runs. There are no exact sensitivities.
@@ -150,8 +126,8 @@ class _DelayedRunner(ModelRunner):
 
     def run(self, p: Vector, hits: Any = None) -> tuple[Matrix, Any]:
         """Return Y with the outputs, shape (n_time, n_var), and its derivatives (None without)."""
-        if self._problem.roots is not None:
-            return self._through_roots(p, self._problem.roots, [] if hits is None else hits), None
+        if self._definition.roots:
+            return self._through_roots(p, [] if hits is None else hits), None
         whole = self._along(p) if self.whole is None else self.whole
         return whole.with_slopes(p) if self.names else (whole.one(p), None)
 
@@ -164,13 +140,15 @@ class _DelayedRunner(ModelRunner):
         course = course_of(self.timeline, self._system, self._definition.events, p)
         return self._stepper.along(course, self._definition)
 
-    def _through_roots(self, p: Vector, table: RootTable, hits: list[Hit]) -> Matrix:
+    def _through_roots(self, p: Vector, hits: list[Hit]) -> Matrix:
         """Return the states and outputs of a run through the hits of its root events."""
         system, layout, line = self._system, self._system.layout, self.timeline
         start, end, known = line.start, float(line.rows[-1]), self._definition.events
         inputs, events = np.zeros(layout.size + system.n_watched), known
         inputs[: len(p)] = p
-        run, size = RootRun(table, inputs, self._problem.rates_of(inputs), hits, line=line), layout.size
+        table, size = self._problem.watch_table, layout.size
+        assert table is not None, "there are roots"
+        run = Crossings(table, inputs, self._problem.rates_of(inputs), line, hits=hits)
         order = min((e.order for e in known), default=0) - 1  # a hit comes before what happens at its time anyhow
         of_numbers = replace(self._definition, events=(*known, Event(0, start, 0.0, "replace")))
 
@@ -189,16 +167,16 @@ class _DelayedRunner(ModelRunner):
         inputs[len(p) : len(p) + len(constants)] = constants
         _, _, z, there = up_to_crossing(*course(np.array([start])))
         inputs[layout.lags] = there[layout.lags]
-        run.read(start, z)
+        run.read_sides(start, z)
         for _ in range(MOST_CROSSINGS):
             out, at, z, there = up_to_crossing(*course(line.rows))
             if at is None:
                 return np.array(out)
             inputs[:size] = there[:size]
-            z = run.cross(at, z, int(np.argmin(run.distances(at, z))), lambda t, z: None)
+            z = run.cross(at, z, run.fired(at, z))
             if at >= end:
                 return np.array(up_to_crossing(*course(line.rows, is_watched=False))[0])
-            run.read(at, z)
+            run.read_sides(at, z)
             events += tuple(Event(i, at, float(z[i]), "replace", order) for i in range(self.n_states))
         raise SimulationError(f"more than {MOST_CROSSINGS} crossings of roots in a run with delays", time=at)
 
@@ -216,7 +194,9 @@ def make_runner(
     times : ndarray
         Those of the model, whose grid fixed steps follow whatever the rows.
     """
-    knows_blocks = engine.method_of(options) == "lsoda" or engine.needs_equations or engine.steps  # of a Jacobian
+    if options.method not in engine.methods:  # of an engine that gave up
+        options = replace(options, method=engine.methods[0])
+    knows_blocks = options.method == "lsoda" or engine.needs_equations or engine.steps  # of a Jacobian
     if names and definition.equations is None and not knows_blocks:
         return None
     problem = problem_of(definition, names, engine)
@@ -227,11 +207,10 @@ def make_runner(
         jumps = snapped(forcing_jumps(definition.forcings), np.concatenate([times, timeline.event_times]))
         grid = fixed_grid(times, options.dt, np.concatenate([timeline.event_times, jumps]))
         fixed = FixedStepper(problem, engine.steps[options.method], grid)
-        return ModelRunner(fixed, problem, definition, replace(timeline, knots=jumps), names)
+        return ModelRunner(fixed, problem, replace(timeline, knots=jumps))
     assert engine.stepper is not None, "an engine has steps or a stepper"
     stepper = engine.stepper(problem, options)
     if problem.constraints is not None:
-        solves = engine.method_of(options) in engine.has_mass
-        stepper = CompletedStepper(stepper, problem.constraints, options, solves)
+        stepper = CompletedStepper(stepper, problem.constraints, options, options.method in engine.has_mass)
     kind = _DelayedRunner if definition.has_delays else ModelRunner
-    return kind(stepper, problem, definition, timeline, names)
+    return kind(stepper, problem, timeline)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
-from fmepy.language.derivatives import derivatives_of, gradients
+from fmepy.language.derivatives import derivatives_of, entries_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.language.nodes import ZERO, Mode, add, nodes_in, substituted
 from fmepy.models.running.events import Root
@@ -29,45 +29,34 @@ from fmepy.models.running.switches import Switch, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
 
-@dataclass(frozen=True, slots=True)
 class InputLayout:
-    """Where things lie in the inputs: parameters, forcing lines (a, b each), their origin, modes, scales, lags."""
+    """Where things lie in the inputs: parameters, forcing lines (a, b each), their origin, modes, scales, lags.
 
-    n_parameters: int
-    n_forcings: int
-    n_modes: int = 0
-    n_scales: int = 0
-    n_delays: int = 0
+    Attributes
+    ----------
+    n_parameters, n_forcings : int
+    lines : slice
+        The lines of the forcings: a1, b1, a2, b2, ...
+    origin : int
+        The time at which the lines start.
+    modes, scales : slice
+        The modes of the switches; the scales of the sensitivities.
+    lags : slice
+        The lagged values, and behind them what each adds to the sensitivities to every parameter.
+    size : int
+        Length of the input vector.
+    """
 
-    @property
-    def lines(self) -> slice:
-        """The lines of the forcings: a1, b1, a2, b2, ..."""
-        return slice(self.n_parameters, self.n_parameters + 2 * self.n_forcings)
-
-    @property
-    def origin(self) -> int:
-        """The time at which the lines start."""
-        return self.n_parameters + 2 * self.n_forcings
-
-    @property
-    def modes(self) -> slice:
-        """The modes of the switches."""
-        return slice(self.origin + 1, self.origin + 1 + self.n_modes)
-
-    @property
-    def scales(self) -> slice:
-        """The scales of the sensitivities."""
-        return slice(self.modes.stop, self.modes.stop + self.n_scales)
-
-    @property
-    def lags(self) -> slice:
-        """The lagged values, and behind them what each adds to the sensitivities to every parameter."""
-        return slice(self.scales.stop, self.size)
-
-    @property
-    def size(self) -> int:
-        """Length of the input vector."""
-        return self.origin + 1 + self.n_modes + self.n_scales + self.n_delays * (1 + self.n_scales)
+    def __init__(
+        self, n_parameters: int, n_forcings: int, n_modes: int = 0, n_scales: int = 0, n_delays: int = 0
+    ) -> None:
+        self.n_parameters, self.n_forcings = n_parameters, n_forcings
+        self.origin = n_parameters + 2 * n_forcings
+        self.lines = slice(n_parameters, self.origin)
+        self.modes = slice(self.origin + 1, self.origin + 1 + n_modes)
+        self.scales = slice(self.modes.stop, self.modes.stop + n_scales)
+        self.size: int = self.scales.stop + n_delays * (1 + n_scales)
+        self.lags = slice(self.scales.stop, self.size)
 
     def forcing_values(self, t: float, inputs: Any) -> list[float]:
         """Return the forcings at `t` from their present lines."""
@@ -161,16 +150,6 @@ class System:
         known = set(self.inputs[: self.layout.n_parameters])
         return tuple(not d.tau.free_symbols <= known for d in self.delays)
 
-    @property
-    def width(self) -> int:
-        """How many numbers `with_slopes` makes of one expression."""
-        return 2 + self.n_states + len(self.names)
-
-    @property
-    def rates(self) -> tuple[Any, ...]:
-        """F, written out: for engines that want every entry; made when first asked for."""
-        return _all_rates(self)
-
     @cached_property
     def watched(self) -> tuple[int, ...]:
         """Positions of the switches that must be watched along the run."""
@@ -256,21 +235,6 @@ def _is_known(g: Any, known: set[Any]) -> bool:
     return all(s in known or isinstance(s, Mode) for s in g.free_symbols)
 
 
-@lru_cache(maxsize=64)
-def _all_rates(system: System) -> tuple[Any, ...]:
-    """Return the rates of the model, and below them those of its sensitivities."""
-    n, rates = system.n_states, system.model_rates
-    y, scales = list(system.z[:n]), system.inputs[system.layout.scales]
-    out = list(rates)
-    found = gradients(rates, [*y, *map(symbol, system.names)])
-    for j, (name, scale) in enumerate(zip(system.names, scales, strict=True), start=1):
-        s = system.z[j * n : (j + 1) * n]
-        for g in found:
-            terms = [g[yi] * si for yi, si in zip(y, s, strict=True) if yi in g]
-            out.append(add(ZERO, *terms, scale * g.get(symbol(name), ZERO)))
-    return tuple(out)
-
-
 def along(f: Any, y: Sequence[Any], s: Sequence[Any]) -> Any:
     """Return (df/dy) s."""
     (gradient,) = gradients([f], y)
@@ -284,33 +248,18 @@ def scales_of(p: Vector) -> Vector:
     return scales
 
 
-OnNumbers = Callable[[float, Any, Any], list[float]]
-
-
-def _on_numbers(system: System, expressions: Sequence[Any]) -> OnNumbers:
-    """Return expressions of a system as a function of (t, z, inputs), on plain numbers."""
-    function = scalar_function([[system.time], system.z, system.inputs], expressions)
+@lru_cache(maxsize=64)
+def system_rates(system: System) -> Callable[[float, Any, Any], list[float]]:
+    """Return F(t, z, inputs) on plain numbers: the rates of the model, and below them those of its sensitivities."""
+    n, out = system.n_states, list(system.model_rates)
+    found = gradients(out, [*system.z[:n], *map(symbol, system.names)])
+    for j, (name, scale) in enumerate(zip(system.names, system.inputs[system.layout.scales], strict=True), start=1):
+        s = system.z[j * n : (j + 1) * n]
+        for g in found:
+            terms = [g[yi] * si for yi, si in zip(system.z[:n], s, strict=True) if yi in g]
+            out.append(add(ZERO, *terms, scale * g.get(symbol(name), ZERO)))
+    function = scalar_function([[system.time], system.z, system.inputs], out)
     return lambda t, z, inputs: function((t,), z, inputs)
-
-
-@lru_cache(maxsize=64)
-def system_rates(system: System) -> OnNumbers:
-    """Return F(t, z, inputs)."""
-    return _on_numbers(system, system.rates)
-
-
-@lru_cache(maxsize=64)
-def switch_functions(system: System) -> OnNumbers:
-    """Return the values of all g at (t, z, inputs)."""
-    return _on_numbers(system, [w.g for w in system.switches])
-
-
-@lru_cache(maxsize=64)
-def watched_functions(system: System) -> OnNumbers:
-    """Return at (t, z, inputs) what crosses zero where a mode changes, for all switches."""
-    if not any(w.is_level for w in system.switches):
-        return switch_functions(system)
-    return _on_numbers(system, [w.watched for w in system.switches])
 
 
 def with_slopes(system: System, expressions: Sequence[Any]) -> list[Any]:
@@ -322,13 +271,6 @@ def with_slopes(system: System, expressions: Sequence[Any]) -> list[Any]:
     ]
     columns += [[scale * d for d in derivatives_of(expressions, symbol(name))] for name, scale in scaled]
     return [d for row in zip(*columns, strict=True) for d in row]
-
-
-@lru_cache(maxsize=64)
-def switch_derivatives(system: System) -> Callable[[float, Any, Any], Matrix]:
-    """Return, for every switch at (t, z, inputs), a row of g, dg/dt, dg/dy and the scaled dg/dp."""
-    function, width = _on_numbers(system, with_slopes(system, [w.g for w in system.switches])), system.width
-    return lambda t, z, inputs: np.array(function(t, z, inputs), dtype=float).reshape(-1, width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -383,18 +325,11 @@ def build_outputs(
 
     names_of : the names of the time, of the columns, of parameters and of forcings
     """
-    groups, columns = symbols(*names_of), names_of[1]
-    expressions = [e for _, e in outputs]
+    groups, expressions = symbols(*names_of), [e for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:
         return OutputFunctions(values, None, (), (), len(expressions))
-
-    def places(wanted: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-        used = [e.free_symbols for e in expressions]
-        return tuple((i, k) for i, has in enumerate(used) for k, name in enumerate(wanted) if symbol(name) in has)
-
-    of_states, of_parameters = places(columns), places(names)
-    slopes = gradients(expressions, map(symbol, (*columns, *names)))
-    rows = [slopes[i].get(symbol(columns[k]), ZERO) for i, k in of_states]
-    rows += [slopes[i].get(symbol(names[j]), ZERO) for i, j in of_parameters]
-    return OutputFunctions(values, array_function(groups, rows), of_states, of_parameters, len(expressions))
+    of_states, of_parameters = entries_of(expressions, groups[1]), entries_of(expressions, [symbol(k) for k in names])
+    slopes = array_function(groups, [e for _, _, e in (*of_states, *of_parameters)])
+    places = [tuple((i, k) for i, k, _ in entries) for entries in (of_states, of_parameters)]
+    return OutputFunctions(values, slopes, places[0], places[1], len(expressions))

@@ -15,7 +15,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import floor, isfinite
 from typing import Any
 
 import numpy as np
@@ -23,31 +22,13 @@ import numpy as np
 from fmepy.compiled.explicit_runs import CHANGES, Course, Stretch
 from fmepy.errors import SimulationError
 from fmepy.models.engines.base import Stepper
-from fmepy.models.running.event_application import NEAR, RootRun, so_far
+from fmepy.models.running.crossings import Crossings, watch_table
 from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
-from fmepy.models.running.system import (
-    InputLayout,
-    System,
-    switch_derivatives,
-    switch_functions,
-    system_rates,
-    watched_functions,
-)
+from fmepy.models.running.system import InputLayout, System, system_rates
 from fmepy.models.running.time_switches import depends_on_parameters, planned_crossings, planned_modes
 from fmepy.numerics.finite import all_finite
 from fmepy.types import IntVector, Matrix, Vector
-
-MOST_READINGS = 5
-"""Of modes and algebraic states in turn, where both are read at the start of a stretch."""
-JUMP = 1e-5
-"""Relative change of an algebraic state at a crossing above which it has jumped."""
-MOST_FLIPS = 1000
-"""Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
-MANY, MANY_WITHIN = 20, 1e-6
-"""So many of one switch within such a part of the run until now are enough."""
-HOPELESS = 5.0
-"""Times `MOST_FLIPS` that would be left of a run at its last pace: no other engine is asked then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +158,7 @@ def run_segments(
     z: Vector,
     inputs: Vector,
     apply_events: Any,
-    roots: RootRun | None = None,
+    crossings: Crossings | None = None,
 ) -> Matrix:
     """Return z at all rows, shape (n_row, n_z).
 
@@ -194,8 +175,8 @@ def run_segments(
         Parameters and scales are set; lines, modes and offsets are filled in here.
     apply_events : callable
         ``apply_events(indices, z)``.
-    roots : RootRun, optional
-        The root events.
+    crossings : Crossings, optional
+        The conditions and root events; made here of a system with conditions alone.
 
     Raises
     ------
@@ -206,29 +187,31 @@ def run_segments(
     out[: timeline.n_at_start] = z
     if timeline.first_events:
         z = apply_events(timeline.first_events, z)
-    happens = roots is not None or (system is not None and bool(system.switches))
-    around = system if system is not None or roots is None else roots.table.system
+    if crossings is None and system is not None and system.switches:
+        rates, size = system_rates(system), layout.size
+        crossings = Crossings(
+            watch_table(system), inputs, lambda t, z: rates(t, z.tolist(), inputs[:size].tolist()), timeline
+        )
     if segments is None:
         segments = timeline.segments(known_crossings(system, inputs, timeline))
-    modes = None
-    if happens and around is not None:
-        modes = _Modes(around, inputs, timeline.start, segments, getattr(stepper, "constraints", None), roots)
+    if crossings is not None:
+        crossings.begin(segments)
     for i, segment in enumerate(segments):
         if layout.n_forcings:
             inputs[layout.lines] = segment.lines
             inputs[layout.origin] = segment.start
-        if modes is None:
+        if crossings is None:
             _, rows = stepper.advance(segment.start, z, inputs, segment.times)
             z = rows[-1]
         else:
-            modes.read(i, segment.start, z)
-            rows, z = modes.advance(stepper, segment, z)
+            crossings.read(i, segment.start, z)
+            rows, z = crossings.advance(stepper, segment, z)
         finite_rows(rows, segment.times)
         n = segment.rows.stop - segment.rows.start
         out[segment.rows] = rows[:n]
-        if segment.flips and modes is not None and i + 1 < len(segments):
+        if segment.flips and crossings is not None and i + 1 < len(segments):
             for switch in segment.flips:
-                z = modes.flip(switch, segment.end, z, i + 1)
+                z = crossings.flip(switch, segment.end, z, i + 1)
         if segment.events:
             z = apply_events(segment.events, z)
     return out
@@ -272,219 +255,3 @@ def _as_table(events: tuple[Event, ...]) -> tuple[IntVector, Vector]:
     _, kinds, numbers = kinds_of(events)
     rows = [(e.state, CHANGES[e.method], e.order, kind) for e, kind in zip(events, kinds, strict=True)]
     return np.array(rows, dtype=np.intp).reshape(-1, 4), np.array(numbers)
-
-
-class _Modes:
-    """The modes of a run: read at the start of every segment, changed at crossings; and its root events.
-
-    Those of planned switches are read within a segment, where rounding cannot mislead, the others where the
-    segment begins.
-    """
-
-    def __init__(
-        self,
-        system: System,
-        inputs: Vector,
-        start: float,
-        segments: Sequence[Segment],
-        constraints: Any,
-        roots: RootRun | None,
-    ) -> None:
-        self.system, self.inputs, self._constraints, self.roots = system, inputs, constraints, roots
-        self._start, self._end = start, segments[-1].end if segments else start
-        self._at, self._offsets = system.layout.modes.start, system.layout.size
-        self._planned: list[list[float]] = []
-        if system.planned and segments:
-            p = inputs[: system.layout.n_parameters]
-            self._planned = planned_modes(system, p, [(s.start, s.end) for s in segments]).tolist()
-        self._unknown: set[int] = set()
-        self._flips: list[float] = []
-        self._last: dict[int, list[float]] = {}  # of each switch
-
-    @property
-    def _plain(self) -> list[float]:
-        """The inputs as they are, without the offsets behind them."""
-        plain: list[float] = self.inputs[: self._offsets].tolist()
-        return plain
-
-    def _values(self, t: float, z: Vector) -> list[float]:
-        return switch_functions(self.system)(t, z.tolist(), self._plain)
-
-    def _f(self, t: float, z: Vector) -> Vector:
-        if self._constraints is None:
-            found = system_rates(self.system)(t, z.tolist(), self._plain)
-        else:
-            found = self._constraints.rates(t, z, self._plain)
-        return np.array(found[: self.system.n_states], dtype=float)
-
-    def _completed(self, t: float, z: Vector) -> Vector:
-        """Return z with algebraic states that fulfil their equations by the present modes."""
-        if self._constraints is None:
-            return z
-        return np.asarray(self._constraints.completed(t, z, self._plain))
-
-    def _speeds(self, t: float, z: Vector, f: Vector) -> tuple[list[float], Matrix, Matrix]:
-        """Return of all switches dg/dt along the run, dg/dy and the scaled dg/dp."""
-        slopes, n = switch_derivatives(self.system)(t, z.tolist(), self._plain)[:, 1:], len(f)
-        with np.errstate(all="ignore"):  # a condition may have no value where it has no say
-            return (slopes[:, 0] + slopes[:, 1 : 1 + n] @ f).tolist(), slopes[:, 1 : 1 + n], slopes[:, 1 + n :]
-
-    def read(self, segment: int, t: float, z: Vector) -> None:
-        """Set every mode at the start of a segment."""
-        for k, i in enumerate(self.system.planned):
-            self.inputs[self._at + i] = self._planned[segment][k]
-        self._read(self.system.watched, t, z)
-        for _ in range(MOST_READINGS if self._constraints is not None else 0):
-            z, before = self._completed(t, z), self._plain
-            self._read(self.system.watched, t, z)
-            if self._plain == before:
-                break
-        self._set_offsets(t, z)
-
-    def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
-        """Set modes from their g; where g is zero (or a whole number), from where it is going."""
-        at_border = []
-        values: list[float] | None = None
-        for i in switches:
-            values = self._values(t, z) if values is None else values
-            g, is_level, before = values[i], self.system.switches[i].is_level, self.inputs[self._at + i]
-            (self._unknown.discard if isfinite(g) else self._unknown.add)(i)
-            if g != g:
-                g = 0.0  # it has no say, or the rates have no value either
-            self.inputs[self._at + i] = floor(g) if is_level and isfinite(g) else 1.0 if g > 0 else 0.0
-            if i not in self._unknown and g == (self.inputs[self._at + i] if is_level else 0.0):
-                at_border.append((i, is_level))
-            if self.inputs[self._at + i] != before and self.system.dependents[i]:
-                values = None  # those that follow hang on it
-        for i, is_level in at_border:
-            rises = self._speeds(t, z, self._f(t, z))[0][i]
-            if is_level and rises < 0:
-                self.inputs[self._at + i] -= 1.0
-            elif not is_level and rises > 0:
-                self.inputs[self._at + i] = 1.0
-
-    def _set_offsets(self, t: float, z: Vector) -> None:
-        """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode."""
-        if self.roots is not None:
-            self.roots.read(t, z)
-        watched = self.system.watched
-        if not watched:
-            return
-        plain, f, moved, g = self._plain, self._f(t, z), z.copy(), watched_functions(self.system)
-        later = NEAR * so_far(t, self._start)
-        values, speeds = g(t, z.tolist(), plain), self._speeds(t, z, f)[0]
-        moved[: len(f)] += later * f
-        soon = g(t + later, moved.tolist(), plain)
-        for k, i in enumerate(watched):
-            changes = later * abs(speeds[i]), 2 * abs(soon[i] - values[i])  # a root begins with an infinite slope
-            hair = max(min(filter(isfinite, changes), default=0.0), 1e-14)
-            side = 1.0 if self.system.switches[i].is_level or self.inputs[self._at + i] == 1.0 else -1.0
-            self.inputs[self._offsets + k] = values[i] - side * hair if side * values[i] < hair else 0.0
-
-    def flip(self, i: int, t: float, z: Vector, segment: int | None = None) -> Vector:
-        """Change mode i at its crossing, and those that hang on it, and give the sensitivities their jump.
-
-        segment : int, optional
-            The next one, if the crossing was planned.
-        """
-        n, switch, system = self.system.n_states, self.system.switches[i], self.system
-        before = self._f(t, z)
-        speed, g_y, g_p = (of_all[i] for of_all in self._speeds(t, z, before))
-        if segment is None:
-            mode = self.inputs[self._at + i]
-            self.inputs[self._at + i] = mode + (1.0 if speed > 0 else -1.0) if switch.is_level else 1.0 - mode
-        for j, value in zip(system.planned, self._planned[segment] if segment is not None else (), strict=False):
-            if j == i or j in system.dependents[i]:
-                self.inputs[self._at + j] = value
-        self._read([j for j in system.watched if j != i and (j in system.dependents[i] or j in self._unknown)], t, z)
-        after = z if self._constraints is None else self._jumped(i, t, z)
-        if len(z) > n and speed != 0:
-            with np.errstate(all="ignore"):
-                S, jump = z[n:].reshape(-1, n), before - self._f(t, after)
-                shift = -(S @ g_y + g_p) / speed
-                after = np.concatenate((after[:n], (S + shift[:, None] * jump).ravel()))
-        return after
-
-    def _jumped(self, i: int, t: float, z: Vector) -> Vector:
-        """Return z behind switch i, where algebraic states may have jumped, and other conditions of them with these."""
-        system, n = self.system, self.system.n_states
-        w = {system.z[k] for k in system.algebraic}
-        others = [j for j in system.watched if j != i and system.switches[j].g.free_symbols & w]
-        after = self._completed(t, z)
-        for _ in range(MOST_READINGS):
-            if (np.abs(after - z)[:n] <= JUMP * (np.abs(after) + np.abs(z))[:n]).all():
-                break
-            self._read(others, t, after)
-            z, after = after, self._completed(t, after)
-        return after
-
-    def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> tuple[Matrix, Vector]:
-        """Return the rows of a segment, and z after its end: carried through the crossings in it."""
-        times, start, roots = segment.times, segment.start, self.roots
-        out = np.empty((len(times), len(z)))
-        done = 0
-        while done < len(times):
-            reached, rows = stepper.advance(start, z, self.inputs, times[done:])
-            early = stepper.watches_switches and (len(rows) < len(times) - done or reached[-1] < times[-1])
-            n = len(rows) - 1 if early else len(rows)
-            out[done : done + n] = rows[:n]
-            done, z, start = done + n, rows[-1], float(reached[-1]) if early else segment.end
-            if not early and roots is None:
-                break
-            if not np.isfinite(z).all():
-                raise SimulationError("a state became NaN or infinite", time=start)
-            fired = self._fired(start, z) if early else -1
-            if roots is None:
-                z = self._flipped(fired, start, z)
-            else:
-                k = fired - len(self.system.watched)
-                if early and k >= 0:
-                    least, most = (times[done - 1] if done else segment.start), times[min(done, len(times) - 1)]
-                    start, z = roots.polished(k, start, z, least, most)
-                near = NEAR * so_far(start, self._start)
-                while done < len(times) and times[done] <= start + near:  # the state before the hit
-                    out[done] = z
-                    done += 1
-                before = z
-                z = roots.cross(start, z, k if early and k >= 0 else None, self._read_watched)
-                if z is not before and roots.table.conditional:  # these show the state after it
-                    out[:done][times[:done] >= start - near] = z
-                if early and k < 0 and z is before:
-                    z = self._flipped(fired, start, z)
-            self._set_offsets(start, z)
-        return out, z
-
-    def _read_watched(self, t: float, z: Vector) -> None:
-        """Read the modes of what is watched anew, after a jump of the states."""
-        self._read(self.system.watched, t, z)
-
-    def _flipped(self, k: int, t: float, z: Vector) -> Vector:
-        """Return z after the k-th watched switch has crossed; SimulationError where that has no end."""
-        self._flips.append(t)
-        own = self._last[k] = [*self._last.get(k, [])[1 - MANY :], t]
-        is_sliding = len(own) == MANY and t - own[0] < MANY_WITHIN * so_far(t, self._start)
-        if is_sliding or len(self._flips) > MOST_FLIPS:
-            switch = self.system.switches[self.system.watched[k]]
-            told = f"floor({switch.g})" if switch.is_level else f"{switch.g} > 0"
-            many = f"crossed {told} again and again at once" if is_sliding else f"crossed switches {MOST_FLIPS} times"
-            is_hopeless = self._end - t > HOPELESS * (t - self._flips[0])
-            raise SimulationError(
-                f"the run {many}: it slides along it, which has no solution by stops",
-                time=t,
-                exploded=is_sliding or is_hopeless,
-            )
-        return self.flip(self.system.watched[k], t, z)
-
-    def _fired(self, t: float, z: Vector) -> int:
-        """Return which of the watched is nearest to its crossing, in time: a switch, or behind them a root."""
-        away: list[float] = []
-        if self.system.watched:
-            values = watched_functions(self.system)(t, z.tolist(), self._plain)
-            speeds = self._speeds(t, z, self._f(t, z))[0]
-            for k, i in enumerate(self.system.watched):
-                speed = abs(speeds[i]) + 1e-300
-                apart = abs(values[i] - float(self.inputs[self._offsets + k])) / speed
-                away.append(apart if apart == apart else np.inf)
-        if self.roots is not None:
-            away += self.roots.distances(t, z)
-        return min(range(len(away)), key=away.__getitem__)

@@ -129,10 +129,10 @@ def scaled_tolerances(
         atol = np.where(free, RELATIVE * np.where(largest > 0, np.minimum(largest, 1.0), 1.0), given)
         if not small.any():
             break
-        try:
-            Y, worked = trial(atol), atol
-        except SimulationError:
+        again = _or_none(trial, atol)
+        if again is None:
             return worked
+        Y, worked = again, atol
     atol = np.where(free & (begins > 0), np.minimum(atol, begins / RESOLVED), atol)
     return _for_growth(atol, free, Y, trial)
 

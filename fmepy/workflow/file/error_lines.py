@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from fmepy.errors import ArgumentError, FmepyError, ModelTextError
 from fmepy.parameters.entities import entity_text
 from fmepy.tables.sheet import Sheet
-from fmepy.workflow.file.toml import Key, TomlTable
+from fmepy.workflow.file.toml import Place, TomlTable
 
 _WORDS = (
     (r"`parms`", "[parameters]"),
@@ -88,7 +88,7 @@ def _line_of_entity(text: str, conditions: Sheet) -> int | None:
     return next((line for line, label in [*lines][::-1] if named and entity_text(label) == named[1]), None)
 
 
-def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> Key:
+def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> Place:
     """Return the key that an error speaks of, the deepest that there is."""
     text = str(error)
     if isinstance(error, ModelTextError) and re.match(r"line \d+: ", text):
@@ -109,7 +109,7 @@ def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> K
     return (tables[0],)
 
 
-def _deepest(place: Key, value: object, names: Sequence[str]) -> Key:
+def _deepest(place: Place, value: object, names: Sequence[str]) -> Place:
     """Return the place of the first of some names inside a table, else that of the table."""
     return (
         (*place, next(n for n in names if n in value)) if isinstance(value, dict) and set(names) & set(value) else place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,10 @@ import pandas as pd
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.tables.sheet import SECONDS, Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
-from fmepy.workflow.file.task import Case
-from fmepy.workflow.file.toml import Key, TomlTable
+from fmepy.workflow.file.toml import Place, TomlTable
+
+if TYPE_CHECKING:
+    from fmepy.workflow.file.case import Case
 
 
 def read_data(case: Case) -> Sheet | None:
@@ -183,7 +185,7 @@ def column_of(file: Sheet, name: str, error: Callable[[str], ArgumentError]) -> 
     )
 
 
-def read_beside(section: TomlTable, key: str | Key, file: str, **how: str | None) -> Sheet:
+def read_beside(section: TomlTable, key: str | Place, file: str, **how: str | None) -> Sheet:
     """Return the table of a file that a key of a TOML file names; where it cannot be read the message has that line."""
     path = section.beside(file)
     try:

@@ -17,7 +17,7 @@ from fmepy.costs.modcost import ModCost, modCost
 from fmepy.errors import ArgumentError, FmepyError, SimulationError, did_you_mean
 from fmepy.journal.files import MOST_TEXT, open_file
 from fmepy.tables.text_files import unreadable
-from fmepy.workflow.file.task import Case
+from fmepy.workflow.file.case import Case
 from fmepy.workflow.file.toml import TomlTable
 
 _INSTALLED = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2])

@@ -1,4 +1,6 @@
-"""What a file may say of the arguments of a function: their names and kinds come from its signature and docstring.
+"""Keys of a file: what each may hold, the check of what it does, the schema for editors.
+
+The names and kinds of arguments of a function come from its signature and docstring.
 
 So a file can hold what the function takes, in its words, and nothing has to be said twice: the kind of a value is that
 of the annotation, or of the type in the docstring (``{"none", "std"}``: one of these; ``mapping``: a table;
@@ -13,6 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fmepy.errors import did_you_mean, listed
+from fmepy.workflow.file.toml import Place, TomlTable
+
 _BY_ANNOTATION = {"bool": (bool,), "int": (int,), "float": (float,), "str": (str,)}
 _BY_WORD = {
     r"\bstr\b|\btext\b|\bnames?\b": str,
@@ -22,6 +27,11 @@ _BY_WORD = {
     r"\bmapping\b|\bdict\b": dict,
     r"\bsequence\b|\blist\b|\bnames\b|\barray|\bmatrix\b|\btuples?\b": list,
 }
+_KINDS = {
+    str: ("a text in quotes", "string"), bool: ("true or false", "boolean"), int: ("a whole number", "integer"),
+    float: ("a number", "number"), list: ("a list", "array"), dict: ("a table", "object"),
+}  # fmt: skip
+"""What a kind is called in a message, and in the schema."""
 
 
 @dataclass(frozen=True)
@@ -129,3 +139,111 @@ def _told(doc: str) -> dict[str, tuple[str, str]]:
         for name in entry[1].split(","):
             told[name.strip(" *")] = (entry[2], says if not says or says.endswith(".") else f"{says}.")
     return told
+
+
+# --- what a file holds, checked
+
+
+def checked(section: TomlTable, keys: Mapping[str, Key]) -> dict[str, Any]:
+    """Return what a table holds, whole numbers and floats as its keys want them.
+
+    Raises
+    ------
+    ArgumentError
+        An unknown key (the nearest is named), one that is missing, a value of another kind, one that is no choice, or
+        outside its limits; with the line.
+    """
+    section.check(keys)
+    for name, key in keys.items():
+        if key.required and name not in section.data:
+            inside = f" in {section.name}" if section.name else ""
+            raise section.error((), f"the key `{name}` is missing{inside}. {key.says}".rstrip())
+    return {name: _value(section, (name,), value, keys[name]) for name, value in section.data.items()}
+
+
+def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
+    """Return a value that a key allows."""
+    word = next(part for part in reversed(place) if isinstance(part, str))
+    name = f"`{word}`"
+    if float in key.kinds and type(value) is int:
+        value = float(value) if abs(value) < 2**1000 else float("inf")
+    if int in key.kinds and float not in key.kinds and type(value) is float and value.is_integer():
+        value = int(value)
+    if key.kinds and type(value) not in key.kinds:
+        wanted = " or ".join(_KINDS[k][0] for k in key.kinds)
+        held = "hold" if isinstance(place[-1], int) else "be"
+        raise section.error(place, f"{name} must {held} {wanted}; got {_shown(value)}.")
+    if isinstance(value, str) and key.choices and value not in key.choices:
+        near = did_you_mean(value, key.choices)
+        raise section.error(place, f"`{word}={value!r}` is not known. Choose one of {listed(key.choices, 20)}.{near}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        _check_limits(section, place, name, value, key)
+    if isinstance(value, list) and key.items is not None:
+        return [_value(section, (*place, i), item, key.items) for i, item in enumerate(value)]
+    if isinstance(value, dict):
+        if isinstance(key.of, Key):
+            return {k: _value(section, (*place, k), item, key.of) for k, item in value.items()}
+        if key.of is not None:
+            return checked(section.inside(place, value), key.of)
+    return value
+
+
+def _check_limits(section: TomlTable, place: Place, name: str, value: float, key: Key) -> None:
+    inside = key.least < value < key.most if key.open else key.least <= value <= key.most
+    if inside or (key.least == -float("inf") and key.most == float("inf")):
+        return
+    above, below = ("above", "below") if key.open else ("at least", "at most")
+    limits = [f"{word} {limit:g}" for word, limit in ((above, key.least), (below, key.most)) if abs(limit) < 1e9]
+    raise section.error(place, f"{name} must be {' and '.join(limits)}; got {value!r}.")
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def refuse_of_other_kinds(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:
+    """Refuse keys that belong to other kinds of a section, saying to which."""
+    for name in section.data:
+        if name not in kinds[kind]:
+            others = [k for k, keys in kinds.items() if name in keys]
+            raise section.error(name, f"`{name}` cannot be used with {called}; it belongs to {listed(others)}.")
+
+
+# --- the schema for editors
+
+
+def schema_of(keys: Mapping[str, Key]) -> dict[str, Any]:
+    """Return the JSON schema of a table of keys."""
+    required = [name for name, key in keys.items() if key.required]
+    found = {
+        "type": "object",
+        "properties": {name: _one(key) for name, key in keys.items()},
+        "additionalProperties": False,
+    }
+    return found | ({"required": required} if required else {})
+
+
+def _one(key: Key) -> dict[str, Any]:
+    """Return the schema of one key: of its kind, or of any of its kinds."""
+    kinds = [_of_kind(kind, key) for kind in key.kinds]
+    said = {"description": key.says} if key.says else {}
+    return said | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})
+
+
+def _of_kind(kind: type, key: Key) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": _KINDS[kind][1]}
+    if kind is str and key.choices:
+        found["enum"] = list(key.choices)
+    if kind in (int, float):
+        words = ("exclusiveMinimum", "exclusiveMaximum") if key.open else ("minimum", "maximum")
+        found |= {w: v for w, v in zip(words, (key.least, key.most), strict=True) if abs(v) != float("inf")}
+    if kind is list and key.items is not None:
+        found["items"] = _one(key.items)
+    if kind is dict:
+        if isinstance(key.of, Key):
+            found["additionalProperties"] = _one(key.of)
+        elif key.of is not None:
+            found |= schema_of(key.of)
+    return found

@@ -9,10 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import Cost
-from fmepy.errors import ModelTextError
+from fmepy.dmi.database import Database
+from fmepy.dmi.model import ModularModel
+from fmepy.dmi.modules import Module, read_module_file, read_modules
+from fmepy.errors import ArgumentError, FmepyError, ModelTextError
 from fmepy.journal.files import open_file
 from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
@@ -20,16 +24,17 @@ from fmepy.models.ode import OdeModel
 from fmepy.models.steady import SteadyModel
 from fmepy.tables.sheet import Sheet
 from fmepy.tables.text_files import unreadable
+from fmepy.types import Vector
+from fmepy.workflow.file.case import Case, model_kind
 from fmepy.workflow.file.error_lines import placed
-from fmepy.workflow.file.model_file import read_model, read_times
-from fmepy.workflow.file.observations import read_beside
-from fmepy.workflow.file.observations import read_times as read_dates
-from fmepy.workflow.file.parsed import model_kind
+from fmepy.workflow.file.keys import TIMES, model_keys
+from fmepy.workflow.file.observations import read_beside, read_times
 from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
-from fmepy.workflow.file.task import Case
+from fmepy.workflow.file.signatures import Key, checked
 from fmepy.workflow.file.toml import TomlTable
 
 _MOST_FILES = 10_000
+_MOST_ROWS = 10_000_000
 _CLASSES = {"ode": OdeModel, "difference": DifferenceModel, "steady": SteadyModel}
 
 
@@ -80,7 +85,7 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
         for name in inputs:
             raise case.section.error(name, f"`{name}` are for models of equations; modules read series from data.")
         with placed(case.section, "model"):
-            modular = read_model(section, constants=values)
+            modular = read_modular(section, constants=values)
         return ModelSource(modular, None, _files_of(section, "modules", "data"), [])
     with placed(case.section, "model", rows=tables[0] if "events" in inputs else None):
         model = _of_equations(case, section, kind, inputs, values)
@@ -104,7 +109,7 @@ def _of_equations(
     """Return the model of equations; of the parameters it gets those whose names stand in it."""
     words = {k: v for k, v in case.content["model"].items() if k not in ("equations", "kind")}
     if "times" in words:
-        words["times"] = read_times(section)
+        words["times"] = _times_of(section)
     if kind == "steady":
         words.setdefault("state", None)
     if "events" in inputs and kind != "ode":
@@ -150,7 +155,7 @@ def _of_python(case: Case, section: TomlTable) -> ModelSource:
             return ModelSource(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
         for name in [k for k in ("cost", "conditions") if k in case.content]:
             raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is for "
-                                     "models. What it is compared with stands in its file.")  # fmt: skip
+                                     "models. Its Python file says what it is compared with.")  # fmt: skip
         return ModelSource(getattr(found, "model", None), found, files, [])
     known = [str(n) for n in found.parms.index]
     values = {p.name: p.start for p in case.parameters.values() if p.name in known}
@@ -222,7 +227,7 @@ def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
         raise section.error(
             "file", f"{table.path.name} holds dates: say in [data] from when and in which unit they are counted, such "
             'as origin = "2001-12-31" and unit = "days".')  # fmt: skip
-    return replace(table, frame=table.frame.assign(time=read_dates(case, table, "time")[0]))
+    return replace(table, frame=table.frame.assign(time=read_times(case, table, "time")[0]))
 
 
 def _series(table: Sheet) -> tuple[Any, ...]:
@@ -251,3 +256,99 @@ def _files_of(section: TomlTable, *keys: str) -> list[Path]:
             except OSError as error:
                 raise section.error((key, i), unreadable(error, file)) from None
     return files
+
+
+# --- models of modules
+
+
+def read_modular(
+    section: TomlTable, *, strict: bool = False, constants: Mapping[str, Any] | None = None
+) -> ModularModel:
+    """Return the model that a table of a TOML file describes.
+
+    Parameters
+    ----------
+    section : TomlTable
+        With ``modules`` (files, or a folder), ``data`` (files and folders), ``times`` (a table of start, stop, step, or
+        a list), ``dt``, and what else `ModularModel` takes; ``parameters``: constants on top of the data base.
+    strict : bool
+        Whether diagnostics are errors, whatever the file says.
+    constants : mapping of str to float, optional
+        Values that go on top of the data base; only those that modules read are taken.
+
+    Raises
+    ------
+    ArgumentError
+        With the file and the line of the key.
+    """
+    known = model_keys()["modules"]
+    said = checked(section, {**known, "parameters": Key((dict,), of=Key((float, list)))})
+    words = {key: value for key, value in said.items() if key in known and key not in ("modules", "data")}
+    words |= {"strict": strict or words.get("strict", False)}
+    words |= {"outputs": section.texts("outputs")} if "outputs" in words else {}
+    modules, data = _read_modules(section), _read_database(section)
+    read = {name for module in modules for name in module.reads}
+    data = data.with_constants({k: v for k, v in (constants or {}).items() if k.partition("[")[0] in read})
+    try:
+        return ModularModel(modules, data, **{**words, "times": _times_of(section)})
+    except FmepyError as error:  # the line of the key, where the message is about one
+        about = next((k for k in words if f"`{k}" in str(error).split(":")[0]), "")
+        if about not in section.data:
+            raise
+        raise section.error(about, str(error)) from error
+
+
+def _read_modules(section: TomlTable) -> list[Module]:
+    """Return the modules that the key ``modules`` names: files, or one folder."""
+    names = section.texts("modules")
+    if not names:
+        raise section.error("modules", "`modules` names no file.")
+    found = []
+    for i, name in enumerate(names):
+        path = section.beside(name)
+        try:
+            found += read_modules(path) if path.is_dir() else [read_module_file(path)]
+        except ArgumentError as error:
+            if path.exists():
+                raise
+            raise section.error(("modules", i), str(error)) from None
+    return found
+
+
+def _read_database(section: TomlTable) -> Database:
+    """Return the data base of the keys ``data`` and ``parameters``."""
+    names, parameters = section.texts("data"), section.table("parameters")
+    try:
+        found = Database(*(str(section.beside(name)) for name in names))
+    except ArgumentError as error:
+        for i, name in enumerate(names):
+            if not section.beside(name).exists():
+                raise section.error(("data", i), str(error)) from None
+        raise
+    for key, value in parameters.data.items():
+        try:
+            found = found.with_constants({key: value})
+        except ArgumentError as error:
+            raise parameters.error(key, str(error)) from None
+    return found
+
+
+def _times_of(section: TomlTable) -> Vector:
+    """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
+    given = section.data["times"]
+    if isinstance(given, list):
+        listed: Vector = np.array(given, dtype=np.float64)
+        return listed
+    start, stop, step = numbers = [float(given[key]) for key in TIMES]
+    if not np.isfinite(numbers).all() or step <= 0 or stop < start:
+        raise section.error("times", f"`times` must go from start up to stop by a positive step; got {given}.")
+    rows = (stop - start) / step
+    if rows > _MOST_ROWS:
+        raise section.error("times", f"`times` asks for {rows:.0f} rows; at most {_MOST_ROWS} are possible.")
+    if abs(rows - round(rows)) > 1e-6:
+        near = start + step * round(rows)
+        raise section.error(
+            ("times", "stop"), f"`stop` must lie a whole number of steps after `start`, such as {near:g}."
+        )
+    times: Vector = np.asarray(start + step * np.arange(round(rows) + 1), dtype=np.float64)
+    return times

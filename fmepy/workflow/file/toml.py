@@ -18,7 +18,7 @@ from fmepy.journal.files import MOST_TEXT, read_file
 from fmepy.tables.text_files import unreadable
 from fmepy.vocabulary import own_key
 
-Key = tuple[str | int, ...]
+Place = tuple[str | int, ...]
 """Names of tables and keys from the outside to the inside, and positions in arrays."""
 
 _TOKEN = re.compile(
@@ -29,10 +29,6 @@ _TOKEN = re.compile(
 )
 _MOST_DEEP = 100
 _DEEP = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MOST_DEEP}}}")
-KINDS = {
-    str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number", list: "a list",
-    dict: "a table",
-}  # fmt: skip
 
 
 class TomlTable:
@@ -47,7 +43,7 @@ class TomlTable:
         The text of the whole file.
     """
 
-    def __init__(self, file: Path, data: dict[str, Any], scanner: _Scanner, path: Key = ()) -> None:
+    def __init__(self, file: Path, data: dict[str, Any], scanner: _Scanner, path: Place = ()) -> None:
         self.file, self.data, self._scanner, self._path = file, data, scanner, path
         self.text = scanner.text
 
@@ -83,13 +79,13 @@ class TomlTable:
         """What the table is called, from the outside to the inside."""
         return ".".join(map(str, self._path))
 
-    def error(self, key: str | int | Key, message: str) -> ArgumentError:
+    def error(self, key: str | int | Place, message: str) -> ArgumentError:
         """Return the error about a key, with file and line."""
         inner = key if isinstance(key, tuple) else (key,)
         line = self.line(inner)
         return ArgumentError(f"{self.file}{f':{line}' if line else ''}: {message}")
 
-    def line(self, key: Key, line: int = 0) -> int:
+    def line(self, key: Place, line: int = 0) -> int:
         """Return the line of a key (0: of none), or of the line `line`, from 1, of the text that is its value."""
         where = (*self._path, *key)
         if line and where in self._scanner.texts:
@@ -123,7 +119,7 @@ class TomlTable:
         """Return a table inside this one, an empty one where there is none."""
         return self.inside(key, self.data.get(key, {}))
 
-    def inside(self, key: str | int | Key, data: dict[str, Any]) -> TomlTable:
+    def inside(self, key: str | int | Place, data: dict[str, Any]) -> TomlTable:
         """Return a table that stands at a key, or deeper."""
         return TomlTable(self.file, data, self._scanner, (*self._path, *(key if isinstance(key, tuple) else (key,))))
 
@@ -154,9 +150,9 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.twice = ""
-        self._defined: set[Key] = set()  # keys with a value, and tables with a header
-        self.lines: dict[Key, int] = {}
-        self.texts: dict[Key, int] = {}
+        self._defined: set[Place] = set()  # keys with a value, and tables with a header
+        self.lines: dict[Place, int] = {}
+        self.texts: dict[Place, int] = {}
         ends = [i for i, c in enumerate(text) if c == "\n"]
         self._tokens = [
             (m.lastgroup, m.group(), bisect_right(ends, m.start() - 1) + 1)
@@ -165,8 +161,8 @@ class _Scanner:
         ]
         self._tokens.append(("end", "", len(ends) + 1))
         self._at = 0
-        table: Key = ()
-        counts: dict[Key, int] = {}
+        table: Place = ()
+        counts: dict[Place, int] = {}
         while self._kind() != "end" and not self.twice:
             if self._kind() == "newline":
                 self._at += 1
@@ -181,13 +177,13 @@ class _Scanner:
     def _next(self) -> str:
         return self._tokens[self._at][1]
 
-    def _header(self, counts: dict[Key, int]) -> Key:
+    def _header(self, counts: dict[Place, int]) -> Place:
         """Read ``[a.b]`` or ``[[a.b]]`` and return the table that it opens."""
         self._at += 1
         is_array = self._next() == "["
         self._at += is_array
         line = self._tokens[self._at][2]
-        path: Key = ()
+        path: Place = ()
         parts = self._key()
         for n, part in enumerate(parts, 1):
             path = (*path, part)
@@ -200,7 +196,7 @@ class _Scanner:
         self._at += 2 if is_array else 1
         return path
 
-    def _define(self, path: Key, line: int, what: str) -> None:
+    def _define(self, path: Place, line: int, what: str) -> None:
         """Note where what has this path stands, or that it is here for the second time."""
         first = self.lines.setdefault(path, line)
         if first != line or path in self._defined:
@@ -222,7 +218,7 @@ class _Scanner:
             self._at += 1
         return parts
 
-    def _pair(self, table: Key) -> None:
+    def _pair(self, table: Place) -> None:
         """Read ``key = value``."""
         line = self._tokens[self._at][2]
         parts = self._key()
@@ -234,7 +230,7 @@ class _Scanner:
         self._at += 1  # =
         self._value(path)
 
-    def _value(self, path: Key) -> None:
+    def _value(self, path: Place) -> None:
         """Read a value, and note the lines of what is in it."""
         self.lines.setdefault(path, self._tokens[self._at][2])
         opened, i = self._next(), 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
     return {
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
         "table": pd.DataFrame([v["row"] for v in variables]), "suspicious": suspicious[list(heads)], "heads": heads,
-        "pictures": lambda: residual_pictures(found, agreement),
+        "pictures": partial(residual_pictures, found, agreement),
     }  # fmt: skip
 
 
@@ -107,8 +108,8 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
     row = {
         "variable": name, "readings": n, "explained, %": 100 * explained, "typical deviation": typical,
         "mean deviation": float(gap.mean()) if abs(gap.mean()) > 1e-6 * typical else 0.0,  # what a fit makes zero
-        "neighbours alike": neighbours,
-        "runs of one sign": runs.count, "p of so few": runs.p_few,
+        "correlation of neighbours": neighbours,
+        "runs of one sign": runs.count, "p, runs": runs.p_few,
         "beyond 3 sd": int((own["z"].abs() > SUSPICIOUS).sum()),
     }  # fmt: skip
     on_log = typical * {"log": 1.0, "log10": np.log(10.0)}.get(kind or "", np.inf)  # as one of natural logarithms
@@ -204,7 +205,7 @@ def _all_shorter(n: int, length: int) -> float:
     return 2 * share[n] if n else 1.0
 
 
-def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
+def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
 
@@ -221,10 +222,4 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
             ax.set(xlabel=found.x_name, ylabel="deviation, sd", ylim=(-top, top), title=name)
             ax.title.set_fontsize("medium")
 
-    return drawn_each(
-        [n for n, _ in groups], draw,
-        f"Deviations of the readings of {{}} from the model over {found.x_name}, in standard deviations.",
-        file="residuals.csv",
-        caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies beyond "
-        "is ringed. Points should scatter without a pattern.",
-    )  # fmt: skip
+    return drawn_each([n for n, _ in groups], draw, **words)

@@ -12,11 +12,10 @@ import pandas as pd
 
 from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import short
-from fmepy.workflow.steps.base import FITS, best_fit
+from fmepy.workflow.steps.base import FITS, CalibrationTask, best_fit
 from fmepy.workflow.steps.scale import natural, natural_fit
 
 
@@ -179,7 +178,7 @@ class Findings:
         return drawn_each(
             [n for n in known if n not in flt.measured_states],
             lambda shown, axes: flt.plot(shown, kind, axes=axes),
-            f"{{}} over {flt.xlabel}: readings, and the course that the filter finds.",
-            caption="Points: readings. Line and band: what model and data together say, and how surely"
-            f"{'' if flt.smooth else ', from the data until then'}. Rings: readings that are suspected.",
+            f"{{}} over {flt.xlabel}: readings, and the states that the filter estimates.",
+            caption="Points: readings. Line and band: the estimate from model and data, and its uncertainty"
+            f"{'' if flt.smooth else ', from the data up to then'}. Rings: readings that are suspected.",
         )

@@ -22,7 +22,7 @@ from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import LEVEL, estimates, interval
 
 MOST_SHOWN = 4
-"""Panels of the first screen; the others stand with the data."""
+"""Panels of the first screen; the others are with the data."""
 _MOST_ESTIMATES = 20
 _WIDE, _LOW, _SMALL = (5.7, 4.0), (5.7, 2.25), (2.85, 2.25)
 
@@ -80,7 +80,7 @@ def _fitted(found: Findings) -> Pictures:
     titles = [p.title or str(p.curves["var"].iloc[0]) for p in panels]
     has_band = any(p.curves["upper"].notna().any() for p in panels)
     n = len(found.panels)
-    rest = f" Here are {len(panels)} of {many(n, 'panel')}; all stand with the data." if n > len(panels) else ""
+    rest = f" These are {len(panels)} of {many(n, 'panel')}; all are shown with the data." if n > len(panels) else ""
     made = drawn(
         draw, [f"{t}: readings as points, the fitted curve{' and its band' * has_band}, over {found.x_name}."
                for t in titles], size=size,
@@ -114,17 +114,17 @@ def _glance(found: Findings) -> Table | None:
         step = found.step(name)
         rows.append({
             "step": name, "what it is for": STEPS[name].purpose if name in STEPS else "",
-            "state": step.get("state", "done"), "what came of it": step.get("verdict") or step.get("error") or "",
+            "state": step.get("state", "done"), "result": step.get("verdict") or step.get("error") or "",
         })  # fmt: skip
     return table_of(
-        pd.DataFrame(rows), "The steps, and what came of each", links={*found.results, *found.broken},
+        pd.DataFrame(rows), "The steps and their results", links={*found.results, *found.broken},
         tone=lambda row, column: "bad" * (column == "state" and row["step"] in found.broken),
     )  # fmt: skip
 
 
 def _equations(text: str) -> str:
     lines = dedent(text.strip("\n")).splitlines()
-    rest = [f"… {len(lines) - _MOST_LINES} more lines stand in the file"] if len(lines) > _MOST_LINES else []
+    rest = [f"… {len(lines) - _MOST_LINES} more lines are in the file"] if len(lines) > _MOST_LINES else []
     return "\n".join([line.rstrip() for line in lines[:_MOST_LINES]] + rest)
 
 
@@ -220,14 +220,14 @@ def reproduce_facts(found: Findings) -> dict[str, Any]:
     """Return how to make the same again, and what it was made with."""
     record, text = found.record, found.task.case.section.text
     rows = [
-        {"step": name, "state": step["state"] + ", kept" * step["kept"], "begun": _time(step["started"]) or "–",
+        {"step": name, "state": step["state"] + ", kept" * step["kept"], "started": _time(step["started"]) or "–",
          "took": duration(step["seconds"]), "files": ", ".join(step["files"])}
         for name, step in found.steps.items()
     ]  # fmt: skip
     return {
         "record": record, "begun": _time(record["started"]), "ended": _time(record["ended"]),
         "steps": table_of(pd.DataFrame(rows), "Steps: when they ran, how long, and what they wrote"),
-        "text": text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "\n… (the rest stands in the file)",
+        "text": text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "\n… (the rest is in the file)",
     }  # fmt: skip
 
 

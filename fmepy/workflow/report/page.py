@@ -5,11 +5,11 @@ sections of steps by the steps (`CalibrationStep.facts`), for the others in `ove
 the templates, pictures are images, and the page allows no script but its own, by its hash. The same results give the
 same bytes.
 
-A template has these besides its facts, ``found`` (`Findings`), `table_of`, ``inf`` and the filters ``number percent
-names many have duration`` (`fmepy.workflow.report.words`):
+A template has these besides its facts, ``found`` (`Findings`), `table_of`, `correlations`, `alike`, ``inf`` and the
+filters ``number percent names many have duration`` (`fmepy.workflow.report.words`):
 
-``show(table)``, ``picture("the fit", draw)``
-    A `Table`; pictures, or why they could not be drawn. Nothing of None.
+``show(table)``, ``picture("fit", draw, caption="...")``
+    A `Table`; the pictures that ``draw(caption="...")`` returns, or why they could not be drawn. Nothing of None.
 ``bullets(sentences)``, ``{% call ul() %}<li>...</li>{% endcall %}``
     Sentences one below another, where there are any.
 ``doubt("...")``, ``{% call doubt() %}...{% endcall %}``
@@ -22,23 +22,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fmepy import __version__
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report import overview, words
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.steps.base import CalibrationStep
+from fmepy.workflow.report.tables import alike, correlations, table_of
+from fmepy.workflow.report.words import environment
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask
 from fmepy.workflow.steps.registry import STEPS
 
 
@@ -71,7 +68,7 @@ def render(
     """
     found = Findings(task, results, record, tables)
     sections = [
-        written("task", "What was asked", "task.html", found, overview.task_facts(found)),
+        written("task", "The task", "task.html", found, overview.task_facts(found)),
         written("data", "Data and model, side by side", "data.html", found, overview.data_facts(found)),
     ]
     for name, step in STEPS.items():
@@ -89,7 +86,7 @@ def render(
     ]
     if facts["is_bad"] or found.demands:
         first.append(written("warnings", title, "warnings.html", found, facts, tone))
-    last = written("reproduce", "How to make the same again", "reproduce.html", found, overview.reproduce_facts(found))
+    last = written("reproduce", "How to reproduce this", "reproduce.html", found, overview.reproduce_facts(found))
     js = files(__package__).joinpath("templates", "report.js").read_text(encoding="utf-8")
     js_hash = "sha256-" + base64.b64encode(hashlib.sha256(js.encode()).digest()).decode("ascii")
     page = environment().get_template("page.html").render(
@@ -129,42 +126,30 @@ class ReportSection:
     is_step: bool = False
 
 
-@cache
-def environment() -> Environment:
-    """Return what renders templates: everything is escaped but what they say themselves."""
-    made = Environment(
-        loader=PackageLoader(__package__), autoescape=lambda name: name is None or name.endswith(".html"),
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    for name in ("number", "percent", "names", "many", "have", "duration"):
-        made.filters[name] = getattr(words, name)
-    blocks = made.get_template("blocks.html").module
-    for name in ("show", "bullets", "ul", "fold"):
-        made.globals[name] = getattr(blocks, name)
-    made.globals.update(picture=_picture, table_of=table_of, inf=math.inf)
-    return made
-
-
 def written(
     name: str, title: str, template: str, found: Findings, facts: Mapping[str, Any], tone: str = ""
 ) -> ReportSection:
-    """Return a section; `template` is a file of templates, or the text of one."""
+    """Return a section; `template` is a file of templates or the text of one, else that of its name or any step's."""
     one = environment()
-    words_of = one.get_template(template) if template.endswith(".html") else one.from_string(template)
+    is_text = template and not template.endswith(".html")
+    words_of = one.from_string(template) if is_text else one.select_template([template or f"{name}.html", "step.html"])
 
     def doubt(sentence: str = "", when: bool = True, caller: Callable[[], str] | None = None) -> str:
         if when:
             found.doubts.append((name, sentence if caller is None else caller()))
         return "" if caller is None else caller()
 
-    return ReportSection(name, title, Markup(words_of.render(doubt=doubt, found=found, **facts)), tone)
+    return ReportSection(name, title, Markup(words_of.render(**_MAKERS, doubt=doubt, found=found, **facts)), tone)
 
 
-def _picture(what: str, draw: Callable[[], Any] | Any) -> str:
-    """Return what `draw` draws, or why it could not be drawn: no picture is worth a report."""
+def _picture(what: str, draw: Callable[..., Any] | Any, **words: Any) -> str:
+    """Return what `draw` draws with these words, or why it could not be drawn: no picture is worth a report."""
     try:
         blocks: Any = environment().get_template("blocks.html").module
-        shown: str = blocks.show(draw and draw())
+        shown: str = blocks.show(draw and draw(**words))
         return shown
     except Exception as error:
         return Markup('<p class="small">The picture of the {} could not be drawn: {}</p>').format(what, error)
+
+
+_MAKERS = {"picture": _picture, "table_of": table_of, "correlations": correlations, "alike": alike}

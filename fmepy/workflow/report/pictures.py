@@ -112,8 +112,9 @@ def drawn(
 def drawn_each(
     names: Sequence[str],
     draw: Callable[..., Any],
-    text: str | Callable[[str], str],
+    text: str,
     *,
+    said: Mapping[str, str] | None = None,
     most: int = MOST_PANELS,
     file: str = "",
     caption: str = "",
@@ -125,8 +126,9 @@ def drawn_each(
     ----------
     names : sequence of str
     draw : callable of (names, axes=)
-    text : str or callable of a name
-        What a panel shows, with ``{}`` for its name.
+    text : str
+        What a panel shows, with ``{}`` for its name, and ``{said}`` for what `said` has of it.
+    said : mapping of str to str, optional
     most : int
     file : str
         That holds the numbers of all.
@@ -135,7 +137,7 @@ def drawn_each(
         See `drawn`.
     """
     shown, rest = first_few(names, most, file)
-    texts = [text(name) if callable(text) else text.replace("{}", name) for name in shown]
+    texts = [text.replace("{said}", (said or {}).get(name, "")).replace("{}", name) for name in shown]
     return drawn(lambda axes: draw(shown, axes=axes), texts, caption=f"{caption} {rest}".strip(), **how)
 
 
@@ -169,7 +171,7 @@ def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[D
     if len(names) <= most:
         return list(names), ""
     rest = f"; the numbers of all are in {file}" if file else ""
-    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}{rest}."
+    return list(names[:most]), f"The first {most} of {len(names):,} are drawn{rest}."
 
 
 @contextmanager
@@ -245,5 +247,5 @@ def _thinned(ax: Axes) -> str:
         step = -(-x.size // MOST_POINTS)
         if step > 1 and line.get_marker() not in ("None", None, "", " "):
             line.set_data(x[::step], y[::step])
-            said = f"Of very many points one in {step} is drawn."
+            said = f"One in {step} of very many points is drawn."
     return said

@@ -123,7 +123,7 @@ def _note(frame: pd.DataFrame, most: int, file: str) -> str:
         parts.append(f"the first {most} of {len(frame):,} rows")
     if frame.shape[1] > MOST_COLUMNS:
         parts.append(f"the first {MOST_COLUMNS} of {frame.shape[1]:,} columns")
-    return f"Shown are {' and '.join(parts)}{f'; all of it is in {file}' if file else ''}." if parts else ""
+    return f"The table shows {' and '.join(parts)}{f'; {file} has all of it' if file else ''}." if parts else ""
 
 
 def _column(values: Sequence[Any]) -> tuple[list[TableCell], bool]:

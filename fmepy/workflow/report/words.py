@@ -1,10 +1,15 @@
-"""Numbers and names in sentences."""
+"""Sentences: what renders them, and numbers and names in them."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MOST_NAMES = 8
 _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
@@ -120,3 +125,18 @@ def paragraphs(text: str) -> list[str]:
 def short(text: str, most: int = 40) -> str:
     """Return a text cut where it is too long for a label."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+@cache
+def environment() -> Environment:
+    """Return what renders templates: in pages everything is escaped but what they say themselves."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader(__package__), autoescape=lambda name: name is None or name.endswith(".html"),
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters |= {f.__name__: f for f in (number, percent, names, many, have, duration)}
+    blocks = made.get_template("blocks.html").module
+    made.globals |= {name: getattr(blocks, name) for name in ("show", "bullets", "ul", "fold")} | {"inf": math.inf}
+    return made

@@ -12,19 +12,21 @@ and the page are made of what stands there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from fmepy.errors import ArgumentError
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import Key
-from fmepy.workflow.file.task import CalibrationTask
-from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.file.toml import Place, TomlTable
+from fmepy.workflow.report.words import environment
 
 if TYPE_CHECKING:
+    from fmepy.workflow.file.case import Case
     from fmepy.workflow.report.findings import Findings
 
 Results = Mapping[str, Any]
@@ -35,6 +37,66 @@ Tables = dict[str, pd.DataFrame]
 FITS = ("fit", "multistart")
 """Steps that give a fit; what needs one takes the best of those that are there."""
 _TIE = 1e-4  # in -2 log L: of two fits that near the one that converged is taken, and then the first
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationTask:
+    """Data, model, cost and parameters of a file.
+
+    Attributes
+    ----------
+    case : Case
+        What the file says.
+    data : DataFrame
+        The observations as read, numbers as numbers.
+    notes : tuple of str
+        What reading found (separator, encoding, decimal comma, replicates ...), for stderr and the report.
+    model : Model or callable or None
+        On the natural scale; None where the file names a Python function that is a cost already.
+    cost : Cost or callable
+        On the natural scale: a SimulationCost, PredictionErrorCost, FimlofCost, or the file's function ``f(p)``.
+    scale : mapping of str to str
+        The fitted parameters that are fitted on another scale: "log" or "logit" by name.
+    scaled_cost
+        `fmepy.transformed` of it; the same object where `scale` is empty.
+    start, lower, upper : Series
+        Of the fitted parameters, on the scale on which they are fitted.
+    fit_prior : mapping of str to callable or distribution, or None
+        For `modFit(prior=)`: densities of the natural values, at the scaled ones.
+    chain_prior : mapping or callable, or None
+        For `modMCMC(prior=)`: with the Jacobian of the scale, so that the prior is that of the natural value.
+    units, descriptions : mapping of str to str
+        By parameter, where the file says them.
+    inputs : mapping of str to str
+        ``model``, ``data``, ``cost``, ``parameters``: the sha256 of what each part says and of the files that it
+        names. Titles, descriptions and units are in none of them.
+    written : mapping of str to str
+        By "model" or "cost" the object of a Python file that it is, as ``file.py:object``.
+    x_unit : str
+        Of the times, with the origin where they are dates: "days since 2001-01-01".
+    """
+
+    case: Case
+    data: pd.DataFrame
+    notes: tuple[str, ...]
+    model: Any
+    cost: Any
+    scale: Mapping[str, str]
+    scaled_cost: Any
+    start: pd.Series[float]
+    lower: pd.Series[float]
+    upper: pd.Series[float]
+    fit_prior: Mapping[str, Any] | Callable[..., float] | None
+    chain_prior: Mapping[str, Any] | Callable[..., float] | None
+    units: Mapping[str, str]
+    descriptions: Mapping[str, str]
+    inputs: Mapping[str, str]
+    written: Mapping[str, str] = field(default_factory=dict)
+    x_unit: str = ""
+
+    def error(self, key: str | Place, message: str) -> ArgumentError:
+        """Return the error about a key of the file, with its line."""
+        return self.case.section.error(key, message)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +161,8 @@ class CalibrationStep:
     title : str
         Of its section in the report.
     template : str
-        The words of that section, in Jinja2: a file of ``report/templates``, or the text itself. They get `facts`, and
+        The words of that section, in Jinja2: a file of ``report/templates``, or the text itself; without it the file
+        of the step's name there, else ``step.html``, which shows verdict and tables. They get `facts`, and
         ``result``, ``step`` (its record), ``tables``; for what else, see `fmepy.workflow.report.page`.
     keys : mapping of str to Key
         What its section of the file may hold.
@@ -119,7 +182,7 @@ class CalibrationStep:
     says: str
     purpose = ""
     title = ""
-    template = "step.html"
+    template = ""
     takes: tuple[str, ...] = ()
     welcomes: tuple[str, ...] = ()
     unit = "run"
@@ -156,10 +219,8 @@ class CalibrationStep:
 
     def verdict(self, task: CalibrationTask, result: Any) -> str:
         """Return what came of it, in a sentence or two, for run.json and the report; ours stand in ``verdicts.txt``."""
-        from fmepy.workflow.report.page import environment
-
         sentence = getattr(environment().get_template("verdicts.txt").module, self.name, None)
-        return "" if sentence is None else str(sentence(result))
+        return "" if sentence is None else str(sentence(result, self))
 
     def failed_runs(self, result: Any) -> tuple[int, int, str]:
         """Return how many of its runs failed, of how many, and the message of one of them."""

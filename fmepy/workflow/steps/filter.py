@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from fmepy.fimlof.cost import FimlofCost
@@ -12,10 +13,9 @@ from fmepy.fimlof.forecasting import Forecast
 from fmepy.fimlof.result import FilterResult
 from fmepy.journal.saving import Saved
 from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each, first_few
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
 
 _DIAGNOSED = 4  # variables whose four pictures are drawn
@@ -43,10 +43,9 @@ class FilterStep(CalibrationStep):
     """The filter of a FIMLOF cost at the estimates."""
 
     name = "filter"
-    says = "What a filter says of every reading (costs by FIMLOF)."
+    says = "The filter's predictions of every reading (costs by FIMLOF)."
     purpose = "Follow the data with a Kalman filter, reading by reading, and test what it could not predict"
     title = "The filter: reading by reading"
-    template = "filter.html"
     takes = ("fit",)
     advice = "Take other parameters"
     keys: ClassVar[Mapping[str, Key]] = {
@@ -99,34 +98,21 @@ class FilterStep(CalibrationStep):
             "flt": flt, "summary": summary, "flagged": flagged, "forecast": forecast,
             "taken_as_known": known_covariance(found.task, found.fit)[1] if found.fit is not None else "",
             "states": flt.smooth and found.filtered_pictures,
-            "innovations": lambda: drawn_each(
-                flt.variables, flt.plot_innovations,
-                f"What the filter could not predict of {{}}, in standard deviations, over {flt.xlabel}.",
-                file="filter.csv",
-                caption="What each reading had that the filter did not predict, in standard deviations."),
-            "diagnostics": lambda: _diagnostics(flt),
-            "correlations": correlations and (lambda: drawn_each(
-                correlations.variables, correlations.plot,
-                "Correlations of the innovations of {} by lag, with the limits of white noise.",
-                file="correlations.csv",
-                caption=f"Correlations of the innovations over {len(correlations.values) - 1} lags.")),
+            "innovations": partial(drawn_each, flt.variables, flt.plot_innovations),
+            "diagnostics": partial(_diagnostics, flt), "lags": correlations and len(correlations.values) - 1,
+            "correlogram": correlations and partial(drawn_each, correlations.variables, correlations.plot),
         }  # fmt: skip
         if forecast is None:
             return facts
         known = [n for n in map(str, forecast.frame["name"].unique()) if n not in flt.measured_states]
-        text = "Forecast of {} with its bands, after the last readings."
-        return facts | {
-            "forecasts": lambda: drawn_each(known, forecast.plot, text),
-            "expected": forecast.frame[forecast.frame["name"].isin(known)],
-        }
+        expected = forecast.frame[forecast.frame["name"].isin(known)]
+        return facts | {"forecasts": partial(drawn_each, known, forecast.plot), "expected": expected}
 
 
-def _diagnostics(flt: Any) -> Pictures:
+def _diagnostics(flt: Any, kinds: Sequence[str], caption: str) -> Pictures:
     names, rest = first_few(list(flt.variables), _DIAGNOSED)
-    kinds = ("innovations over time", "their correlations by lag", "their quantiles beside the normal ones",
-             "cumulative periodogram")  # fmt: skip
-    texts = [f"{name}: {kind}" for name in names for kind in kinds]
+    texts, caption = [f"{name}: {kind}" for name in names for kind in kinds], f"{caption} {rest}"
     return drawn(
         lambda axes: flt.plot_diagnostics(names, axes=axes), [f"{t}." for t in texts], size=(3.6, 2.7), captions=texts,
-        caption=f"White noise keeps within the dashed lines in all of them. {rest}",
+        caption=caption,
     )  # fmt: skip

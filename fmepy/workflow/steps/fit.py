@@ -12,12 +12,11 @@ from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import NO_FILE, Key, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.tables import Table, alike, correlations, table_of
+from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import many, percent
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import at_natural_end, check_method, estimates, interval, natural
 
 BEST_TABLES = ("estimates.csv", "residuals.csv")
@@ -31,7 +30,6 @@ class FitStep(CalibrationStep):
     says = "The search for the best parameters."
     purpose = "Find the parameter values at which the model agrees best with the data"
     title = "The best fit"
-    template = "fit.html"
     unit = "iteration"
 
     keys: ClassVar[Mapping[str, Key]] = arguments_of(
@@ -101,12 +99,10 @@ def best_facts(found: Findings, section: str) -> dict[str, Any]:
         "at_end": at_end, "moved": [p for p in bound if p not in at_end],
         "loose": [f"{n} (± {percent(v)})" for n, v in known[known > _LOOSE].sort_values(ascending=False).items()],
         "good": known[known <= _LOOSE],
-        "without": [str(p) for p in unknown if str(p) not in bound], "alike": alike(fit.correlation),
-        "correlations": correlations(
-            fit.correlation, "Correlations of the estimates: near 1 or -1 a change of one is made up for by the other"),
+        "without": [str(p) for p in unknown if str(p) not in bound],
         "agreement": agreement_facts(found, agreement) if agreement is not None and len(agreement.rows) else None,
         "summary": found.filtered and found.filtered.summary([k for k in found.par if k in found.filtered.parms.index]),
-        "filtered": "filter" not in found.results and (lambda: found.filtered_pictures()),
+        "filtered": "filter" not in found.results and found.filtered_pictures,
     }  # fmt: skip
 
 

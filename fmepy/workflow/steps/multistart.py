@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +12,10 @@ import numpy as np
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import Key
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn
-from fmepy.workflow.steps.base import Results, RunOptions, Tables
+from fmepy.workflow.steps.base import CalibrationTask, Results, RunOptions, Tables
 from fmepy.workflow.steps.fit import FitStep, best_facts, bounded
 from fmepy.workflow.steps.scale import natural
 
@@ -29,9 +29,8 @@ class MultistartStep(FitStep):
 
     name = "multistart"
     says = "The same search from many starts."
-    purpose = "Search again from many other starting points, lest a better fit was missed"
+    purpose = "Search again from many other starting points, in case a better fit was missed"
     title = "Was the best fit found?"
-    template = "multistart.html"
     unit = "start"
 
     keys: ClassVar[Mapping[str, Key]] = {
@@ -72,12 +71,12 @@ class MultistartStep(FitStep):
             "many": many, "MISSED": _MISSED, "is_alone": bool(own),
             "nowhere": len(many.starts) - int((many.starts["optimum"] > 0).sum()),
             "sentences": [item for part in many.shown() for item in getattr(part, "items", ())],
-            "course": lambda: _course(found, result),
+            "course": partial(_course, found, result),
             **own,
         }  # fmt: skip
 
 
-def _course(found: Findings, fit: Any) -> Pictures:
+def _course(found: Findings, fit: Any, **words: Any) -> Pictures:
     """Return how good each search became, and where it ended, with the parameters on their own scale."""
     task, many = found.task, fit.multistart
     own: Any = many
@@ -90,10 +89,4 @@ def _course(found: Findings, fit: Any) -> Pictures:
         many.plot("waterfall", ax=axes[0])
         own.plot("parameters", ax=axes[1])
 
-    return drawn(
-        draw,
-        [f"Values of {len(many.starts)} searches in rising order; {many.reached} of them are at the lowest step.",
-         "Parameters at which the searches ended, each on its own scale, coloured by optimum."],
-        captions=["How good each search became, the best first: each step is an optimum.",
-                  "Where each search ended: lines that lie together came to the same place."],
-    )  # fmt: skip
+    return drawn(draw, **words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,10 @@ from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
 from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import drawn_each
-from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import many, names, short
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import at_natural_end, check_method, check_named, natural
 
 _HEAD = ["parameter", "value", "cost", "ratio", "root"]
@@ -35,7 +34,6 @@ class ProfileStep(CalibrationStep):
     says = "Profile likelihoods, and intervals by them."
     purpose = "Move each parameter away from its best value, fit the others again, and see how soon the fit suffers"
     title = "How well each parameter is determined"
-    template = "profile.html"
     takes = ("fit",)
     unit = "side"
 
@@ -74,11 +72,6 @@ class ProfileStep(CalibrationStep):
             frame.loc[mine, "value"] = natural(task, frame.loc[mine, ["value"]].set_axis([name], axis=1)).iloc[:, 0]
         return {"profile.csv": frame, "intervals.csv": _intervals(task, result)}
 
-    def verdict(self, task: CalibrationTask, result: Profile) -> str:
-        words = result.verdicts.map(lambda said: str(said).split(":")[0])
-        groups = [f"{word} ({', '.join(map(str, words.index[words == word]))})" for word in dict.fromkeys(words)]
-        return f"{many(len(words), 'profile')}: {'; '.join(groups)}."
-
     def failed_runs(self, result: Profile) -> tuple[int, int, str]:
         n = len(result.failures)
         return n, n + len(result.frame), str(result.failures["message"].iloc[0]) if n else ""
@@ -100,17 +93,11 @@ class ProfileStep(CalibrationStep):
                 (f"{_KINDS.get(kind, kind).capitalize()}: {names(members, 20)}.",
                  kind != "identifiable" and not (kind == "at a bound" and ends.issuperset(members)))
                 for kind, members in groups.items()],
-            "table": table_of(
-                frame, f"Intervals of {100 * own.level:g} %", file="intervals.csv",
-                tone=lambda row, c: "bad" * (c == "verdict" and row["verdict"] != _KINDS["identifiable"])),
-            "curves": lambda: drawn_each(
-                list(kinds), lambda shown, axes: own.plot(shown, axes=axes, legpos=None),
-                lambda n: f"Profile of {n}: how much worse the best fit becomes as {n} is held at other values; it is "
-                f"{_KINDS.get(kinds[n], kinds[n])}.",
-                finish=lambda ax, k: ax.set_xlabel(found.label(list(kinds)[k])), file="profile.csv",
-                caption="The lower the line with points, the better the fit; the dot is the best one. Where the line "
-                "crosses the dashed one the interval ends (red); where it does not reach it, the interval is open. "
-                "Grey: what the curvature at the best fit alone would say."),
+            "intervals": frame, "tone": lambda row, c: "bad" * (c == "verdict" and row[c] != _KINDS["identifiable"]),
+            "curves": partial(
+                drawn_each, list(kinds), lambda shown, axes: own.plot(shown, axes=axes, legpos=None),
+                finish=lambda ax, k: ax.set_xlabel(found.label(list(kinds)[k]))),
+            "kinds": {name: _KINDS.get(kind, kind) for name, kind in kinds.items()},
             "sentences": [f"{name}: {own.verdicts[name]}" for name in kinds],
         }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +17,9 @@ from fmepy.journal.saving import Saved
 from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary, SensRange, sensRange
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_model, check_named, models, natural_chain, values_for, with_parts
 
 NUM = 100
@@ -59,10 +59,9 @@ class RangesStep(CalibrationStep):
     """Bands over the draws of the chain, or over ranges."""
 
     name = "ranges"
-    says = "What the model says, with the uncertainty of the parameters."
+    says = "Predictions of the model, with the uncertainty of the parameters."
     purpose = "Run the model at many plausible parameter values, and see how far its curves spread"
     title = "How far the model's curves spread"
-    template = "ranges.html"
     welcomes = ("fit",)
     advice = "Take narrower ranges of the parameters"
 
@@ -71,7 +70,7 @@ class RangesStep(CalibrationStep):
             sensRange, (*NO_FILE, "func", "parms", "parInput", "keep", "map"), num=COUNT, sensvar=NAMES,
             parRange={"kinds": (dict,), "of": Key((list,), items=Key((float,)))},
             parMean={"kinds": (dict,), "of": Key((float,))}, parCovar={"kinds": (float, list)}),
-        "with_error": Key(FLAG, "Whether ranges are also of readings, with their errors."),
+        "with_error": Key(FLAG, "Whether the bands are of new readings, with their errors."),
     }  # fmt: skip
 
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -133,7 +132,7 @@ class RangesStep(CalibrationStep):
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
             "inside": inside, "total": total, "BAND": _BAND, "spread": np.sqrt(_BAND * (1 - _BAND) / max(total, 1)),
-            "bands": lambda: _bands(found, result),
+            "bands": partial(_bands, found, result),
         }  # fmt: skip
 
 
@@ -172,7 +171,7 @@ def _with_error(
 # --- in the report
 
 
-def _bands(found: Findings, result: Bands) -> Pictures:
+def _bands(found: Findings, result: Bands, **words: str) -> Pictures:
     first = next(iter(result.parts.values()))
 
     def draw(ax: Any, label: str, part: RangeSummary, name: str) -> None:
@@ -182,8 +181,7 @@ def _bands(found: Findings, result: Bands) -> Pictures:
         if len(part.frame[part.frame["var"] == name]) > 1:
             ax.set_xlabel(found.x_name)
 
-    text = f"Bands of {{}} over {found.x_name}, with the readings as points."
-    return drawn_parts(result.parts, result.by, draw, text, "ranges.csv")
+    return drawn_parts(result.parts, result.by, draw, **words)
 
 
 def _readings(found: Findings, label: str | None, name: str, part: RangeSummary) -> pd.DataFrame | None:

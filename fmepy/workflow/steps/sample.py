@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,17 +19,22 @@ from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
 from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import PANEL, Pictures, drawn_each
-from fmepy.workflow.report.tables import alike, correlations, table_of
 from fmepy.workflow.report.words import many
-from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import (
+    CalibrationStep,
+    CalibrationTask,
+    Requirement,
+    Results,
+    RunOptions,
+    Tables,
+    best_fit,
+)
 from fmepy.workflow.steps.scale import natural_chain, with_line
 
 NITER = 1000
-_RHAT, _ESS = 1.01, 400
 _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
 _NUMBERS = {"kinds": (float, list), "items": Key((float,))}
@@ -44,12 +50,12 @@ class SampleStep(CalibrationStep):
     """Chains from the fit."""
 
     name = "sample"
-    says = "Chains: the distribution of the parameters after the data."
+    says = "Chains: the posterior distribution of the parameters."
     purpose = "Draw parameter values that are plausible given the data (Markov chain Monte Carlo)"
     title = "Which values are plausible"
-    template = "sample.html"
     takes = ("fit",)
     unit = "iteration"
+    rhat, ess = 1.01, 400  # from which chains agree, and are long enough
     requirements: ClassVar[Mapping[str, Requirement]] = {
         "rhat": Requirement(
             Key((float,), "The largest R-hat of the chains' parameters.", least=1, open=True),
@@ -106,35 +112,22 @@ class SampleStep(CalibrationStep):
         summary = own.summary().frame.T.join(trust).rename_axis("parameter").reset_index()
         return {"sample.csv": own.pars.reset_index(), "sample_summary.csv": summary}
 
-    def verdict(self, task: CalibrationTask, result: ModMCMC) -> str:
-        found = result.diagnostics()
-        rhat, ess = worst(found, "rhat"), worst(found, "ess_bulk")
-        ok = rhat <= _RHAT and ess >= _ESS
-        return (
-            f"{many(len(result.chains), 'chain')} of {result.n_draw} draws; the largest R-hat is {rhat:.4g}, the "
-            f"least effective sample {ess:.4g}: "
-            f"{'they can be trusted' if ok else 'too few draws, or chains that disagree'}."
-        )
-
     def failed_runs(self, result: ModMCMC) -> tuple[int, int, str]:
         return result.failures, int(result.iterations.sum() + result.count["dr_steps"].sum()), result.last_failure
 
     def facts(self, found: Findings, result: ModMCMC) -> Mapping[str, Any]:
         chain = natural_chain(found.task, result)
         summary, own = chain.summary(), [str(c) for c in chain.pars.columns]
-        R = chain.pars.corr().set_axis(own, axis=1)
+        one_in = max(1, -(-chain.n_draw // _MOST_DRAWN))
         return {
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
-            "alike": alike(R),
-            "summary": table_of(_summary(found, summary), "Plausible values, and how well the sample tells them",
-                                heads=_HEADS, file="sample_summary.csv", most=200, tone=_tone),
-            "histograms": lambda: drawn_each(
-                own, lambda shown, axes: chain.hist(which=shown, axes=axes), "Distribution of {} in the sample.",
-                finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3), file="sample.csv",
-                caption="How often each value was drawn: the wider, the less the data say of the parameter."),
-            "courses": lambda: _courses(found, chain, own),
-            "correlations": correlations(R, "Correlations of the draws"),
+            "R": chain.pars.corr().set_axis(own, axis=1), "one_in": one_in,
+            "summary": _summary(found, summary), "HEADS": _HEADS, "tone": _tone,
+            "histograms": partial(
+                drawn_each, own, lambda shown, axes: chain.hist(which=shown, axes=axes),
+                finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3)),
+            "courses": partial(_courses, found, chain, own, one_in),
         }  # fmt: skip
 
 
@@ -199,20 +192,18 @@ def _summary(found: Findings, summary: Any) -> pd.DataFrame:
 
 
 def _tone(row: Any, column: str) -> str:
-    is_bad = (column == "rhat" and not row[column] <= _RHAT) or (column == "ess_bulk" and not row[column] >= _ESS)
-    return "bad" * is_bad
+    if column == "rhat":
+        return "bad" * (not row[column] <= SampleStep.rhat)
+    return "bad" * (column == "ess_bulk" and not row[column] >= SampleStep.ess)
 
 
-def _courses(found: Findings, chain: ModMCMC, own: list[str]) -> Pictures:
-    step = max(1, -(-chain.n_draw // _MOST_DRAWN))
-    few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % step == 0
+def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: Any) -> Pictures:
+    few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % one_in == 0
     thin = replace(
         chain, pars=chain.pars[few], SS=chain.SS[few], sig=None if chain.sig is None else chain.sig[few],
         prior=chain.prior[few], log_posterior=chain.log_posterior[few],
     )  # fmt: skip
     return drawn_each(
-        own, lambda shown, axes: thin.plot(which=shown, axes=axes), "Values of {} along each chain.",
-        size=(PANEL[0], 2.4), finish=lambda ax, k: ax.set_ylabel(found.label(own[k])), file="sample.csv",
-        caption="Chains that can be trusted look alike, and like noise without a trend."
-        + (f" One draw in {step} is drawn." if step > 1 else ""),
+        own, lambda shown, axes: thin.plot(which=shown, axes=axes), size=(PANEL[0], 2.4),
+        finish=lambda ax, k: ax.set_ylabel(found.label(own[k])), **words,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import as_prior
-from fmepy.workflow.file.task import CalibrationTask
+from fmepy.workflow.steps.base import CalibrationTask
 
 LEVEL = 0.95
 """Of the intervals of estimates in the report."""

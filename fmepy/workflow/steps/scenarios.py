@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -17,12 +18,10 @@ from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
-from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import many, short
-from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import (
     check_model,
     known_covariance,
@@ -73,7 +72,6 @@ class ScenariosStep(CalibrationStep):
     says = "What the model says if."
     purpose = "Run the model under other assumptions"
     title = "What if"
-    template = "scenarios.html"
     takes = ("fit",)
     welcomes = ("sample",)
     advice = "Take scenarios in which the model runs"
@@ -148,8 +146,8 @@ class ScenariosStep(CalibrationStep):
     def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
         return {
             "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
-            "curves": lambda: _curves(result),
-            "ends": [table for label in list(result.parts)[:_MOST_ENTITIES] for table in _ends_of(result, label)],
+            "curves": partial(_curves, result),
+            "ends": [_ends_of(result, label) for label in list(result.parts)[:_MOST_ENTITIES]],
         }  # fmt: skip
 
 
@@ -206,22 +204,18 @@ def _draws(task: CalibrationTask, done: Results, num: int, seed: int) -> tuple[s
 # --- in the report
 
 
-def _curves(result: WhatIf) -> Pictures:
+def _curves(result: WhatIf, **words: str) -> Pictures:
     def draw(ax: Any, label: str, part: Scenarios, name: str) -> None:
         part.summary().plot(which=[name], axes=[ax])
 
-    return drawn_parts(result.parts, result.by, draw, "{} in each scenario.", "scenarios.csv")
+    return drawn_parts(result.parts, result.by, draw, **words)
 
 
-def _ends_of(result: WhatIf, label: str) -> list[Table | None]:
+def _ends_of(result: WhatIf, label: str) -> tuple[str, pd.DataFrame, str, pd.DataFrame | None]:
     """Return what the runs of an entity came to, and how far that is from the first scenario."""
     part, of = result.parts[label], f", {result.by} {short(label)}" if len(result.parts) > 1 else ""
-    caption = f"At the end of the runs{of}: median, and what nine of ten runs lie between"
-    tables = [table_of(_ends(part.summary()), caption, file="scenarios.csv")]
-    if len(part.names) > 1:
-        caption = f"More than in “{short(str(part.names[0]))}”{of}, at the end of the runs"
-        tables.append(table_of(_ends(part.difference(part.names[0]).summary()), caption, file="scenarios.csv"))
-    return tables
+    more = _ends(part.difference(part.names[0]).summary()) if len(part.names) > 1 else None
+    return of, _ends(part.summary()), short(str(part.names[0])), more
 
 
 def _ends(summary: Any) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,12 +18,10 @@ from fmepy.sensitivity.collin import Collin, collin
 from fmepy.sensitivity.identifiability import identifiability
 from fmepy.sensitivity.sensfun import SensFun, sensFun
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
-from fmepy.workflow.file.task import CalibrationTask
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import SINGLE, Pictures, drawn, drawn_each
-from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import names
-from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables
+from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Requirement, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import check_named, natural
 
 _OF_COLLIN = ("parset", "N", "which", "maxcomb")
@@ -55,9 +54,9 @@ class ScreenStep(CalibrationStep):
 
     name = "screen"
     says = "Sensitivities, and which parameters the data can tell apart."
+    apart = APART
     purpose = "See which parameters the data respond to, and which of them can be told apart"
     title = "What the data can tell apart"
-    template = "screen.html"
     requirements: ClassVar[Mapping[str, Requirement]] = {
         "max_collinearity": Requirement(
             Key((float,), "The largest collinearity of all fitted parameters together.", least=1, open=True),
@@ -106,18 +105,6 @@ class ScreenStep(CalibrationStep):
             {} if result.collinearity is None else {"collin.csv": result.collinearity.frame}
         )
 
-    def verdict(self, task: CalibrationTask, result: Screened) -> str:
-        ranks = result.sensitivities.summary().frame
-        silent = [str(name) for name in ranks.index[ranks["L2"].to_numpy(dtype=float) == 0]]
-        if silent:
-            return f"The data do not respond to {', '.join(silent)} at the start: no fit can find it."
-        n, g = len(ranks), result.together
-        if n == 1:
-            return "One parameter is fitted, to which the data respond."
-        size = f"a collinearity of {g:.3g}" if np.isfinite(g) else "an infinite collinearity"
-        said = "these data cannot tell them apart" if g > APART else "these data can tell them apart"
-        return f"The {n} fitted parameters together have {size} (to be estimated together, at most {APART:g}): {said}."
-
     def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
         sens = result.sensitivities
         strength = pd.Series(sens.summary().frame["L2"].to_numpy(dtype=float), index=[str(n) for n in sens.names])
@@ -127,9 +114,11 @@ class ScreenStep(CalibrationStep):
             "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": strength[strength > 0],
             "strength": strength, "together": float(result.together), "APART": APART,
             "combinations": combinations, "largest": largest,
-            "importance": len(strength) <= _MOST_BARS and (lambda: _importance(sens)),
-            "courses": few and len(strength) <= _MOST_LINES and (lambda: _courses(sens, found.x_name)),
-            "sets": [] if result.collinearity is None else _sets(result.collinearity.frame),
+            "importance": len(strength) <= _MOST_BARS and partial(_importance, sens), "names": names(sens.names),
+            "courses": few and len(strength) <= _MOST_LINES and partial(
+                drawn_each, list(sens.var), sens.plot, finish=lambda ax, k: ax.set_xlabel(found.x_name)),
+            "sets": None if result.collinearity is None else _sets(result.collinearity.frame),
+            "tone": lambda row, column: "bad" * (column == "collinearity" and not row[column] < APART),
         }  # fmt: skip
 
 
@@ -158,43 +147,20 @@ def _not_told_apart(sens: SensFun) -> tuple[list[str], Any]:
     return list(found.told()[:3]), found.largest
 
 
-def _importance(sens: SensFun) -> Pictures:
+def _importance(sens: SensFun, xlabel: str, **words: Any) -> Pictures:
     from fmepy.plotting.sensitivity import plot_ranking
 
-    return drawn(
-        lambda axes: plot_ranking(sens, ax=axes[0], xlabel="importance (L2)"),
-        [f"Bars: the importance of {names(sens.names)} for the readings, the largest on top."],
-        size=(SINGLE[0], 1.3 + 0.26 * len(sens.names)),
-        caption="Importance: how strongly the readings respond to a relative change of the parameter.",
-    )  # fmt: skip
+    size = (SINGLE[0], 1.3 + 0.26 * len(sens.names))
+    return drawn(lambda axes: plot_ranking(sens, ax=axes[0], xlabel=xlabel), size=size, **words)
 
 
-def _courses(sens: SensFun, x: str) -> Pictures:
-    return drawn_each(
-        list(sens.var), sens.plot, f"Sensitivity of {{}} to each parameter over {x}.",
-        finish=lambda ax, k: ax.set_xlabel(x),
-        caption="Relative change of a variable for a relative change of each parameter. Lines of the same shape belong "
-        "to parameters that cannot be told apart there.",
-    )  # fmt: skip
-
-
-def _sets(frame: pd.DataFrame) -> list[Table | None]:
+def _sets(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return the pairs that are hardest to tell apart, and the largest sets that can be told apart."""
     parameters = frame.columns[:-2]
     sets = [", ".join(str(p) for p in parameters[row]) for row in frame[parameters].to_numpy(dtype=bool)]
     table = pd.DataFrame({"parameters": sets, "how many": frame.iloc[:, -2], "collinearity": frame.iloc[:, -1]})
-
-    def tone(row: Any, column: str) -> str:
-        return "bad" if column == "collinearity" and not row["collinearity"] < APART else ""
-
     pairs = table[table["how many"] == 2].sort_values("collinearity", ascending=False, kind="stable")
     good = table[table["collinearity"] < APART].sort_values(
         ["how many", "collinearity"], ascending=[False, True], kind="stable"
     )
-    how: Any = {"file": "collin.csv", "most": 12}
-    hardest = "Pairs of parameters, those that are hardest to tell apart first"
-    largest = f"Largest sets that can be told apart (collinearity below {APART:g})"
-    return [
-        table_of(pairs.drop(columns="how many"), hardest, tone=tone, **how),
-        table_of(good, largest, **how) if len(parameters) > 2 else None,
-    ]
+    return pairs.drop(columns="how many"), good if len(parameters) > 2 else None

@@ -366,7 +366,7 @@ def test_the_explicit_loop_keeps_the_largest_step():
     loop, out = dormand_prince, np.empty((1, 1))
     ended, *_ = loop.drive(
         rates, None, None, 0.0, 0.0, np.zeros(1), np.array([1.0]), 1, 1e-6, np.array([1e-6]), 0.01, 10**4, out,
-        np.empty((status.WORK, 1)), np.empty((2, 0)), None, None,
+        np.zeros((status.WORK, 1)), np.empty((2, 0)), None, None,
     )  # fmt: skip
     assert ended == status.DONE
     assert out[0, 0] == pytest.approx(1.0)

@@ -12,8 +12,8 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from fmepy.compiled.kernel_expressions import Expressions
-from fmepy.compiled.kernel_values import (
+from fmepy.compiled.dialect.expressions import Expressions, MustBeFloatError
+from fmepy.compiled.dialect.types import (
     LLVM,
     Group,
     Known,
@@ -116,15 +116,11 @@ class _Program:
                 try:
                     text = body.text()
                     break
-                except _MustBeFloatError as error:
+                except MustBeFloatError as error:
                     floats.add(error.args[0])
             self._made[key] = (body.name, body.result)
             self.texts.append(text)
         return self._made[key]
-
-
-class _MustBeFloatError(Exception):
-    """A name was given whole numbers first, then a float: to be translated again."""
 
 
 @cache
@@ -144,10 +140,10 @@ class _Body(Expressions):
     """One kernel for one combination of types."""
 
     def __init__(self, program: _Program, function: Any, name: str, kinds: tuple[Type, ...], floats: set[str]) -> None:
-        super().__init__(function, program)
+        super().__init__(function, program, floats)
         self.name = name
         self.result: Type = Known(None)
-        self._floats, self._kinds = floats, kinds
+        self._kinds = kinds
         self._loops: list[tuple[str, str]] = []
         self._returned: Type | None = None
 
@@ -185,7 +181,7 @@ class _Body(Expressions):
                 raise self._fail(statement, "no kernel may hold this")
             try:
                 how(statement)
-            except (KernelError, _MustBeFloatError):
+            except (KernelError, MustBeFloatError):
                 raise
             except Exception as error:
                 raise self._fail(statement, f"this cannot be translated ({error})") from error
@@ -211,20 +207,6 @@ class _Body(Expressions):
         else:
             kind, at = self._entry(target)
             self._emit(f"store {LLVM[kind]} {self._as(kind, value, target)}, ptr {at}")
-
-    def _assign(self, name: str, value: Value, node: Any = None) -> None:
-        if name in self._floats and value.type == "i":
-            value = Value("d", (self._as("d", value, node),))
-        if name not in self._places:
-            self._places[name] = value.type, self._slots(value.type)
-        kind, slots = self._places[name]
-        if kind != value.type:
-            if kind == "i" and value.type == "d":
-                raise _MustBeFloatError(name)
-            if kind != "d" or value.type != "i":
-                raise self._fail(node, f"{name} has been {kind} before, and is now {value.type}")
-            value = Value("d", (self._as("d", value, node),))
-        self._store(value, slots)
 
     def _do_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from fmepy import OdeModel
+from fmepy.boundary.simultaneous_runs import RunsApart
 from fmepy.compiled import explicit_runs
 from fmepy.models.engines import explicit
 from fmepy.models.engines import stiff as stiff_code
-from fmepy.models.simultaneous_runs import RunsApart
 from fmepy.parallel import threads
 
 CUTS = [0.0, 1.0, 2.5, 3.0, 4.0, 6.0]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fmepy.compiled.kernels import KernelError
+from fmepy.compiled.kernels import KernelError, doubles, integers
 from fmepy.compiled.llvm_operations import number
 
 
@@ -77,6 +78,21 @@ def words_of(kind: Type) -> list[str]:
     if isinstance(kind, ArrayType):
         return ["ptr"] + ["i64"] * kind.dims
     return [] if isinstance(kind, Known) else [LLVM[kind]]
+
+
+def structure(address: int, kind: Any) -> Any:
+    """Return the named tuple of a class whose words, those of `packed`, stand at an address."""
+    group = group_of(kind)
+    return _unpacked(group, iter(integers(address, len(words_of(group))).tolist()))
+
+
+def _unpacked(kind: Any, words: Iterator[int]) -> Any:
+    if hasattr(kind, "types"):
+        return kind.made_by(*(_unpacked(part, words) for part in kind.types))
+    first = next(words)
+    if hasattr(kind, "dims"):
+        return {"d": doubles, "i": integers}[kind.of](first, *(next(words) for _ in range(kind.dims)))
+    return struct.unpack("d", struct.pack("q", first))[0] if kind == "d" else first
 
 
 @dataclass(frozen=True)

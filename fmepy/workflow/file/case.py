@@ -3,16 +3,94 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.workflow.file.keys import SOURCES, checked, cost_keys, file_keys, model_keys, refuse_of_other_kinds
-from fmepy.workflow.file.task import Case, Parameter
+from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
+from fmepy.workflow.file.signatures import checked, refuse_of_other_kinds
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.steps.registry import STEPS
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the file.
+
+    Attributes
+    ----------
+    name : str
+    start : float
+        Its value where it is fixed, else where the search begins; of the natural scale, as are the bounds.
+    fitted : bool
+        A table in the file is fitted, a plain number is fixed.
+    lower, upper : float
+        Bounds; minus and plus infinity where there is none.
+    scale : {"", "log", "logit"}
+        The scale on which it is fitted and sampled; "" is its own.
+    prior : mapping or None
+        ``dist`` and the arguments of that distribution of scipy.stats, of the natural value.
+    description, unit : str
+        Of the report alone.
+    """
+
+    name: str
+    start: float
+    fitted: bool
+    lower: float = -float("inf")
+    upper: float = float("inf")
+    scale: str = ""
+    prior: Mapping[str, Any] | None = None
+    description: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A calibration file, checked against what a file may hold (`keys`).
+
+    Attributes
+    ----------
+    section : TomlTable
+        The file with the lines of its keys; ``case.section.error(("fit", "method"), "...")`` makes the message
+        ``file.toml:7: ...``.
+    title, description : str
+        Of the report alone.
+    parameters : mapping of str to Parameter
+        In the order of the file.
+    steps : mapping of str to mapping
+        The sections of steps that are in the file, in the order in which steps run; each holds the arguments that
+        the file gives, by the names of the functions that they go to.
+    require : mapping
+        ``converged``, ``failures``, ``rhat``, ``max_collinearity``, ``ess``: those that the file demands.
+    run : mapping
+        ``seed``, ``executor``, ``output``, ``checkpoint_every``: those that the file gives.
+    content : mapping
+        The whole file as plain values, numbers as their keys want them.
+    """
+
+    section: TomlTable
+    title: str
+    description: str
+    parameters: Mapping[str, Parameter]
+    steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    require: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def file(self) -> Path:
+        """The TOML file."""
+        return self.section.file
+
+    @property
+    def fitted(self) -> list[str]:
+        """Names of the parameters that are fitted, in the order of the file."""
+        return [p.name for p in self.parameters.values() if p.fitted]
 
 
 def read_case(path: str | Path) -> Case:
@@ -49,11 +127,11 @@ def _check_filled(section: TomlTable) -> None:
     for i, line in enumerate(str(text or "").split("\n"), 1):
         if re.search(r"\bFILL\b", line.partition("#")[0]):
             at = section.line(("model", "equations"), i)
-            raise ArgumentError(f"{section.file}:{at}: FILL stands where something is to be filled in: {line.strip()}")
+            raise ArgumentError(f"{section.file}:{at}: FILL marks a place to fill in: {line.strip()}")
     for name, value in parameters.items() if isinstance(parameters, dict) else ():
         values = value.values() if isinstance(value, dict) else [value]
         if name == "FILL" or "FILL" in [v for v in values if isinstance(v, str)]:
-            raise section.error(("parameters", name), "FILL stands where something is to be filled in: a line for "
+            raise section.error(("parameters", name), "FILL marks a place to fill in: a line for "
                                 "each parameter that the equations name, such as k = { start = 0.1, lower = 0, "
                                 "upper = 10 }; a plain number is fixed.")  # fmt: skip
 

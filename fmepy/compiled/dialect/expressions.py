@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.kernel_values import (
+from fmepy.compiled.dialect.types import (
     LLVM,
     ArrayType,
     Group,
@@ -22,9 +22,10 @@ from fmepy.compiled.kernel_values import (
     Writer,
     constant,
     group_of,
+    structure,
     words_of,
 )
-from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, structure, weighted
+from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, weighted
 from fmepy.compiled.llvm_operations import number
 
 _IN_LLVM = {
@@ -39,6 +40,10 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
+class MustBeFloatError(Exception):
+    """A name was given whole numbers first, then a float: to be translated again."""
+
+
 class Expressions(Writer):
     """What a kernel's expressions become.
 
@@ -48,11 +53,13 @@ class Expressions(Writer):
         The kernel.
     program : object
         Has the kernels that it calls.
+    floats : set of str
+        Names that hold floats, whatever they are given first.
     """
 
-    def __init__(self, function: Any, program: Any) -> None:
+    def __init__(self, function: Any, program: Any, floats: set[str]) -> None:
         super().__init__(function, program.checks)
-        self._program = program
+        self._program, self._floats = program, floats
         self._places: dict[str, tuple[Type, list[str]]] = {}
         self._fixed: dict[str, Value] = {}
         self._outer = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -222,55 +229,39 @@ class Expressions(Writer):
         return self._named(f"fcmp {of_floats} double {self._as('d', a, node)}, {self._as('d', b, node)}")
 
     def _of_BoolOp(self, node: ast.BoolOp) -> Value:
-        decides = isinstance(node.op, ast.Or)
-        slot, end, is_dynamic = "", self._fresh("end"), False
-        for operand in node.values:
-            test = self._truth(operand)
-            if isinstance(test, bool):
-                if test != decides:
-                    continue
-                if not is_dynamic:
-                    return constant(decides)
-                self._emit(f"store i1 {str(decides).lower()}, ptr {slot}")
-                break
-            if not is_dynamic:
-                (slot,), is_dynamic = self._slots("b"), True
-            self._emit(f"store i1 {test}, ptr {slot}")
-            more = self._fresh("more")
-            self._emit(f"br i1 {test}, label %{end if decides else more}, label %{more if decides else end}")
-            self._begin(more)
-        if not is_dynamic:
-            return constant(not decides)
-        self._begin(end)
-        return self._load("b", [slot])
+        first, *others = node.values
+        rest = others[0] if len(others) == 1 else ast.copy_location(ast.BoolOp(node.op, others), others[0])
+        known = ast.Constant(isinstance(node.op, ast.Or))
+        yes, no = (known, rest) if known.value else (rest, known)
+        return self._of_IfExp(ast.copy_location(ast.IfExp(first, yes, no), node))
 
     def _of_IfExp(self, node: ast.IfExp) -> Value:
         test = self._truth(node.test)
         if isinstance(test, bool):
             return self._value(node.body if test else node.orelse)
+        name = f"choice of line {node.lineno}, column {node.col_offset}"
         yes, no, end = self._fresh("yes"), self._fresh("no"), self._fresh("end")
         self._emit(f"br i1 {test}, label %{yes}, label %{no}")
-        self._begin(yes)
-        first = self._value(node.body)
-        after_first = len(self._lines)
-        self._begin(no)
-        second = self._value(node.orelse)
-        if first.type != second.type:
-            kind: Type = "d"
-            second = Value("d", (self._as("d", second, node),))
-        else:
-            kind = first.type
-        slots = self._slots(kind)
-        self._store(second, slots)
+        for label, branch in ((yes, node.body), (no, node.orelse)):
+            self._begin(label)
+            self._assign(name, self._value(branch), branch)
+            self._emit(f"br label %{end}")
         self._begin(end)
-        rest, self._lines = self._lines[after_first:], self._lines[:after_first]  # back to the end of the first branch
-        if first.type != kind:
-            first = Value("d", (self._as("d", first, node),))
-        self._store(first, slots)
-        self._emit(f"br label %{end}")
-        self._lines += rest[1:]
-        self._is_open = True
-        return self._load(kind, slots)
+        return self._load(*self._places[name])
+
+    def _assign(self, name: str, value: Value, node: Any = None) -> None:
+        if name in self._floats and value.type == "i":
+            value = Value("d", (self._as("d", value, node),))
+        if name not in self._places:
+            self._places[name] = value.type, self._slots(value.type)
+        kind, slots = self._places[name]
+        if kind != value.type:
+            if kind == "i" and value.type == "d":
+                raise MustBeFloatError(name)
+            if kind != "d" or value.type != "i":
+                raise self._fail(node, f"{name} has been {kind} before, and is now {value.type}")
+            value = Value("d", (self._as("d", value, node),))
+        self._store(value, slots)
 
     def _of_Call(self, node: ast.Call) -> Value:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "reshape":

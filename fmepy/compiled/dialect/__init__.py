@@ -1,0 +1,1 @@
+"""Kernels in Python -> LLVM: what they may hold is said in `compiled.kernels`."""

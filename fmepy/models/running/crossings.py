@@ -1,0 +1,536 @@
+"""Crossings along a run: conditions of the states that change the rates, and root events, which change states.
+
+Engines that watch (`models.engines.base`, 3.) come back where something crosses zero. Of a condition the *mode* flips
+(see `models.running.switches`); a root fires, and the states become h. The time t* of either moves with the parameters,
+and sensitivities follow, with the rates f- and f+ before and after (h = y of a condition; the saltation condition,
+Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I, section I.14)::
+
+    dt*/dp = -(g_y S- + g_p) / (g_t + g_y f-)
+    S+     = h_y (S- + f- dt*/dp) + h_p + h_t dt*/dp - f+ dt*/dp
+
+Roots that cross at one time fire by the order of their changes and as they stand, each seeing what the one before left.
+Those that say ``when`` their condition holds also fire where another one begins it (`models.running.events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from math import floor, isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmepy.compiled.python_code import scalar_function
+from fmepy.errors import SimulationError
+from fmepy.language.equations import names_in, symbols
+from fmepy.language.nodes import as_node
+from fmepy.models.running.events import Settle, changed_states
+from fmepy.models.running.system import System, with_slopes
+from fmepy.models.running.time_switches import planned_modes
+from fmepy.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.models.engines.base import Stepper
+    from fmepy.models.running.timeline import Segment, Timeline
+
+MOST_READINGS = 5
+"""Of modes and algebraic states in turn, where both are read at the start of a stretch."""
+JUMP = 1e-5
+"""Relative change of an algebraic state at a crossing above which it has jumped."""
+MOST_FLIPS = 1000
+"""Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
+HOPELESS = 5.0
+"""Times `MOST_FLIPS` that would be left of a run at its last pace: no other engine is asked then."""
+MOST_HITS = 10_000
+"""Crossings of roots in one run, fired or not, after which it counts as one that does not end."""
+MOST_AT_ONE_TIME = 100
+"""Crossings one after the other at which time stands still."""
+NEAR = 1e-10
+"""Part of the run until now (`so_far`) within which two times are one: of hits, and of a hit and a row."""
+MANY, MANY_WITHIN = 20, 1e-6
+"""So many crossings of one switch or root within such a part of it are enough."""
+_ENDLESS = 1e-8
+"""Part of it below which hits at ever shorter distances have no end (a ball that comes to rest)."""
+_STILL = 1e-12
+"""A root whose speed is less than this part of its terms only touches zero."""
+
+Rates = Callable[[float, Vector], Any]
+Hit = tuple[float, int, Any]
+"""Its time, the position of the root, and the derivatives of the time to the parameters asked for (or None)."""
+
+
+def so_far(t: float, start: float) -> float:
+    """Return how long a run has lasted at t, but no time that rounding of t would hide: the measure of what is near.
+
+    Examples
+    --------
+    >>> so_far(3.0, 1.0), so_far(100.0, 100.0)
+    (2.0, 0.01)
+    """
+    return max(t - start, 1e-4 * abs(t))
+
+
+class WatchTable:
+    """What is watched along the runs of a system, compiled: its conditions, and the roots of events.
+
+    Parameters
+    ----------
+    system : System
+    function : RatesFunction or None
+        Of a model without equations, whose roots may read its extra outputs.
+    extra_names : tuple of str
+    """
+
+    def __init__(self, system: System, function: Any = None, extra_names: tuple[str, ...] = ()) -> None:
+        self.system, self.roots, self._extra_names = system, system.roots, extra_names
+        used = names_in(e for r in self.roots for e in r.expressions) & set(extra_names)
+        self._extras = function if used else None
+
+    def _function(self, expressions: Sequence[Any]) -> Callable[[float, Vector, Any], list[float]]:
+        s, n, layout = self.system, self.system.n_states, self.system.layout
+        groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names)]
+        function, nothing = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
+
+        def values(t: float, z: Vector, inputs: Any) -> list[float]:
+            given = inputs[: layout.size].tolist() if isinstance(inputs, np.ndarray) else inputs[: layout.size]
+            extras = nothing
+            if self._extras is not None:
+                p, u = given[: layout.n_parameters], layout.forcing_values(t, given)
+                found = self._extras.extras(t, np.asarray(z[:n]), np.array(p), np.array(u))
+                extras = [found[k] for k in self._extra_names]
+            return function((t,), list(map(float, z[:n])), given, extras)
+
+        return values
+
+    @cached_property
+    def conditions(self) -> Callable[[float, Any, Any], list[float]]:
+        """``conditions(t, z, inputs)``: g of all switches."""
+        return self._function([w.g for w in self.system.switches])
+
+    @cached_property
+    def values(self) -> Callable[[float, Any, Any], list[float]]:
+        """``values(t, z, inputs)``: all that ends a stretch where it crosses zero, watched switches and then roots."""
+        return self._function(self.system.watched_expressions)
+
+    def _with_slopes(self, expressions: Sequence[Any]) -> Callable[[float, Any, Any], Matrix]:
+        """Return expressions, and their derivatives to the time, the states and (scaled) the parameters, row by row."""
+        function, width = self._function(with_slopes(self.system, expressions)), 2 + self.system.n_states
+        return lambda t, z, inputs: np.array(function(t, z, inputs)).reshape(-1, width + len(self.system.names))
+
+    @cached_property
+    def slopes(self) -> Callable[[float, Any, Any], Matrix]:
+        """``slopes(t, z, inputs)``: g, g_t, g_y and scaled g_p of all switches, and then of the roots."""
+        return self._with_slopes([*(w.g for w in self.system.switches), *(r.g for r in self.roots)])
+
+    @cached_property
+    def conditional(self) -> list[int]:
+        """The roots that say when their condition holds."""
+        return [j for j, r in enumerate(self.roots) if r.when is not None]
+
+    @cached_property
+    def holding(self) -> Callable[[float, Any, Any], list[float]]:
+        """``holding(t, z, inputs)``: 1 or 0 of each of the `conditional`."""
+        return self._function([as_node(self.roots[j].when) for j in self.conditional])
+
+    @cached_property
+    def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
+        """The values of the changes of each root, with the same slopes."""
+        return [self._with_slopes([as_node(c.value) for c in r.changes]) for r in self.roots]
+
+
+watch_table = lru_cache(maxsize=64)(WatchTable)
+
+
+class Crossings:
+    """The conditions and the root events of one run.
+
+    Modes of planned switches are read within a segment, where rounding cannot mislead, the others where the segment
+    begins.
+
+    Parameters
+    ----------
+    table : WatchTable
+    inputs : ndarray
+        Those of the run; behind them stand the offsets of what is watched.
+    rates : callable
+        ``rates(t, z)``, those of all z by what the inputs are when it is asked.
+    line : Timeline
+    hits : list of Hit, optional
+        Gets what fires.
+    settle : callable, optional
+        ``settle(t, z)`` makes algebraic states consistent after a change.
+    constraints : Constraints, optional
+        The algebraic equations by the modes of the run.
+    """
+
+    def __init__(
+        self,
+        table: WatchTable,
+        inputs: Vector,
+        rates: Rates,
+        line: Timeline,
+        *,
+        hits: list[Hit] | None = None,
+        settle: Settle | None = None,
+        constraints: Any = None,
+    ) -> None:
+        self.table, self.system, self.inputs, self._all_rates = table, table.system, inputs, rates
+        self._hits, self._constraints = [] if hits is None else hits, constraints
+        self._settle: Settle = settle if settle is not None else lambda t, z: z
+        self._start, self._end = line.start, float(line.rows[-1])
+        layout, self._n = self.system.layout, self.system.n_states
+        self._at, self._size, self._offsets = layout.modes.start, layout.size, inputs[layout.size :]
+        self._planned: list[list[float]] = []
+        self._unknown: set[int] = set()
+        self._flips: list[float] = []
+        self._last: dict[int, list[float]] = {}  # times of what is watched
+        self._sides = np.zeros(len(table.roots))
+        self._crossed_at = np.zeros(len(table.roots))  # how far from zero those are, by the engine's error, that cross
+        self._stops = self._at_one_time = 0
+        self._stopped = -np.inf
+        self._seen: tuple[float, Vector, tuple[Vector, Vector, Vector, Matrix, Vector]] | None = None
+
+    def begin(self, segments: Sequence[Segment]) -> None:
+        """Find the modes of the planned switches in every segment."""
+        if self.system.planned and segments:
+            p = self.inputs[: self.system.layout.n_parameters]
+            self._planned = planned_modes(self.system, p, [(s.start, s.end) for s in segments]).tolist()
+
+    # --- the run, looked at
+
+    @property
+    def _plain(self) -> list[float]:
+        """The inputs as they are, without the offsets behind them."""
+        plain: list[float] = self.inputs[: self._size].tolist()
+        return plain
+
+    def rates(self, t: float, z: Vector) -> Vector:
+        """Return the rates of the states."""
+        with np.errstate(all="ignore"):
+            return np.array(self._all_rates(t, z), dtype=float)[: self._n]
+
+    def _completed(self, t: float, z: Vector) -> Vector:
+        """Return z with algebraic states that fulfil their equations by the present modes."""
+        return z if self._constraints is None else np.asarray(self._constraints.completed(t, z, self._plain))
+
+    def _look(self, t: float, z: Vector) -> tuple[Vector, Vector, Vector, Matrix, Vector]:
+        """Return g, its speed along the run, the size of the terms of that, the table of slopes, and the rates.
+
+        Of all switches, and then of the roots. What was seen is kept: a stop is looked at several times, before
+        anything changes.
+        """
+        if self._seen is not None and self._seen[0] == t and self._seen[1] is z:
+            return self._seen[2]
+        table, f = self.table.slopes(t, z, self.inputs), self.rates(t, z)
+        slopes = table[:, 1 : 2 + self._n]
+        along = np.concatenate(([1.0], f))
+        with np.errstate(all="ignore"):  # a condition may have no value where it has no say
+            found = table[:, 0], slopes @ along, np.abs(slopes) @ np.abs(along), table, f
+        self._seen = t, z, found
+        return found
+
+    def _look_at_roots(self, t: float, z: Vector) -> tuple[Vector, Vector, Vector, Matrix, Vector]:
+        g, speed, size, table, f = self._look(t, z)
+        k = len(self.system.switches)
+        return g[k:], speed[k:], size[k:], table[k:], f
+
+    def fired(self, t: float, z: Vector) -> int:
+        """Return which of the watched is nearest to its crossing, in time: a switch, or behind them a root."""
+        speeds, switches = self._look(t, z)[1], self.system.switches
+        own = np.concatenate([speeds[list(self.system.watched)], speeds[len(switches) :]])
+        with np.errstate(all="ignore"):
+            away = np.abs(self.table.values(t, z, self.inputs) - self._offsets) / (np.abs(own) + 1e-300)
+        return int(np.argmin(np.where(np.isnan(away), np.inf, away)))
+
+    def _again(self, k: int, t: float) -> tuple[list[float], bool]:
+        """Note a crossing of what is watched; return its last ones, and whether they are too many within a time."""
+        own = self._last[k] = [*self._last.get(k, [])[1 - MANY :], t]
+        return own, len(own) == MANY and t - own[0] < MANY_WITHIN * so_far(t, self._start)
+
+    def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> tuple[Matrix, Vector]:
+        """Return the rows of a segment, and z after its end: carried through the crossings in it."""
+        times, start, has_roots = segment.times, segment.start, len(self.table.roots) > 0
+        out = np.empty((len(times), len(z)))
+        done = 0
+        while done < len(times):
+            reached, rows = stepper.advance(start, z, self.inputs, times[done:])
+            early = stepper.watches_switches and (len(rows) < len(times) - done or reached[-1] < times[-1])
+            n = len(rows) - 1 if early else len(rows)
+            out[done : done + n] = rows[:n]
+            done, z, start = done + n, rows[-1], float(reached[-1]) if early else segment.end
+            if not early and not has_roots:
+                break
+            if not np.isfinite(z).all():
+                raise SimulationError("a state became NaN or infinite", time=start)
+            fired = self.fired(start, z) if early else -1
+            root = fired - len(self.system.watched) if early else -1
+            if root >= 0:
+                least, most = (times[done - 1] if done else segment.start), times[min(done, len(times) - 1)]
+                start, z = self._polished(root, start, z, least, most)
+            near = NEAR * so_far(start, self._start)
+            while has_roots and done < len(times) and times[done] <= start + near:  # the state before the hit
+                out[done] = z
+                done += 1
+            before = z
+            z = self.cross(start, z, root if root >= 0 else None) if has_roots else z
+            if z is not before and self.table.conditional:  # these show the state after it
+                out[:done][times[:done] >= start - near] = z
+            if early and root < 0 and z is before:
+                z = self._flipped(fired, start, z)
+            self._set_offsets(start, z)
+        return out, z
+
+    def _set_offsets(self, t: float, z: Vector) -> None:
+        """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode."""
+        if self.table.roots:
+            self.read_sides(t, z)
+        watched = self.system.watched
+        if not watched:
+            return
+        later, (_, speeds, _, _, f), moved = NEAR * so_far(t, self._start), self._look(t, z), z.copy()
+        moved[: len(f)] += later * f
+        values, soon = self.table.values(t, z, self.inputs), self.table.values(t + later, moved, self.inputs)
+        for k, i in enumerate(watched):
+            changes = later * abs(speeds[i]), 2 * abs(soon[k] - values[k])  # a root begins with an infinite slope
+            hair = max(min(filter(isfinite, changes), default=0.0), 1e-14)
+            side = 1.0 if self.system.switches[i].is_level or self.inputs[self._at + i] == 1.0 else -1.0
+            self._offsets[k] = values[k] - side * hair if side * values[k] < hair else 0.0
+
+    # --- conditions
+
+    def _set_mode(self, i: int, mode: float) -> None:
+        self.inputs[self._at + i], self._seen = mode, None
+
+    def read(self, segment: int, t: float, z: Vector) -> None:
+        """Set every mode at the start of a segment."""
+        self._seen = None  # the lines of forcings are others
+        for k, i in enumerate(self.system.planned):
+            self._set_mode(i, self._planned[segment][k])
+        self._read(self.system.watched, t, z)
+        for _ in range(MOST_READINGS if self._constraints is not None else 0):
+            z, before = self._completed(t, z), self._plain
+            self._read(self.system.watched, t, z)
+            if self._plain == before:
+                break
+        self._set_offsets(t, z)
+
+    def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
+        """Set modes from their g; where g is zero (or a whole number), from where it is going."""
+        at_border = []
+        values: list[float] | None = None
+        for i in switches:
+            values = self.table.conditions(t, z, self.inputs) if values is None else values
+            g, is_level, before = values[i], self.system.switches[i].is_level, self.inputs[self._at + i]
+            (self._unknown.discard if isfinite(g) else self._unknown.add)(i)
+            if g != g:
+                g = 0.0  # it has no say, or the rates have no value either
+            mode = floor(g) if is_level and isfinite(g) else 1.0 if g > 0 else 0.0
+            self._set_mode(i, mode)
+            if i not in self._unknown and g == (mode if is_level else 0.0):
+                at_border.append((i, is_level))
+            if mode != before and self.system.dependents[i]:
+                values = None  # those that follow hang on it
+        for i, is_level in at_border:
+            rises = self._look(t, z)[1][i]
+            if is_level and rises < 0:
+                self._set_mode(i, self.inputs[self._at + i] - 1.0)
+            elif not is_level and rises > 0:
+                self._set_mode(i, 1.0)
+
+    def flip(self, i: int, t: float, z: Vector, segment: int | None = None) -> Vector:
+        """Change mode i at its crossing, and those that hang on it, and give the sensitivities their jump.
+
+        segment : int, optional
+            The next one, if the crossing was planned.
+        """
+        n, switch, system = self._n, self.system.switches[i], self.system
+        _, speeds, _, table, before = self._look(t, z)
+        speed = speeds[i]
+        if segment is None:
+            mode = self.inputs[self._at + i]
+            self._set_mode(i, mode + (1.0 if speed > 0 else -1.0) if switch.is_level else 1.0 - mode)
+        for j, value in zip(system.planned, self._planned[segment] if segment is not None else (), strict=False):
+            if j == i or j in system.dependents[i]:
+                self._set_mode(j, value)
+        self._read([j for j in system.watched if j != i and (j in system.dependents[i] or j in self._unknown)], t, z)
+        after = z if self._constraints is None else self._jumped(i, t, z)
+        if len(z) > n and speed != 0:
+            with np.errstate(all="ignore"):
+                S, jump = z[n:].reshape(-1, n), before - self.rates(t, after)
+                shift = -(S @ table[i, 2 : 2 + n] + table[i, 2 + n :]) / speed
+                after = np.concatenate((after[:n], (S + shift[:, None] * jump).ravel()))
+        return after
+
+    def _jumped(self, i: int, t: float, z: Vector) -> Vector:
+        """Return z behind switch i, where algebraic states may have jumped, and other conditions of them with these."""
+        system, n = self.system, self.system.n_states
+        w = {system.z[k] for k in system.algebraic}
+        others = [j for j in system.watched if j != i and system.switches[j].g.free_symbols & w]
+        after = self._completed(t, z)
+        for _ in range(MOST_READINGS):
+            if (np.abs(after - z)[:n] <= JUMP * (np.abs(after) + np.abs(z))[:n]).all():
+                break
+            self._read(others, t, after)
+            z, after = after, self._completed(t, after)
+        return after
+
+    def _flipped(self, k: int, t: float, z: Vector) -> Vector:
+        """Return z after the k-th watched switch has crossed; SimulationError where that has no end."""
+        self._flips.append(t)
+        _, is_sliding = self._again(k, t)
+        if is_sliding or len(self._flips) > MOST_FLIPS:
+            switch = self.system.switches[self.system.watched[k]]
+            told = f"floor({switch.g})" if switch.is_level else f"{switch.g} > 0"
+            many = f"crossed {told} again and again at once" if is_sliding else f"crossed switches {MOST_FLIPS} times"
+            is_hopeless = self._end - t > HOPELESS * (t - self._flips[0])
+            raise SimulationError(
+                f"the run {many}: it slides along it, which has no solution by stops",
+                time=t,
+                exploded=is_sliding or is_hopeless,
+            )
+        return self.flip(self.system.watched[k], t, z)
+
+    # --- root events
+
+    def read_sides(self, t: float, z: Vector) -> None:
+        """Find out on which side of zero every root is; one at zero, where it is going. Shift those a hair off zero."""
+        self._seen = None  # modes may have changed
+        g, speed, size, table, _ = self._look_at_roots(t, z)
+        if not np.isfinite(g).all():
+            root = self.table.roots[int(np.flatnonzero(~np.isfinite(g))[0])]
+            raise SimulationError(f"{root.told} has no finite value", time=t)
+        rounding = 1e-14 * (np.abs(table[:, 1] * t) + np.abs(table[:, 2 : 2 + self._n]) @ np.abs(z[: self._n]))
+        hair = np.maximum(
+            np.maximum(2 * NEAR * np.nan_to_num(np.abs(speed)) * so_far(t, self._start), rounding), 1e-300
+        )
+        for j, root in enumerate(self.table.roots):
+            if abs(g[j]) > max(hair[j], self._crossed_at[j]):
+                self._sides[j] = np.sign(g[j])
+            elif abs(speed[j]) > _STILL * size[j]:
+                self._sides[j] = np.sign(speed[j])
+            else:  # of a side from which it cannot fire it may be without harm
+                self._sides[j] = root.direction or self._ahead(j, t, z)
+        offsets = np.where(self._sides * g < hair, g - self._sides * hair, 0.0)
+        self._offsets[len(self.system.watched) :], self._crossed_at = offsets, np.zeros(len(g))
+
+    def _ahead(self, j: int, t: float, z: Vector) -> float:
+        """Return to which side a root goes that stands still at zero."""
+        y, f = z[: self._n].copy(), self.rates(t, z)
+        moving = (f != 0) & (y != 0)
+        h = float(np.min(1e-3 * np.abs(y[moving] / f[moving]), initial=1e-6 * (self._end - self._start)))
+        y += h * self.rates(t + 0.5 * h, np.concatenate((y + 0.5 * h * f, z[self._n :])))
+        return 1.0 if self.table.values(t + h, y, self.inputs)[len(self.system.watched) + j] > 0 else -1.0
+
+    def _polished(self, j: int, t: float, z: Vector, least: float, most: float) -> tuple[float, Vector]:
+        """Return time and z at the crossing of root j, which an engine stopped beside by its own rounding."""
+        (g, speed, size, *_), near = self._look_at_roots(t, z), NEAR * so_far(t, self._start)
+        if not abs(speed[j]) > _STILL * size[j] or abs(g[j]) > 1000 * near * abs(speed[j]):
+            return t, z
+        at = min(max(t - g[j] / speed[j], least), most)
+        if abs(at - t) < 1e-3 * near:
+            return t, z
+        return at, z + (at - t) * np.asarray(self._all_rates(t, z), dtype=float)
+
+    def cross(self, t: float, z: Vector, first: int | None) -> Vector:
+        """Return z after all that fires at t: root `first`, and every other that crosses zero within rounding."""
+        (g, speed, size, table, f), near = self._look_at_roots(t, z), NEAR * so_far(t, self._start)
+        crossing = (self._sides * speed < 0) & (self._sides * g <= np.abs(speed) * near)
+        if first is not None:
+            crossing[first] = True
+        roots, n = self.table.roots, self._n
+        through = np.flatnonzero(crossing).tolist()
+        if not through:
+            return z
+        self._stops += 1
+        self._at_one_time = self._at_one_time + 1 if t - self._stopped < near else 0
+        self._stopped = t
+        if self._stops > MOST_HITS or self._at_one_time > MOST_AT_ONE_TIME:
+            names = "; ".join(self.table.roots[j].told for j in through)
+            many = f"more than {MOST_HITS} crossings of roots" if self._stops > MOST_HITS else "time stands still"
+            raise SimulationError(f"{many}, the last of {names}", time=t, exploded=True)
+        self._crossed_at[through] = 2 * np.abs(g[through])
+        S, shifts = z[n:].reshape(-1, n), {}
+        for j in sorted(through, key=lambda j: (roots[j].changes[0].order, j)):
+            if self._sides[j] * speed[j] > _STILL * size[j]:  # no crossing, but the error of a state at rest
+                continue
+            if roots[j].direction in (0, -self._sides[j]):
+                if len(S) and not abs(speed[j]) > _STILL * size[j]:
+                    raise SimulationError(f"{roots[j].told} only grazes zero: no sensitivities follow it", time=t)
+                shifts[j] = -(S @ table[j, 2 : 2 + n] + table[j, 2 + n :]) / speed[j] if len(S) else None
+        if self.table.conditional:
+            return self._by_conditions(t, z, shifts, f, through)
+        for j, shift in shifts.items():
+            self._record(j, t, shift)
+            z = self._settle(t, self._changed(j, t, z, shift, f))
+            self._read(self.system.watched, t, z)
+            f = self.rates(t, z)
+            if shift is not None:
+                z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
+        return z
+
+    def _by_conditions(self, t: float, z: Vector, shifts: dict[int, Any], f: Vector, through: Sequence[int]) -> Vector:
+        """Return z after the roots that cross, and after all whose condition begins to hold because of them."""
+        roots, conditional, n, n_watched = self.table.roots, self.table.conditional, self._n, len(self.system.watched)
+
+        def holding(z: Vector) -> dict[int, bool]:
+            return {j: v > 0.5 for j, v in zip(conditional, self.table.holding(t, z, self.inputs), strict=True)}
+
+        held = holding(z) | {j: bool(self._sides[j] < 0) for j in through if roots[j].when is not None}
+        waiting = [(j, shift, (z, f)) for j, shift in shifts.items()]
+        while waiting:
+            waiting.sort(key=lambda one: roots[one[0]].changes[0].order)
+            j, shift, seen = waiting.pop(0)
+            if not (roots[j].persistent or held.get(j, True)):
+                continue
+            self._record(j, t, shift)
+            g = self.table.values(t, z, self.inputs)[n_watched:]
+            z = self._settle(t, self._changed(j, t, z, shift, f, seen if roots[j].early else None))
+            self._read(self.system.watched, t, z)
+            f = self.rates(t, z)
+            if shift is not None:
+                z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
+            after, now = self.table.values(t, z, self.inputs)[n_watched:], holding(z)
+            now |= {k: held[k] for k in through if k in now and after[k] == g[k]}  # they stand on zero, as before
+            waiting += [(k, shift, (z, f)) for k in conditional if now[k] and not held[k]]
+            held = now
+        return z
+
+    def _changed(self, j: int, t: float, z: Vector, shift: Any, f: Vector, seen: Any = None) -> Vector:
+        """Return z with the changes of a root made, as far as they do not hang on the rates after it.
+
+        seen : (ndarray, ndarray), optional
+            z and the rates of another state, which the values are of.
+        """
+        n, z, root = self._n, z.copy(), self.table.roots[j]
+        earlier = None if seen is None else seen[0].copy()
+        if shift is not None:
+            z[n:] += np.outer(shift, f).ravel()
+            if earlier is not None:
+                earlier[n:] += np.outer(shift, seen[1]).ravel()
+
+        def made(i: int, z: Vector) -> tuple[float, Any]:
+            z = z if earlier is None else earlier
+            own = self.table.changes[j](t, z, self.inputs)[i]
+            if not isfinite(own[0]):
+                raise SimulationError(f"the value of {root.told} is not finite", time=t)
+            dv = None if shift is None else z[n:].reshape(-1, n) @ own[2 : 2 + n] + own[2 + n :] + own[1] * shift
+            return float(own[0]), dv
+
+        return changed_states(z, n, list(enumerate(root.changes)), made)
+
+    def _record(self, j: int, t: float, shift: Any) -> None:
+        """Keep a hit; SimulationError where a root's hits come at ever shorter distances, which have no end."""
+        self._hits.append((t, j, shift))
+        lasted = so_far(t, self._start)
+        last, is_too_many = self._again(len(self.system.watched) + j, t)
+        apart = [b - a for a, b in pairwise(last[-4:])]
+        shrinks = len(apart) == 3 and apart[0] > apart[1] > apart[2]
+        if is_too_many or (shrinks and apart[2] < _ENDLESS * lasted and apart[1] < MANY_WITHIN * lasted):
+            raise SimulationError(
+                f"{self.table.roots[j].told} never ends: it fires at ever shorter distances, last at "
+                f"{', '.join(f'{a:.12g}' for a in last[-4:])}",
+                time=t,
+                exploded=True,
+            )
