@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +142,7 @@ class RunsOfCost(ModelsOfCost):
     @property
     def said_noise(self) -> SaidNoise | None:
         """What is said of the noise, in words that results keep; None of a sum of squares, and of errors not normal."""
-        if self.noise is None or self.own_likelihood is not None or self.comparison.laplace is not None:
+        if self.noise is None or self.own_likelihood is not None:
             return None
         c, by, kinds, variables = self.comparison, self.cases, self.comparison.scale.kinds, self.comparison.group_names
         rows = {v: np.flatnonzero(c.groups == k) for k, v in enumerate(variables)}
@@ -154,6 +154,8 @@ class RunsOfCost(ModelsOfCost):
         ]
         scales = {v: kinds.get(int(r[0])) for v, r in rows.items()}
         found = said_noise_of(self.noise.sds, scales, errors, by.parameters, cases)
+        if c.laplace is not None:
+            found = replace(found, laplace=tuple(v for v, r in rows.items() if c.laplace[r].any()))
         return found.mapped(self.transforms, found.values)
 
     def runs_of(self, entity: Any = None, variable: str | None = None) -> dict[str, EntityModel]:

@@ -348,12 +348,15 @@ class SaidNoise(Stored):
         The cost's own values of the parameters that are named.
     kinds : dict of str to str
         How those are transformed that are (`transformed`).
+    laplace : tuple of str
+        Variables whose errors are Laplace's: what is said of them is a scale.
     """
 
     sds: dict[str, tuple[SaidSd, ...]]
     scales: dict[str, str | None]
     values: dict[str, float]
     kinds: dict[str, str]
+    laplace: tuple[str, ...] = ()
 
     def sd(self, variable: str, entity: str | None, known: Values, parameters: Callable[[str], Any]) -> Any:
         """Return the sd of a reading of a variable, in the unit of comparison; None if nothing is said of it.
@@ -371,8 +374,13 @@ class SaidNoise(Stored):
         Raises
         ------
         ArgumentError
-            Readings of the variable differ in what their noise is; it depends on what is not known.
+            Readings of the variable differ in what their noise is; it depends on what is not known; it is not normal.
         """
+        if variable in self.laplace:
+            raise ArgumentError(
+                f"reading=True: the errors of {variable!r} are Laplace's, and bands of readings are of normal ones. "
+                "Take the band of the model's value."
+            )
         ways = [w for w in self.sds.get(variable, ()) if entity is None or w.entity in (None, entity)]
         if not ways:
             return None
@@ -461,7 +469,7 @@ def joined_noise(parts: Iterable[SaidNoise | None]) -> SaidNoise | None:
         for variable, ways in p.sds.items():
             sds[variable] = (*sds.get(variable, ()), *ways)
     merged = [{k: v for p in known for k, v in getattr(p, field).items()} for field in ("scales", "values", "kinds")]
-    return SaidNoise(sds, *merged)
+    return SaidNoise(sds, *merged, tuple(dict.fromkeys(v for p in known for v in p.laplace)))
 
 
 def said_noise(f: Any) -> SaidNoise | None:

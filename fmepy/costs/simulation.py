@@ -128,8 +128,10 @@ class SimulationCost(WordsOfCost, AddableCost):
         How likely readings are. A word: "normal" or "laplace", of the reading; "log-normal", "log-laplace",
         "log10-normal" or "log10-laplace", of its logarithm, on which it is compared then (no `transform`), while the
         likelihood is of the reading itself. Noise is on that scale: an sd, or the scale of Laplace errors (their sd is
-        sqrt(2) times it). A class of your own, for counts, say: `measurement_noise` then says what else it depends on
-        (a dispersion); without it the column `err` does, or nothing.
+        sqrt(2) times it). Laplace's likelihood has kinks, where predictions meet readings: a search by its score may
+        stop there and say so, and ``method="Nelder-Mead"`` goes on. A class of your own, for counts, say:
+        `measurement_noise` then says what else it depends on (a dispersion); without it the column `err` does, or
+        nothing.
 
     Attributes
     ----------

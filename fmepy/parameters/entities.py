@@ -119,10 +119,12 @@ class EntityParameters:
 
     def behind(self, columns: Sequence[int]) -> BoolVector:
         """Tell which of the `parms` move some of the full parameters, of whatever entity."""
-        taken = set(self.take[:, columns].ravel().tolist())
-        first = len(self.parms) + len(self.constants)
-        taken |= {i for k, (_, places) in enumerate(self.derived) if first + k in taken for i in places}
-        return np.isin(np.arange(len(self.parms)), list(taken))
+        n, first = len(self.parms), len(self.parms) + len(self.constants)
+        taken = np.isin(np.arange(first + len(self.derived)), self.take[:, columns])
+        out = taken[:n].copy()
+        for k, (_, places) in enumerate(self.derived):
+            out[list(places)] |= taken[first + k]
+        return out
 
     def own(self, k: int) -> dict[str, float]:
         """Return all parameters of an entity at the parameters' own values."""

@@ -96,7 +96,10 @@ def test_the_estimate_of_a_laplace_scale_is_the_mean_absolute_residual():
     bound = cost.bind()
     assert bound.score(theta)[1] == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(np.diag(bound.information(theta)), 5 / theta[1] ** 2, rtol=1e-6)
-    assert cost.said_noise is None
+    fit = fme.modFit(cost, method="Nelder-Mead")
+    np.testing.assert_allclose(fit.par, theta, rtol=1e-3)
+    with pytest.raises(ArgumentError, match="the errors of 'A' are Laplace's"):
+        fme.predict(model, fit, reading=True)
 
 
 def test_limits_of_log_normal_readings_have_no_unit(pair):
