@@ -469,7 +469,8 @@ def joined_noise(parts: Iterable[SaidNoise | None]) -> SaidNoise | None:
         for variable, ways in p.sds.items():
             sds[variable] = (*sds.get(variable, ()), *ways)
     merged = [{k: v for p in known for k, v in getattr(p, field).items()} for field in ("scales", "values", "kinds")]
-    return SaidNoise(sds, *merged, tuple(dict.fromkeys(v for p in known for v in p.laplace)))
+    scales, values, kinds = merged
+    return SaidNoise(sds, scales, values, kinds, tuple(dict.fromkeys(v for p in known for v in p.laplace)))
 
 
 def said_noise(f: Any) -> SaidNoise | None:
