@@ -14,7 +14,9 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse.csgraph
 
 import fmepy as fme
 
@@ -175,6 +177,87 @@ def test_a_picture_that_imports_a_result_is_seen(room):
     assert imports_of_results(inside) == [f"fmepy.{room}.result"]
     assert imports_of_results(f"import fmepy.{room} as r") == [f"fmepy.{room}"]
     assert imports_of_results(f"from ..{room} import r") == [f"..{room}"]
+
+
+# --- inside a room: no circles at run time, and no file for a page with one reader
+
+
+def arrows_inside(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Return what each module imports of its own room, inside functions too, but not for types alone."""
+    out = {}
+    for module, code in sources.items():
+        room, names = module.split(".")[1], set()
+        for node in _run_nodes(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names |= {node.module, *(f"{node.module}.{a.name}" for a in node.names)}
+            elif isinstance(node, ast.Import):
+                names |= {a.name for a in node.names}
+        out[module] = {n for n in names if n in sources and n != module and n.split(".")[1] == room}
+    return out
+
+
+def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a tree but those below ``if TYPE_CHECKING``."""
+    yield node
+    for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    for child in node.orelse if for_types else ast.iter_child_nodes(node):
+        yield from _run_nodes(child)
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    numbers = {m: i for i, m in enumerate(arrows)}
+    edges = np.array([(numbers[m], numbers[o]) for m, others in arrows.items() for o in others]).reshape(-1, 2)
+    graph = scipy.sparse.coo_array((np.ones(len(edges)), edges.T), (len(numbers),) * 2)
+    of = scipy.sparse.csgraph.connected_components(graph, connection="strong")[1]
+    groups = [[m for m in arrows if of[numbers[m]] == k] for k in set(of.tolist())]
+    return sorted(g for g in groups if len(g) > 1)
+
+
+def all_modules() -> dict[str, str]:
+    return {m.removesuffix(".__init__"): p.read_text(encoding="utf-8") for _, m, p in modules()}
+
+
+def test_modules_of_a_room_import_each_other_in_one_direction():
+    assert circles(arrows_inside(all_modules())) == []
+
+
+def test_a_circle_is_seen_but_not_one_for_types():
+    inside = "def f():\n    from fmepy.costs.a import x"
+    assert circles(arrows_inside({"fmepy.costs.a": "import fmepy.costs.b", "fmepy.costs.b": inside}))
+    typed = "if TYPE_CHECKING:\n    from fmepy.costs.a import x\nelse:\n    x = None"
+    assert not circles(arrows_inside({"fmepy.costs.a": "from fmepy.costs import b", "fmepy.costs.b": typed}))
+
+
+SMALL = 60  # lines of code of a file that belongs in its only reader
+FAMILIES = (
+    "fmepy.fitting.methods",
+    "fmepy.mcmc.kernels",
+    "fmepy.plotting",
+)  # one algorithm, one kind of picture a file
+APART = {
+    "fmepy.boundary.simultaneous_runs": "its reader is as long as a file may be",
+    "fmepy.command_line": "the first to be imported, before anything that takes time",
+    "fmepy.language.display": "the one reader of sympy",
+    "fmepy.numerics.rightmost": "pure linear algebra below the models",
+    "fmepy.parameters.densities": "scipy's distributions, which know nothing of chains",
+}
+
+
+def test_a_small_file_with_one_reader_stands_in_its_reader():
+    sources = {m: code for m, code in all_modules().items() if m.count(".") > 1 or m != "fmepy.__main__"}
+    sources["fmepy"] = (PACKAGE / "__init__.py").read_text(encoding="utf-8")
+    imported = {m: {n for n in _all_names(code) if n in sources and n != m} for m, code in sources.items()}
+    packages = {m.rpartition(".")[0] for m in sources}
+    small = {m for m, code in sources.items() if len(code_lines(code)) < SMALL and m not in packages}
+    alone = {m for m in small if sum(m in names for names in imported.values()) == 1 and not m.startswith(FAMILIES)}
+    assert alone <= set(APART), "put it into its reader, or say in APART why not"
+    assert alone >= set(APART), "no longer small, or alone: take it out of APART"
+
+
+def _all_names(code: str) -> set[str]:
+    nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.ImportFrom) and n.module]
+    plain = {a.name for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Import) for a in n.names}
+    return plain | {f"{n.module}.{a.name}" for n in nodes for a in n.names} | {n.module for n in nodes}
 
 
 # --- what begins with an underscore stays in its room
@@ -354,6 +437,8 @@ KERNELS = {  # loops that are compiled as one piece: a call of a further functio
 MOST_LINES = 500  # of a file; a longer one holds one idea
 LONG = {
     "costs/observations.py": "one idea: a table of observations, checked and matched with a model's variables",
+    "costs/simulation.py": "one class, half of it what its arguments mean",
+    "models/running/crossings.py": "one idea: what is watched along a run, and what happens where it crosses zero",
 }
 
 
@@ -408,30 +493,34 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_880, "compiled": 4_060, "models": 7_930, "costs": 4_850, "filtering": 2_490, "fimlof": 3_630,
-    "fitting": 4_540, "mcmc": 2_370, "boundary": 2_300, "dmi": 3_850, "montecarlo sensitivity": 2_420,
-    "workflow": 4_950, "plotting": 1_780, "tables journal parallel results": 2_970, "parameters numerics root": 2_540,
+    "language": 1_870, "compiled": 4_060, "models": 7_770, "costs": 4_810, "filtering": 2_480, "fimlof": 3_560,
+    "fitting": 4_545, "mcmc": 2_980, "boundary": 2_275, "dmi": 3_670, "exchange": 2_130,
+    "montecarlo sensitivity": 2_420, "workflow": 4_800, "plotting": 1_815,
+    "tables journal parallel results": 2_975, "parameters numerics root": 2_535,
 }  # fmt: skip
 SLACK = 100  # lines below which a figure follows its room down
+
+
+def code_lines(code: str) -> set[int]:
+    """Return the numbers of the lines that hold code: neither blank nor comment nor docstring."""
+    lines = set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type not in (tokenize.COMMENT, tokenize.ENDMARKER) and token.string.strip():
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for n in ast.walk(ast.parse(code)):
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if isinstance(n, kinds) and ast.get_docstring(n):
+            lines.difference_update(range(n.body[0].lineno, n.body[0].end_lineno + 1))
+    return lines
 
 
 def lines_of_rooms() -> dict[str, int]:
     """Return the lines of code of each group of rooms."""
     sizes: dict[str, int] = {}
     for name, code in sources().items():
-        tree = ast.parse(code)
-        lines = set[int]()
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            if token.type not in (tokenize.COMMENT, tokenize.ENDMARKER) and token.string.strip():
-                lines.update(range(token.start[0], token.end[0] + 1))
-        for n in ast.walk(tree):
-            if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
-                n
-            ):
-                lines.difference_update(range(n.body[0].lineno, n.body[0].end_lineno + 1))
         room = name.split("/")[0] if "/" in name else "root"
         group = next((g for g in MOST_OF_A_ROOM if room in g.split()), room)
-        sizes[group] = sizes.get(group, 0) + len(lines)
+        sizes[group] = sizes.get(group, 0) + len(code_lines(code))
     return sizes
 
 

@@ -19,14 +19,14 @@ from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
 from fmepy.fitting.judge import SearchRecord, judged
 from fmepy.fitting.leaving_zero import let_go, settled
-from fmepy.fitting.methods.registry import METHODS
+from fmepy.fitting.methods.registry import METHODS, method_for
 from fmepy.fitting.multistart import best_of, resumed
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.refits import Search
 from fmepy.fitting.result import ModFit
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
-from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
+from fmepy.parameters.named import as_bounds, as_prior, check_inside
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
@@ -185,29 +185,6 @@ def _teller(progress: Any) -> Callable[[int, float], object] | None:
         progress(done, 0)
 
     return told
-
-
-def method_for(method: str | None, objective: Objective, prior: Prior | None) -> str:
-    """Return the method: the default for the kind of cost, or the user's if it suits."""
-    squares = not objective.is_scalar and (prior is None or prior.all_normal)
-    if method is None:
-        return "Marq" if squares else "scoring" if objective.has_score else "BFGS"
-    if METHODS[method].least_squares and not squares:
-        if objective.is_scalar:
-            raise ArgumentError(
-                f"method={method!r} needs residuals, but the cost is one number (-2 log L). Use "
-                f"{'scoring, ' if objective.has_score else ''}'BFGS', 'Port' or 'Nelder-Mead', or return the residuals."
-            )
-        raise ArgumentError(
-            f"method={method!r} takes normal priors only, as residuals. For this prior use a method of the scalar "
-            "cost: 'BFGS', 'Port', 'Nelder-Mead'."
-        )
-    if METHODS[method].needs_score and not objective.has_score:
-        raise ArgumentError(
-            f"method={method!r} needs a cost with a score and an expected information (a FimlofCost). For residuals "
-            "use 'Marq', for a number 'BFGS' or 'Port'."
-        )
-    return method
 
 
 @dataclass(slots=True, eq=False)

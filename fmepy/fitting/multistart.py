@@ -13,7 +13,6 @@ from fmepy.errors import ConvergenceError
 from fmepy.fitting.judge import SearchRecord
 from fmepy.fitting.optima import SAME, MultiStart, missed_share, optimum_numbers
 from fmepy.fitting.problem import Problem
-from fmepy.fitting.result import ModFit
 from fmepy.fitting.starting_points import Design, Scales, starting_points
 from fmepy.parallel.interruption import Stopped
 from fmepy.parallel.resumable import resumable_tasks
@@ -22,6 +21,7 @@ from fmepy.types import Matrix, Seed, Vector
 
 if TYPE_CHECKING:
     from fmepy.fitting.modfit import OneFit
+    from fmepy.fitting.result import ModFit
 
 _PATIENCE = 30.0  # seconds after Ctrl-C for fits under way to come to the end of an evaluation
 _TIE = 1e-4  # in -2 log L: of two ends that near one that converged is taken

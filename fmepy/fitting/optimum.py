@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +13,14 @@ from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, check_choice
 from fmepy.fitting.control import filled
 from fmepy.fitting.lmfit_result import lmfit_at
-from fmepy.fitting.methods.registry import METHODS
-from fmepy.fitting.modfit import method_for
+from fmepy.fitting.methods.registry import METHODS, method_for
 from fmepy.fitting.refits import BETTER, Search, fitted
-from fmepy.fitting.result import ModFit
 from fmepy.numerics.covariance import root_of
-from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
+from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside, is_fit
 from fmepy.types import Vector
+
+if TYPE_CHECKING:
+    from fmepy.fitting.result import ModFit
 
 _WARM: dict[str, dict[str, Any]] = {"scoring": {"inflate": 1.0, "tries": 1}, "Marq": {"maxiter": 200, "maxfev": 1000}}
 """What a search from a neighbour's result does not need: other starts, more time."""
@@ -85,7 +86,7 @@ def optimum_of(
     prior: Any = None, args: Any = (), kwargs: Any = None,
 ) -> Optimum:  # fmt: skip
     """Return the optimum of a fit, searched once more from its end; refuse any but the cost that was fitted."""
-    if not isinstance(fit, ModFit):
+    if not is_fit(fit):
         raise ArgumentError(f"`fit` must be a result of modFit; got {type(fit).__name__}. Pass modFit(f, p).")
     if method is not None:
         check_choice(method, METHODS, "method")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,15 +29,17 @@ from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you
 from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms
-from fmepy.fitting.result import ModFit
 from fmepy.models.base import keep_within, simulate_many
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import check_not_local
-from fmepy.parameters.named import generated_names
+from fmepy.parameters.named import generated_names, is_fit
 from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.results.tables import Framed, Part, long_table, wrapped
 from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import own_words
+
+if TYPE_CHECKING:
+    from fmepy.fitting.result import ModFit
 
 _MOST_DRAWS = 1000  # rows of a chain or table that are run, evenly spaced
 _HALVINGS = 60
@@ -163,7 +165,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         if times is not None or level != fit.level:
             raise ArgumentError("A profile has its own times and level: give them to profile().")
         return Prediction(_band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
-    if isinstance(fit, ModFit):
+    if is_fit(fit):
         return Prediction(_band_of_fit(model, fit, times, level, reading), level, bool(reading), "fit")
     draws = _draws_of(fit)
     if draws is None:

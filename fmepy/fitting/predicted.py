@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,15 @@ from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fitting.reading import sds_of_fit, transforms
 from fmepy.fitting.refits import HeldPrediction
-from fmepy.fitting.result import ModFit
 from fmepy.models.base import keep_within
 from fmepy.models.entity import EntityModel
 from fmepy.models.mapped import MappedModel
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import entity_text
 from fmepy.types import Vector
+
+if TYPE_CHECKING:
+    from fmepy.fitting.result import ModFit
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ For a linear model the first is the t-interval. Raue et al. (2009), Bioinformati
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,11 +25,13 @@ from fmepy.fitting.predicted import Predicted, predictions_asked, table_of
 from fmepy.fitting.profile_result import Profile, profile_of
 from fmepy.fitting.profile_walk import walk_all
 from fmepy.fitting.refits import Held, HeldParameter
-from fmepy.fitting.result import ModFit
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import check_names
 from fmepy.types import UserBounds
 from fmepy.vocabulary import own_words
+
+if TYPE_CHECKING:
+    from fmepy.fitting.result import ModFit
 
 _COARSE = 9  # places of a profile of which only the limits are wanted
 

@@ -160,8 +160,6 @@ class _Tree:
         Logarithm of the sum of exp(H0 - H).
     rho : ndarray
         Sum of the momenta.
-    acceptance, n : float, int
-        Sum of min(1, exp(H0 - H)) over its points, and their number.
     is_over : bool
         It turned back, or diverged: nothing of it is taken.
     """
@@ -171,8 +169,6 @@ class _Tree:
     chosen: Place
     log_weight: float
     rho: Vector
-    acceptance: float
-    n: int
     is_over: bool = False
 
 
@@ -226,16 +222,12 @@ class Nuts:
             u, slope, f, point, point, precision, np.eye(n) if chol is None else chol,
             np.zeros(n), np.zeros((n, n)), np.empty((0, n)),
         )  # fmt: skip
-        with np.errstate(all="ignore"):
-            self._begin_steps(state, rng)
+        self._begin_steps(state, rng)
         return state
 
+    @np.errstate(all="ignore")  # a step too long runs away, and is a divergence
     def step(self, state: NutsState, rng: np.random.Generator) -> tuple[NutsState, Info]:
         """Make one iteration: a trajectory, and what it teaches during burn-in."""
-        with np.errstate(all="ignore"):  # a step too long runs away, and is a divergence
-            return self._step(state, rng)
-
-    def _step(self, state: NutsState, rng: np.random.Generator) -> tuple[NutsState, Info]:
         q, f0 = _solved(state.chol, state.u), state.f
         first = Place(q, rng.standard_normal(q.size), state.chol.T @ state.slope, f0, state.point)
         H0 = -f0 + 0.5 * float(first.p @ first.p)
@@ -320,6 +312,7 @@ class Nuts:
 
     # --- adaptation
 
+    @np.errstate(all="ignore")
     def _begin_steps(self, state: NutsState, rng: np.random.Generator) -> None:
         """Set the length of the steps to one whose acceptance is about a half, and begin to average anew."""
         q = _solved(state.chol, state.u)
@@ -393,7 +386,7 @@ class _Trajectory:
 
     def grown(self, first: Place) -> tuple[_Tree, bool]:
         """Return the trajectory with the place drawn from it, and whether it diverged."""
-        tree = _Tree(first, first, first, 0.0, first.p, 0.0, 1)
+        tree = _Tree(first, first, first, 0.0, first.p)
         for depth in range(self.kernel.max_depth):
             forwards = self.rng.random() < 0.5
             part = self._built(tree.right if forwards else tree.left, depth, 1.0 if forwards else -1.0)
@@ -431,7 +424,7 @@ class _Trajectory:
             self.is_divergent, self.divergent_at = True, edge.point.theta
             return None
         self.acceptance += 1.0 if drop >= 0 else exp(drop)
-        return _Tree(place, place, place, drop, place.p, 0.0, 1)
+        return _Tree(place, place, place, drop, place.p)
 
 
 def _joined(left: _Tree, right: _Tree) -> _Tree:
@@ -443,7 +436,7 @@ def _joined(left: _Tree, right: _Tree) -> _Tree:
         or _turns(left.right.p, right.right.p, right.rho + left.right.p)
     )
     log_weight = float(np.logaddexp(left.log_weight, right.log_weight))
-    return _Tree(left.left, right.right, left.chosen, log_weight, rho, 0.0, left.n + right.n, is_over)
+    return _Tree(left.left, right.right, left.chosen, log_weight, rho, is_over)
 
 
 def _turns(first: Vector, last: Vector, rho: Vector) -> bool:

@@ -13,8 +13,7 @@ from fmepy.costs.base import Cost
 from fmepy.costs.user_function import as_objective, is_model
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fitting.control import filled
-from fmepy.fitting.methods.registry import METHODS
-from fmepy.fitting.modfit import method_for
+from fmepy.fitting.methods.registry import METHODS, method_for
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.entities import entity_text, split_local

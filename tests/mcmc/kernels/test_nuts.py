@@ -330,7 +330,7 @@ def test_no_burn_in_is_warned_of():
         ({"jac": lambda p: np.zeros(3)}, "shape"),
         ({"jac": lambda p: np.array([np.nan])}, "No gradient can be had at the start"),
     ],
-    ids=str,
+    ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_wrong_words_are_told(more, told):
     words = {"jac": lambda p: 2 * p, "niter": 50, "burninlength": 25} | more
