@@ -69,7 +69,7 @@ def write_case(path: Any, folder: Any) -> Path:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    return folder / "case.toml"
+    return Path(folder, "case.toml")
 
 
 @contextmanager
@@ -92,7 +92,8 @@ def _key(name: str) -> str:
 
 def _files_of_problem(problem: PetabProblem, path: Path) -> dict[str, str]:
     rows = []
-    for p in problem.parameters.itertuples():
+    each: Any = problem.parameters.itertuples()
+    for p in each:
         if not p.estimated:
             rows.append(f"{_key(p.name)} = {float(problem.cost.parms[p.name])!r}")
             continue

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.mapped import BoundMapped, MappedCost
+from fmepy.costs.bound_mapped import BoundMapped
+from fmepy.costs.mapped import MappedCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, listed
 from fmepy.exchange.petab_layout import NOISE, ProblemLayout
@@ -168,7 +169,7 @@ class PetabProblem:
         for k, formula in enumerate(self._layout.formulas):
             found[formula.rows] = Y[formula.rows, 2 * k]
         table = self._tables.measurements.drop(columns="measurement")
-        table.insert(self._tables.measurements.columns.get_loc("measurement"), "simulation", found)
+        table.insert(list(self._tables.measurements.columns).index("measurement"), "simulation", found)
         table["time"] = table["time"].astype(float)
         return table
 
@@ -204,7 +205,7 @@ class PetabProblem:
             else:
                 (folder / name).write_bytes(source.read_bytes())
         self.simulations(values).to_csv(folder / SIMULATIONS, sep="\t", index=False)
-        return folder / tables.path.name
+        return Path(folder) / tables.path.name
 
     @property
     def files(self) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -330,7 +330,7 @@ class ProblemLayout:
         return later
 
 
-def _start_value(row: dict[str, Any]) -> float:
+def _start_value(row: Mapping[Any, Any]) -> float:
     if math.isfinite(row["nominal"]):
         return float(row["nominal"])
     ends = [row["lower"], row["upper"]]

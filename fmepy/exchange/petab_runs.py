@@ -148,11 +148,13 @@ class BoundReadings(OfRuns):
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_reading, n_var); NaN where a reading is of another variable."""
-        return self._evaluated(theta, False)[0]
+        Y: Matrix = self._evaluated(theta, False)[0]
+        return Y
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_reading, n_var, n_par)."""
-        return self._evaluated(theta, True)
+        found: tuple[Matrix, Cube] = self._evaluated(theta, True)
+        return found
 
     def _evaluated(self, theta: Vector, slopes: bool) -> Any:
         key, known = (np.asarray(theta, dtype=float).tobytes(), slopes), self._last

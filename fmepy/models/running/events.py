@@ -277,7 +277,7 @@ def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], 
             raise ModelError(f"`events`, row {i}: an event has a time or a root, not both.")
         if has_root or ("root" in row and not has_time):
             new = _root_of(row, i, states)
-            key = (new.g, new.direction, new.when, new.persistent, new.early)
+            key: tuple[Any, ...] = (new.g, new.direction, new.when, new.persistent, new.early)
             key += (new.changes[0].order,) if new.when is not None else ()
             first = roots.get(key, replace(new, changes=()))
             changes = tuple(sorted((*first.changes, *new.changes), key=lambda c: c.order))
