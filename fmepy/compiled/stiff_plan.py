@@ -83,5 +83,6 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
         copy[:] = table
     head: list[Any] = [loop, MEMORY + places[-1], len(m.algebraic), *functions]
     head += [m.n, m.n_params, m.width, m.scales_at, *m.band]
-    out[: ends[0]] = packed(StiffPlan._make([*head, parts[0], Pattern._make(parts[1:6]), *parts[6:]]))
+    fields: list[Any] = [*head, parts[0], Pattern(*parts[1:6]), *parts[6:]]
+    out[: ends[0]] = packed(StiffPlan(*fields))
     return out

@@ -248,7 +248,9 @@ def _write_smoothed(out: History, record: PassRecord, samples: _Samples, known: 
     """Write the smoothed states and the diagnostics that use all data; `known` is the last of them."""
     K, X, P = samples.K, samples.X_filtered, record.P_filtered
     data, information = _transposed(samples.H) @ samples.u, samples.information.copy()
-    way = _WayBack(record.transitions, samples.L, np.zeros_like(data), np.zeros_like(information), data, information)
+    # a path without noise hands its arrays on as it made them, whatever their order in memory
+    given = record.transitions, samples.L, np.zeros(data.shape), np.zeros(information.shape), data, information
+    way = _WayBack(*map(np.ascontiguousarray, given))
     words = packed(way)
     c_loop(back, "the way back of the smoother")(address(words))
     Pr = P @ way.r  # less cancels than from the prediction

@@ -126,8 +126,11 @@ class Simulator(OfRuns):
         ------
         SimulationError
             The run failed.
+        ArgumentError
+            A user's function stands behind it: it has none.
         """
-        assert isinstance(self.bound, BoundAnew), "asked where `is_model`"
+        if not isinstance(self.bound, BoundAnew):
+            raise ArgumentError("A function of your own has no sensitivities; take differences of its runs.")
         found: tuple[Matrix, Cube] = self.bound.sensitivities(theta)
         return found
 

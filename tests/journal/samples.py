@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import fmepy as fme
 from fmepy.workflow.steps import results as steps
@@ -90,6 +91,9 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "BadData": lambda: fme.screen_bad_data(filtered_cost()),
     "Bands": lambda: steps.Bands({"1": ranges().summary(), "2": ranges().summary()}, "Tank", 8, 0, "the chain"),
     "BoundaryFit": lambda: fme.fit_boundary(model(), data(), {"r": 0.8, "N0": 2.0}, strategy="particular"),
+    "CalibrationCheck": lambda: fme.simulation_based_calibration(
+        cost().replace(measurement_noise={"N": 0.1}), {"r": stats.norm(1, 0.1)}, num=4, niter=60, seed=1
+    ),
     "ChainSummary": lambda: chain().summary(),
     "Collin": lambda: fme.collin(sensitivities()),
     "Correlations": lambda: filtered_cost().filter().correlations(),

@@ -232,7 +232,7 @@ def test_bands_leave_out_the_noise_that_is_zero_alone_and_nobody_is_told_to_wide
     assert pd.read_csv(tmp_path / "zero_report/scenarios.csv")["Sd"].max() > 0.01
     page = done.report.read_text()
     assert "widen" not in page.lower()
-    assert "sd_w lies where it ends by nature" in page
+    assert "sd_w lies on its natural bound" in page
 
 
 def test_the_advice_on_failed_runs_is_that_of_the_step(tmp_path, capsys):
