@@ -74,7 +74,7 @@ MISTAKES = [
     ('x = "year"', 'x = "year"\ndecimal = "x"', "case.toml:5: `decimal='x'` is not known. Choose one of '.', ','"),
     # cost
     ('"simulation"', '"simulated"', "case.toml:6: `kind='simulated'` is not known. Choose one of 'simulation'"),
-    ('"log"\n[model]', '"lg"\n[model]', "case.toml:7: `transform='lg'` is not known. Choose one of 'log', 'sqrt'. Did you mean"),
+    ('"log"\n[model]', '"lg"\n[model]', "case.toml:7: `transform='lg'` is not known. Choose one of 'log', 'log10', 'sqrt'. Did you mean"),
     ('transform = "log"', "gain = 1", "case.toml:7: `gain` cannot be used with a cost of the kind 'simulation'; it belongs to 'prediction_error'"),
     ('"simulation"', '"fimlof"', "case.toml:5: the key `process_noise` is missing in cost"),
     ('transform = "log"', 'weight = "sd"', "case.toml:7: `weight='sd'` is not known"),

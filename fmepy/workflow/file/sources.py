@@ -94,9 +94,24 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
 
 
 def _set_by(conditions: Sheet | None, values: Mapping[str, float]) -> dict[str, float]:
-    """Return the first value of what conditions set: a number, or that of the parameter that is named."""
+    """Return the first value of what conditions set: a number, or that of the parameter that is named.
+
+    An empty cell means the model's own value, which a parameter that only the conditions set does not have.
+    """
     found: dict[str, float] = {}
-    for name, column in ({} if conditions is None else conditions.frame).items():
+    if conditions is None:
+        return found
+    frame = conditions.frame
+    rests = frame["start_from"].notna() if "start_from" in frame else pd.Series(False, index=frame.index)
+    for name, column in frame.iloc[:, 1:].items():
+        empty = column.isna() & ~rests
+        if name not in (*values, "start_from", "steady_before") and empty.any():
+            row = int(empty.to_numpy().argmax())
+            raise conditions.error(
+                f"{name!r} of entity {str(frame.iloc[row, 0])!r} is missing, and [parameters] has no value of it; a "
+                "number or the name of a parameter is needed.",
+                conditions.lines[row],
+            )
         numbers = [values.get(cell) if isinstance(cell, str) else float(cell) for cell in column]
         known = [x for x in numbers if x is not None and x == x]
         found[str(name)] = known[0] if known else 1.0  # the cost refuses what is none of both
