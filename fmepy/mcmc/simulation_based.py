@@ -29,7 +29,7 @@ import pandas as pd
 
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.costs.user_function import is_cost
-from fmepy.errors import ArgumentError, FmepyError, ParameterError, check_choice, listed
+from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice, listed
 from fmepy.mcmc.convergence import ess_bulk
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC
@@ -249,7 +249,11 @@ def simulation_based_calibration(
     )
     with resumable_tasks(checkpoint, "a simulation-based calibration", seed=seed) as tasks:
         truth = np.column_stack([np.asarray(d.rvs(size=num, random_state=tasks.rng)) for d in known.values()])
-        question = {"parameters": names, "replicates": num, "method": method, "truths": truth, "draws": n_draws}
+        question = {
+            "parameters": names, "replicates": num, "method": method, "truths": truth, "draws": n_draws,
+            "cost": repr(cost), "-2 log L at the cost's own values": _value(cost, names),
+            "simulate": _named(draw), "arguments": {k: _named(v) for k, v in arguments.items()},
+        }  # fmt: skip
         runs = tasks.spread(work, list(truth), question=question, seeded=True, executor=executor, progress=progress)
     if not any(runs.ok) and not runs.interrupted:
         raise FmepyError(f"All {num} replicates failed. The first: {runs.failures['message'].iloc[0]}")
@@ -259,6 +263,20 @@ def simulation_based_calibration(
     truths = pd.DataFrame(truth, columns=names)
     check = CalibrationCheck(ranks, truths, ess, n_draws, runs.failures, method, runs.interrupted)
     return replace(check, message=" ".join([*tasks.notes, *_notes(check)]))
+
+
+def _value(cost: Any, names: list[str]) -> float | None:
+    """Return what tells a cost from one with other data or another noise; None where it has no value."""
+    bound = cost.bind(names)
+    try:
+        return float(bound.minus2loglik(bound.theta0))
+    except SimulationError:
+        return None
+
+
+def _named(value: Any) -> str:
+    """Return an argument as the question of a checkpoint holds it: a function by its name."""
+    return str(getattr(value, "__qualname__", None) or repr(value))
 
 
 def _names_of(cost: Any, prior: Any) -> list[str]:

@@ -72,6 +72,10 @@ def test_workers_and_a_folder_change_nothing(cost, tmp_path):
     again = fme.simulation_based_calibration(cost, PRIOR, **few, checkpoint=tmp_path / "sbc")
     for other in (two, again):
         pd.testing.assert_frame_equal(one.ranks, other.ranks)
+    for other, told in ((cost.replace(measurement_noise={"A": 0.5}), "own values"), (cost, "arguments")):
+        words = few if other is not cost else few | {"niter": 400}
+        with pytest.raises(ArgumentError, match=told):
+            fme.simulation_based_calibration(other, PRIOR, **words, checkpoint=tmp_path / "sbc")
     with pytest.raises(ArgumentError, match="replicates"):
         fme.simulation_based_calibration(cost, PRIOR, **few | {"num": 7}, checkpoint=tmp_path / "sbc")
 
