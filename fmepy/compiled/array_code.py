@@ -3,8 +3,8 @@
 All numbers of a run stand in one block, one step of the computation (`fmepy.language.arrays`) after the other: what
 is written into the places of t, y, p and u is read by the loops, which write all else. A second block of the same form
 holds derivatives along one direction: what the directions of y and p are is written into their places, and the loops
-write those of all else (forward differentiation). What depends on parameters alone is computed once a run. A step that
-is read once, by a loop over the same entries, is computed within that loop and has no place.
+write those of all else (forward differentiation). What depends on parameters alone is computed once a run; what is
+computed within the loops of others, see `compiled.array_layout`.
 
 No operation is rearranged, so the values are the function's own but for the last digits of ``exp`` and its kin, and of
 sums.
@@ -14,41 +14,27 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from fmepy.compiled.array_layout import Layout, Place, is_whole_power
 from fmepy.compiled.llvm_code import ExpressionWriter, WholeFunction
 from fmepy.compiled.llvm_operations import declarations, number
 from fmepy.compiled.machine import LOOPS, Code, compiled
 from fmepy.language.arrays import ArrayProgram, ArrayStep, StridedRun
-from fmepy.language.nodes import TABLE, ZERO, Node, Number, Symbol, choose_above, in_order, mul
+from fmepy.language.nodes import TABLE, ZERO, Node, Symbol, choose_above, in_order, mul
 from fmepy.numerics.structure import Structure
-from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import Matrix, Vector
 
 MOST_BAND = 41
 """Diagonals of a Jacobian that is taken as a band. With more, as of a plane of cells, derivatives along as many
 directions and the factors of every step take longer than LSODA does, which needs few Jacobians."""
-MOST_WITHIN = 20
-"""Steps that are computed within a loop of another, one inside the other."""
-MOST_RUNS = 32
-"""Runs that are copied by a loop each; more go by a table of places."""
 _ARGUMENTS = "ptr noalias %w, ptr noalias %d, ptr noalias %e, ptr noalias %b, ptr noalias %k"
 _ZERO = number(0.0)
 _BOTH = Symbol("product of directions")
-
-
-def _is_dear(e: Node) -> bool:
-    """Tell whether an expression is kept, rather than computed twice: it calls a function of C."""
-    return any(e.word == "**" or (e.word in TABLE and e.word != "where" and not TABLE[e.word].is_choice)
-               for e in in_order([e]) if not is_whole_power(e))  # fmt: skip
-
-
-def is_whole_power(e: Node) -> bool:
-    """Tell whether an expression is a power by multiplications."""
-    return e.word == "**" and isinstance(e.args[1], Number) and e.args[1].value.is_integer()
 
 
 def _is_steep(e: Node) -> bool:
@@ -133,7 +119,9 @@ class ArrayCode:
         self._moving: dict[str, set[str]] = {}
         self._active: dict[tuple[int, str], bool] = {}
         self._steps, self._inputs = arrays.steps, arrays.inputs
-        self._place()
+        layout = Layout(arrays)
+        self.size, self._needed, self._places, self._cuts = layout.size, layout.needed, layout.places, layout.cuts
+        self._table, self._tables, self._is_prepared = layout.table, layout.tables, layout.is_prepared
         self.rates = slice(self._places[arrays.rates], self._places[arrays.rates] + arrays.n_states)
         own = [run for run in arrays.checks if self._is_prepared(run.step)]
         self.extras, self.checks, self.own_checks = (
@@ -165,54 +153,7 @@ class ArrayCode:
         _, lower, upper = self.structure.band
         return lower + 1 + upper
 
-    # --- what is computed where
-
-    def _place(self) -> None:
-        steps, arrays = self._steps, self.arrays
-        wanted = {arrays.rates, *(r.step for r in (*arrays.checks, *arrays.extras))}
-        wanted |= {i for i, step in enumerate(steps) if step.kind == "input"}
-        needed, waiting = set[int](), list(wanted)
-        while waiting:
-            if (i := waiting.pop()) not in needed:
-                needed.add(i)
-                waiting += [run.step for read in steps[i].reads for run in read]
-        self._needed = sorted(needed)
-        readers: dict[int, list[tuple[int, StridedRun]]] = {i: [] for i in needed}
-        for i in self._needed:
-            for read in steps[i].reads:
-                for run in read:
-                    readers[run.step].append((i, run))
-        depth: dict[int, int] = {}
-        self._places: dict[int, int] = {}
-        self._tables: dict[int, int] = {}
-        self.size = 0
-        for i in self._needed:
-            deepest = max((depth[run.step] for read in steps[i].reads for run in read), default=0)
-            within = i not in wanted and deepest < MOST_WITHIN and self._is_within(i, readers[i])
-            depth[i] = deepest + 1 if within else 0
-            if not within:
-                self._places[i] = self.size
-                self.size += steps[i].size
-        table: list[IntVector] = [np.zeros(1, dtype=np.int64)]
-        for i in self._needed:
-            if steps[i].kind == "join" and len(steps[i].reads[0]) > MOST_RUNS:
-                self._tables[i] = sum(map(len, table))
-                table += [(self._places[run.step] + run.places).astype(np.int64) for run in steps[i].reads[0]]
-        self._table = np.concatenate(table)
-
-    def _is_within(self, i: int, readers: list[tuple[int, StridedRun]]) -> bool:
-        """Tell whether a step is computed within the loop of the only one that reads it, all of it and once."""
-        step = self._steps[i]
-        if step.kind != "each" or _is_dear(step.formula.value) or len(readers) != 1:
-            return False
-        ((reader, run),) = readers
-        by = self._steps[reader]
-        is_table = by.kind == "join" and len(by.reads[0]) > MOST_RUNS
-        is_whole = (run.start, run.length) == (0, step.size) and (run.stride == 1 or step.size == 1)
-        return is_whole and not is_table and self._is_prepared(i) == self._is_prepared(reader)
-
-    def _is_prepared(self, i: int) -> bool:
-        return self._inputs[i] <= {"p"}
+    # --- what is computed
 
     def _is_active(self, i: int, block: str) -> bool:
         """Whether a step has derivatives, in a block of the function being written, that are not zero everywhere."""
@@ -314,43 +255,39 @@ class ArrayCode:
         return _defined(name, _ARGUMENTS, part)
 
     def _write_each(self, part: ExpressionWriter, i: int, array: str) -> None:
-        step = self._steps[i]
-        self._hoist(part, step, array)
-        with _loop(part, step.size) as k:
-            part.store(self._computed(part, i, k, array), array, _index(part, self._places[i], k))
+        self._hoist(part, self._steps[i], array)
+        for at in _loops(part, self._steps[i].size, self._cuts[i]):
+            part.store(self._computed(part, i, at, array), array, _index(part, self._places[i], at.k))
 
     def _write_join(self, part: ExpressionWriter, i: int, array: str) -> None:
-        at, (read,) = self._places[i], self._steps[i].reads
         if i in self._tables:
-            with _loop(part, self._steps[i].size) as k:
-                entry = part.emit(f"getelementptr i64, ptr %k, i64 {_index(part, self._tables[i], k)}")
+            for at in _loops(part, self._steps[i].size):
+                entry = part.emit(f"getelementptr i64, ptr %k, i64 {_index(part, self._tables[i], at.k)}")
                 place = part.emit(f"load i64, ptr {entry}")
-                part.store(part.load(array, place), array, _index(part, at, k))
+                part.store(part.load(array, place), array, _index(part, self._places[i], at.k))
             return
-        for run in read:
-            self._hoist_run(part, run, array)
-            with _loop(part, run.length) as k:
-                part.store(self._entry(part, run, k, array), array, _index(part, at, k))
-            at += run.length
+        self._hoist(part, self._steps[i], array)
+        for at in _loops(part, self._steps[i].size, self._cuts[i]):
+            part.store(self._of_part(part, i, at, array), array, _index(part, self._places[i], at.k))
 
     def _write_fold(self, part: ExpressionWriter, i: int, array: str) -> None:
         step, at = self._steps[i], self._places[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
-        with _loop(part, step.size) as o:
-            target, first = _index(part, at, o), _index(part, 0, o, step.number)
-            part.store(self._entry(part, run, first, array), array, target)
+        for o in _loops(part, step.size):
+            target, first = _index(part, at, o.k), _index(part, 0, o.k, step.number)
+            part.store(self._entry(part, run, Place(first), array), array, target)
             if step.number == 1:
-                return
+                continue
             with part.loop(1, step.number) as j:
                 k = part.emit(f"add i64 {first}, {j}")
-                before, new = part.load(array, target), self._entry(part, run, k, array)
+                before, new = part.load(array, target), self._entry(part, run, Place(k), array)
                 if step.word == "add":
                     new = part.binary("fadd", before, new)
                 elif array == "w":
                     new = part.largest([before, new]) if step.word == "maximum" else part.smallest([before, new])
                 else:  # that of the entry which is the extreme
-                    is_it = part.compare("oeq", self._entry(part, run, k, "w"), part.load("w", target))
+                    is_it = part.compare("oeq", self._entry(part, run, Place(k), "w"), part.load("w", target))
                     new = part.select(is_it, new, before)
                 part.store(new, array, target)
 
@@ -358,54 +295,68 @@ class ArrayCode:
         step, at = self._steps[i], self._places[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
-        with _loop(part, step.size // step.number) as o:
-            first = _index(part, 0, o, step.number)
-            part.store(self._entry(part, run, first, array), array, _index(part, at, first))
+        for o in _loops(part, step.size // step.number):
+            first = _index(part, 0, o.k, step.number)
+            part.store(self._entry(part, run, Place(first), array), array, _index(part, at, first))
             if step.number == 1:
-                return
+                continue
             with part.loop(1, step.number) as j:
                 k = part.emit(f"add i64 {first}, {j}")
                 before = part.load(array, part.emit(f"add i64 {k}, {at - 1}"))
-                new = part.binary("fadd", before, self._entry(part, run, k, array))
+                new = part.binary("fadd", before, self._entry(part, run, Place(k), array))
                 part.store(new, array, _index(part, at, k))
 
-    def _computed(self, part: ExpressionWriter, i: int, k: int | str, array: str) -> str:
-        """Return the name of entry k of a step that is a function of entries: its value, or its derivative."""
+    def _computed(self, part: ExpressionWriter, i: int, at: Place, array: str) -> str:
+        """Return the name of an entry of a step that is a function of entries: its value, or its derivative."""
         step = self._steps[i]
-        v = [self._entry(part, run, k, "w") for (run,) in step.reads]
+        v = [self._entry(part, run, at, "w") for (run,) in step.reads]
         if array == "w":
             return _value(part, step, v)
-        out = part.load("w", _index(part, self._places[i], k)) if i in self._places else _value(part, step, v)
+        out = self._loaded(part, i, at, "w") if i in self._places else _value(part, step, v)
 
         def slopes(block: str) -> _Slopes:
             moves = [self._is_active(run.step, block) for (run,) in step.reads]
             return [
-                self._entry(part, run, k, block) if m else None for m, (run,) in zip(moves, step.reads, strict=True)
+                self._entry(part, run, at, block) if m else None for m, (run,) in zip(moves, step.reads, strict=True)
             ]
 
         more = (slopes("d"), slopes("e")) if array == "b" else ()
         return _slope(part, step, v, out, slopes(array), *more)
 
-    def _entry(self, part: ExpressionWriter, run: StridedRun, k: int | str, array: str) -> str:
-        """Return the name of entry k of a run."""
-        i = run.step
+    def _entry(self, part: ExpressionWriter, run: StridedRun, at: Place, array: str) -> str:
+        """Return the name of the entry that a run gives at a place."""
+        i, inner = run.step, at.of(run)
         if array != "w" and not self._is_active(i, array):
             return _ZERO
-        if i not in self._places:
-            return self._computed(part, i, k, array)
-        return part.load(array, _index(part, self._places[i] + run.start, k, run.stride))
+        if i in self._places:
+            return self._loaded(part, i, inner, array)
+        how = self._of_part if self._steps[i].kind == "join" else self._computed
+        return how(part, i, inner, array)
+
+    def _of_part(self, part: ExpressionWriter, i: int, at: Place, array: str) -> str:
+        """Return the name of an entry of the part of a join where a loop is."""
+        (read,), before = self._steps[i].reads, 0
+        for run in read:
+            if at.lowest < before + run.length:
+                break
+            before += run.length
+        return self._entry(part, run, at._replace(start=at.start - before), array)
+
+    def _loaded(self, part: ExpressionWriter, i: int, at: Place, array: str) -> str:
+        return part.load(array, _index(part, self._places[i] + at.start, at.k, at.stride))
 
     def _hoist(self, part: ExpressionWriter, step: ArrayStep, array: str) -> None:
         """Load what is the same in all turns of a loop before it."""
-        for (run,) in step.reads:
-            self._hoist_run(part, run, array)
+        for read in step.reads:
+            for run in read:
+                self._hoist_run(part, run, array)
 
     def _hoist_run(self, part: ExpressionWriter, run: StridedRun, array: str) -> None:
         if run.step not in self._places:
             self._hoist(part, self._steps[run.step], array)
         elif run.stride == 0:
             for block in {"w": "w", "d": "wd", "b": "wdeb"}[array]:
-                self._entry(part, run, 0, block)
+                self._entry(part, run, Place(0), block)
 
 
 def _index(part: ExpressionWriter, base: int, k: int | str, stride: int = 1) -> int | str:
@@ -418,14 +369,14 @@ def _index(part: ExpressionWriter, base: int, k: int | str, stride: int = 1) -> 
     return part.emit(f"add i64 {scaled}, {base}") if base else scaled
 
 
-@contextmanager
-def _loop(part: ExpressionWriter, count: int) -> Iterator[int | str]:
-    """Write what follows as a loop, or, for one turn, as it is."""
-    if count == 1:
-        yield 0
-    else:
-        with part.loop(0, count) as k:
-            yield k
+def _loops(part: ExpressionWriter, count: int, cuts: Sequence[int] = ()) -> Iterator[Place]:
+    """Write what follows as loops from cut to cut, or, for one turn, as it is."""
+    for first, end in pairwise([0, *cuts, count]):
+        if end == first + 1:
+            yield Place(first, first)
+        else:
+            with part.loop(first, end) as k:
+                yield Place(k, first)
 
 
 def _defined(name: str, arguments: str, part: ExpressionWriter) -> str:

@@ -31,10 +31,12 @@ def add_band_product(J, lower, upper, x, out, sizes):
 
 
 def factor_band(g, J, n, lower, upper, LU):
-    """Set LU to the factors of g I - J; what cannot be divided comes as NaN or infinite."""
+    """Set LU to the factors of g I - J; what cannot be divided comes as NaN or infinite.
+
+    Return whether they are known to be good: of three diagonals, where the main one is as large as the others together.
+    """
     if lower == 1 and upper == 1:
-        _factor_three(g, J[:n], J[n : 2 * n], J[2 * n :], LU)
-        return
+        return _factor_three(g, J[:n], J[n : 2 * n], J[2 * n :], LU)
     width = lower + 1 + upper
     for d in range(width):
         for i in range(n):
@@ -50,13 +52,14 @@ def factor_band(g, J, n, lower, upper, LU):
             a = LU[at]
             for j in range(1, upper + 1):
                 LU[at + j] -= a * LU[pivot + j]
+    return False
 
 
 def _factor_three(g, low, main, high, LU):
     """Do so; above and below are the pivots next to it, of the upper and the lower part."""
     n = len(main)
     middle = n // 2
-    first, last, above, below = (1 if 2 * middle == n else 0), n - 1, 1.0, 1.0
+    first, last, above, below, is_good = (1 if 2 * middle == n else 0), n - 1, 1.0, 1.0, True
     for i in range(middle):
         j = n - 1 - i + first
         above = g - main[i] - (low[i] * high[i - 1] if i > 0 else 0.0) / above
@@ -69,6 +72,8 @@ def _factor_three(g, low, main, high, LU):
     for i in range(n):
         inverse = 1.0 / LU[3 * i + 1]
         LU[3 * i], LU[3 * i + 1], LU[3 * i + 2] = -low[i] * inverse, inverse, -high[i] * inverse
+        is_good = is_good and g - main[i] >= abs(low[i]) + abs(high[i])
+    return is_good
 
 
 def solve_band(LU, lower, upper, x):

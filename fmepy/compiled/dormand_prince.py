@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 
 from fmepy.compiled.crossings import NEVER, bisected, first_crossing, has_crossed
-from fmepy.compiled.kernels import weighted
+from fmepy.compiled.kernels import sum_of_squares, weighted
 from fmepy.compiled.rosenbrock import (
     ALWAYS,
     CALM,
@@ -123,9 +123,7 @@ def size_of_error(y, y_new, n_states, rtol, atol, ratios):
         ratios[i] /= atol[i] + rtol * larger
     largest = 0.0
     for start in range(0, len(y), n_states):
-        total = 0.0
-        for i in range(start, start + n_states):
-            total += ratios[i] * ratios[i]
+        total = sum_of_squares(ratios, start, start + n_states)
         if largest == largest and not total <= largest:  # also if it is NaN, which stays
             largest = total
     return math.sqrt(largest / n_states)

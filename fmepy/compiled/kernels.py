@@ -50,9 +50,25 @@ def integers(address: int, *shape: int) -> Any:
     return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)), shape)
 
 
+def independent(n: int) -> Any:
+    """Return ``range(n)``, whose turns read nothing that another turn writes: several may be taken at once."""
+    return range(n)
+
+
 def multiply_add(a: float, b: float, c: float) -> float:
     """Return a b + c, rounded once where the machine can."""
     return a * b + c
+
+
+def sum_of_squares(x: Any, first: int, end: int) -> float:
+    """Return the sum of the squares of some entries: a kernel, of four sums, none of which waits for another."""
+    a = b = c = d = 0.0
+    last = end - (end - first) % 4
+    for i in range(first, last, 4):
+        a, b, c, d = a + x[i] * x[i], b + x[i + 1] * x[i + 1], c + x[i + 2] * x[i + 2], d + x[i + 3] * x[i + 3]
+    for i in range(last, end):
+        a += x[i] * x[i]
+    return (a + b) + (c + d)
 
 
 def weighted(weights: tuple[float, ...], rows: Any, i: int, *start: float) -> Any:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from fmepy.compiled.kernels import weighted
+from fmepy.compiled.kernels import independent, weighted
 
 GAMMA = 0.21193756319429014
 C2, C3, C4, C5 = 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664
@@ -15,8 +15,10 @@ A = (
     (-6.954028509809101, 2.489845061869568, -10.358996098473584),
     (2.8029986275628964, 0.5072464736228206, -0.3988312541770524, -0.04721187230404641),
     (-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256, 0.030198172008377946),
+    (0.0, 0.0, 0.0, 0.0, 0.0, 1.0),
+    (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0),
 )  # fmt: skip
-"""Of the arguments of stages 1 to 5."""
+"""Of the arguments of stages 1 to 7; of the last two from the argument of the stage before."""
 C = (
     (-14.155112264123755,),
     (-17.97296035885952, -2.859693295451294),
@@ -50,57 +52,38 @@ def weight_of(s):
     return D1 if s == 0 else D2 if s == 1 else D3 if s == 2 else D4 if s == 3 else D5 if s == 4 else 0.0
 
 
-def set_argument(s, y, U, out):
-    """Set out to the argument of stage s; of the last two it is that of the stage before and a little."""
+def begin_stage(s, inverse, y, U, x, out):
+    """Set x to the argument of stage s, and out to what the stages before it bring into its equation.
+
+    Of the last two stages the argument is that of the stage before, which x must hold, and a little.
+    """
     if s == 0:
-        for i in range(len(out)):
-            out[i] = y[i]
+        for i in range(len(x)):
+            x[i], out[i] = y[i], 0.0
     elif s == 1:
-        _set_sum(A[0], U, y, out)
+        _set_sums(A[0], C[0], inverse, y, U, x, out)
     elif s == 2:
-        _set_sum(A[1], U, y, out)
+        _set_sums(A[1], C[1], inverse, y, U, x, out)
     elif s == 3:
-        _set_sum(A[2], U, y, out)
+        _set_sums(A[2], C[2], inverse, y, U, x, out)
     elif s == 4:
-        _set_sum(A[3], U, y, out)
+        _set_sums(A[3], C[3], inverse, y, U, x, out)
     elif s == 5:
-        _set_sum(A[4], U, y, out)
-    else:
-        for i in range(len(out)):
-            out[i] += U[s - 1, i]
-
-
-def _set_sum(weights, U, y, out):
-    for i in range(len(out)):
-        out[i] = weighted(weights, U, i, y[i])
-
-
-def add_stages(s, a, U, out):
-    """Add to out a times what the stages before s bring into its equation."""
-    if s == 1:
-        _add_sum(C[0], a, U, out)
-    elif s == 2:
-        _add_sum(C[1], a, U, out)
-    elif s == 3:
-        _add_sum(C[2], a, U, out)
-    elif s == 4:
-        _add_sum(C[3], a, U, out)
-    elif s == 5:
-        _add_sum(C[4], a, U, out)
+        _set_sums(A[4], C[4], inverse, y, U, x, out)
     elif s == 6:
-        _add_sum(C[5], a, U, out)
+        _set_sums(A[5], C[5], inverse, x, U, x, out)
     elif s == 7:
-        _add_sum(C[6], a, U, out)
+        _set_sums(A[6], C[6], inverse, x, U, x, out)
 
 
-def _add_sum(weights, a, U, out):
-    for i in range(len(out)):
-        out[i] += a * weighted(weights, U, i)
+def _set_sums(a, c, inverse, y, U, x, out):
+    for i in independent(len(x)):
+        x[i], out[i] = weighted(a, U, i, y[i]), inverse * weighted(c, U, i)
 
 
 def combine(U, begin, step, k, bow, last):
     """Set the coefficients of a polynomial from the entries begin, begin + step, ... of the stages."""
-    for i in range(len(k)):
+    for i in independent(len(k)):
         j = begin + i * step
         k1, k2 = weighted(H[1], U, j), weighted(H[2], U, j)
         k[i], bow[i], last[i] = weighted(H[0], U, j), k1 + k2, -k2

@@ -40,8 +40,8 @@ from typing import Any, NamedTuple
 
 from fmepy.compiled.band_lu import add_band_product, factor_band, solve_band
 from fmepy.compiled.dialect.types import structure
-from fmepy.compiled.kernels import call, doubles
-from fmepy.compiled.rodas5p import D1, GAMMA, add_stages, combine, set_argument, time_of, weight_of
+from fmepy.compiled.kernels import call, doubles, sum_of_squares
+from fmepy.compiled.rodas5p import D1, GAMMA, begin_stage, combine, time_of, weight_of
 from fmepy.compiled.sparse_lu import (
     Pattern,
     add_product,
@@ -228,16 +228,11 @@ def _begin(M, p, w, y):
         w.v[i] = w.v[i] if M[IS_KNOWN] == 0.0 else 0.0
         for q in range(p.n_params):
             w.S[i, q] = y[(1 + q) * n + i]
-    total = product = 0.0
-    for i in range(n):
-        total += w.v[i] * w.v[i]
     _multiply(p, w, w.v, w.b, w.rest)
+    size, length = math.sqrt(sum_of_squares(w.b, 0, n)), math.sqrt(n)
+    M[FASTEST] = size if M[IS_KNOWN] == 0.0 else math.inf  # not known yet
     for i in range(n):
-        product += w.b[i] * w.b[i]
-    size = math.sqrt(product)
-    M[FASTEST] = size / math.sqrt(total) if total > 0.0 else math.inf  # not known yet
-    for i in range(n):
-        w.v[i] = w.b[i] / size if size > 0.0 else 1.0 - 2.0 * (i % 2) + 0.1 * (i % 5)
+        w.v[i] = w.b[i] / size if size > 0.0 else (1.0 - 2.0 * (i % 2) + 0.1 * (i % 5)) / length
     M[IS_KNOWN] = 1.0
 
 
@@ -252,25 +247,24 @@ def _step(M, p, w, y, y_new, f, C, f_new, atol):
     if not _first_stage(M, p, w, g, J, y, C[2], atol):
         return False
     if n_params > 0:
-        set_argument(0, S, V, X)
-        _stage_of_sensitivities(0, t, t, inverse, h * D1, M, p, w, x, V[0].reshape((n, width)))
+        begin_stage(0, inverse, S, V, X, V[0])
+        _stage_of_sensitivities(0, t, t, h * D1, M, p, w, x, V[0].reshape((n, width)))
     for s in range(1, 8):
         at, d = M[UNTIL] if s > 4 else t + h * time_of(s), h * weight_of(s)
-        set_argument(s, y, U, x)
-        call(p.field, at, x, w.inputs, U[s])
+        begin_stage(s, inverse, y, U, x, U[s])
+        if M[ALWAYS] > 0.0:
+            for i in range(n):
+                U[s, i] = U[s, i] if p.mass[i] != 0 else 0.0
+        call(p.field, at, x, w.inputs, w.rest)
         for i in range(n):
-            U[s, i] += d * f_t[i]
-        if M[ALWAYS] > 0.0:
+            U[s, i] += w.rest[i]
+        if d != 0.0:
             for i in range(n):
-                w.rest[i] = U[s, i]
-        add_stages(s, inverse, U, U[s])
-        if M[ALWAYS] > 0.0:
-            for i in range(n):
-                U[s, i] = U[s, i] if p.mass[i] != 0 else w.rest[i]
+                U[s, i] += d * f_t[i]
         _solve(M, p, w, U[s])
         if n_params > 0:
-            set_argument(s, S, V, X)
-            _stage_of_sensitivities(s, t, at, inverse, d, M, p, w, x, V[s].reshape((n, width)))
+            begin_stage(s, inverse, S, V, X, V[s])
+            _stage_of_sensitivities(s, t, at, d, M, p, w, x, V[s].reshape((n, width)))
     for i in range(n):
         y_new[i] = x[i] + U[7, i]
         error[i] = U[7, i]
@@ -289,7 +283,7 @@ def _first_stage(M, p, w, g, J, y, size, atol):
     """Factor W and set U_0 to the solution of W U_0 = b; return whether that went well. size is room."""
     n = len(y)
     for attempt in range(2):
-        M[IS_FULL] = attempt
+        M[IS_FULL], is_good = attempt, False
         if attempt > 0:
             if len(w.full) == 0:
                 return False
@@ -297,14 +291,16 @@ def _first_stage(M, p, w, g, J, y, size, atol):
         elif p.factor != 0:
             call(p.factor, g, J, J, w.LU)
         elif p.lower >= 0:
-            factor_band(g, J, n, p.lower, p.upper, w.LU)
+            is_good = factor_band(g, J, n, p.lower, p.upper, w.LU)
         else:
             factor(g, p.mass, J, p.pattern, w.LU, w.rest)
         for i in range(n):
             w.U[0, i] = w.b[i]
-            size[i] = g * MOST_OFF / MOST_MISFIT * (atol[i] + M[RTOL] * abs(y[i]))
         _solve(M, p, w, w.U[0])
+        if is_good:
+            return True
         for i in range(n):
+            size[i] = g * MOST_OFF / MOST_MISFIT * (atol[i] + M[RTOL] * abs(y[i]))
             w.rest[i] = 0.0
         _multiply(p, w, w.U[0], w.rest, size)
         if misfit(g, p.mass, w.U[0], w.b, w.rest, size) <= MOST_MISFIT:
@@ -345,16 +341,12 @@ def _solve(M, p, w, x):
         solve(p.pattern, w.LU, x, w.rest)
 
 
-def _stage_of_sensitivities(s, t, at, inverse, d, M, p, w, x, B):
-    """Set B to dU_s, for every parameter; w.X is the derivative of the stage's argument x."""
+def _stage_of_sensitivities(s, t, at, d, M, p, w, x, B):
+    """Set B to dU_s, for every parameter, from its sum over stages; w.X is the derivative of the stage's argument x."""
     n = B.shape[0]
+    w.point[2 * n], w.point[2 * n + 1] = d, s
     for i in range(n):
         w.point[n + i] = w.U[s, i]
-        for q in range(B.shape[1]):
-            B[i, q] = 0.0
-    w.point[2 * n], w.point[2 * n + 1] = d, s
-    add_stages(s, inverse, w.V, w.V[s])
-    for i in range(n):
         for q in range(B.shape[1]):
             B[i, q] = B[i, q] if p.mass[i] != 0 else 0.0
     call(p.slopes, at, x, w.inputs, w.G)

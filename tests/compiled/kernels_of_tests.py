@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmepy.compiled.dialect.types import structure
-from fmepy.compiled.kernels import call, doubles, new, weighted
+from fmepy.compiled.kernels import call, doubles, independent, new, sum_of_squares, weighted
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 WIDE, KINDS, WEIGHTS = 3, (1, 4), ((0.1,), (0.0, -0.7))
@@ -173,3 +173,12 @@ def calls(job: Job):
     call(job.function, job.a, job.x, row)
     for i in range(3):
         job.out[i] = row[i]
+
+
+def sums(job: Job):
+    out, x, rows = job.out, job.x, job.part.rows[0]
+    for i in independent(3):
+        out[i], out[3 + i] = weighted(WEIGHTS[0], rows, i, x[i]), 2.0 * x[i]
+    flat = out[:6]
+    for first in range(4):
+        out[10 + first] = sum_of_squares(flat, first, 6)

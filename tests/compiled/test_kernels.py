@@ -29,7 +29,7 @@ def job(n=4, a=1.7, flag=True):
     return kernels.Job(n, a, rng.normal(size=3), rng.normal(size=(2, 3)), part, at, where, np.zeros(40))
 
 
-@pytest.mark.parametrize("name", ["numbers", "choices", "arrays", "tuples", "calls"])
+@pytest.mark.parametrize("name", ["numbers", "choices", "arrays", "tuples", "calls", "sums"])
 @pytest.mark.parametrize("given", [{}, {"n": 3, "a": 0.3, "flag": False}, {"a": -2.0, "flag": False}])
 def test_a_kernel_does_what_python_does(name, given):
     if name == "numbers" and given.get("a", 1) < 0:
@@ -94,7 +94,7 @@ def keyword(x: float):
         (unknown_name, r"unknown_name, line \d+: this name is not known: somewhere"),
         (no_such_statement, r"no_such_statement, line \d+: no kernel may hold this"),
         (two_types, r"two_types, line \d+: y has been d before, and is now"),
-        (runs_over_a_list, r"a kernel runs over range\(\) alone"),
+        (runs_over_a_list, r"a kernel runs over range\(\) or independent\(\) alone"),
         (keyword, r"this cannot be called: max\(x, key=2\)"),
     ],
 )

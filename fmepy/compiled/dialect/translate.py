@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,10 @@ drop:
 end:
   ret void
 }
+
+!0 = distinct !{}
+!1 = distinct !{!1, !2}
+!2 = !{!"llvm.loop.parallel_accesses", !0}
 
 @broken = internal global i64 0
 
@@ -272,8 +277,10 @@ class _Body(Expressions):
         self._begin(end)
 
     def _do_For(self, node: ast.For) -> None:
-        if node.orelse or not (isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range"):
-            raise self._fail(node.iter, "a kernel runs over range() alone, without else")
+        word = getattr(node.iter.func, "id", "") if isinstance(node.iter, ast.Call) and not node.orelse else ""
+        if word not in ("range", "independent"):
+            raise self._fail(node.iter, "a kernel runs over range() or independent() alone, without else")
+        is_free, first = word == "independent", len(self._lines)
         bounds = [self._as("i", self._value(a), a) for a in node.iter.args]
         start, stop, step = (["0", *bounds, "1"] if len(bounds) == 1 else [*bounds, "1"])[:3]
         look, body, again, end = (self._fresh(letter) for letter in ("look", "body", "again", "end"))
@@ -291,7 +298,10 @@ class _Body(Expressions):
         self._begin(again)
         before = self._named(f"load i64, ptr {counter}")
         self._emit(f"store i64 {self._named(f'add nsw i64 {before}, {step}')}, ptr {counter}")
-        self._emit(f"br label %{look}")
+        self._emit(f"br label %{look}{', !llvm.loop !1' if is_free else ''}")
+        if is_free:
+            reads = re.compile(r"^  (%\S+ = load|store) .*")
+            self._lines[first:] = [reads.sub(r"\g<0>, !llvm.access.group !0", line) for line in self._lines[first:]]
         self._begin(end)
 
     def _do_Break(self, node: ast.Break) -> None:

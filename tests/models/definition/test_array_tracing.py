@@ -86,6 +86,9 @@ FORMS = {
     "insert, delete": lambda t, y, p: np.insert(np.delete(y, 3), 0, p["a"]) + np.tile(y[:6], 4),
     "hstack": lambda t, y, p: np.hstack([y[6:], y[:6]]),
     "rows": lambda t, y, p: np.vstack([y[:12], y[12:] * p["a"]]).T.reshape(-1)[::-1],
+    "parts": lambda t, y, p: np.diff(np.concatenate([y[:3], y, y[-2:] * p["a"], y[::-1], y])[::-2][4:-1], 2)[:N] * y,
+    "parts in parts": lambda t, y, p: np.r_[y[:5], np.diff(np.r_[p["b"], y**2, t])[::-1][:9] * y[:9], y[14:]] - y,
+    "parts, added up": lambda t, y, p: np.cumsum(np.diff(np.r_[y[0], y])) + np.diff(np.r_[y, y[0] * t, 1.0]).max() * y,
     "forward in place": lambda t, y, p: np.add(y.copy(), X) * np.ones_like(y) + np.full_like(y, 3.0),
 }  # fmt: skip
 if not hasattr(np, "trapezoid"):  # numpy has it from 2.0 on
