@@ -71,7 +71,7 @@ def exact_jacobian() -> Row:
         return plain(dict(zip(hiv.TRUTH, x, strict=True))), hiv.differences(plain, x, 1e-3)
 
     ours, peer, run = side_by_side(both, by_differences, lambda: bound.residuals(point()))
-    goals = [at_most(ours / run, 5, "{:.2f} runs")]
+    goals = [at_most(ours / run, 3.5, "{:.2f} runs")]
     peer_name = "odeint by hand, central differences"
     return Row("residuals and exact Jacobian, HIV, 6 parameters", ours, peer_name, peer, goals)
 

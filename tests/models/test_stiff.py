@@ -304,3 +304,22 @@ def test_a_tolerance_below_rounding_ends_in_bounded_time(rtol):
         (end,) = explicit.CompiledStepper(system, rtol, rtol).advance(0.0, start, inputs, np.array([321.8122]))[1]
         assert end[0] == pytest.approx(ENDS["hires"][1]["y1"], rel=1e-9)
     assert time.process_time() - began < 4
+
+
+@pytest.mark.slow
+def test_two_thousand_stiff_states_written_as_text_run_on_the_compiled_engine():
+    n, end = 2000, 2.0
+    rates = [f"D * (y{max(i - 1, 0)} - 2 * y{i} + y{min(i + 1, n - 1)}) + r * y{i} * (1 - y{i})" for i in range(n)]
+    text = "\n".join(f"dy{i}/dt = {rate}" for i, rate in enumerate(rates))
+    x = (np.arange(n) + 0.5) / n
+    start, parms = np.exp(-(((x - 0.5) / 0.05) ** 2)), {"D": 1e-3 * n**2, "r": 1.0}
+    bound = OdeModel(text, state=dict(zip((f"y{i}" for i in range(n)), start, strict=True)), parms=parms,
+                     times=[0, 1, end], rtol=1e-6, atol=1e-8).bind()  # fmt: skip
+    Y = bound.simulate(bound.theta0)
+    assert (bound.engine, bound.retries) == ("compiled", 0)
+
+    def by_arrays(t, y, p):
+        return p["D"] * np.diff(np.diff(np.concatenate([y[:1], y, y[-1:]]))) + p["r"] * y * (1 - y)
+
+    grid = OdeModel(by_arrays, state=start, parms=parms, times=[0, 1, end], rtol=1e-9, atol=1e-11).bind()
+    np.testing.assert_allclose(Y, grid.simulate(grid.theta0), atol=2e-5)

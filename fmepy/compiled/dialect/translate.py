@@ -277,8 +277,8 @@ class _Body(Expressions):
         self._begin(end)
 
     def _do_For(self, node: ast.For) -> None:
-        word = getattr(node.iter.func, "id", "") if isinstance(node.iter, ast.Call) and not node.orelse else ""
-        if word not in ("range", "independent"):
+        word = getattr(node.iter.func, "id", "") if isinstance(node.iter, ast.Call) else ""
+        if node.orelse or not isinstance(node.iter, ast.Call) or word not in ("range", "independent"):
             raise self._fail(node.iter, "a kernel runs over range() or independent() alone, without else")
         is_free, first = word == "independent", len(self._lines)
         bounds = [self._as("i", self._value(a), a) for a in node.iter.args]

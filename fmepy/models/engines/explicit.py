@@ -340,7 +340,7 @@ def _add_sensitivities(
 
 def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
     if equations.algebraic and (len(equations.states) > stiff.MOST_STIFF_STATES or delays_of(equations)):
-        return "its method for algebraic states has no delays, and at most 1000 states"
+        return f"its method for algebraic states has no delays, and at most {stiff.MOST_STIFF_STATES} states"
     try:
         _program(build_system(equations, (), True, roots=roots))
     except NotWritableError as error:
