@@ -149,6 +149,8 @@ def main() -> None:
     names = arguments.row or known
     if unknown := [name for name in names if name not in known]:
         parser.error(f"there is no row {unknown[0]!r}; there are {', '.join(known)}")
+    path = arguments.write or Path("benchmarks/results.md")
+    path.parent.mkdir(parents=True, exist_ok=True)
     done = []
     for name in names:
         if name in every:
@@ -159,11 +161,11 @@ def main() -> None:
         if name in PICTURES:
             draw, file, title, seen = PICTURES[name]
             print(f"{name} ...", file=sys.stderr, flush=True)
-            draw((arguments.write or Path("benchmarks/results.md")).with_name(file))
+            draw(path.with_name(file))
             text += f"\n## {title}\n\n![{seen}]({file})\n"
     print(text)
     if arguments.write:
-        arguments.write.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
