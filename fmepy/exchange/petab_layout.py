@@ -122,15 +122,7 @@ class ProblemLayout:
 
     def _resolved(self, e: Node) -> Node:
         """Return an expression of constants, states and time alone."""
-        draft = self.draft
-        known = {**draft.assigned, **self._computed}
-        while names := names_in([e]) & known.keys():
-            e = substituted([e], {symbol(n): known[n] for n in names})[0]
-        return e
-
-    @cached_property
-    def _computed(self) -> dict[str, Node]:
-        return dict(zip(self.draft.computed, self.draft.at_start(self.draft.computed.values()), strict=True))
+        return self.draft.resolved([e])[0]
 
     def _value(self, text: str, where: str) -> Node:
         return parse_formula(text, self._name, where)
