@@ -16,7 +16,7 @@ from fmepy.errors import ModelError, did_you_mean
 from fmepy.language.conditions import Condition, Joined, Not, Relation, choose, relation
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps
-from fmepy.language.nodes import Node, Number, add, as_node, call, mul, power
+from fmepy.language.nodes import Node, Number, add, as_node, call, mul, nodes_in, power, substituted
 
 Value = Any
 """A Node or a Condition."""
@@ -34,9 +34,31 @@ def as_condition(value: Value) -> Condition:
     if not isinstance(value, Node):
         return value  # type: ignore[no-any-return]
     if value.word == "where":
-        test, yes, no = Relation(*value.args[:2]), *map(as_condition, value.args[2:])
-        return Joined([Joined([test, yes], "and"), Joined([Not(test), no], "and")], "or")
+        return _chosen(Relation(*value.args[:2]), *map(as_condition, value.args[2:]))
     return value.value != 0 if isinstance(value, Number) else relation("!=", value, 0.0)
+
+
+def _chosen(test: Condition, yes: Condition, no: Condition) -> Condition:
+    if isinstance(yes, bool) and isinstance(no, bool):
+        return yes if yes == no else test if yes else Not(test)
+    return Joined([Joined([test, yes], "and"), Joined([Not(test), no], "and")], "or")
+
+
+def without_choices(condition: Condition) -> Condition:
+    """Return a condition in whose relations nothing is chosen: of where(a > b, 1, 2) > c the two cases."""
+    if isinstance(condition, Not):
+        return Not(without_choices(condition.condition))
+    if isinstance(condition, Joined):
+        return Joined([without_choices(p) for p in condition.parts], condition.by)
+    if isinstance(condition, bool):
+        return condition
+    sides = as_node(condition.left), as_node(condition.right)
+    if isinstance(sides[0], Number) and isinstance(sides[1], Number):
+        return sides[0].value > sides[1].value
+    if not (found := nodes_in(sides, "where")):
+        return condition
+    cases = [without_choices(Relation(*substituted(sides, {found[0]: e}))) for e in found[0].args[2:]]
+    return _chosen(Relation(*found[0].args[:2]), *cases)
 
 
 def _log(base: Node, x: Node) -> Node:
@@ -132,7 +154,7 @@ class Formulas:
                 if getattr(v, "name", "") in assigned and holds_jumps([assigned[v.name]])
             },
         )
-        return as_condition(found)
+        return without_choices(as_condition(found))
 
     def _whole(self, tree: Any, where: str, local: Mapping[str, Value] | None) -> Value:
         try:
@@ -255,9 +277,10 @@ def margin(condition: Condition) -> Node:
         return as_node(condition.left) - as_node(condition.right)
     if isinstance(condition, Not):
         return -margin(condition.condition)
-    parts = [margin(p) for p in condition.parts if p is not (condition.by == "and")]  # True has no say in an `and`
-    if not parts:
-        return margin(condition.by == "and")
+    is_and = condition.by == "and"
+    parts = [margin(p) for p in condition.parts if p is not is_and]  # True has no say in an `and`
+    if not parts or (not is_and) in condition.parts:
+        return margin(is_and if not parts else not is_and)
     return parts[0] if len(parts) == 1 else call("min" if condition.by == "and" else "max", *parts)
 
 

@@ -32,6 +32,7 @@ class SbmlEvent:
     id: str
     condition: Any
     changes: list[tuple[str, Node]]
+    """States, and their new values."""
     held: bool
     words: dict[str, Any]
     """Of its rows: persistent, early, strict, priority."""
@@ -59,22 +60,21 @@ def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
     priority = as_node(0.0)
     if e.isSetPriority() and e.getPriority().isSetMath():
         priority = reader.formulas.number(e.getPriority().getMath(), place)
-    changes = [
-        change_of(reader, a, reader.formulas.number(a.getMath(), reader.place(a)))
-        for a in e.getListOfEventAssignments()
-        if a.isSetMath()
-    ]
+    assigned = [a for a in e.getListOfEventAssignments() if a.isSetMath()]
+    values = [reader.formulas.number(a.getMath(), reader.place(a)) for a in assigned]
+    targets = [_target(reader, a) for a in assigned]
     words = {
         "persistent": bool(trigger.getPersistent()) if trigger.isSetPersistent() else True,
         "early": bool(e.getUseValuesFromTriggerTime()) if e.isSetUseValuesFromTriggerTime() else True,
         "strict": any(is_strict and _moves(draft, r) for r, is_strict in relations(condition)), "priority": priority,
     }  # fmt: skip
     held = bool(trigger.getInitialValue()) if trigger.isSetInitialValue() else True
+    changes = [(name, mul(value, size)) for (name, size), value in zip(targets, values, strict=True)]
     out = SbmlEvent(id, condition, changes, held, words)
     if e.isSetDelay() and e.getDelay().isSetMath():
         delay = reader.formulas.number(e.getDelay().getMath(), place)
         if not (isinstance(delay, Number) and delay.value == 0):
-            _delay(draft, out, delay)
+            _delay(draft, out, delay, targets, values)
             return out
     out.rows = _rows(draft, condition, changes, **words)
     return out
@@ -97,9 +97,9 @@ def _rows(draft: Any, condition: Any, changes: list[tuple[str, Node]], **words: 
     return [{**row, "var": state, "value": value} for state, value in changes]
 
 
-def _delay(draft: Any, e: SbmlEvent, delay: Node) -> None:
-    """Let an event be due some time after its trigger began to hold."""
-    t, changes = symbol("t"), e.changes
+def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]) -> None:
+    """Let an event be due some time after its trigger began to hold; sizes of `targets` are those of then."""
+    t, late = symbol("t"), e.changes
     at_once = {**e.words, "priority": as_node(1e30), "persistent": True, "early": False}
 
     def state(of: str, start: float) -> Symbol:
@@ -117,13 +117,13 @@ def _delay(draft: Any, e: SbmlEvent, delay: Node) -> None:
         is_next = Joined([*taken, Not(is_waiting)], "and")
         is_full = Joined([*taken, is_waiting], "and")
         new = choose(is_next, t + delay, choose(is_full, full, due))
-        own, later = [(due, as_node(new))], changes
+        own, later = [(due, as_node(new))], late
         if e.words["early"]:
-            kept = [(state(f"{var}{k or ''}", 0.0), value) for var, value in changes]
-            own += [(s, as_node(choose(is_next, value, s))) for s, value in kept]
-            later = [(var, s) for (var, _), (s, _) in zip(changes, kept, strict=True)]
+            kept = [state(f"{name}{k or ''}", 0.0) for name, _ in targets]
+            own += [(s, as_node(choose(is_next, value, s))) for s, value in zip(kept, values, strict=True)]
+            later = [(name, mul(s, size)) for s, (name, size) in zip(kept, targets, strict=True)]
         e.changes += [(s.name, value) for s, value in own]
-        e.later += _rows(draft, relation(">=", t, due), later, **{**e.words, "persistent": True})
+        e.later += _rows(draft, relation(">=", t, due), later, **{**e.words, "persistent": True, "early": False})
         if not e.words["persistent"]:
             off = [(due.name, as_node(choose(is_waiting, as_node(NEVER), due)))]
             e.later += _rows(draft, Not(e.condition), off, **at_once)
@@ -183,16 +183,14 @@ def _is(e: Node, value: float) -> bool:
     return isinstance(e, Number) and e.value == value
 
 
-def change_of(reader: Any, assignment: Any, value: Node) -> tuple[str, Node]:
-    """Return the state that an event assignment changes, and its new value."""
+def _target(reader: Any, assignment: Any) -> tuple[str, Node]:
+    """Return the state that an event assignment changes, and the size by which its value is multiplied."""
     id = assignment.getVariable()
     names, draft = reader.formulas.names, reader.draft
     if id not in names:
         raise reader.refuse(assignment, f"there is no {id!r}.")
-    name = names[id].name
     if id in draft.carried:
-        amount, size = draft.carried[id]
-        return amount, mul(value, size)
-    if name not in draft.rates:
+        return draft.carried[id]  # type: ignore[no-any-return]
+    if names[id].name not in draft.rates:
         raise reader.refuse(assignment, f"{id!r} has an assignment rule or is no quantity; an event cannot set it.")
-    return name, value
+    return names[id].name, as_node(1.0)

@@ -262,6 +262,14 @@ def test_a_delayed_event_that_does_not_persist_is_called_off(tmp_path):
     assert model(tmp_path, T, Parameters=names, Rules=rules, Events=events)().iloc[-1][["y", "z"]].tolist() == [1, 0]
 
 
+def test_a_delayed_concentration_is_of_the_trigger_and_the_size_of_the_compartment_of_the_execution(tmp_path):
+    m = model(
+        tmp_path, T, Compartments=[compartment(size=1.0, constant=False)], Species=[species("A", 4.0)],
+        Rules=[rate("cell", "1")], Events=[event("time >= 0.5", {"A": "A"}, delay="1")],
+    )  # fmt: skip
+    close(m()["A"], [4, 4 / 1.5, 4 / 2, 4 / 1.5 * 2.5 / 3])
+
+
 def test_an_event_whose_trigger_holds_at_the_start_happens_there(tmp_path):
     events = [event("time >= 0", {"x": "2"}, initial=False), event("x > 1", {"y": "x"}),
               event("time >= 0", {"z": "9"})]  # fmt: skip
@@ -314,7 +322,7 @@ def test_entities_and_what_is_no_xml_are_refused(tmp_path):
     entity = '<!DOCTYPE sbml [<!ENTITY a SYSTEM "file:///etc/passwd">]>' + sbml(Parameters=[parameter("x", 1)])
     assert "line 1: a document type" in refused(tmp_path, entity)
     assert "line 2" in refused(tmp_path, sbml().replace("<model>", "\n<model>").replace("</model>", ""))
-    deep = "<a>" * 400 + "</a>" * 400
+    deep = sbml().replace("<model>", "<model>" + "<a>" * 400 + "</a>" * 400)
     assert "more than 300 elements" in refused(tmp_path, deep)
     assert "'html' of level" in refused(tmp_path, "<html></html>")
     other = sbml(Parameters=[parameter("x", 1)]).replace("version1", "version2", 1)  # libsbml would end the process
