@@ -168,8 +168,9 @@ class ProblemLayout:
     def _first(self, period: Period) -> list[Node]:
         """Return the constants of a first period as functions of P."""
         draft, values = self.draft, dict(self.defaults)
+        now = {symbol("t"): as_node(period.time if math.isfinite(period.time) else draft.start)}
         for id, (text, where) in period.changes.items():
-            name, value = self._target(id, where), self.by_default(self._value(text, where))
+            name, value = self._target(id, where), self.by_default(self._value(text, where).subs(now))
             if id in draft.carried:
                 value = mul(value, draft.carried[id][1])
             values[self.started.get(id, name)] = value

@@ -191,7 +191,7 @@ def test_scales_and_distributions_of_the_noise_in_the_likelihood_of_the_data(tmp
 def test_periods_of_an_experiment_and_expressions_of_states(tmp_path):
     p = read(
         tmp_path, 2,
-        conditions="conditionId targetId targetValue\nstart k2 0.1+2*k2\nmore A A+5*k1\nless B B/2",
+        conditions="conditionId targetId targetValue\nstart k2 0.1*time+2*k2\nmore A A+5*k1\nless B B/2",
         experiments="experimentId time conditionId\ne0 1 start\ne0 3 more\ne0 3 less",
         measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1\n"
         "obs_a e0 3 1\nobs_a e0 4 1",
