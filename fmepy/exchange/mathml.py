@@ -145,16 +145,9 @@ class Formulas:
 
     def condition(self, tree: Any, where: str, assigned: Mapping[str, Node]) -> Condition:
         """Return the condition that a formula stands for, with what jumps among `assigned` put in."""
-        found = self._whole(
-            tree,
-            where,
-            {
-                k: assigned[v.name]
-                for k, v in self.names.items()
-                if getattr(v, "name", "") in assigned and holds_jumps([assigned[v.name]])
-            },
-        )
-        return without_choices(as_condition(found))
+        jumping = {n for n, e in assigned.items() if holds_jumps([e])}
+        put_in = {k: assigned[n] for k, v in self.names.items() if (n := getattr(v, "name", "")) in jumping}
+        return without_choices(as_condition(self._whole(tree, where, put_in)))
 
     def _whole(self, tree: Any, where: str, local: Mapping[str, Value] | None) -> Value:
         try:
