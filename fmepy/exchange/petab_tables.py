@@ -295,7 +295,7 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
             near = did_you_mean(column, frame.columns)
             raise DataError(f"{file}: the column {column!r} is missing.{near} It has {listed(frame.columns)}.")
     known = {*needed, *_OPTIONAL.get(kind, ())}
-    for column in set(frame) - known:  # others may stand there, but not one that is nearly one of these
+    for column in set(map(str, frame)) - known:  # others may stand there, but not one that is nearly one of these
         for near in get_close_matches(column, known - set(frame), 1, 0.9):
             raise DataError(f"{file}: the column {column!r} is not known. Did you mean {near!r}?")
     return PetabTable(file, frame, kind)
