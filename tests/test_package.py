@@ -384,7 +384,7 @@ def wheel(root, tmp_path_factory):
 def test_the_wheel_carries_types_tables_and_nothing_of_the_workshop(wheel, root):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "fmepy/py.typed" in names
-    assert {f"fmepy/data/{p.name}" for p in (root / "data").iterdir()} <= names
+    assert {f"fmepy/data/{p.relative_to(root / 'data')}" for p in (root / "data").rglob("*.*")} <= names
     assert {n.split("/")[0] for n in names} == {"fmepy", f"fmepy-{fme.__version__}.dist-info"}
     sources = {p.relative_to(root).as_posix() for p in (root / "fmepy").rglob("*.py")}
     assert sources <= names

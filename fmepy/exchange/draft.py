@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from fmepy.errors import ModelError, listed
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
-from fmepy.language.nodes import Node, add, as_node, mul, substituted
+from fmepy.language.nodes import Node, add, as_node, mul, nodes_in, substituted
 from fmepy.language.tree import reserved_name
 from fmepy.parameters.names import normal_name
 
@@ -111,8 +112,9 @@ class ForeignModel:
             return known[name]
 
         def resolved(e: Node) -> Node:
-            rule = {symbol(n): value_of(n) for n in names_in([e])}
-            return substituted([e], rule)[0] if rule else e
+            rule: dict[Node, Node] = {symbol(n): value_of(n) for n in names_in([e])}
+            e = substituted([e], rule)[0] if rule else e
+            return substituted([e], {lag: lag.args[0] for lag in nodes_in([e], "lag")})[0]  # the past is the start
 
         return [resolved(as_node(e)) for e in expressions]
 
@@ -126,11 +128,25 @@ class ForeignModel:
         parts = [mul(derivative(e, symbol(n)), self.rate(n)) for n in sorted(names_in([e]))]
         return add(*parts, as_node(0.0))
 
+    @cached_property
+    def _known(self) -> dict[str, Node]:
+        return {**self.assigned, **dict(zip(self.computed, self.at_start(self.computed.values()), strict=True))}
+
+    def resolved(self, expressions: Iterable[Any]) -> list[Node]:
+        """Return expressions of constants, states and time alone; of a draft that is complete."""
+        found, known = list(map(as_node, expressions)), self._known
+        for _ in range(len(known) + 1):
+            names = names_in(found) & known.keys()
+            if not names:
+                return found
+            found = substituted(found, {symbol(n): known[n] for n in names})
+        raise ModelError(f"{self.where}: {listed(sorted(names))} are assigned from themselves.")
+
     def used(self) -> set[str]:
-        """Return all names that stand in an expression."""
+        """Return the names of constants that a run needs."""
         of_events = [v for row in self.events for v in row.values() if isinstance(v, Node)]
-        values = (self.rates, self.assigned, self.initial, self.computed)
-        return names_in([e for d in values for e in d.values()]) | names_in([*self.algebraic, *of_events])
+        starts = self.at_start(map(symbol, self.initial), begun=True)
+        return names_in([*self.resolved([*self.rates.values(), *self.algebraic, *of_events]), *starts])
 
     def equations(self) -> str:
         """Return the equations as a text that `OdeModel` reads."""
@@ -138,7 +154,7 @@ class ForeignModel:
         lines = [f"{n} = {e}" for n, e in {**constants, **self.assigned}.items()]
         lines += [f"d({n})/dt = {e}" for n, e in self.rates.items()]
         lines += [f"0 = {e}" for e in self.algebraic]
-        if not self.rates and not self.algebraic:
+        if not self.rates:
             lines.append(f"d({NO_STATE})/dt = 0")
         for line in lines:
             if "(...)" in line:
@@ -150,7 +166,7 @@ class ForeignModel:
         states = list(self.initial)
         values = self.at_start([symbol(s) for s in states], begun=True)
         out = {s: _number_or_text(v) for s, v in zip(states, values, strict=True)}
-        return out if out else {NO_STATE: 0.0}
+        return out if self.rates else {NO_STATE: 0.0, **out}
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `OdeModel`."""
@@ -159,14 +175,15 @@ class ForeignModel:
         return {"rhs": self.equations(), "state": self.state(), "parms": self.parms, "events": rows or None}
 
     def _check(self) -> None:
-        used = self.used()
+        used, ids = self.used(), {v: k for k, v in self.renamed.items()}
         for name in [n for n in self.parms if n not in used]:  # a parameter that nothing uses is none; it is shown
             value = self.parms.pop(name)
             if np.isfinite(value):
                 self.assigned[name] = as_node(value)
+            else:
+                self.ignored += (f"{ids.get(name, name)!r} = {value}",)
         unset = [n for n, v in self.parms.items() if np.isnan(v)]
         if unset:
-            ids: Mapping[str, str] = {v: k for k, v in self.renamed.items()}
             have = "has" if len(unset) == 1 else "have"
             raise ModelError(
                 f"{self.where}: {listed(ids.get(n, n) for n in unset)} {have} no value, and formulas need one. "

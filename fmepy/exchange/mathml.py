@@ -7,15 +7,16 @@ one another, as in SBML level 3 version 2: true is 1, and what is not 0 is true.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from fmepy.errors import ModelError, did_you_mean
 from fmepy.language.conditions import Condition, Joined, Not, Relation, choose, relation
-from fmepy.language.equations import symbol
-from fmepy.language.nodes import Node, Number, add, as_node, call, mul, power
+from fmepy.language.equations import names_in, symbol
+from fmepy.language.functions import holds_jumps
+from fmepy.language.nodes import Node, Number, add, as_node, call, mul, nodes_in, power, substituted
 
 Value = Any
 """A Node or a Condition."""
@@ -29,10 +30,35 @@ def as_number(value: Value) -> Node:
 
 
 def as_condition(value: Value) -> Condition:
-    """Return a condition: of a number, whether it is not 0."""
+    """Return a condition: of a number, whether it is not 0; of a choice between numbers, which one is taken."""
     if not isinstance(value, Node):
         return value  # type: ignore[no-any-return]
+    if value.word == "where":
+        return _chosen(Relation(*value.args[:2]), *map(as_condition, value.args[2:]))
     return value.value != 0 if isinstance(value, Number) else relation("!=", value, 0.0)
+
+
+def _chosen(test: Condition, yes: Condition, no: Condition) -> Condition:
+    if isinstance(yes, bool) and isinstance(no, bool):
+        return yes if yes == no else test if yes else Not(test)
+    return Joined([Joined([test, yes], "and"), Joined([Not(test), no], "and")], "or")
+
+
+def without_choices(condition: Condition) -> Condition:
+    """Return a condition in whose relations nothing is chosen: of where(a > b, 1, 2) > c the two cases."""
+    if isinstance(condition, Not):
+        return Not(without_choices(condition.condition))
+    if isinstance(condition, Joined):
+        return Joined([without_choices(p) for p in condition.parts], condition.by)
+    if isinstance(condition, bool):
+        return condition
+    sides = as_node(condition.left), as_node(condition.right)
+    if isinstance(sides[0], Number) and isinstance(sides[1], Number):
+        return sides[0].value > sides[1].value
+    if not (found := nodes_in(sides, "where")):
+        return condition
+    cases = [without_choices(Relation(*substituted(sides, {found[0]: e}))) for e in found[0].args[2:]]
+    return _chosen(Relation(*found[0].args[:2]), *cases)
 
 
 def _log(base: Node, x: Node) -> Node:
@@ -117,9 +143,11 @@ class Formulas:
         """Return the expression that a formula stands for; `where` says in messages whose it is."""
         return as_number(self._whole(tree, where, local))
 
-    def condition(self, tree: Any, where: str) -> Condition:
-        """Return the condition that a formula stands for."""
-        return as_condition(self._whole(tree, where, None))
+    def condition(self, tree: Any, where: str, assigned: Mapping[str, Node]) -> Condition:
+        """Return the condition that a formula stands for, with what jumps among `assigned` put in."""
+        jumping = {n for n, e in assigned.items() if holds_jumps([e])}
+        put_in = {k: assigned[n] for k, v in self.names.items() if (n := getattr(v, "name", "")) in jumping}
+        return without_choices(as_condition(self._whole(tree, where, put_in)))
 
     def _whole(self, tree: Any, where: str, local: Mapping[str, Value] | None) -> Value:
         try:
@@ -150,6 +178,9 @@ class Formulas:
         if kind in _CONSTANTS:
             value = _CONSTANTS[kind]
             return value if isinstance(value, bool) else as_node(value)
+        if kind == "FUNCTION_DELAY":
+            x, tau = (as_number(self._value(c, local, depth + 1)) for c in children)
+            return call("lag", x, tau) if names_in([x]) and not (isinstance(tau, Number) and tau.value == 0) else x
         if kind == "FUNCTION_RATE_OF":
             return self.rate_of(children[0].getName())
         if kind in ("FUNCTION", "FUNCTION_PIECEWISE"):
@@ -239,5 +270,19 @@ def margin(condition: Condition) -> Node:
         return as_node(condition.left) - as_node(condition.right)
     if isinstance(condition, Not):
         return -margin(condition.condition)
-    parts = [margin(p) for p in condition.parts]
+    is_and = condition.by == "and"
+    parts = [margin(p) for p in condition.parts if p is not is_and]  # True has no say in an `and`
+    if not parts or (not is_and) in condition.parts:
+        return margin(is_and if not parts else not is_and)
     return parts[0] if len(parts) == 1 else call("min" if condition.by == "and" else "max", *parts)
+
+
+def relations(condition: Condition, positive: bool = True) -> Iterator[tuple[Relation, bool]]:
+    """Yield the relations of a condition, and whether they stand there as they are or denied."""
+    if isinstance(condition, Relation):
+        yield condition, positive
+    elif isinstance(condition, Not):
+        yield from relations(condition.condition, not positive)
+    elif isinstance(condition, Joined):
+        for part in condition.parts:
+            yield from relations(part, positive)

@@ -122,15 +122,7 @@ class ProblemLayout:
 
     def _resolved(self, e: Node) -> Node:
         """Return an expression of constants, states and time alone."""
-        draft = self.draft
-        known = {**draft.assigned, **self._computed}
-        while names := names_in([e]) & known.keys():
-            e = substituted([e], {symbol(n): known[n] for n in names})[0]
-        return e
-
-    @cached_property
-    def _computed(self) -> dict[str, Node]:
-        return dict(zip(self.draft.computed, self.draft.at_start(self.draft.computed.values()), strict=True))
+        return self.draft.resolved([e])[0]
 
     def _value(self, text: str, where: str) -> Node:
         return parse_formula(text, self._name, where)
@@ -176,8 +168,9 @@ class ProblemLayout:
     def _first(self, period: Period) -> list[Node]:
         """Return the constants of a first period as functions of P."""
         draft, values = self.draft, dict(self.defaults)
+        now = {symbol("t"): as_node(period.time if math.isfinite(period.time) else draft.start)}
         for id, (text, where) in period.changes.items():
-            name, value = self._target(id, where), self.by_default(self._value(text, where))
+            name, value = self._target(id, where), self.by_default(self._value(text, where).subs(now))
             if id in draft.carried:
                 value = mul(value, draft.carried[id][1])
             values[self.started.get(id, name)] = value

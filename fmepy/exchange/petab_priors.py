@@ -55,14 +55,18 @@ class TruncatedPrior:
 
         return getattr(stats, self.family)(*self.arguments)
 
+    @property
+    def mass(self) -> float:
+        """What of the distribution lies between the bounds."""
+        ends = self._on_scale(np.maximum([self.lower, self.upper], -np.inf if self.scale == "lin" else 0.0))
+        return float(np.diff(self._distribution.cdf(ends))[0])
+
     def logpdf(self, x: Any) -> Any:
         """Return the log density at x."""
         x, d = np.asarray(x, dtype=float), self._distribution
         inside = (x >= self.lower) & (x <= self.upper) & ((x > 0) | (self.scale == "lin"))
-        ends = self._on_scale(np.maximum([self.lower, self.upper], -np.inf if self.scale == "lin" else 0.0))
-        mass = d.cdf(ends[1]) - d.cdf(ends[0])
         safe = np.where(inside, x, 1.0)
-        out = d.logpdf(self._on_scale(safe)) - np.log(mass)
+        out = d.logpdf(self._on_scale(safe)) - np.log(self.mass)
         if self.scale != "lin":
             out = out - np.log(safe * _SLOPES[self.scale])
         return np.where(inside, out, -np.inf)[()]
@@ -102,4 +106,7 @@ def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
         raise DataError(f"{row['where']}: {text!r} are not the parameters of the prior {kind!r}.") from None
     if kind == "uniform":  # it ends at the bounds, and its density grows
         lower, upper = max(lower, support[0]), min(upper, support[1])
-    return TruncatedPrior(family, arguments, of, lower, upper)
+    prior = TruncatedPrior(family, arguments, of, lower, upper)
+    if not prior.mass > 0:  # or NaN: an sd below zero, ends in the wrong order
+        raise DataError(f"{row['where']}: the prior {kind!r} with {text!r} has no density between the bounds.")
+    return prior

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ _TRUE, _FALSE = ("1", "true", "1.0"), ("0", "false", "0.0", "")
 _KINDS_V2 = {
     "": ("lin", "normal"), "normal": ("lin", "normal"), "log-normal": ("log", "normal"), "laplace": ("lin", "laplace"),
     "log-laplace": ("log", "laplace"),
+}  # fmt: skip
+_OPTIONAL = {
+    "parameters": ("parameterScale", "lowerBound", "upperBound", "nominalValue", "objectivePriorType",
+                   "objectivePriorParameters", "priorDistribution", "priorParameters"),
+    "observables": ("observableTransformation", "noiseDistribution", "observablePlaceholders", "noisePlaceholders"),
+    "measurements": ("simulationConditionId", "preequilibrationConditionId", "experimentId", "observableParameters",
+                     "noiseParameters"),
 }  # fmt: skip
 _ID = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -286,6 +294,10 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
         if column not in frame:
             near = did_you_mean(column, frame.columns)
             raise DataError(f"{file}: the column {column!r} is missing.{near} It has {listed(frame.columns)}.")
+    known = {*needed, *_OPTIONAL.get(kind, ())}
+    for column in set(map(str, frame)) - known:  # others may stand there, but not one that is nearly one of these
+        for near in get_close_matches(column, known - set(frame), 1, 0.9):
+            raise DataError(f"{file}: the column {column!r} is not known. Did you mean {near!r}?")
     return PetabTable(file, frame, kind)
 
 
@@ -425,6 +437,8 @@ def _experiments_v2(out: Tables, conditions: PetabTable | None, experiments: Pet
 
 def _readings(out: Tables, t: PetabTable) -> None:
     out.measurements = t.frame
+    if not len(t.frame):
+        raise DataError(f"{t.path}: there is no row, and a problem needs measurements.")
     for i in range(len(t.frame)):
         id = t.text(i, "observableId")
         if id not in out.observables:

@@ -1,4 +1,4 @@
-"""SBML, levels 2 and 3, core: `read_sbml`.
+"""SBML, levels 1 to 3, core: `read_sbml`.
 
 A species is an amount n or a concentration c = n / V, as formulas mean it. With the reactions' rates v_j (amounts a
 time), stoichiometries s_j and a conversion factor f::
@@ -32,6 +32,11 @@ logger = logging.getLogger(__name__)
 
 _PACKAGE = re.compile(r"http://www\.sbml\.org/sbml/level3/version\d+/(\w+)/version\d+")
 _HARMLESS = ("layout", "render", "groups", "annot", "l3v2extendedmath", "req")
+_SPACES = {
+    ("1", "1"): "level1", ("1", "2"): "level1", ("2", "1"): "level2", ("3", "1"): "level3/version1/core",
+    ("3", "2"): "level3/version2/core", **{("2", v): f"level2/version{v}" for v in "2345"},
+}  # fmt: skip
+"""By level and version the end of the namespace; libsbml ends the process where they do not agree."""
 TIMES = np.linspace(0, 100, 101)
 MOST_BYTES = 100_000_000
 MOST_DEPTH = 300
@@ -71,7 +76,7 @@ class SbmlModel(OdeModel):
 
 
 def read_sbml(path: Any, times: Any = None) -> SbmlModel:
-    """Return the model in an SBML file (level 2 or 3, core) as an `OdeModel`.
+    """Return the model in an SBML file (levels 1 to 3, core) as an `OdeModel`.
 
     States are species (as amounts or as concentrations, whichever formulas mean), and quantities with rate rules or
     that events change; outputs are assignment rules and the rates of reactions, by their ids; constants are `parms`.
@@ -92,8 +97,8 @@ def read_sbml(path: Any, times: Any = None) -> SbmlModel:
     Raises
     ------
     ModelError
-        A file that is no whole XML (with its line) or holds entities; what cannot be said: fast reactions, delays in
-        formulas, packages other than the core (id and line are named); names without a meaning or a value.
+        A file that is no whole XML (with its line) or holds entities; what cannot be said: fast reactions,
+        triggers that jump, packages other than the core (id and line are named); names without a meaning or a value.
 
     Examples
     --------
@@ -146,8 +151,8 @@ def read_draft(path: Any) -> ForeignModel:
             raise ModelError(f"{path}, line {error.getLine()}: {' '.join(error.getMessage().split())}")
     if document.getModel() is None:
         raise ModelError(f"{path}: there is no model in this file (an <sbml> with a <model> is needed).")
-    if document.getLevel() < 2:
-        raise ModelError(f"{path}: SBML level 1 is not read; levels 2 and 3 are. libsbml converts files.")
+    if document.getLevel() < 2 and not document.setLevelAndVersion(2, 4, False):
+        raise ModelError(f"{path}: this model of SBML level 1 cannot be brought to level 2.")
     return _SbmlReader(document, str(path)).draft
 
 
@@ -166,7 +171,7 @@ def read_xml(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from None
-    parser, depth = expat.ParserCreate(), [0]
+    parser, depth = expat.ParserCreate(namespace_separator=" "), [0]
 
     def refuse(*_: object) -> None:
         raise ModelError(
@@ -174,7 +179,13 @@ def read_xml(path: Path) -> str:
             "or grow. Take the <!DOCTYPE ...> out of the file."
         )
 
-    def opened(*_: object) -> None:
+    def opened(name: str, attributes: dict[str, str]) -> None:
+        said = attributes.get("level", ""), attributes.get("version", "")
+        if not depth[0] and name != f"http://www.sbml.org/sbml/{_SPACES.get(said)} sbml":
+            raise ModelError(
+                f"{path}, line {parser.CurrentLineNumber}: {name!r} of level {said[0]!r}, version {said[1]!r} is no "
+                "SBML; <sbml> with a level and a version from 1 to 3, and their namespace, is needed."
+            )
         depth[0] += 1
         if depth[0] > MOST_DEPTH:
             raise ModelError(
@@ -215,17 +226,17 @@ class _SbmlReader:
     def __init__(self, document: Any, path: str) -> None:
         self.m = m = document.getModel()
         self.path, self.draft = path, ForeignModel(where=path)
-        self._check_packages(document)
         self.formulas = Formulas({}, rate_of=self.rate_of)
         self.rules = {r.getVariable(): r for r in m.getListOfRules() if not r.isAlgebraic()}
         self.starts = {a.getSymbol(): a for a in m.getListOfInitialAssignments() if a.isSetMath()}
         self.set_by_events = {a.getVariable() for e in m.getListOfEvents() for a in e.getListOfEventAssignments()}
         self._asked_rates: dict[str, str] = {}
+        self._check_packages(document)
         self._name_everything()
-        self.references = {r.getId(): r for _, r, _ in self._references() if self._is_quantity(r)}
+        self.references = {r.getId(): r for _, r, _ in self._references() if r.getId()}
         self.solved = self._solved_by_algebra()
         for c in m.getListOfCompartments():
-            self._quantity(c, c.getSize() if c.isSetSize() else (1.0 if _is_point(c) else np.nan))
+            self._quantity(c, c.getSize() if c.isSetSize() else 1.0)
         for p in m.getListOfParameters():
             self._quantity(p, p.getValue() if p.isSetValue() else np.nan)
         for r in self.references.values():
@@ -234,7 +245,7 @@ class _SbmlReader:
         for s in m.getListOfSpecies():
             self._species(s, changes.get(s.getId()))
         for rule in m.getListOfRules():
-            if rule.isAlgebraic():
+            if rule.isAlgebraic() and rule.isSetMath():
                 self.draft.algebraic.append(self._math(rule))
         self.draft.events, self.draft.begun = read_events(self)
         for id, name in self._asked_rates.items():
@@ -265,6 +276,9 @@ class _SbmlReader:
                         "to the core first, or take the package out."
                     )  # fmt: skip
                 ignored.append(f"package {match[1]}")
+        for c in self.m.getListOfCompartments():
+            if not (c.isSetSize() or _is_point(c) or c.getId() in self.rules or c.getId() in self.starts):
+                ignored.append(f"that {c.getId()!r} has no size: 1 is taken")
         for c in self.m.getListOfConstraints():
             ignored.append(f"constraint in line {c.getLine()}")
         self.draft.ignored = tuple(ignored)
@@ -284,9 +298,7 @@ class _SbmlReader:
                 draft.units[draft.renamed[id]] = unit
         for _, r, _ in self._references():
             if id := r.getIdAttribute():
-                value = self._plain_stoichiometry(r)
-                is_symbol = self._is_quantity(r) or np.isnan(value)
-                self.formulas.names[id] = symbol(draft.name_for(id)) if is_symbol else as_node(value)
+                self.formulas.names[id] = symbol(draft.name_for(id))
         for f in m.getListOfFunctionDefinitions():
             if f.getMath() is not None:
                 self.formulas.functions[f.getId()] = f.getMath()
@@ -298,10 +310,6 @@ class _SbmlReader:
                 yield reaction, r, -1.0
             for r in reaction.getListOfProducts():
                 yield reaction, r, 1.0
-
-    def _is_quantity(self, r: Any) -> bool:
-        id = r.getIdAttribute()
-        return bool(id) and (id in self.rules or id in self.starts or id in self.set_by_events or not r.getConstant())
 
     def _plain_stoichiometry(self, r: Any) -> float:
         if r.isSetStoichiometry() or self.m.getLevel() < 3:
@@ -352,7 +360,7 @@ class _SbmlReader:
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import maximum_bipartite_matching
 
-        rules = [r for r in self.m.getListOfRules() if r.isAlgebraic()]
+        rules = [r for r in self.m.getListOfRules() if r.isAlgebraic() and r.isSetMath()]
         if not rules:
             return set()
         moved = {r.getSpecies() for _, r, _ in self._references()}

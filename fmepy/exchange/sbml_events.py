@@ -1,7 +1,8 @@
 """Events of SBML -> root events of `OdeModel`, and what happens at the very start.
 
-An event with a delay becomes two: where its trigger begins to hold, a state `<event>_due` is set to the time at which
-it is due, and states `<event>_<variable>` to the values of then; where the time passes `<event>_due`, it happens.
+An event with a delay becomes several: where its trigger begins to hold, a state `<event>_due` is set to the time at
+which it is due, and states `<event>_<variable>` to the values of then; where the time passes `<event>_due`, it happens.
+There are `MOST_WAITING` such sets of states, so that it may be due again while it waits.
 """
 
 from __future__ import annotations
@@ -9,14 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fmepy.exchange.mathml import as_number, margin
+from fmepy.errors import ModelError
+from fmepy.exchange.mathml import as_number, margin, relations
 from fmepy.language.conditions import Joined, Not, Relation, choose, relation
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
+from fmepy.language.functions import holds_jumps
 from fmepy.language.nodes import Node, Number, Symbol, add, as_node, call, mul
 
 NEVER = 1e30
 MOST_AT_START = 20
+MOST_WAITING = 4
+JUST_AFTER = 1e-12
+"""Of the start, when triggers happen that begin to hold there (t > 0)."""
 
 
 @dataclass(eq=False)
@@ -26,11 +32,13 @@ class SbmlEvent:
     id: str
     condition: Any
     changes: list[tuple[str, Node]]
-    order: int
+    """States, and their new values."""
     held: bool
-    persistent: bool
-    early: bool
+    words: dict[str, Any]
+    """Of its rows: persistent, early, strict, priority."""
     rows: list[dict[str, Any]] = field(default_factory=list)
+    later: list[dict[str, Any]] = field(default_factory=list)
+    """Of those that have a delay, what happens after it."""
 
 
 def read_events(reader: Any) -> tuple[list[dict[str, Any]], dict[str, Node]]:
@@ -38,71 +46,90 @@ def read_events(reader: Any) -> tuple[list[dict[str, Any]], dict[str, Node]]:
     events = []
     for number, e in enumerate(reader.m.getListOfEvents()):
         if e.isSetTrigger() and e.getTrigger().isSetMath():
-            events.append(_event(reader, e, e.getIdAttribute() or f"event{number + 1}"))
-    return [row for e in events for row in e.rows], _at_start(reader.draft, events)
+            try:
+                events.append(_event(reader, e, e.getIdAttribute() or f"event{number + 1}"))
+            except ModelError as error:
+                raise error if reader.path in str(error) else reader.refuse(e, str(error)) from None
+    begun = _at_start(reader.draft, events)
+    return [row for e in events for row in (*e.rows, *e.later)], begun
 
 
 def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
     draft, trigger, place = reader.draft, e.getTrigger(), reader.place(e)
-    condition = reader.formulas.condition(trigger.getMath(), place)
-    order = 0
+    condition = reader.formulas.condition(trigger.getMath(), place, draft.assigned)
+    priority = as_node(0.0)
     if e.isSetPriority() and e.getPriority().isSetMath():
-        priority = draft.at_start([reader.formulas.number(e.getPriority().getMath(), place)])[0]
-        priority = priority.subs({symbol(n): as_node(draft.parms[n]) for n in names_in([priority]) & {*draft.parms}})
-        if not isinstance(priority, Number) or priority.value != int(priority.value):
-            raise reader.refuse(e, "a priority that is no whole number is not read.")
-        order = -int(priority.value)
-    changes = [
-        change_of(reader, a, reader.formulas.number(a.getMath(), reader.place(a)))
-        for a in e.getListOfEventAssignments()
-        if a.isSetMath()
-    ]
-    early = bool(e.getUseValuesFromTriggerTime()) if e.isSetUseValuesFromTriggerTime() else True
-    persistent = bool(trigger.getPersistent()) if trigger.isSetPersistent() else True
+        priority = reader.formulas.number(e.getPriority().getMath(), place)
+    assigned = [a for a in e.getListOfEventAssignments() if a.isSetMath()]
+    values = [reader.formulas.number(a.getMath(), reader.place(a)) for a in assigned]
+    targets = [_target(reader, a) for a in assigned]
+    words = {
+        "persistent": bool(trigger.getPersistent()) if trigger.isSetPersistent() else True,
+        "early": bool(e.getUseValuesFromTriggerTime()) if e.isSetUseValuesFromTriggerTime() else True,
+        "strict": any(is_strict and _moves(draft, r) for r, is_strict in relations(condition)), "priority": priority,
+    }  # fmt: skip
     held = bool(trigger.getInitialValue()) if trigger.isSetInitialValue() else True
-    out = SbmlEvent(id, condition, changes, order, held, persistent, early)
+    changes = [(name, mul(value, size)) for (name, size), value in zip(targets, values, strict=True)]
+    out = SbmlEvent(id, condition, changes, held, words)
     if e.isSetDelay() and e.getDelay().isSetMath():
         delay = reader.formulas.number(e.getDelay().getMath(), place)
         if not (isinstance(delay, Number) and delay.value == 0):
-            _delay(draft, out, delay)
+            _delay(draft, out, delay, targets, values)
             return out
-    out.rows = _rows(draft, condition, changes, order=order, persistent=persistent, early=early)
+    out.rows = _rows(draft, condition, changes, **words)
     return out
+
+
+def _moves(draft: Any, r: Relation) -> bool:
+    """Tell whether the sides of a relation may change between events."""
+    still = {*draft.parms, *draft.computed, *(n for n, e in draft.rates.items() if _is(e, 0.0))}
+    return bool(names_in([as_node(r.left), as_node(r.right)]) - still)
 
 
 def _rows(draft: Any, condition: Any, changes: list[tuple[str, Node]], **words: Any) -> list[dict[str, Any]]:
     """Return the rows of an event; none of a condition that never begins to hold."""
     g = margin(condition)
-    if not names_in([g]) & {"t", *draft.rates, *draft.assigned, *draft.initial}:
+    if not names_in([g]) - {*draft.parms, *draft.computed}:
         return []
+    if holds_jumps([g]):
+        raise ModelError("its trigger jumps (floor, ceil, a piecewise of more than numbers); compare what is inside.")
     row = {"root": g, "direction": 1, "when": as_number(condition), **words}
     return [{**row, "var": state, "value": value} for state, value in changes]
 
 
-def _delay(draft: Any, e: SbmlEvent, delay: Node) -> None:
-    """Let an event be due some time after its trigger began to hold."""
-    t = symbol("t")
+def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]) -> None:
+    """Let an event be due some time after its trigger began to hold; sizes of `targets` are those of then."""
+    t, late = symbol("t"), e.changes
+    at_once = {**e.words, "priority": as_node(1e30), "persistent": True, "early": False}
 
     def state(of: str, start: float) -> Symbol:
         name = draft.name_for(of, e.id)
         draft.rates[name], draft.initial[name] = as_node(0.0), as_node(start)
         return symbol(name)
 
-    due = state("due", NEVER)
-    is_waiting = Joined([Relation(due, t), Relation(NEVER / 10, due)], "and")
-    # one that is due already has no place for a second time: the logarithm has no value, and the run fails
-    set_due = [(due.name, as_node(choose(is_waiting, call("log", t - due), t + delay)))]
-    later = e.changes
-    if e.early:
-        kept = [(var, state(var, 0.0), value) for var, value in e.changes]
-        set_due += [(own.name, value) for _, own, value in kept]
-        later = [(var, own) for var, own, _ in kept]
-    e.rows = _rows(draft, e.condition, set_due, order=-(10**8), persistent=True, early=False)
-    e.rows += _rows(draft, relation(">=", t, due), later, order=e.order, persistent=True, early=e.early)
-    if not e.persistent:
-        off = [(due.name, as_node(choose(is_waiting, as_node(NEVER), due)))]
-        e.rows += _rows(draft, Not(e.condition), off, order=-(10**8), persistent=True, early=False)
-    e.changes = set_due
+    e.changes = []
+    taken: list[Any] = []
+    for k in range(MOST_WAITING):
+        due = state(f"due{k or ''}", NEVER)
+        is_waiting = Joined([Not(Relation(t, due)), Relation(NEVER / 10, due)], "and")
+        # one that has no place finds no value, and the run fails: the logarithm of what is negative
+        full = call("log", t - due - 1) if k == MOST_WAITING - 1 else due
+        is_next = Joined([*taken, Not(is_waiting)], "and")
+        is_full = Joined([*taken, is_waiting], "and")
+        new = choose(is_next, t + delay, choose(is_full, full, due))
+        own, later = [(due, as_node(new))], late
+        if e.words["early"]:
+            kept = [state(f"{name}{k or ''}", 0.0) for name, _ in targets]
+            own += [(s, as_node(choose(is_next, value, s))) for s, value in zip(kept, values, strict=True)]
+            later = [(name, mul(s, size)) for s, (name, size) in zip(kept, targets, strict=True)]
+        e.changes += [(s.name, value) for s, value in own]
+        e.later += _rows(draft, relation(">=", t, due), later, **{**e.words, "persistent": True, "early": False})
+        if not e.words["persistent"]:
+            off = [(due.name, as_node(choose(is_waiting, as_node(NEVER), due)))]
+            e.later += _rows(draft, Not(e.condition), off, **at_once)
+        taken.append(is_waiting)
+    e.words = at_once
+    e.rows = _rows(draft, e.condition, e.changes, **at_once)
 
 
 def _at_start(draft: Any, events: list[SbmlEvent]) -> dict[str, Node]:
@@ -113,27 +140,35 @@ def _at_start(draft: Any, events: list[SbmlEvent]) -> dict[str, Node]:
     begun: dict[str, Node] = {}
     draft.begun = begun
     held = {e.id: as_node(float(e.held)) for e in events}
-    done: set[str] = set()
+    soon = relation(">", symbol("t"), draft.start + JUST_AFTER)
     for _ in range(MOST_AT_START):
         holds = dict(zip(held, draft.at_start([as_number(e.condition) for e in events], begun=True), strict=True))
         fires = {e.id: mul(holds[e.id], 1 - held[e.id]) for e in events}
-        fires |= {
-            e.id: as_node(1.0) for e in events if _is(holds[e.id], 0.0) and e.id not in done and _begins(draft, e)
-        }
-        firing = sorted((e for e in events if not _is(fires[e.id], 0.0)), key=lambda e: e.order)
+        firing = [e for e in events if not _is(fires[e.id], 0.0)]
         if not firing:
             break
         early = {e.id: draft.at_start([v for _, v in e.changes], begun=True) for e in firing}
-        for e in firing:
-            if not e.persistent and _is(draft.at_start([as_number(e.condition)], begun=True)[0], 0.0):
+        while firing:
+            firing.sort(key=lambda e: -_number(draft, e.words["priority"]))
+            e = firing.pop(0)
+            if not e.words["persistent"] and _is(draft.at_start([as_number(e.condition)], begun=True)[0], 0.0):
                 continue
-            values = early[e.id] if e.early else draft.at_start([v for _, v in e.changes], begun=True)
+            values = early[e.id] if e.words["early"] else draft.at_start([v for _, v in e.changes], begun=True)
             before = draft.at_start([symbol(name) for name, _ in e.changes], begun=True)
             for (name, _), new, old in zip(e.changes, values, before, strict=True):
                 begun[name] = as_node(choose(relation(">", fires[e.id], 0.5), new, old))
-        done |= {e.id for e in firing}
         held = {k: as_node(1.0) if not isinstance(v, Number) else v for k, v in holds.items()}
+    for e in events:
+        if _is(holds[e.id], 0.0) and _begins(draft, e):
+            e.later += _rows(draft, soon, e.changes, **e.words)
     return begun
+
+
+def _number(draft: Any, e: Node) -> float:
+    """Return what a priority is at the start, 0 if nobody can say."""
+    found = draft.at_start([e], begun=True)[0]
+    found = found.subs({symbol(n): as_node(draft.parms[n]) for n in names_in([found]) & {*draft.parms}})
+    return float(found.value) if isinstance(found, Number) else 0.0
 
 
 def _begins(draft: Any, e: SbmlEvent) -> bool:
@@ -148,16 +183,14 @@ def _is(e: Node, value: float) -> bool:
     return isinstance(e, Number) and e.value == value
 
 
-def change_of(reader: Any, assignment: Any, value: Node) -> tuple[str, Node]:
-    """Return the state that an event assignment changes, and its new value."""
+def _target(reader: Any, assignment: Any) -> tuple[str, Node]:
+    """Return the state that an event assignment changes, and the size by which its value is multiplied."""
     id = assignment.getVariable()
     names, draft = reader.formulas.names, reader.draft
     if id not in names:
         raise reader.refuse(assignment, f"there is no {id!r}.")
-    name = names[id].name
     if id in draft.carried:
-        amount, size = draft.carried[id]
-        return amount, mul(value, size)
-    if name not in draft.rates:
+        return draft.carried[id]  # type: ignore[no-any-return]
+    if names[id].name not in draft.rates:
         raise reader.refuse(assignment, f"{id!r} has an assignment rule or is no quantity; an event cannot set it.")
-    return name, value
+    return names[id].name, as_node(1.0)

@@ -226,6 +226,8 @@ def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list
 def _what(task: CalibrationTask, part: str) -> str:
     """Return what the model or the cost is, and which object of which Python file."""
     of = getattr(task, part)
+    if of is None:
+        return "none"
     if isinstance(of, FunctionModel):
         what = "a function that returns a table"
     elif isinstance(of, TableCost):

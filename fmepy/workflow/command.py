@@ -262,7 +262,8 @@ def schema(given: argparse.Namespace) -> int:
 def run(given: argparse.Namespace) -> int:
     """Run a model of modules; write tables and a picture.
 
-    Run the model that a TOML file describes: modules, data base, times and steps.
+    Run the model that a TOML file describes: modules, data base, times and steps; or that of a calibration file, which
+    gives its outputs alone.
 
     What is missing, redundant or in conflict between the modules and the data base is told on stderr.
 
@@ -283,14 +284,19 @@ def run(given: argparse.Namespace) -> int:
       SEM = 410.0
     """
     model, folder = _opened(given, strict=given.strict)
-    with collected_warnings(), Progress(sys.stderr.isatty(), model.n_steps, "step") as progress:
-        out = model.run_told(progress)
-    done = {
-        "outputs": out,
-        "diagnostics": model.diagnostics,
-        "variable_map": model.variable_map.reset_index(),
-        "convergence": out.attrs["convergence"],
-    }
+    if isinstance(model, ModularModel):
+        with collected_warnings(), Progress(sys.stderr.isatty(), model.n_steps, "step") as progress:
+            out = model.run_told(progress)
+        done = {
+            "outputs": out,
+            "diagnostics": model.diagnostics,
+            "variable_map": model.variable_map.reset_index(),
+            "convergence": out.attrs["convergence"],
+        }
+    else:
+        with collected_warnings():
+            out = model()
+        done = {"outputs": out}
     pictures = {} if given.no_plots else {"outputs": lambda: _plot_outputs(out)}
     first, last = out["time"].iloc[[0, -1]]
     written = _written(folder, done, pictures)
@@ -313,13 +319,15 @@ def map_variables(given: argparse.Namespace) -> int:
       variable_map.png   modules as boxes, variables as arrows
     """
     model, folder = _opened(given)
+    if not isinstance(model, ModularModel):
+        raise ArgumentError(f"{given.file}: a map is of modules, and this model has none.")
     print(model.variable_map.to_string())
     print(_written(folder, {"variable_map": model.variable_map.reset_index()}, {"variable_map": model.plot_map}))
     return 0
 
 
-def _opened(given: argparse.Namespace, *, strict: bool = False) -> tuple[ModularModel, Path]:
-    """Return the model of modules of a file, what is told of it on stderr, and the folder to write to, made.
+def _opened(given: argparse.Namespace, *, strict: bool = False) -> tuple[Any, Path]:
+    """Return the model of a file, what is told of it on stderr, and the folder to write to, made.
 
     That is the one that was named, or that of the file's stem beside it.
 
@@ -329,13 +337,17 @@ def _opened(given: argparse.Namespace, *, strict: bool = False) -> tuple[Modular
         A mistake in the file; the folder cannot be made; it is one of the folders of the data, and what is written
         would be read the next time.
     """
-    from fmepy.workflow.file.sources import read_modular
+    from fmepy.workflow.file.case import read_case
+    from fmepy.workflow.file.sources import read_modular, read_source
     from fmepy.workflow.file.toml import TomlTable
 
     file = Path(given.file)
     section = TomlTable.read(file)
     with collected_warnings():
-        model = read_modular(section, strict=strict)
+        if isinstance(section.data.get("model"), dict):
+            model = read_source(read_case(file), python=False).model
+        else:
+            model = read_modular(section, strict=strict)
     folder = file.with_suffix("") if given.output is None else Path(given.output)
     if folder == file:  # a file without a suffix
         folder = file.with_name(f"{file.name}_outputs")

@@ -154,3 +154,45 @@ def problem(folder: Path, tables: dict[str, str], version: int = 1, model: str =
     path = folder / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def signalling(folder: Path) -> Path:
+    """Write a problem built as Fujita's (Sci. Signal. 2010): EGF as step, pulse and ramp, receptor to Akt to S6.
+
+    Nine states, six conditions, three observables with scales and sds that are estimated: 19 parameters.
+    """
+    rates = [0.1, 0.05, 0.02, 0.3, 0.03, 0.2, 0.1, 0.08, 0.05, 0.06, 0.02, 0.01, 0.04]
+    k = {f"k{i}": v for i, v in enumerate(rates, 1)}
+    start = dict.fromkeys(["R", "ER", "pR", "A", "pRA", "pA", "S", "pAS", "pS"], 0.0) | {"R": 1.0, "A": 1.5, "S": 2.0}
+    steps = [
+        ("k1*u*R - k2*ER", "R", "ER"), ("k3*ER", "ER", "pR"), ("k4*pR*A - k5*pRA", "pR A", "pRA"),
+        ("k6*pRA", "pRA", "pR pA"), ("k7*pA", "pA", "A"), ("k8*pA*S - k9*pAS", "pA S", "pAS"),
+        ("k10*pAS", "pAS", "pA pS"), ("k11*pS", "pS", "S"), ("k12*pR", "pR", ""), ("k13*(1 - R)", "", "R"),
+    ]  # fmt: skip
+    given = k | {"dose": 1.0, "t_ramp": 0.0, "t_pulse": 1e9}
+    model = sbml(
+        Compartments=[compartment("cell")], Species=[species(name, value) for name, value in start.items()],
+        Parameters=[*(parameter(*one) for one in given.items()), parameter("u", None, False)],
+        Rules=[assignment("u", "piecewise(0, time > t_pulse, dose*time/t_ramp, time < t_ramp, dose)")],
+        Reactions=[reaction(f"r{i}", law, tuple(a.split()), tuple(b.split())) for i, (law, a, b) in enumerate(steps)],
+    )  # fmt: skip
+    inputs = [
+        "s1 0.1 1e-3 1e9",
+        "s2 1 1e-3 1e9",
+        "s3 10 1e-3 1e9",
+        "pulse 5 1e-3 60",
+        "ramp1 5 3600 1e9",
+        "ramp2 5 600 1e9",
+    ]
+    scaled = k | dict.fromkeys(["scale1", "scale2", "scale3"], 1.5) | dict.fromkeys(["sd1", "sd2", "sd3"], 0.2)
+    rows = [f"{o} {c.split()[0]} {t} 0.5" for c in inputs for o in ("pEGFR", "pAkt", "pS6")
+            for t in (0, 60, 120, 300, 600, 900, 1800, 3600)]  # fmt: skip
+    tables = {
+        "parameters": ["parameterId parameterScale lowerBound upperBound nominalValue estimate",
+                       *(f"{name} log10 1e-8 1e4 {value} 1" for name, value in scaled.items())],
+        "conditions": ["conditionId dose t_ramp t_pulse", *inputs],
+        "observables": ["observableId observableFormula noiseFormula", "pEGFR scale1*(pR+pRA) sd1",
+                        "pAkt scale2*(pA+pAS) sd2", "pS6 scale3*pS sd3"],
+        "measurements": ["observableId simulationConditionId time measurement", *rows],
+    }  # fmt: skip
+    return problem(folder, {kind: "\n".join(lines) for kind, lines in tables.items()}, 1, model)

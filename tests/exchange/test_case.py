@@ -7,7 +7,7 @@ import pytest
 from fmepy.errors import ArgumentError
 from fmepy.exchange.case import write_case
 from fmepy.workflow.command import main
-from tests.exchange.files import CONVERSION, conversion, event, problem, sbml
+from tests.exchange.files import CONVERSION, conversion, event, parameter, problem, rate, sbml
 from tests.exchange.test_petab import PARAMETERS, PLAIN
 
 TIMES = (0, 1, 2, 4, 8)
@@ -53,6 +53,19 @@ def test_an_imported_model_can_be_run_by_a_file(tmp_path, capsys):
     )
     (tmp_path / "case" / "case.toml").write_text(text)
     assert main(["check", str(tmp_path / "case" / "case.toml")]) == 0, capsys.readouterr()
+
+
+def test_an_imported_model_is_checked_and_run_as_it_is(tmp_path, capsys):
+    path, case = tmp_path / "model.xml", tmp_path / "case" / "case.toml"
+    path.write_text(sbml(Parameters=[parameter("x", 1.0, False)], Rules=[rate("x", "1")]))
+    assert main(["import", str(path), "--out", str(tmp_path / "case")]) == 0
+    assert main(["check", str(case)]) == 0
+    assert "`fmepy run` runs the model" in capsys.readouterr().out
+    assert main(["run", str(case), "--no-plots"]) == 0
+    time, x = (tmp_path / "case" / "case" / "outputs.csv").read_text().splitlines()[-1].split(",")
+    assert (time, float(x)) == ("100", pytest.approx(101))
+    assert main(["map", str(case)]) == 2
+    assert "this model has none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["problem.yaml", "model.xml", "model.txt"])

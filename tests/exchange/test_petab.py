@@ -11,7 +11,7 @@ from scipy import stats
 import fmepy as fme
 from fmepy.errors import DataError, ModelError, ParameterError
 from fmepy.exchange.petab_math import parse_formula
-from tests.exchange.files import CONVERSION, compartment, conversion, problem, sbml
+from tests.exchange.files import CONVERSION, compartment, conversion, problem, sbml, signalling
 
 PARAMETERS = """
 parameterId parameterScale lowerBound upperBound nominalValue estimate
@@ -119,6 +119,14 @@ def test_the_size_of_a_compartment_in_a_condition(tmp_path):
     np.testing.assert_allclose(p.simulations()["simulation"], conversion([0, 10], 1.5), atol=1e-8)
 
 
+def test_the_score_of_many_conditions_whose_input_comes_in_pieces(tmp_path):
+    bound = fme.read_petab(signalling(tmp_path)).fit_cost.bind()
+    theta = bound.theta0.copy()
+    pairs = [(bound.minus2loglik(theta + h), bound.minus2loglik(theta - h)) for h in 1e-4 * np.eye(19)]
+    slopes = -np.diff(np.array(pairs))[:, 0] / 2e-4
+    np.testing.assert_allclose(-2 * bound.score(theta), slopes, rtol=1e-5, atol=1e-5 * np.abs(slopes).max())
+
+
 def test_a_parameter_of_an_observable_alone_in_a_condition(tmp_path):
     observables = "observableId observableFormula noiseFormula\nobs_a scale*A 0.5"
     words = {"parameters": PARAMETERS + "s1 lin 0 10 2 1\n", "observables": observables}
@@ -191,7 +199,7 @@ def test_scales_and_distributions_of_the_noise_in_the_likelihood_of_the_data(tmp
 def test_periods_of_an_experiment_and_expressions_of_states(tmp_path):
     p = read(
         tmp_path, 2,
-        conditions="conditionId targetId targetValue\nstart k2 0.1+2*k2\nmore A A+5*k1\nless B B/2",
+        conditions="conditionId targetId targetValue\nstart k2 0.1*time+2*k2\nmore A A+5*k1\nless B B/2",
         experiments="experimentId time conditionId\ne0 1 start\ne0 3 more\ne0 3 less",
         measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1\n"
         "obs_a e0 3 1\nobs_a e0 4 1",
@@ -290,6 +298,14 @@ def test_formulas_that_are_none_are_refused_with_their_place(formula):
         ("parameters", PARAMETERS + "k3 lin 2 1 1 1", "above the upper"),
         ("parameters", PARAMETERS + "k3 ln 0 1 1 1", "'ln' is not one of"),
         ("parameters", PARAMETERS + "k3 lin 0 1 - 0", "needs a value"),
+        ("parameters", PARAMETERS.replace("parameterScale", "parameterScal"), "Did you mean 'parameterScale'"),
+        ("measurements", "observableId simulationConditionId time measurement", "there is no row"),
+        (
+            "parameters",
+            "parameterId parameterScale lowerBound upperBound nominalValue estimate objectivePriorType "
+            "objectivePriorParameters\nk1 lin 0 9 1 1 normal 1;-1\nk2 lin 0 10 0.6 0 - -",
+            "line 2, column 'objectivePriorParameters': the prior 'normal' with '1;-1' has no density",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_file_line_and_column(tmp_path, table, text, told):

@@ -117,6 +117,61 @@ def test_text_and_initial_values_say_the_whole_model(tmp_path):
     assert (m()["unused"] == 7).all()
 
 
+def test_ids_of_stoichiometries_are_constants_and_outputs_and_sizes_that_are_not_there_are_one(tmp_path):
+    two = reaction("r", "0.5 * A", ("A",)).replace('species="A"', 'species="A" id="n"').replace('"1"/>', '"2"/>')
+    m = model(
+        tmp_path, T, Compartments=['<compartment id="cell" constant="true" spatialDimensions="3"/>'],
+        Species=[species("A", 3.0)], Reactions=[two],
+    )  # fmt: skip
+    close(m()["A"], 3 * np.exp(-T))
+    assert m.parms["n"] == 2
+    close(m({"n": 0.0})["A"], 3)
+    assert m.ignored == ("that 'cell' has no size: 1 is taken",)
+
+
+def test_levels_one_and_two(tmp_path):
+    text = (
+        '<sbml xmlns="http://www.sbml.org/sbml/level1" level="1" version="1"><model name="m"><listOfCompartments>'
+        '<compartment name="cell" volume="2"/></listOfCompartments><listOfSpecies><specie name="A" compartment="cell" '
+        'initialAmount="6"/><specie name="B" compartment="cell" initialAmount="0"/></listOfSpecies><listOfParameters>'
+        '<parameter name="k" value="0.4"/></listOfParameters><listOfReactions><reaction name="r"><listOfReactants>'
+        '<specieReference specie="A" stoichiometry="2"/></listOfReactants><listOfProducts><specieReference specie="B" '
+        'stoichiometry="3" denominator="2"/></listOfProducts><kineticLaw formula="k*A"/></reaction></listOfReactions>'
+        "</model></sbml>"
+    )
+    (tmp_path / "m.xml").write_text(text)
+    out = fme.read_sbml(tmp_path / "m.xml", times=T)()
+    a = 3 * np.exp(-0.4 * T)
+    close(out[["A", "B"]].to_numpy(), np.column_stack([a, (3 - a) * 0.75]))
+    (tmp_path / "m.xml").write_text(
+        text.replace("level1", "level2/version4").replace('level="1" version="1"', 'level="2" version="4"')
+        .replace("specieRef", "speciesRef").replace("specie ", "species ").replace("specie=", "species=")
+        .replace("name=", "id=").replace("volume", "size").replace(' stoichiometry="3" denominator="2"/>',
+            f'><stoichiometryMath>{math("3 * k")}</stoichiometryMath></speciesReference>')
+        .replace('formula="k*A"/>', f">{math('k*A')}</kineticLaw>")
+    )  # fmt: skip
+    out = fme.read_sbml(tmp_path / "m.xml", times=T)()
+    close(out["B"], (3 - a) * 0.6)
+
+
+def test_the_past_is_read_and_before_the_start_it_is_the_start(tmp_path):
+    m = model(
+        tmp_path, T, Parameters=[parameter("x", 1.0, False), parameter("y", None, False), parameter("z", None, False)],
+        Rules=[rate("x", "-delay(x, 1)"), assignment("y", "delay(z, 0.5)"), assignment("z", "2 * x")],
+    )  # fmt: skip
+    close(m()["x"], [1, 0.5, 0, -0.5])
+    close(m()["y"], [2, 2, 1, -0.75])
+
+
+def test_an_algebraic_rule_alone_and_elements_without_formulas(tmp_path):
+    m = model(
+        tmp_path, T, version=2, Parameters=[parameter("x", 1.0, False), parameter("w", 1.0, False)],
+        Rules=[algebraic("w - 4 * time"), "<algebraicRule/>", '<rateRule variable="x"/>'],
+    )  # fmt: skip
+    close(m()["w"], 4 * T)
+    assert (m()["x"] == 1).all()
+
+
 # --- events
 
 
@@ -142,6 +197,38 @@ def test_of_events_of_one_time_the_larger_priority_is_first(tmp_path):
     events = [event("time >= 1", {"x": "1", "y": "y + 1"}, priority="1", early=False),
               event("time >= 1", {"x": "2", "z": "y"}, priority="5", early=False)]  # fmt: skip
     assert model(tmp_path, T, **step(Events=events))().iloc[-1][["x", "y", "z"]].tolist() == [1, 1, 0]
+
+
+def test_priorities_are_of_the_moment_at_which_an_event_is_next(tmp_path):
+    events = [event(f"time >= {t}", {"x": "3"}, priority="1.25", early=False) for t in (1, 2)]
+    events += [event(f"time >= {t}", {"x": "x + 5"}, priority="time", early=False) for t in (1, 2)]
+    close(model(tmp_path, T, **step(Events=events))()["x"], [0, 0, 8, 3])
+
+
+def test_an_event_of_a_strict_condition_is_just_after_its_time(tmp_path):
+    events = [event("time > 1", {"x": "5"}), event("x > 3", {"y": "x"}, delay="1"), event("time > 0", {"z": "1"})]
+    out = model(tmp_path, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5], **step(Events=events))()
+    close(out["x"], [0, 0, 0, 5, 5, 5])
+    close(out["y"], [0, 0, 0, 0, 5, 5])
+    close(out["z"], [0, 1, 1, 1, 1, 1])
+
+
+def test_a_delayed_event_may_be_due_again_while_it_waits(tmp_path):
+    t = np.linspace(0, 8, 81)
+    m = model(
+        tmp_path, t, Parameters=[parameter(n, 0.0, False) for n in "xyw"], Rules=[rate("w", "1")],
+        Events=[event("w >= 1", {"w": "0", "y": "y + 1"}), event("w >= 0.55", {"x": "y + 1"}, delay="2.5")],
+    )  # fmt: skip
+    close(m()["y"], np.floor(t + 1e-9))
+    close(m()["x"], np.clip(np.floor(t - 3.05 + 1 + 1e-9), 0, None))
+
+
+def test_a_trigger_may_be_a_truth_value_that_a_rule_assigns(tmp_path):
+    m = model(
+        tmp_path, T, version=2, Parameters=[parameter("x", 0.0, False), parameter("on", None, False)],
+        Rules=[assignment("on", "piecewise(1, time > 0.75, 0)")], Events=[event("on", {"x": "7"})],
+    )  # fmt: skip
+    close(m()["x"], [0, 0, 7, 7])
 
 
 def test_values_are_of_the_time_of_the_trigger_unless_they_are_of_the_execution(tmp_path):
@@ -173,6 +260,14 @@ def test_a_delayed_event_that_does_not_persist_is_called_off(tmp_path):
     names = [parameter("s", None, False), parameter("y", 0.0, False), parameter("z", 0.0, False)]
     events = [event("s > 0.5", {n: "1"}, delay="0.9", persistent=p) for n, p in (("y", True), ("z", False))]
     assert model(tmp_path, T, Parameters=names, Rules=rules, Events=events)().iloc[-1][["y", "z"]].tolist() == [1, 0]
+
+
+def test_a_delayed_concentration_is_of_the_trigger_and_the_size_of_the_compartment_of_the_execution(tmp_path):
+    m = model(
+        tmp_path, T, Compartments=[compartment(size=1.0, constant=False)], Species=[species("A", 4.0)],
+        Rules=[rate("cell", "1")], Events=[event("time >= 0.5", {"A": "A"}, delay="1")],
+    )  # fmt: skip
+    close(m()["A"], [4, 4 / 1.5, 4 / 2, 4 / 1.5 * 2.5 / 3])
 
 
 def test_an_event_whose_trigger_holds_at_the_start_happens_there(tmp_path):
@@ -214,22 +309,24 @@ def refused(folder, text):
     return str(caught.value)
 
 
-def test_fast_reactions_packages_and_delays_are_refused_by_name_and_line(tmp_path):
+def test_fast_reactions_packages_and_triggers_that_jump_are_refused_by_name_and_line(tmp_path):
     fast = sbml(Compartments=[compartment()], Species=[species("A")], Reactions=[reaction("r", "1", ("A",), fast=True)])
     assert "line 1, reaction 'r': fast reactions" in refused(tmp_path, fast)
     comp = ' xmlns:comp="http://www.sbml.org/sbml/level3/version1/comp/version1" comp:required="true"'
     assert "'comp'" in refused(tmp_path, sbml(more=comp, Parameters=[parameter("x", 1)]))
-    late = sbml(Parameters=[parameter("x", 1.0, False)], Rules=[rate("x", "delay(x, 2)")])
-    assert "rateRule 'x': 'delay(x, 2)'" in refused(tmp_path, late)
+    jumps = sbml(Parameters=[parameter("x", 1.0, False)], Events=[event("floor(time) > 2", {"x": "1"}, id="e")])
+    assert "line 1, event 'e': its trigger jumps" in refused(tmp_path, jumps)
 
 
 def test_entities_and_what_is_no_xml_are_refused(tmp_path):
     entity = '<!DOCTYPE sbml [<!ENTITY a SYSTEM "file:///etc/passwd">]>' + sbml(Parameters=[parameter("x", 1)])
     assert "line 1: a document type" in refused(tmp_path, entity)
-    assert "line 2" in refused(tmp_path, "<sbml>\n<model></sbml>")
-    deep = "<a>" * 400 + "</a>" * 400
+    assert "line 2" in refused(tmp_path, sbml().replace("<model>", "\n<model>").replace("</model>", ""))
+    deep = sbml().replace("<model>", "<model>" + "<a>" * 400 + "</a>" * 400)
     assert "more than 300 elements" in refused(tmp_path, deep)
-    assert refused(tmp_path, "<html></html>")
+    assert "'html' of level" in refused(tmp_path, "<html></html>")
+    other = sbml(Parameters=[parameter("x", 1)]).replace("version1", "version2", 1)  # libsbml would end the process
+    assert "no SBML" in refused(tmp_path, other)
     with pytest.raises(ModelError, match="cannot be read"):
         fme.read_sbml(tmp_path / "missing.xml")
 

@@ -77,6 +77,7 @@ MISTAKES = [
     ('"log"\n[model]', '"lg"\n[model]', "case.toml:7: `transform='lg'` is not known. Choose one of 'log', 'log10', 'sqrt'. Did you mean"),
     ('transform = "log"', "gain = 1", "case.toml:7: `gain` cannot be used with a cost of the kind 'simulation'; it belongs to 'prediction_error'"),
     ('"simulation"', '"fimlof"', "case.toml:5: the key `process_noise` is missing in cost"),
+    ('transform = "log"', 'likelihood = "laplac"', "case.toml:7: `likelihood"),
     ('transform = "log"', 'weight = "sd"', "case.toml:7: `weight='sd'` is not known"),
     ('transform = "log"', "scaleVar = 1", "case.toml:7: `scaleVar` must be true or false; got 1"),
     ('transform = "log"', 'measurement_noise = { Hair = "sd" }', "case.toml:7: `measurement_noise`: 'Hair' is not an observed variable. Did you mean 'Hare'?"),

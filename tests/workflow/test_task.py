@@ -63,6 +63,17 @@ def test_a_differential_and_a_difference_equation(write):
     assert isinstance(task.model, fme.DifferenceModel)
 
 
+@pytest.mark.parametrize("said", ['"laplace"', '{ N = "log-normal" }'])
+def test_a_word_says_how_errors_are_distributed(write, said):
+    model = GROWTH.format(equations="next(N) = N + r*N*(1 - N/K)\\nN(0) = N0", more="")
+    task = task_of(write(f"cost = {{ measurement_noise = {{ N = 0.3 }}, likelihood = {said} }}\n{model}"))
+    y, mod = np.array([5, 8, 12, 19, 28.0]), [5.0]
+    for _ in range(4):
+        mod.append(mod[-1] + 0.5 * mod[-1] * (1 - mod[-1] / 100))
+    wanted = stats.laplace.logpdf(y, mod, 0.3) if said == '"laplace"' else stats.lognorm.logpdf(y, 0.3, 0, mod)
+    assert task.cost().minus2loglik == pytest.approx(-2 * wanted.sum())
+
+
 def test_a_steady_model_takes_every_row_as_a_reading(write):
     text = """
     data = { file = "s.csv" }

@@ -135,6 +135,11 @@ class WatchTable:
         return self._function([as_node(self.roots[j].when) for j in self.conditional])
 
     @cached_property
+    def priorities(self) -> Callable[[float, Any, Any], list[float]]:
+        """``priorities(t, z, inputs)`` of the roots."""
+        return self._function([as_node(r.priority or 0.0) for r in self.roots])
+
+    @cached_property
     def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
         """The values of the changes of each root, with the same slopes."""
         return [self._with_slopes([as_node(c.value) for c in r.changes]) for r in self.roots]
@@ -189,7 +194,7 @@ class Crossings:
         self._sides = np.zeros(len(table.roots))
         self._crossed_at = np.zeros(len(table.roots))  # how far from zero those are, by the engine's error, that cross
         self._stops = self._at_one_time = 0
-        self._stopped = -np.inf
+        self._stopped, self._is_seen_at_once = -np.inf, False
         self._seen: tuple[float, Vector, tuple[Vector, Vector, Vector, Matrix, Vector]] | None = None
 
     def begin(self, segments: Sequence[Segment]) -> None:
@@ -275,7 +280,7 @@ class Crossings:
                 done += 1
             before = z
             z = self.cross(start, z, root if root >= 0 else None) if has_roots else z
-            if z is not before and self.table.conditional:  # these show the state after it
+            if z is not before and self._is_seen_at_once:  # these show the state after it
                 out[:done][times[:done] >= start - near] = z
             if early and root < 0 and z is before:
                 z = self._flipped(fired, start, z)
@@ -459,6 +464,7 @@ class Crossings:
                 if len(S) and not abs(speed[j]) > _STILL * size[j]:
                     raise SimulationError(f"{roots[j].told} only grazes zero: no sensitivities follow it", time=t)
                 shifts[j] = -(S @ table[j, 2 : 2 + n] + table[j, 2 + n :]) / speed[j] if len(S) else None
+        self._is_seen_at_once = any(roots[j].when is not None and not roots[j].strict for j in shifts)
         if self.table.conditional:
             return self._by_conditions(t, z, shifts, f, through)
         for j, shift in shifts.items():
@@ -480,7 +486,8 @@ class Crossings:
         held = holding(z) | {j: bool(self._sides[j] < 0) for j in through if roots[j].when is not None}
         waiting = [(j, shift, (z, f)) for j, shift in shifts.items()]
         while waiting:
-            waiting.sort(key=lambda one: roots[one[0]].changes[0].order)
+            ranks = self.table.priorities(t, z, self.inputs)
+            waiting.sort(key=lambda one: (roots[one[0]].changes[0].order, -ranks[one[0]]))
             j, shift, seen = waiting.pop(0)
             if not (roots[j].persistent or held.get(j, True)):
                 continue

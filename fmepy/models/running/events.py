@@ -19,6 +19,8 @@ A root event may say ``when`` its condition holds, an expression that is 1 then 
 condition begins to hold, also because another event changed the states, at that time and after it; rows at its time
 show the state after it. If it is not *persistent* it does not happen if another one of that time has ended the
 condition first; *early* values are of the state in which the condition began to hold, not of the one that it changes.
+Of those that wait at one time the one with the largest *priority* is next, a number or an expression of that moment. A
+*strict* one (t > 2, not t >= 2) happens just after its time, so that a row at that time shows the state before it.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from fmepy.errors import ModelError, SimulationError, check_choice, did_you_mean
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.functions import holds_jumps
+from fmepy.language.nodes import as_node
 from fmepy.language.text import parse_expression, read_value
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.forcings import forcing_values
@@ -53,7 +56,7 @@ METHODS = ("replace", "add", "multiply")
 _OF_DESOLVE = {"rep": "replace", "mult": "multiply"}
 COLUMNS = ("var", "time", "value", "method", "order")
 NEEDED = COLUMNS[:3]
-ROOT_COLUMNS = ("root", "direction", "when", "persistent", "early")
+ROOT_COLUMNS = ("root", "direction", "when", "persistent", "early", "priority", "strict")
 """Those of events that happen where an expression crosses zero."""
 DIRECTIONS = (-1, 0, 1)
 GIVEN = "value of an event"
@@ -219,7 +222,7 @@ class Root:
         The root as it was given.
     when : Node or None
         1 while its condition holds, else 0; None: it happens at crossings of its own alone.
-    persistent, early : bool
+    persistent, early, priority, strict : bool, bool, Node or None, bool
         See the module's text.
     """
 
@@ -231,6 +234,8 @@ class Root:
     when: Any = None
     persistent: bool = True
     early: bool = False
+    priority: Any = None
+    strict: bool = False
 
     @property
     def told(self) -> str:
@@ -239,15 +244,15 @@ class Root:
 
     @property
     def expressions(self) -> tuple[Any, ...]:
-        """The root, its condition, and the values of its changes."""
-        return (self.g, *(() if self.when is None else (self.when,)), *(c.value for c in self.changes))
+        """The root, its condition and priority, and the values of its changes."""
+        return (self.g, *(e for e in (self.when, self.priority) if e is not None), *(c.value for c in self.changes))
 
     def mapped(self, change: Callable[[Any], Any]) -> Root:
         """Return it with other expressions; numbers stay."""
         values = [c.value if isinstance(c.value, float) else change(c.value) for c in self.changes]
         changes = tuple(replace(c, value=v) for c, v in zip(self.changes, values, strict=True))
-        when = None if self.when is None else change(self.when)
-        return replace(self, g=change(self.g), changes=changes, when=when)
+        when, priority = (None if e is None else change(e) for e in (self.when, self.priority))
+        return replace(self, g=change(self.g), changes=changes, when=when, priority=priority)
 
 
 def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], tuple[Root, ...]]:
@@ -277,7 +282,7 @@ def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], 
             raise ModelError(f"`events`, row {i}: an event has a time or a root, not both.")
         if has_root or ("root" in row and not has_time):
             new = _root_of(row, i, states)
-            key: tuple[Any, ...] = (new.g, new.direction, new.when, new.persistent, new.early)
+            key: tuple[Any, ...] = (new.g, new.direction, new.when, new.persistent, new.early, new.priority, new.strict)
             key += (new.changes[0].order,) if new.when is not None else ()
             first = roots.get(key, replace(new, changes=()))
             changes = tuple(sorted((*first.changes, *new.changes), key=lambda c: c.order))
@@ -294,9 +299,8 @@ def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
     where, known = f"`events`, row {i}", (*COLUMNS, *ROOT_COLUMNS)
     given = {k: v for k, v in row.items() if not (k in known and k not in (*NEEDED, "root") and is_missing(v))}
     _check_keys(given, where, known, ("var", "value"), "A root event needs root, var and value.")
-    change, root, when = RootChange(*change_of(given, where, i, states)), given["root"], given.get("when")
-    if isinstance(when, str):
-        when = parse_expression(when, where=f"{where}, when")
+    change, root = RootChange(*change_of(given, where, i, states)), given["root"]
+    when, priority = (_parsed(given.get(word), f"{where}, {word}") for word in ("when", "priority"))
     return Root(
         _expression(root, where),
         _direction(given.get("direction", 0), where),
@@ -306,12 +310,17 @@ def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
         when,
         bool(given.get("persistent", True)),
         bool(given.get("early", False)),
+        None if priority is None else as_node(priority),
+        bool(given.get("strict", False)),
     )
 
 
+def _parsed(value: Any, where: str) -> Any:
+    return parse_expression(value, where=where) if isinstance(value, str) else value
+
+
 def _expression(root: Any, where: str) -> Any:
-    if isinstance(root, str):
-        root = parse_expression(root, where=f"{where}, root")
+    root = _parsed(root, f"{where}, root")
     if not getattr(root, "free_symbols", None):
         raise ModelError(
             f"{where}: the root is {root!r}; an expression is needed that crosses zero along the run, such as the name "

@@ -111,7 +111,7 @@ def read_case(path: str | Path) -> Case:
     steps = {name: step.read(section.table(name), said[name]) for name, step in STEPS.items() if name in said}
     given = section.table("parameters")
     parameters = {name: _parameter(given, name, value) for name, value in said.get("parameters", {}).items()}
-    if not parameters and "python" not in said["model"]:
+    if steps and not parameters and "python" not in said["model"]:
         raise section.error(("parameters",), "the table [parameters] is missing or empty: name = 1.0 is fixed, "
                             "name = { start = 1.0 } is fitted.")  # fmt: skip
     return Case(

@@ -119,10 +119,14 @@ def cost_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.costs.simulation import SimulationCost
     from fmepy.fimlof.cost import FimlofCost
 
-    elsewhere = ("model", "obs", "parms", "conditions", "likelihood", *DATA)  # a class is no word of a file
-    simulation = arguments_of(SimulationCost, elsewhere, entity_parms=NAMES)
-    errors = arguments_of(PredictionErrorCost, elsewhere, gain={"kinds": (float, str, dict, list)})
-    fimlof = arguments_of(FimlofCost, elsewhere)
+    elsewhere = ("model", "obs", "parms", "conditions", *DATA)
+    words = {
+        "kinds": (str, dict),
+        "says": "The distribution of the errors of readings.",
+    }  # a class is no word of a file
+    simulation = arguments_of(SimulationCost, elsewhere, entity_parms=NAMES, likelihood=words)
+    errors = arguments_of(PredictionErrorCost, (*elsewhere, "likelihood"), gain={"kinds": (float, str, dict, list)})
+    fimlof = arguments_of(FimlofCost, (*elsewhere, "likelihood"))
     kind = Key(TEXT, "How model and data are compared.", choices=("simulation", "prediction_error", "fimlof"))
     return {
         "simulation": {"kind": kind, **simulation},

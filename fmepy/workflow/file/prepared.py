@@ -65,21 +65,23 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         cost = _cost_of_python(case, source)
         source = replace(source, model=getattr(cost, "model", None))
     else:
-        if file is None:
+        if file is None and (case.steps or case.fitted):
             raise case.section.error(
                 (), 'the table [data] is missing: data = { file = "observations.csv", x = "time" }.'
             )
         model = source.model
         known = () if isinstance(model, FunctionModel) else model.var_names
         at = float(model.times[0]) if isinstance(model, SteadyModel) else None
-        frame, words = observed(case, file, known, at=at)
-        x_unit = str(words.pop("x_unit", ""))
-        notes += [*words.pop("notes", []), *replicates(frame, words, file)]
-        if isinstance(model, FunctionModel):
-            cost = table_cost(case, model, frame, words)
-        else:
-            cost = _cost(case, model, file, frame, words, conditions)
-        frame = frame.reset_index(drop=True)
+        frame, cost = pd.DataFrame(), None  # a model by itself
+        if file is not None:
+            frame, words = observed(case, file, known, at=at)
+            x_unit = str(words.pop("x_unit", ""))
+            notes += [*words.pop("notes", []), *replicates(frame, words, file)]
+            if isinstance(model, FunctionModel):
+                cost = table_cost(case, model, frame, words)
+            else:
+                cost = _cost(case, model, file, frame, words, conditions)
+            frame = frame.reset_index(drop=True)
     of = _fitted(case, source, cost, notes)
     scale = {name: p.scale for name, p in of.items() if p.scale}
     natural = {
