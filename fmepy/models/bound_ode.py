@@ -302,15 +302,13 @@ class BoundOde(BoundDynamic):
         """
         if self._has_looked and not self._starts_move:
             return ""
-        n, seen, line = len(self._definition.states), self._model.seen_starts, self._timeline
-        at_start = line.n_at_start and not self._definition.algebraic  # then the run has them, before any event
-        start = np.abs(Y[0, :n]) if at_start else self._starts(p.tolist())
+        start, seen = self._starts(p.tolist()), self._model.seen_starts
         self._has_looked = True
         if seen is not None and not any(0 < 10 * a < b for a, b in zip(start.tolist(), seen.tolist(), strict=True)):
             return ""  # no state starts from less than a tenth of what was seen
         size = np.where(start > 0, start, np.inf)
         self._model.seen_starts = size if seen is None else np.minimum(seen, size)
-        options = self._options
+        n, options = len(start), self._options
         assert options is not None, "limits are of the tolerances"
 
         def again(atol: Vector) -> Matrix:
