@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ONE_AT_A_TIME = threading.Lock()
+_MOST_KEPT = 12  # runners of a model, for further bindings
 
 
 class BoundOde(BoundDynamic):
@@ -91,8 +92,25 @@ class BoundOde(BoundDynamic):
                 self._options = self._model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
             names = self.names if kind == "exact" else ()
-            self._runners[key] = make_runner(engine, self._definition, self._timeline, names, options, self._grid)
+            self._runners[key] = self._made_runner(engine, names, options)
         return self._runners[key]
+
+    def _made_runner(self, engine: Engine, names: tuple[str, ...], options: SolverOptions) -> ModelRunner | None:
+        """Return a runner: that of another binding of the model at the same rows, where its runs are `whole`.
+
+        Those hold nothing of a run, and threads share them; to make them takes as long as ten runs.
+        """
+        kept, line = self._model.kept_runners, self._timeline
+        key = (engine, names, options.rtol, options.atol.tobytes(), line.start, line.rows.tobytes())
+        known: ModelRunner | None = kept.get(key)
+        if known is not None and vars(known).get("whole") is not None:
+            return known
+        made = make_runner(engine, self._definition, line, names, options, self._grid)
+        if made is not None and not engine.steps:
+            if len(kept) >= _MOST_KEPT:
+                kept.clear()
+            kept[key] = made
+        return made
 
     def _run(self, p: Vector, kind: str, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
         """Run on the first engine, and once more on the next if that fails, unless a state has exploded.

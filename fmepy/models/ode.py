@@ -288,10 +288,14 @@ class OdeModel(DynamicModel):
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None and not delayed
         self.engines: tuple[Engine, ...] = (self._engine, *registry.heirs(self._engine, self.definition))
         self._order: tuple[Engine, ...] | None = None
+        self.kept_runners: dict[Any, Any] = {}  # by what they were made of, see `bound_ode`
         outside, like = self._events_outside(), self._like
         if outside and (like is None or outside != like._events_outside()):
             warn(outside)
         self._tell()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "kept_runners": {}}  # addresses mean nothing to another process
 
     def tell_with(self, other: Any) -> None:
         """Let two models, such as those of two entities, share their one-time warnings."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -218,3 +220,36 @@ def test_the_failure_of_a_model_without_parameters_names_none():
     model = OdeModel("d(x)/dt = x**2", state={"x": 1}, times=[0, 2])
     with pytest.raises(SimulationError, match=r"runs to infinity \(x = [^)]*\)\.$"):
         model()
+
+
+def test_bindings_of_a_model_share_what_was_compiled_for_the_same_rows():
+    model = OdeModel("dA/dt = -k*A + m", state={"A": 10.0}, times=[0, 1, 2], parms={"k": 0.5, "m": 0.1})
+    first, again, other = model.bind(["k"]), model.bind(["k"]), model.bind(["k"], times=[0, 0.5])
+    Y, S = first.sensitivities(np.array([0.4]))
+    runners = [b._runner(b.engines[0], "exact") for b in (first, again, other)]
+    assert runners[0] is runners[1]
+    assert runners[0] is not runners[2]
+    np.testing.assert_array_equal(again.sensitivities(np.array([0.4]))[1], S)
+    assert other.simulate(np.array([0.4])).shape == (2, 1)
+    of_other = model.bind(["m"])
+    np.testing.assert_array_equal(of_other.simulate(np.array([0.1])), model.bind().simulate(np.array([0.5, 0.1])))
+    assert of_other._runner(of_other.engines[0], "exact") is not runners[0]
+    tight = first.tightened()
+    assert abs(tight.simulate(np.array([0.4])) - Y).max() > 0
+    assert not pickle.loads(pickle.dumps(model)).kept_runners
+
+
+def test_steppers_in_python_are_of_one_binding():
+    model = OdeModel(
+        lambda t, y, p: [-p["k"] * y[0]], state={"A": 10.0}, times=[0, 1], parms={"k": 0.5}, engine="scipy"
+    )
+    first, again = model.bind(), model.bind()
+    first.simulate(np.array([0.5]))
+    assert first._runner(first.engines[0], "plain") is not again._runner(again.engines[0], "plain")
+
+
+def test_no_more_than_a_few_runners_are_kept():
+    model = OdeModel("dA/dt = -k*A", state={"A": 10.0}, times=[0, 1], parms={"k": 0.5})
+    for end in range(1, 40):
+        model.bind(times=[0, end]).simulate(np.array([0.5]))
+    assert len(model.kept_runners) <= 12
