@@ -27,7 +27,8 @@ A bound cost that is one number, -2 log L, may be a *scored* one, which has also
 * ``scale_parameters``, a mask of the parameters that scale noise: a search moves their logarithms, or ends at zero;
 * ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
 
-* optionally ``standardised(theta) -> (names, r)``, with r = (mod - obs) / sd of every datum.
+* optionally ``standardised(theta) -> (names, r)``, with r = (mod - obs) / sd of every datum;
+* optionally ``log_densities(theta)``, of every datum in its own units, see `log_densities`.
 
 A number that has residuals all the same, such as that of a simulation with noise of its own, has ``gives_modcost``
 true and ``modcost(theta)``.
@@ -260,6 +261,25 @@ def standardised(bound: Any, theta: Vector) -> tuple[Sequence[str], Vector] | No
     """Return variable and standardised residual of every datum of a likelihood without a ModCost, if it has any."""
     found = getattr(bound, "standardised", None)
     return found(theta) if callable(found) else None
+
+
+def log_densities(bound: Any, theta: Vector) -> Vector | None:
+    """Return the log density of every reading in its own units, shape (n_obs,); None where a number does not know them.
+
+    They add up to -1/2 of -2 log L, and the `log_jacobian` of the data where these are transformed.
+    """
+    if bound.is_scalar:
+        own: Callable[[Vector], Vector | None] | None = getattr(bound, "log_densities", None)
+        return None if own is None else own(theta)
+    data = cost_data(bound)
+    return densities_of_residuals(data, bound.residuals(theta), data.weights**-2.0)
+
+
+def densities_of_residuals(data: CostData, r: Any, variances: Any) -> Any:
+    """Return the log densities of readings of weighted residuals r; variances: of the readings without weight."""
+    squares = (r / data.weights) ** 2
+    own = 0.0 if data.observed is None else data.observed.log_slopes
+    return own - 0.5 * (squares / variances + np.log(2 * np.pi * variances))
 
 
 # ------------------------------------------------------------------------------------------------------- the contracts

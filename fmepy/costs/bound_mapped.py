@@ -15,6 +15,7 @@ import numpy as np
 from fmepy.costs.base import (
     AroundBound,
     is_scored,
+    log_densities,
     minus2loglik_many,
     modcost_at,
     residuals_many,
@@ -84,6 +85,10 @@ class BoundMapped(AroundBound):
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L."""
         return float(self.bound.minus2loglik(self._full(theta)))
+
+    def log_densities(self, theta: Vector) -> Vector | None:
+        """Return the log densities of all readings, see `fmepy.costs.base.log_densities`."""
+        return log_densities(self.bound, self._full(theta))
 
     def modcost(self, theta: Vector) -> Any:
         """Return the `ModCost` at theta."""

@@ -29,7 +29,7 @@ import numpy as np
 
 from fmepy.costs.base import KnownData, errors_unknown
 from fmepy.costs.by_entity import predictions_of_parts
-from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, steepness
+from fmepy.costs.censored import log_probability, minus2loglik_of_marked, residuals_of_marked, steepness
 from fmepy.costs.data_fingerprint import joined
 from fmepy.costs.error_kinds import LIKELIHOODS
 from fmepy.costs.modcost import ModCost, joined_costs, tabulate
@@ -169,6 +169,15 @@ class BoundLikelihood(OfPredictions):
                 why[i] = str(error)
         return out, why
 
+    def log_densities(self, theta: Vector) -> Vector:
+        """Return the log density of every reading in its own units, see `fmepy.costs.base.log_densities`."""
+        c, observed = self._compared, self.data.observed
+        of_scale = c.all_marks == 0  # a probability has no unit
+        if c.own_scale is not None:
+            of_scale &= ~c.own_scale  # of which it is a part of the density
+        found = self._densities(*self._of_predictions(self.predictions.values(theta[self._at]), theta), theta)
+        return found if observed is None else found + np.where(of_scale, observed.log_slopes, 0.0)
+
     def modcost(self, theta: Vector) -> ModCost:
         """Return the `ModCost` at theta; weights are one over the sd of a reading."""
         return joined_costs(self.modcosts(theta))
@@ -305,6 +314,12 @@ class BoundNoisy(BoundLikelihood):
     @cached_property
     def _own_log_slope(self) -> float:
         return float(self._compared.own_log_slopes.sum())
+
+    def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
+        """Return the log density of every reading; of one beyond a limit, how likely that is."""
+        r, marks = (mod - obs) / spread, self._compared.all_marks
+        plain = -0.5 * (r * r + np.log(2 * np.pi)) - np.log(spread) + self._compared.own_log_slopes
+        return np.where(marks == 0, plain, log_probability(marks * r))
 
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the derivatives of the log density to mod, and to the sd."""
