@@ -106,7 +106,7 @@ def test_leave_one_out_and_comparisons_work():
         warnings.simplefilter("ignore")
         runs = {k: fme.modMCMC(c, PARMS, niter=800, seed=2, jump=[0.03, 0.5]).to_arviz() for k, c in costs.items()}
         assert np.isfinite(float(arviz.loo(runs["right"]).elpd_loo))
-        assert list(arviz.compare(runs).index)[0] == "right"
+        assert arviz.compare(runs).index[0] == "right"
 
 
 def test_it_is_left_out_where_readings_are_not_known_or_not_asked_for(tmp_path):
