@@ -39,7 +39,7 @@ by one instead, under the same names: whoever needs them asks `cost_data`.
 Any bound cost may offer ``tightened()``, the same at tolerances a hundred times smaller (None where no solver has any):
 fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_error`. It may offer
 ``residuals_many(Theta)`` and, if it is one number, ``minus2loglik_many(Theta)``, as the functions of these names here:
-the members of an ensemble are evaluated together.
+the members of an ensemble are evaluated together; and ``with_slopes(theta)``, as here: one run gives value and slopes.
 """
 
 from __future__ import annotations
@@ -273,6 +273,17 @@ def log_densities(bound: Any, theta: Vector) -> Vector | None:
         return None if own is None else own(theta)
     data = cost_data(bound)
     return densities_of_residuals(data, bound.residuals(theta), data.weights**-2.0)
+
+
+def with_slopes(bound: Any, theta: Vector) -> tuple[Any, Any]:
+    """Return residuals and their Jacobian, of a scored cost -2 log L and its gradient: of one run where that can be."""
+    own = getattr(bound, "with_slopes", None)
+    if own is not None:
+        found: tuple[Any, Any] = own(theta)
+        return found
+    if bound.is_scalar:
+        return bound.minus2loglik(theta), -2.0 * np.asarray(bound.score(theta))
+    return bound.residuals(theta), bound.jacobian(theta)
 
 
 def densities_of_residuals(data: CostData, r: Any, variances: Any) -> Any:

@@ -20,6 +20,7 @@ from fmepy.costs.base import (
     modcost_at,
     residuals_many,
     standardised,
+    with_slopes,
 )
 from fmepy.models.base import keep_within
 from fmepy.numerics.sparse import scaled_columns
@@ -81,6 +82,11 @@ class BoundMapped(AroundBound):
     def sparse_jacobian(self, theta: Vector) -> Any:
         """Return dr/dtheta as a sparse array, where `is_sparse`."""
         return scaled_columns(self.bound.sparse_jacobian(self._full(theta)), self.map.pull(theta, np.ones(len(theta))))
+
+    def with_slopes(self, theta: Vector) -> tuple[Any, Any]:
+        """Return values and slopes of one run, see `fmepy.costs.base.with_slopes`."""
+        value, slopes = with_slopes(self.bound, self._full(theta))
+        return value, np.asarray(self.map.pull(theta, slopes))
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L."""

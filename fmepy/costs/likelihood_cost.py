@@ -196,6 +196,11 @@ class BoundLikelihood(OfPredictions):
         out = to_mod @ d.dmod
         return np.asarray(out if to_s is None else out + to_s @ d.ds)
 
+    def with_slopes(self, theta: Vector) -> tuple[float, Vector]:
+        """Return -2 log L and its gradient of one run."""
+        d = self._at_theta(theta)
+        return self._minus2loglik(d.mod, d.s, theta), -2.0 * self.score(theta)
+
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the information of theta, see the module's text, shape (n_par, n_par)."""
         return normal_matrix(self._rows(theta)[1])
