@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +13,15 @@ import numpy as np
 import pandas as pd
 
 import fmepy as fme
-from benchmarks import hiv
+from benchmarks import boehm, hiv
 from benchmarks.row import R_TIMINGS, Row, at_least, at_most, within
 from benchmarks.timing import side_by_side
+from fmepy.costs.base import with_slopes
 from fmepy.costs.user_function import as_objective
+from fmepy.errors import SimulationError
 from fmepy.mcmc import modMCMC
 from fmepy.mcmc.convergence import ess_bulk
+from fmepy.mcmc.kernels.nuts import Unbounded
 
 NITER, PEER_NITER, PINTS_NITER = 5000, 100, 1000
 CASES = {c["id"]: c for c in json.loads((R_TIMINGS.parent / "modMCMC_hiv.json").read_text(encoding="utf-8"))["cases"]}
@@ -219,4 +223,50 @@ def beside_emcee() -> Row:
     return Row(work, seconds, "emcee, odeint by hand", peer, goals)
 
 
-ROWS = [chain_hiv, overhead, kernels, beside_pints, beside_emcee]
+def nuts_boehm() -> Row:
+    """Return the row of NUTS on a posterior of which two parameters end at bounds, beside nutpie on the same gradient."""
+    cost = fme.transformed(boehm.noisy_cost(), "log10")
+    fit = fme.modFit(cost, lower=-5, upper=5)
+    settings: dict[str, Any] = {
+        "method": "nuts",
+        "niter": 2000,
+        "burninlength": 1000,
+        "lower": -5,
+        "upper": 5,
+        "seed": 1,
+    }
+    before = time.process_time()
+    with warnings.catch_warnings():  # a parameter on a bound has no covariance
+        warnings.simplefilter("ignore")
+        chain = modMCMC(cost, fit, jump=fit.cov_scaled, **settings)
+    seconds = time.process_time() - before
+    draws = min(ess_bulk(chain.draws()[:, :, k]) for k in range(len(fit.par)))
+    assert chain.divergences == 0, chain
+    goals = [at_least(draws / seconds, 6.75, "{:.1f} effective draws a second")]
+    work, name = "modMCMC(method='nuts'), Boehm's posterior, 2,000 iterations", "nutpie on the same gradient"
+    try:
+        import nutpie  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return Row(work, seconds, f"{name} is not installed", goals=goals)
+    bound, box, n = cost.bind(), Unbounded(np.full(len(fit.par), -5.0), np.full(len(fit.par), 5.0)), len(fit.par)
+
+    def density(u: np.ndarray) -> tuple[float, np.ndarray]:
+        try:
+            value, slopes = with_slopes(bound, box.forward(u))
+        except SimulationError:
+            return -np.inf, np.zeros(n)
+        steep, logs, of_logs = box.slopes(u)
+        return -0.5 * value + logs, -0.5 * slopes * steep + of_logs
+
+    compiled = nutpie.compiled_pyfunc.from_pyfunc(
+        n, lambda: density, lambda *_: lambda u: {"p": box.forward(u)}, [np.dtype("float64")], [(n,)], ["p"]
+    )
+    before = time.process_time()
+    trace = nutpie.sample(compiled, draws=1000, tune=1000, chains=1, seed=1, progress_bar=False)
+    peer = time.process_time() - before
+    theirs = min(ess_bulk(trace.posterior["p"].to_numpy()[:, :, k]) for k in range(n))
+    goals.append(at_least(draws / seconds / (theirs / peer), 2, "{:.1f} times the peer's effective draws a second"))
+    return Row(work, seconds, name, peer, goals)
+
+
+ROWS = [chain_hiv, overhead, kernels, beside_pints, beside_emcee, nuts_boehm]

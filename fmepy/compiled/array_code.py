@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fmepy.compiled.array_layout import Layout, Place, is_whole_power
+from fmepy.compiled.array_layout import ArrayLayout, LoopEntry, is_whole_power
 from fmepy.compiled.llvm_code import ExpressionWriter, WholeFunction
 from fmepy.compiled.llvm_operations import declarations, number
 from fmepy.compiled.machine import LOOPS, Code, compiled
@@ -119,7 +119,7 @@ class ArrayCode:
         self._moving: dict[str, set[str]] = {}
         self._active: dict[tuple[int, str], bool] = {}
         self._steps, self._inputs = arrays.steps, arrays.inputs
-        layout = Layout(arrays)
+        layout = ArrayLayout(arrays)
         self.size, self._needed, self._places, self._cuts = layout.size, layout.needed, layout.places, layout.cuts
         self._table, self._tables, self._is_prepared = layout.table, layout.tables, layout.is_prepared
         self.rates = slice(self._places[arrays.rates], self._places[arrays.rates] + arrays.n_states)
@@ -276,18 +276,18 @@ class ArrayCode:
         self._hoist_run(part, run, array)
         for o in _loops(part, step.size):
             target, first = _index(part, at, o.k), _index(part, 0, o.k, step.number)
-            part.store(self._entry(part, run, Place(first), array), array, target)
+            part.store(self._entry(part, run, LoopEntry(first), array), array, target)
             if step.number == 1:
                 continue
             with part.loop(1, step.number) as j:
                 k = part.emit(f"add i64 {first}, {j}")
-                before, new = part.load(array, target), self._entry(part, run, Place(k), array)
+                before, new = part.load(array, target), self._entry(part, run, LoopEntry(k), array)
                 if step.word == "add":
                     new = part.binary("fadd", before, new)
                 elif array == "w":
                     new = part.largest([before, new]) if step.word == "maximum" else part.smallest([before, new])
                 else:  # that of the entry which is the extreme
-                    is_it = part.compare("oeq", self._entry(part, run, Place(k), "w"), part.load("w", target))
+                    is_it = part.compare("oeq", self._entry(part, run, LoopEntry(k), "w"), part.load("w", target))
                     new = part.select(is_it, new, before)
                 part.store(new, array, target)
 
@@ -297,16 +297,16 @@ class ArrayCode:
         self._hoist_run(part, run, array)
         for o in _loops(part, step.size // step.number):
             first = _index(part, 0, o.k, step.number)
-            part.store(self._entry(part, run, Place(first), array), array, _index(part, at, first))
+            part.store(self._entry(part, run, LoopEntry(first), array), array, _index(part, at, first))
             if step.number == 1:
                 continue
             with part.loop(1, step.number) as j:
                 k = part.emit(f"add i64 {first}, {j}")
                 before = part.load(array, part.emit(f"add i64 {k}, {at - 1}"))
-                new = part.binary("fadd", before, self._entry(part, run, Place(k), array))
+                new = part.binary("fadd", before, self._entry(part, run, LoopEntry(k), array))
                 part.store(new, array, _index(part, at, k))
 
-    def _computed(self, part: ExpressionWriter, i: int, at: Place, array: str) -> str:
+    def _computed(self, part: ExpressionWriter, i: int, at: LoopEntry, array: str) -> str:
         """Return the name of an entry of a step that is a function of entries: its value, or its derivative."""
         step = self._steps[i]
         v = [self._entry(part, run, at, "w") for (run,) in step.reads]
@@ -323,7 +323,7 @@ class ArrayCode:
         more = (slopes("d"), slopes("e")) if array == "b" else ()
         return _slope(part, step, v, out, slopes(array), *more)
 
-    def _entry(self, part: ExpressionWriter, run: StridedRun, at: Place, array: str) -> str:
+    def _entry(self, part: ExpressionWriter, run: StridedRun, at: LoopEntry, array: str) -> str:
         """Return the name of the entry that a run gives at a place."""
         i, inner = run.step, at.of(run)
         if array != "w" and not self._is_active(i, array):
@@ -333,7 +333,7 @@ class ArrayCode:
         how = self._of_part if self._steps[i].kind == "join" else self._computed
         return how(part, i, inner, array)
 
-    def _of_part(self, part: ExpressionWriter, i: int, at: Place, array: str) -> str:
+    def _of_part(self, part: ExpressionWriter, i: int, at: LoopEntry, array: str) -> str:
         """Return the name of an entry of the part of a join where a loop is."""
         (read,), before = self._steps[i].reads, 0
         for run in read:
@@ -342,7 +342,7 @@ class ArrayCode:
             before += run.length
         return self._entry(part, run, at._replace(start=at.start - before), array)
 
-    def _loaded(self, part: ExpressionWriter, i: int, at: Place, array: str) -> str:
+    def _loaded(self, part: ExpressionWriter, i: int, at: LoopEntry, array: str) -> str:
         return part.load(array, _index(part, self._places[i] + at.start, at.k, at.stride))
 
     def _hoist(self, part: ExpressionWriter, step: ArrayStep, array: str) -> None:
@@ -356,7 +356,7 @@ class ArrayCode:
             self._hoist(part, self._steps[run.step], array)
         elif run.stride == 0:
             for block in {"w": "w", "d": "wd", "b": "wdeb"}[array]:
-                self._entry(part, run, Place(0), block)
+                self._entry(part, run, LoopEntry(0), block)
 
 
 def _index(part: ExpressionWriter, base: int, k: int | str, stride: int = 1) -> int | str:
@@ -369,14 +369,14 @@ def _index(part: ExpressionWriter, base: int, k: int | str, stride: int = 1) -> 
     return part.emit(f"add i64 {scaled}, {base}") if base else scaled
 
 
-def _loops(part: ExpressionWriter, count: int, cuts: Sequence[int] = ()) -> Iterator[Place]:
+def _loops(part: ExpressionWriter, count: int, cuts: Sequence[int] = ()) -> Iterator[LoopEntry]:
     """Write what follows as loops from cut to cut, or, for one turn, as it is."""
     for first, end in pairwise([0, *cuts, count]):
         if end == first + 1:
-            yield Place(first, first)
+            yield LoopEntry(first, first)
         else:
             with part.loop(first, end) as k:
-                yield Place(k, first)
+                yield LoopEntry(k, first)
 
 
 def _defined(name: str, arguments: str, part: ExpressionWriter) -> str:

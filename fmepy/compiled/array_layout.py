@@ -26,7 +26,7 @@ MOST_RUNS = 32
 _QUICK = ("add", "subtract", "multiply", "negative")
 
 
-class Place(NamedTuple):
+class LoopEntry(NamedTuple):
     """The entry of a step that a loop is at: start + stride k, where its counter k begins at `first`."""
 
     k: int | str
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     start: int = 0
     stride: int = 1
 
-    def of(self, run: StridedRun) -> Place:
+    def of(self, run: StridedRun) -> LoopEntry:
         """Return the entry that a run gives there."""
         return self._replace(start=run.start + run.stride * self.start, stride=run.stride * self.stride)
 
@@ -44,7 +44,7 @@ class Place(NamedTuple):
         return self.start + self.stride * self.first
 
 
-class Layout:
+class ArrayLayout:
     """Where all steps of a computation stand in a block.
 
     Attributes

@@ -27,7 +27,8 @@ A bound cost that is one number, -2 log L, may be a *scored* one, which has also
 * ``scale_parameters``, a mask of the parameters that scale noise: a search moves their logarithms, or ends at zero;
 * ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
 
-* optionally ``standardised(theta) -> (names, r)``, with r = (mod - obs) / sd of every datum.
+* optionally ``standardised(theta) -> (names, r)``, with r = (mod - obs) / sd of every datum;
+* optionally ``log_densities(theta)``, of every datum in its own units, see `log_densities`.
 
 A number that has residuals all the same, such as that of a simulation with noise of its own, has ``gives_modcost``
 true and ``modcost(theta)``.
@@ -38,7 +39,7 @@ by one instead, under the same names: whoever needs them asks `cost_data`.
 Any bound cost may offer ``tightened()``, the same at tolerances a hundred times smaller (None where no solver has any):
 fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_error`. It may offer
 ``residuals_many(Theta)`` and, if it is one number, ``minus2loglik_many(Theta)``, as the functions of these names here:
-the members of an ensemble are evaluated together.
+the members of an ensemble are evaluated together; and ``with_slopes(theta)``, as here: one run gives value and slopes.
 """
 
 from __future__ import annotations
@@ -260,6 +261,36 @@ def standardised(bound: Any, theta: Vector) -> tuple[Sequence[str], Vector] | No
     """Return variable and standardised residual of every datum of a likelihood without a ModCost, if it has any."""
     found = getattr(bound, "standardised", None)
     return found(theta) if callable(found) else None
+
+
+def log_densities(bound: Any, theta: Vector) -> Vector | None:
+    """Return the log density of every reading in its own units, shape (n_obs,); None where a number does not know them.
+
+    They add up to -1/2 of -2 log L, and the `log_jacobian` of the data where these are transformed.
+    """
+    if bound.is_scalar:
+        own: Callable[[Vector], Vector | None] | None = getattr(bound, "log_densities", None)
+        return None if own is None else own(theta)
+    data = cost_data(bound)
+    return densities_of_residuals(data, bound.residuals(theta), data.weights**-2.0)
+
+
+def with_slopes(bound: Any, theta: Vector) -> tuple[Any, Any]:
+    """Return residuals and their Jacobian, of a scored cost -2 log L and its gradient: of one run where that can be."""
+    own = getattr(bound, "with_slopes", None)
+    if own is not None:
+        found: tuple[Any, Any] = own(theta)
+        return found
+    if bound.is_scalar:
+        return bound.minus2loglik(theta), -2.0 * np.asarray(bound.score(theta))
+    return bound.residuals(theta), bound.jacobian(theta)
+
+
+def densities_of_residuals(data: CostData, r: Any, variances: Any) -> Any:
+    """Return the log densities of readings of weighted residuals r; variances: of the readings without weight."""
+    squares = (r / data.weights) ** 2
+    own = 0.0 if data.observed is None else data.observed.log_slopes
+    return own - 0.5 * (squares / variances + np.log(2 * np.pi * variances))
 
 
 # ------------------------------------------------------------------------------------------------------- the contracts

@@ -15,10 +15,12 @@ import numpy as np
 from fmepy.costs.base import (
     AroundBound,
     is_scored,
+    log_densities,
     minus2loglik_many,
     modcost_at,
     residuals_many,
     standardised,
+    with_slopes,
 )
 from fmepy.models.base import keep_within
 from fmepy.numerics.sparse import scaled_columns
@@ -81,9 +83,18 @@ class BoundMapped(AroundBound):
         """Return dr/dtheta as a sparse array, where `is_sparse`."""
         return scaled_columns(self.bound.sparse_jacobian(self._full(theta)), self.map.pull(theta, np.ones(len(theta))))
 
+    def with_slopes(self, theta: Vector) -> tuple[Any, Any]:
+        """Return values and slopes of one run, see `fmepy.costs.base.with_slopes`."""
+        value, slopes = with_slopes(self.bound, self._full(theta))
+        return value, np.asarray(self.map.pull(theta, slopes))
+
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L."""
         return float(self.bound.minus2loglik(self._full(theta)))
+
+    def log_densities(self, theta: Vector) -> Vector | None:
+        """Return the log densities of all readings, see `fmepy.costs.base.log_densities`."""
+        return log_densities(self.bound, self._full(theta))
 
     def modcost(self, theta: Vector) -> Any:
         """Return the `ModCost` at theta."""

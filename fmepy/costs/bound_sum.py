@@ -22,6 +22,7 @@ from fmepy.costs.base import (
     cost_data,
     gives_modcost,
     joined_data,
+    log_densities,
     minus2loglik_many,
     modcost_at,
     nobs_of,
@@ -157,6 +158,12 @@ class BoundSum(OfSeveral, OfData):
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L, the sum of that of the parts."""
         return float(sum(b.mapped.minus2loglik(theta) for b in self._blocks))
+
+    def log_densities(self, theta: Vector) -> Vector | None:
+        """Return the log densities of all readings, see `fmepy.costs.base.log_densities`; None if a part has none."""
+        found = [log_densities(b.mapped, theta) for b in self._blocks]
+        known = [own for own in found if own is not None]
+        return np.concatenate(known) if len(known) == len(found) else None
 
     def modcost(self, theta: Vector) -> ModCost:
         """Return the `ModCost` at theta, the rows in the order of the parts."""

@@ -15,6 +15,7 @@ from itertools import chain
 
 import numpy as np
 
+from fmepy.costs.observation_scale import observation_scale
 from fmepy.errors import listed
 from fmepy.journal.encoding import Stored
 from fmepy.types import IntVector, Vector
@@ -60,6 +61,12 @@ class ObservedData(Stored):
         step = _SAME_TIME * max(_extent(self.x), 1e-300)
         at = np.rint((self.x - np.min(self.x, initial=np.inf)) / step)
         return np.lexsort((self.all_marks, self.values, at, np.array(self.names)))
+
+    @property
+    def log_slopes(self) -> Vector:
+        """Log |dg/dy| of every datum, shape (n_obs,); infinite for the square root of zero."""
+        with np.errstate(divide="ignore"):
+            return np.log(observation_scale(self.kinds).slope(self.values))
 
     @property
     def all_marks(self) -> IntVector:

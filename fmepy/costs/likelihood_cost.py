@@ -29,7 +29,7 @@ import numpy as np
 
 from fmepy.costs.base import KnownData, errors_unknown
 from fmepy.costs.by_entity import predictions_of_parts
-from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, steepness
+from fmepy.costs.censored import log_probability, minus2loglik_of_marked, residuals_of_marked, steepness
 from fmepy.costs.data_fingerprint import joined
 from fmepy.costs.error_kinds import LIKELIHOODS
 from fmepy.costs.modcost import ModCost, joined_costs, tabulate
@@ -169,6 +169,15 @@ class BoundLikelihood(OfPredictions):
                 why[i] = str(error)
         return out, why
 
+    def log_densities(self, theta: Vector) -> Vector:
+        """Return the log density of every reading in its own units, see `fmepy.costs.base.log_densities`."""
+        c, observed = self._compared, self.data.observed
+        of_scale = c.all_marks == 0  # a probability has no unit
+        if c.own_scale is not None:
+            of_scale &= ~c.own_scale  # of which it is a part of the density
+        found = self._densities(*self._of_predictions(self.predictions.values(theta[self._at]), theta), theta)
+        return found if observed is None else found + np.where(of_scale, observed.log_slopes, 0.0)
+
     def modcost(self, theta: Vector) -> ModCost:
         """Return the `ModCost` at theta; weights are one over the sd of a reading."""
         return joined_costs(self.modcosts(theta))
@@ -186,6 +195,11 @@ class BoundLikelihood(OfPredictions):
         to_mod, to_s = self._finite(self.slopes, theta, self._compared.obs, d.mod, d.s)
         out = to_mod @ d.dmod
         return np.asarray(out if to_s is None else out + to_s @ d.ds)
+
+    def with_slopes(self, theta: Vector) -> tuple[float, Vector]:
+        """Return -2 log L and its gradient of one run."""
+        d = self._at_theta(theta)
+        return self._minus2loglik(d.mod, d.s, theta), -2.0 * self.score(theta)
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the information of theta, see the module's text, shape (n_par, n_par)."""
@@ -305,6 +319,12 @@ class BoundNoisy(BoundLikelihood):
     @cached_property
     def _own_log_slope(self) -> float:
         return float(self._compared.own_log_slopes.sum())
+
+    def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
+        """Return the log density of every reading; of one beyond a limit, how likely that is."""
+        r, marks = (mod - obs) / spread, self._compared.all_marks
+        plain = -0.5 * (r * r + np.log(2 * np.pi)) - np.log(spread) + self._compared.own_log_slopes
+        return np.where(marks == 0, plain, log_probability(marks * r))
 
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the derivatives of the log density to mod, and to the sd."""

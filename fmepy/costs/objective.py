@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.costs.base import AroundBound, is_scored, minus2loglik_many, modcost_at, residuals_many
+from fmepy.costs.base import AroundBound, is_scored, minus2loglik_many, modcost_at, residuals_many, with_slopes
 from fmepy.errors import ArgumentError, SimulationError, sentence
 from fmepy.journal.evaluations import Evaluations
 from fmepy.models.base import keep_within
@@ -185,6 +185,24 @@ class Objective(AroundBound):
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, where the cost has it."""
         return np.asarray(self.bound.score(theta, rough), dtype=float)
+
+    def with_slopes(self, theta: Vector) -> tuple[Any, Any]:
+        """Return residuals and their Jacobian, or -2 log L and its gradient; of one run where the cost can."""
+        if not (self.has_score or (self.has_jacobian and self._jac is None)):
+            value = self._evaluate(theta)
+            if not self.is_scalar:
+                return value, self.jacobian(theta)
+            return value, self.gradient(theta) if self.has_gradient else self.differentiate(self._evaluate, theta)
+        self.evaluations += 1
+        self.jacobians += 1
+        check_stop()
+        try:
+            value, slopes = with_slopes(self.bound, theta)
+        except SimulationError as error:
+            raise self._failure(str(error), theta, error) from error
+        if count_bad(value) or count_bad(slopes):
+            raise self._failure("The cost or its derivatives are not finite.", theta)
+        return value, slopes
 
     def gradient(self, theta: Vector) -> Vector:
         """Return d(-2 log L)/d theta, shape (n_par,), where there is a `jac` for it."""

@@ -312,7 +312,12 @@ class BoundSimulation(OfPredictions):
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par), from the model's sensitivities."""
-        return np.asarray(self.predictions.compared_with_slopes(theta)[1] * self._weights[:, None])
+        return self.with_slopes(theta)[1]
+
+    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
+        """Return r and dr/dtheta of one run."""
+        mod, slopes = self.predictions.compared_with_slopes(theta)
+        return (mod - self._obs) * self._weights, slopes * self._weights[:, None]
 
     def sparse_jacobian(self, theta: Vector) -> Any:
         """Return dr/dtheta as a sparse array, where `is_sparse`."""

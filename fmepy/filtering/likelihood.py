@@ -90,6 +90,24 @@ def likelihood_of_innovations(
     return Likelihood(xi, xi - 0.5 * np.log(2 * np.pi) * nobs, sumsq, nobs, nu, s, shift, A)
 
 
+def predictive_log_densities(nu: Vector, s: Vector, v: Matrix) -> Vector:
+    """Return the log density of every datum given those before it, but for those that a diffuse start uses up.
+
+    nu, s, v: of a pass; v has no columns where the start is known. With the information A and b of the data before it
+    on the start, a datum has the mean error nu + v'd, d = - A^-1 b, and the variance s + v' A^-1 v.
+    """
+    if v.shape[1]:
+        A, b = np.zeros((v.shape[1],) * 2), np.zeros(v.shape[1])
+        means, variances = [], []
+        for one, variance, row in zip(nu, s, v, strict=True):
+            if np.linalg.matrix_rank(A) == len(A):
+                means.append(one - row @ np.linalg.solve(A, b))
+                variances.append(variance + row @ np.linalg.solve(A, row))
+            A, b = A + np.outer(row, row) / variance, b + row * one / variance
+        nu, s = np.array(means), np.array(variances)
+    return np.asarray(-0.5 * (nu * nu / s + np.log(2 * np.pi * s)))
+
+
 def start_of(run: Pass) -> tuple[Matrix, Vector]:
     """Return A and b of the free components of the start."""
     scaled = run.v / run.s[:, None]

@@ -129,6 +129,55 @@ def history_of(
     return out
 
 
+def drawn_states(
+    schedule: Schedule, run: Pass, correlation: Matrix, free: IntVector, n: int, rng: np.random.Generator
+) -> Cube | None:
+    """Return paths of the states given all data, shape (n, n_node, n_state); None if the data leave the start open.
+
+    A path is drawn from its end: with G = P(k|k) T' P(k+1|k)^- and x(k+1) drawn, x(k) has ::
+
+        the mean        x(k|k) + G (x(k+1) - x(k+1|k))       and the covariance      P(k|k) - G T P(k|k)
+
+    so that all times are jointly distributed as the filter has it (Fruehwirth-Schnatter 1994). The inverse is that
+    within the range of P(k+1|k). An unknown start is drawn first.
+    """
+    record = run.record
+    assert record is not None, "a recorded pass"
+    samples = _samples(schedule, record, correlation, free, np.diff(schedule.row_at))
+    known = StartInformation.of(samples.w[:, 1:], samples.w[:, 0])[-1:]
+    if not known.is_complete:
+        return None
+    shift = known.shift + rng.standard_normal((n, len(free))) @ _transposed(_root(known.covariance)[0])
+    P, T, ahead = record.P_filtered, record.transitions[1:], record.P_predicted[1:]
+    size, values, vectors = _scaled_eigen(ahead)
+    seen = values > _SINGULAR * np.maximum(values[:, -1:], 1e-300)
+    back = vectors / size[:, :, None]
+    G = P[:-1] @ _transposed(T) @ (back * (seen / np.where(seen, values, 1.0))[:, None, :]) @ _transposed(back)
+    rest = P.copy()
+    rest[:-1] -= G @ T @ P[:-1]
+    errors = rng.standard_normal((*P.shape[:2], n)).transpose(2, 0, 1)
+    filtered = record.x_filtered + np.einsum("kij,nj->nki", samples.X_filtered, shift)
+    predicted = record.x_predicted + np.einsum("kij,nj->nki", samples.X_predicted, shift)
+    out: Cube = filtered + np.einsum("kij,nkj->nki", _root(rest), errors)
+    for k in range(len(G) - 1, -1, -1):
+        out[:, k] += (out[:, k + 1] - predicted[:, k + 1]) @ G[k].T
+    return out
+
+
+def _scaled_eigen(P: Cube) -> tuple[Matrix, Matrix, Cube]:
+    """Return the roots of the diagonals, and eigenvalues and eigenvectors of the correlations."""
+    diagonal = P.diagonal(axis1=1, axis2=2)
+    size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(P / (size[:, :, None] * size[:, None, :]))
+    return size, values, vectors
+
+
+def _root(P: Cube) -> Cube:
+    """Return a root of covariances, which may be singular."""
+    size, values, vectors = _scaled_eigen((P + _transposed(P)) / 2)
+    return np.asarray(size[:, :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Samples:
     """What the data of the nodes say, by themselves; the smaller samples are filled up with rows of nothing.

@@ -21,7 +21,14 @@ import pandas as pd
 from fmepy.costs.base import KnownData, OfData
 from fmepy.costs.data_fingerprint import ObservedData, joined
 from fmepy.errors import SimulationError
-from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of
+from fmepy.filtering.likelihood import (
+    Likelihood,
+    expected_information,
+    likelihood_of,
+    movement,
+    predictive_log_densities,
+    score_of,
+)
 from fmepy.filtering.run import Pass, run_filter
 from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.fimlof.bound_filter import (
@@ -237,6 +244,19 @@ class BoundFimlof(OfData):
         """Return variable and residual of every datum, minus its innovation in units of its sd, entity by entity."""
         names = [self.spec.variables[i] for schedule, _ in self.schedules for i in schedule.readings.variables]
         return names, np.concatenate([-one.nu / np.sqrt(one.s) for one in self.likelihoods(theta)])
+
+    def log_densities(self, theta: Vector) -> Vector:
+        """Return the log density of every datum given those before it, entity by entity, in the data's own units.
+
+        Data that a diffuse start uses up have none.
+        """
+        if self._runs is not None:
+            pairs = [(one.nu, one.s, np.empty((len(one.nu), 0))) for one in self.likelihoods(theta)]
+        else:
+            pairs = [(run.nu, run.s, run.v) for run, likelihood in self.passes(theta) if likelihood is not None]
+        found = [predictive_log_densities(*pair) for pair in pairs]
+        slopes = [e.log_slopes[-len(own) :] for e, own in zip(self.entities, found, strict=True)]
+        return np.concatenate(found) + np.concatenate(slopes)
 
     def passes(self, theta: Vector, record: bool = False) -> list[tuple[Pass, Likelihood | None]]:
         """Return the passes of all entities, with their likelihoods (None where one broke down)."""

@@ -60,10 +60,15 @@ class EntityData:
         return replace(self, readings=self.readings.only(np.arange(len(self.raw)) >= k), raw=self.raw[k:])
 
     @property
+    def log_slopes(self) -> Vector:
+        """Log |dT/dz| of every datum; infinite for the square root of zero."""
+        with np.errstate(divide="ignore"):
+            return np.log(observation_scale([self.transforms[v] for v in self.readings.variables]).slope(self.raw))
+
+    @property
     def log_jacobian(self) -> float:
-        """Sum of log |dT/dz|: what a fit of transformed data lacks to be compared with one of untransformed."""
-        kinds = [self.transforms[v] for v in self.readings.variables]
-        return observation_scale(kinds).log_jacobian(self.raw)
+        """Their sum: what a fit of transformed data lacks to be compared with one of untransformed."""
+        return float(self.log_slopes.sum())
 
 
 def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[EntityData, ...]]:

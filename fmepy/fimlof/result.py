@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng, whole_number
 from fmepy.costs.observation_scale import observation_scale
-from fmepy.errors import ArgumentError, did_you_mean
-from fmepy.filtering.smoothing import History, history_of
+from fmepy.errors import ArgumentError, SimulationError, did_you_mean
+from fmepy.filtering.smoothing import History, drawn_states, history_of
 from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.diagnostics import (
     Correlations,
@@ -34,7 +35,7 @@ from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import as_html
-from fmepy.types import AxesArray, Vector
+from fmepy.types import AxesArray, Seed, Vector
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -268,6 +269,59 @@ class FilterResult(Filtered):
     # --- forecasts
 
     forecast = forecast_of
+
+    def draw(self, n: int = 100, seed: Seed = None) -> pd.DataFrame:
+        """Return paths of the states drawn from their distribution given all data.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        seed : int, Generator or None
+
+        Returns
+        -------
+        DataFrame
+            draw (from 0), [entity,] time, states: the rows of `smoothed` for every draw. Mean and sd of many draws at a
+            time are those of `smoothed` and ``sd()``; beyond that the values of one draw at different times belong
+            together, so that maxima, sums and times of passing a level can be read off. Parameters stay at `parms`, and
+            the filter's own linearisation holds: a state that cannot be negative may be drawn so.
+
+        Raises
+        ------
+        ArgumentError
+            `n` is no whole number from 1 on.
+        SimulationError
+            The filter broke down, or the data leave a part of an unknown start open.
+
+        Examples
+        --------
+        >>> import fmepy as fme
+        >>> model = fme.DifferenceModel("next(x) = a * x", state={"x": 0.0}, times=[0, 3], parms={"a": 0.9})
+        >>> cost = fme.FimlofCost(model, {"time": [1, 3], "x": [0.8, 1.4]}, process_noise={"x": 0.5},
+        ...                       measurement_noise={"x": 0.1})
+        >>> paths = cost.filter().draw(2000, seed=1)
+        >>> list(paths.columns), float(abs(paths.groupby("time")["x"].std()[1] - 0.098).round(2))
+        (['draw', 'time', 'x'], 0.0)
+        """
+        whole_number(n, "n", 1)
+        if self.failure is not None:
+            raise SimulationError(f"There are no paths to draw: {self.failure}")
+        rng, free, tables = as_rng(seed), np.array(self.bound.spec.free_states, dtype=np.intp), []
+        for run in self.runs:
+            assert run.run is not None, "a run that did not fail"
+            paths = drawn_states(run.schedule, run.run, run.correlation, free, n, rng)
+            if paths is None:
+                raise SimulationError(
+                    "There are no paths to draw: the data say nothing of a part of the unknown start."
+                )
+            table = pd.DataFrame(paths.reshape(-1, paths.shape[2]), columns=list(self.facts.states))
+            table.insert(0, "time", np.tile(run.schedule.times, n))
+            table.insert(0, "draw", np.repeat(np.arange(n), paths.shape[1]))
+            if self.entity_column is not None:
+                table.insert(1, self.entity_column, pd.Series([run.label] * len(table), dtype=object).infer_objects())
+            tables.append(table)
+        return pd.concat(tables, ignore_index=True).sort_values("draw", kind="stable", ignore_index=True)
 
     # --- parts
 

@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.base import CostData, densities_of_residuals, log_densities, residuals_many
 from fmepy.costs.noise import SaidNoise, said_noise
 from fmepy.costs.solver_error import solver_error, told_error
+from fmepy.errors import SimulationError
 from fmepy.mcmc.kernels.base import Settings
 from fmepy.mcmc.result import ModMCMC
 from fmepy.mcmc.runner import ChainRun, Chains, Plan
 from fmepy.mcmc.target import Target
 from fmepy.parameters.scales import marked, sampled
+from fmepy.types import Matrix
 
 _Found = list[tuple[int, ChainRun]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadingDensities:
+    """How likely every reading is at a draw.
+
+    Attributes
+    ----------
+    bound : BoundCost
+    data : CostData
+    grouping : str
+        That of the variances; "" without any.
+    """
+
+    bound: Any
+    data: CostData
+    grouping: str
+
+    def at_draws(self, Theta: Matrix, sig: Matrix | None) -> Matrix | None:
+        """Return the log density of every reading, shape (n_draw, n_obs), for draws and their variances.
+
+        None where a number is all that is known. A draw at which the cost fails raises its error.
+        """
+        different, back = np.unique(Theta, axis=0, return_inverse=True)
+        if self.bound.is_scalar:
+            rows = [log_densities(self.bound, theta) for theta in different]
+            return None if any(row is None for row in rows) else np.array(rows)[back.ravel()]
+        r, why = residuals_many(self.bound, different)
+        if failures := [text for text in why if text]:
+            raise SimulationError(f"The cost fails at a draw where it did not before: {failures[0]}")
+        w, r = self.data.weights, r[back.ravel()]
+        variances = w**-2.0
+        if sig is not None:
+            which = {"pooled": lambda: sig, "variable": lambda: sig[:, self.data.groups], "datum": lambda: sig / w**2}
+            variances = which[self.grouping]()
+        return np.asarray(densities_of_residuals(self.data, r, variances))
 
 
 def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> ModMCMC:
@@ -64,6 +103,7 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
         noise=_noise(target),
         divergences=divergences,
         divergent=divergent,
+        source=ReadingDensities(target.objective.bound, target.objective.data, "" if var is None else var.grouping),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
+from fmepy.journal.encoding import Gone, live
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
@@ -130,6 +131,9 @@ class ModMCMC(Shown):
     noise: SaidNoise | None = None
     divergences: int = 0
     divergent: pd.DataFrame | None = None
+    source: Any = field(
+        default=None, repr=False, metadata=live("to_arviz() of what modMCMC returned has the likelihood of readings.")
+    )
 
     def check_loaded(self) -> None:
         """Raise an error where tables do not agree with each other; a few draws show it in milliseconds."""
@@ -204,15 +208,31 @@ class ModMCMC(Shown):
             ends = [_bound(function, b) for b in (self.lower, self.upper)]
         lower = pd.Series(np.fmin(ends[0], ends[1]), index=self.lower.index).fillna(-np.inf)
         upper = pd.Series(np.fmax(ends[0], ends[1]), index=self.upper.index).fillna(np.inf)
-        return replace(self, pars=pars, bestpar=best.rename(None), lower=lower, upper=upper, noise=None)
+        return replace(self, pars=pars, bestpar=best.rename(None), lower=lower, upper=upper, noise=None, source=None)
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self, *, log_likelihood: bool = True) -> Any:
         """Return the chain as ArviZ knows it: posterior, and ``lp`` and ``SS`` as statistics of the sample.
+
+        Parameters
+        ----------
+        log_likelihood : bool
+            Whether the group ``log_likelihood`` holds the log density of every reading, as ``readings`` (chain, draw,
+            reading), for ``arviz.loo``, ``arviz.waic`` and ``arviz.compare``. It takes a run of the model for every
+            different draw.
+
+        Notes
+        -----
+        A log density is of the reading in its own units, all constants included, with the variances of the draw where
+        they are sampled; of a reading beyond a limit it is the log probability of that; of a filter that of the reading
+        given those before it (data that a diffuse start uses up have none). The group is left out where nobody knows
+        the readings: of a function that returns -2 log L, of transformed draws, and of a result read from a file.
 
         Raises
         ------
         ArgumentError
             ArviZ is not installed.
+        SimulationError
+            The cost fails at a draw where it did not before.
         """
         try:
             import arviz  # type: ignore[import-not-found, unused-ignore]    # optional
@@ -233,8 +253,19 @@ class ModMCMC(Shown):
             for name, column in (("lp", self.log_posterior), ("SS", self.SS))
         }
         groups = {"posterior": posterior, "sample_stats": stats}
+        if log_likelihood and (readings := self._log_likelihood(n)) is not None:
+            groups["log_likelihood"] = {"readings": readings}
         from_dict: Any = arviz.from_dict  # from version 1 on it takes one dict of all groups
         return from_dict(groups) if int(str(arviz.__version__).split(".")[0]) >= 1 else from_dict(**groups)
+
+    def _log_likelihood(self, n: int) -> Cube | None:
+        """Return the log density of every reading, shape (n_chain, n, n_obs), of the first n draws of every chain."""
+        if self.source is None or isinstance(self.source, Gone):
+            return None
+        theta = np.concatenate([self.pars.loc[k].to_numpy()[:n] for k in self.chains])
+        sig = None if self.sig is None else np.concatenate([self.sig.loc[k].to_numpy()[:n] for k in self.chains])
+        found = self.source.at_draws(theta, sig)
+        return None if found is None else found.reshape(len(self.chains), n, -1)
 
     # --- words and pictures, each of them elsewhere
 

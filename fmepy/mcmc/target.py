@@ -346,13 +346,7 @@ class Target:
             return None
         f = self.objective
         try:
-            if f.has_score:
-                slopes: Any = -2.0 * f.score(theta)
-            elif f.is_scalar:
-                slopes = f.gradient(theta) if f.has_gradient else f.differentiate(f.minus2loglik, theta)
-            else:
-                slopes = f.jacobian(theta)
-            value = _value(f, theta)
+            value, slopes = f.with_slopes(theta)
         except SimulationError:
             return None
         SS = self._squares(value)

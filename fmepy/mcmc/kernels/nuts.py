@@ -45,7 +45,8 @@ _DIVERGENT = 1000.0
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75  # of dual averaging, as published
 _FIRST, _LAST = 0.15, 0.1  # of burn-in, before and after the windows, at most 75 and 50 iterations: for the steps alone
 _SHORTEST, _WINDOW = 20, 25  # burn-in that has windows; draws of the first one
-_PRIOR_DRAWS = 5.0  # so many draws the metric before counts as, beside those of a window
+_PRIOR_DRAWS, _FLAT = 5.0, 1e-3  # so many draws of such a variance are added to those of a window
+_WIDEST = 3.0  # sd of a transformed parameter to begin with: the logistic of a flat one has 1.8
 _RIDGE = 1e-10  # relative
 _LARGEST = 600.0  # an exponent that is no overflow
 _BESIDE = 1e-4  # of the width, or of the size: a start on a bound is moved so far inside
@@ -70,7 +71,8 @@ class Unbounded:
         self.above: BoolVector = has_lower & ~has_upper
         self.below: BoolVector = ~has_lower & has_upper
         self.width = np.where(self.both, upper - lower, 1.0)
-        self.is_identity = not (has_lower | has_upper).any()
+        self.is_bounded = has_lower | has_upper
+        self.is_identity = not self.is_bounded.any()
 
     def forward(self, u: Vector) -> Vector:
         """Return theta."""
@@ -215,8 +217,12 @@ class Nuts:
             why = self.target.objective.last_failure or "it is not finite."
             raise ArgumentError(f"No gradient can be had at the start {named}: {why} Give another start.")
         f, slope, point = known
+        covariance = self.proposal @ self.proposal.T
+        sd = np.sqrt(np.diag(covariance))
         steep = self.map.slopes(u)[0]
-        chol = factor(_with_ridge(self.proposal @ self.proposal.T / np.outer(steep, steep)))
+        least = np.where(self.map.is_bounded, sd / _WIDEST, 0.0)  # a start beside a bound says little of the width
+        steep = np.copysign(np.maximum(np.abs(steep), least), steep)
+        chol = factor(_with_ridge(covariance / np.outer(steep, steep)))
         precision = self.target.draw_precision(point.SS, rng) if self.target.sampled else self.target.precision0
         state = NutsState(
             u, slope, f, point, point, precision, np.eye(n) if chol is None else chol,
@@ -352,15 +358,17 @@ class Nuts:
             state.log_step = state.log_step_mean
 
     def _take_metric(self, state: NutsState) -> None:
-        """Take over the covariance of the draws of a window, drawn towards the metric before, and begin a new window.
+        """Take over the covariance of the draws of a window, and begin a new window.
 
-        In the coordinates in which the metric before is one, so that what is drawn towards does not depend on units.
+        In the coordinates in which the metric before is one, so that nothing depends on units, few draws count little:
+        variances are drawn towards a small one, and correlations, of which they tell less, towards zero.
         """
         n, k = state.seen, state.u.size
         if n > 1:
             white = np.linalg.solve(state.chol, np.linalg.solve(state.chol, state.scatter / (n - 1)).T)
-            weight = n / (n + _PRIOR_DRAWS + k)
-            chol = factor(_with_ridge(weight * white + (1 - weight) * np.eye(k)))
+            weight, variances = n / (n + _PRIOR_DRAWS + k), np.diag(white)
+            sd = np.sqrt((n * variances + _PRIOR_DRAWS * _FLAT) / (n + _PRIOR_DRAWS) / variances)
+            chol = factor(_with_ridge(np.outer(sd, sd) * (weight * white + (1 - weight) * np.diag(variances))))
             if chol is not None:
                 state.chol = state.chol @ chol
                 state.covupdates += 1

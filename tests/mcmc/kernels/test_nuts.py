@@ -336,3 +336,41 @@ def test_wrong_words_are_told(more, told):
     words = {"jac": lambda p: 2 * p, "niter": 50, "burninlength": 25} | more
     with pytest.raises(ArgumentError, match=told):
         fme.modMCMC(lambda p: float(p[0] ** 2), [0.0], **words, **NUTS)
+
+
+def test_a_start_on_a_bound_does_not_make_trajectories_long():
+    calls = []
+
+    def f(p):
+        calls.append(p)
+        return float(p[0] ** 2 + p[1] ** 2)  # along the third it is flat, as what data do not identify
+
+    def slope(p):
+        return np.array([2 * p[0], 2 * p[1], 0.0])
+
+    chain = fme.modMCMC(
+        f, [0.5, -0.5, 5.0], jac=slope, lower=[-9.0, -9.0, -5.0], upper=[9.0, 9.0, 5.0], jump=np.diag([0.5, 0.5, 25.0]),
+        niter=600, burninlength=300, **NUTS,
+    )  # fmt: skip
+    assert len(calls) < 600 * 16
+    flat = chain.pars.iloc[:, 2]
+    assert abs(flat.mean()) < 1.5
+    assert flat.std() == pytest.approx(10 / np.sqrt(12), rel=0.2)
+
+
+@pytest.mark.parametrize("likelihood", [None, "estimate", "filter"])
+def test_value_and_slopes_of_one_run_are_those_of_two(likelihood):
+    model = fme.OdeModel("dA/dt = -k*A", state={"A": "A0"}, times=range(8), parms={"k": 0.4, "A0": 10.0})
+    data = {"time": [1, 2, 4, 6], "A": [6.5, 4.6, 2.0, 1.0]}
+    if likelihood == "filter":
+        cost = fme.FimlofCost(model, data, process_noise={}, measurement_noise={"A": 0.3})
+    else:
+        cost = fme.SimulationCost(model, data, measurement_noise=likelihood and {"A": likelihood})
+    f = as_objective(fme.transformed(cost, {"k": "log"}))
+    value, slopes = f.with_slopes(f.theta0)
+    if f.is_scalar:
+        assert value == pytest.approx(f.minus2loglik(f.theta0), rel=1e-5)
+        np.testing.assert_allclose(slopes, -2 * f.score(f.theta0), rtol=1e-6)
+    else:
+        np.testing.assert_allclose(value, f.residuals(f.theta0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(slopes, f.jacobian(f.theta0))
