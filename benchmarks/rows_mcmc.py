@@ -224,7 +224,7 @@ def beside_emcee() -> Row:
 
 
 def nuts_boehm() -> Row:
-    """Return the row of NUTS on a posterior of which two parameters end at bounds, beside nutpie on the same gradient."""
+    """Return the row of NUTS on a posterior with two parameters at their bounds, beside nutpie on the same gradient."""
     cost = fme.transformed(boehm.noisy_cost(), "log10")
     fit = fme.modFit(cost, lower=-5, upper=5)
     settings: dict[str, Any] = {
