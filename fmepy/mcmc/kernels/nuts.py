@@ -44,11 +44,10 @@ from fmepy.types import BoolVector, Matrix, Vector
 _DIVERGENT = 1000.0
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75  # of dual averaging, as published
 _FIRST, _LAST = 0.15, 0.1  # of burn-in, before and after the windows, at most 75 and 50 iterations: for the steps alone
-_SHORTEST, _WINDOW = 20, 25  # burn-in that has windows; draws of the first one
+_SHORTEST, _WINDOW, _LARGEST = 20, 25, 600.0  # burn-in that has windows; draws of the first; an exponent below overflow
 _PRIOR_DRAWS, _FLAT = 5.0, 1e-3  # so many draws of such a variance are added to those of a window
 _WIDEST = 3.0  # sd of a transformed parameter to begin with: the logistic of a flat one has 1.8
 _RIDGE = 1e-10  # relative
-_LARGEST = 600.0  # an exponent that is no overflow
 _BESIDE = 1e-4  # of the width, or of the size: a start on a bound is moved so far inside
 _SHOWN = 100  # divergences whose places are remembered
 _COUNTERS = ("iteration", "accepted", "covupdates", "divergences", "averaged", "seen", "leapfrogs")
@@ -218,9 +217,8 @@ class Nuts:
             raise ArgumentError(f"No gradient can be had at the start {named}: {why} Give another start.")
         f, slope, point = known
         covariance = self.proposal @ self.proposal.T
-        sd = np.sqrt(np.diag(covariance))
-        steep = self.map.slopes(u)[0]
-        least = np.where(self.map.is_bounded, sd / _WIDEST, 0.0)  # a start beside a bound says little of the width
+        steep = self.map.slopes(u)[0]  # which a start beside a bound has too small
+        least = np.where(self.map.is_bounded, np.sqrt(np.diag(covariance)) / _WIDEST, 0.0)
         steep = np.copysign(np.maximum(np.abs(steep), least), steep)
         chol = factor(_with_ridge(covariance / np.outer(steep, steep)))
         precision = self.target.draw_precision(point.SS, rng) if self.target.sampled else self.target.precision0
@@ -360,8 +358,7 @@ class Nuts:
     def _take_metric(self, state: NutsState) -> None:
         """Take over the covariance of the draws of a window, and begin a new window.
 
-        In the coordinates in which the metric before is one, so that nothing depends on units, few draws count little:
-        variances are drawn towards a small one, and correlations, of which they tell less, towards zero.
+        Where the metric before is one, few draws tell variances, and less of correlations, which are drawn towards zero.
         """
         n, k = state.seen, state.u.size
         if n > 1:
