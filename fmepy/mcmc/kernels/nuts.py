@@ -358,7 +358,7 @@ class Nuts:
     def _take_metric(self, state: NutsState) -> None:
         """Take over the covariance of the draws of a window, and begin a new window.
 
-        Where the metric before is one, few draws tell variances, and less of correlations, which are drawn towards zero.
+        Where the metric before is one, few draws tell variances, but less of correlations: these are drawn to zero.
         """
         n, k = state.seen, state.u.size
         if n > 1:
