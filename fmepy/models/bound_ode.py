@@ -41,6 +41,8 @@ _MOST_KEPT = 12  # runners of a model, for further bindings
 class BoundOde(BoundDynamic):
     """An OdeModel as a function of a plain vector; see `models.base.BoundModel`."""
 
+    _made_anew = ("_starts",)
+
     def __init__(
         self,
         model: OdeModel,
