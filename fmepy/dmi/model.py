@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import whole_number
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import constant_delays
@@ -249,6 +250,41 @@ class ModularModel(SimulatedModel):
 
         axes: Axes = plot_map(self.system, ax=ax, **kwargs)
         return axes
+
+    def feedback_loops(self, most: int = 100) -> pd.DataFrame:
+        r"""Return the shortest feedback loops, a row each: loop, length, kind.
+
+        Parameters
+        ----------
+        most : int
+            How many at most, the shortest first.
+
+        Returns
+        -------
+        DataFrame
+            ``loop``: its variables as a text, ``a → b → a``, from a level on; smooths and delays are passed, not named.
+            ``length``: how many variables. ``kind``: "reinforcing" where a push comes back larger, "balancing" where it
+            comes back turned round, by the derivatives of its links along a run; "changing" where these change sign,
+            "inactive" where they are zero, "unknown" where they cannot be had (Python modules, a model that does not
+            run).
+
+        Notes
+        -----
+        The loops are the shortest ones through each link, not all there are, which can be more than anybody counts
+        (compare the shortest independent loops of R. Oliva 2004, System Dynamics Review 20).
+
+        Examples
+        --------
+        >>> import fmepy as fme
+        >>> rabbits = fme.dmi.Module("rabbits", "d(N)/dt = births - N / 4\nbirths = 0.5 * N * (1 - N / 100)\nN(0) = 10")
+        >>> fme.dmi.ModularModel([rabbits], times=[0, 10, 20], dt=0.5).feedback_loops()
+                     loop  length         kind
+        0           N → N       1    balancing
+        1  N → births → N       2  reinforcing
+        """
+        from fmepy.dmi.feedback import feedback_loops
+
+        return feedback_loops(self, whole_number(most, "most", 1))
 
     def compiled(self, kind: Literal["difference", "ode"] = "difference") -> DifferenceModel | OdeModel:
         """Return the equations of the modules as a model of its own.
