@@ -8,7 +8,7 @@ copy makes anew only what its change touches.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -17,19 +17,20 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
+from fmepy.dmi.bound import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import constant_delays
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
-from fmepy.dmi.modular_run import ModularRun
 from fmepy.dmi.modules import AnyModule
+from fmepy.dmi.statements import noise_of
 from fmepy.dmi.variables import ModuleSystem, system_of
-from fmepy.errors import ModelError, SimulationError, check_choice, did_you_mean, listed, repeated
-from fmepy.models.simulated import BoundRuns, SimulatedModel
+from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
+from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
-from fmepy.types import Cube, IntVector, Matrix, UserParameters, Vector
+from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from fmepy.models.ode import OdeModel
 
 logger = logging.getLogger(__name__)
-
-MOST_ELEMENTS = 3000
-"""Elements of all variables up to which a system's steps become equations for its sensitivities: some seconds' work."""
 
 
 class ModularModel(SimulatedModel):
@@ -292,10 +290,8 @@ class ModularModel(SimulatedModel):
         Parameters
         ----------
         kind : {"difference", "ode"}
-            A DifferenceModel with the fixed step `dt`, which filters (`FimlofCost`) take: its rows are steps, in a
-            column ``step``, and so must be those of the observations (a system that starts at 0 with steps of 1 has
-            times as ever). Or an OdeModel, whose levels move continuously, whatever `dt` is. Both have exact
-            sensitivities.
+            A DifferenceModel with the fixed step `dt`, at the times of the system. Or an OdeModel, whose levels move
+            continuously, whatever `dt` is. Both have exact sensitivities.
 
         Raises
         ------
@@ -304,6 +300,10 @@ class ModularModel(SimulatedModel):
             missing data.
         """
         check_choice(kind, ("difference", "ode"), "kind")
+        made: DifferenceModel | OdeModel = self._equations_of(kind)
+        return made
+
+    def _equations_of(self, kind: Literal["difference", "ode"], noisy: Collection[str] = ()) -> Any:
         parms = {str(name): float(value) for name, value in self._parms.items()}
         self._refuse_missing()
         from fmepy.dmi.equations import as_model
@@ -311,8 +311,38 @@ class ModularModel(SimulatedModel):
         return as_model(
             self.system, kind, parms=self.inputs.starts(float(self.times[0])) | parms,
             series=self.inputs.grids(self.times), times=self.times, dt=self.dt, outputs=self._kept,
-            method=self.rules.method,
+            method=self.rules.method, noisy=noisy,
         )  # fmt: skip
+
+    def followed(self, noise: Any = None) -> tuple[DifferenceModel, Any]:
+        """Return the difference equations of the steps, and the noise of a filter that follows them.
+
+        Parameters
+        ----------
+        noise : mapping or DataFrame, optional
+            Of levels, of constants, or of elements of assigned variables, as `FimlofCost` takes its `process_noise`.
+
+        Returns
+        -------
+        model : DifferenceModel
+            With a constant ``x_noise`` of 0 that is added to each assigned variable x with noise.
+        noise
+            The same, of these constants in the place of the variables.
+
+        Raises
+        ------
+        ModelError
+            As `compiled` does.
+        """
+        keys = list(noise.keys()) if isinstance(noise, Mapping | pd.DataFrame) else []
+        variables = self.system.variables.values()
+        noisy = [e for v in variables if v.endogenous and not v.level for e in v.elements if e in keys]
+        new = {e: noise_of(e) for e in noisy}
+        if isinstance(noise, pd.DataFrame):
+            noise = noise.rename(index=new, columns=new)
+        elif isinstance(noise, Mapping):
+            noise = {new.get(k, k): value for k, value in noise.items()}
+        return self._equations_of("difference", noisy), noise
 
     def steps_of(self, times: Any) -> IntVector:
         """Return the number of the elementary step at each time.
@@ -452,81 +482,6 @@ class ModularModel(SimulatedModel):
             f"{', ...' * (len(self.modules) > 8)}), {_counted(n, 'variable')}, {_counted(levels, 'level')}, "
             f"{_counted(len(self._parms), 'parameter')}; dt {self.dt:g}, {self.rules.method}"
         )
-
-
-class BoundModular(BoundRuns):
-    """The model with its series on the grid: what does not depend on parameters is done once."""
-
-    _model: ModularModel
-
-    def __init__(self, model: ModularModel, names: tuple[str, ...], times: Vector) -> None:
-        super().__init__(model, names, times)
-        self.engine = model.engine
-        program, inputs = model.program, model.inputs
-        self._program = program
-        self._keep = model.steps_of(times).astype(np.int64)
-        self._start, self._dt = float(model.times[0]), model.dt
-        grid = self._start + np.arange(program.rows_per_step * self._keep[-1] + 1) * (model.dt / program.rows_per_step)
-        self._series = inputs.sampled(grid, program.rows_per_step)
-        self._z, self._places = program.values(inputs.starts(self._start) | self._values), program.places(names)
-        at = {name: i for i, name in enumerate(program.columns)}
-        self.columns = np.array([at[name] for name in self.var_names], dtype=np.intp)
-        self.runs_on_threads = not program.python_modules
-
-    def run(self, theta: Vector, report: Callable[[int], None] | None = None) -> ModularRun:
-        """Return a run, with its rows of all columns of the program, and how its loops settled.
-
-        Raises
-        ------
-        SimulationError
-            It failed; with the parameters and the time.
-        """
-        z = self._z.copy()
-        z[self._places] = theta
-        run = self._program.run(z, self._series, self._start, self._keep, report)
-        if run.failed:
-            p = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
-            time = self._start + float(run.failed_step) * self._dt
-            raise SimulationError(run.failed, parameters=p, time=time)
-        return run
-
-    def simulate(self, theta: Vector) -> Matrix:
-        """Return Y, shape (n_time, n_var)."""
-        rows: Matrix = self.run(theta).rows[:, self.columns]
-        return rows
-
-    @cached_property
-    def _equations(self) -> Any:
-        """The steps of the system as difference equations with the same runs, bound; None where there are none."""
-        model = self._model
-        if len(self._program.columns) > MOST_ELEMENTS:
-            return None
-        try:
-            steps = model.compiled("difference")
-            known = set(map(str, steps.parms.index))
-            names = [k if k in known else f"{k}(0)" for k in self.names]
-            if not known >= set(names) or not set(self.var_names) <= set(steps.var_names):
-                return None
-            bound = steps.bind(names, times=np.unique([0, *self._keep]))
-            rows, order = np.isin(bound.times, self._keep), [steps.var_names.index(k) for k in self.var_names]
-            if not np.allclose(bound.simulate(self.theta0)[rows][:, order], self.simulate(self.theta0), rtol=1e-8):
-                return None
-        except (ModelError, SimulationError):
-            return None
-        return bound, rows, order
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]  # it is found out when it is asked for
-        """Whether sensitivities are exact: those of the system's difference equations."""
-        return self._equations is not None
-
-    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
-        """Return Y and S, shape (n_time, n_var, n_par): exact where the steps are equations, else by differences."""
-        if self._equations is None:
-            return super().sensitivities(theta)
-        bound, rows, order = self._equations
-        _, S = bound.sensitivities(np.asarray(theta, dtype=float))
-        return self.simulate(theta), S[rows][:, order]
 
 
 def _counted(n: int, what: str) -> str:

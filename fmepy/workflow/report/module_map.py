@@ -18,7 +18,6 @@ from fmepy.dmi.variables import ModuleSystem, Variable, dims_text
 from fmepy.errors import FmepyError
 from fmepy.language.source import Source
 from fmepy.language.tree import logical_lines
-from fmepy.plotting.dmi import variable_links
 from fmepy.workflow.report import words
 from fmepy.workflow.report.page import script
 from fmepy.workflow.report.pictures import drawn
@@ -54,7 +53,7 @@ def map_page(model: ModularModel, title: str) -> str:
 
 
 def _modules(system: ModuleSystem) -> list[dict[str, Any]]:
-    links = variable_links(system)
+    links = system.links
     return [
         {
             "name": m.name, "file": Path(m.file).name,
