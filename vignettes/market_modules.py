@@ -145,8 +145,8 @@ assert np.allclose(by_simulation.par, [325.450, 7.51166, 0.3], rtol=2e-3)
 # Fitted by a filter
 # ------------------
 # A filter follows the modules step by step, by their equations (``smooth_firm.compiled()``), and takes the data at the
-# times at which they were read. The noise stands here on constants of the modules; it may stand on a level, or on what a
-# module computes, as well: ``process_noise={"OB": 812.1}`` would do without ``w_OB``.
+# times at which they were read. The noise stands here on constants of the modules; it may stand on a level, or on what
+# a module computes, as well: ``process_noise={"OB": 812.1}`` would do without ``w_OB``.
 likelihood = fme.FimlofCost(
     smooth_firm,
     history,
