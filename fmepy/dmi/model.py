@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
-from fmepy.dmi.bound import BoundModular
+from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import constant_delays
@@ -26,7 +26,7 @@ from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
 from fmepy.dmi.modules import AnyModule
 from fmepy.dmi.statements import noise_of
-from fmepy.dmi.variables import ModuleSystem, system_of
+from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
@@ -154,14 +154,15 @@ class ModularModel(SimulatedModel):
         self._set_times(times)
         self.rules = Rules(dt, method, order, tol, max_iterations, unsettled)
         self.dt = self.rules.dt
-        if not isinstance(strict, (bool, np.bool_)):
+        if strict not in (True, False):
             raise ModelError(f"`strict={strict!r}` must be True or False.")
-        self.system: ModuleSystem = system_of(modules, None if before is None else before.system)
+        self.data: Database = as_database(data)
+        given = checked_modules(modules)
+        self._arguments |= {"modules": given, "data": self.data}  # read once, whatever copies follow
+        self.system: ModuleSystem = system_of(with_tables(given, self.data), None if before is None else before.system)
         self.modules = self.system.modules
         known = frozenset(() if before is None else before.modules)
         self.processed = tuple(m.name for m in self.modules if m not in known)
-        self.data: Database = as_database(data)
-        self._arguments |= {"modules": self.modules, "data": self.data}  # read once, whatever copies follow
         self.steps_of(self.times)
         self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
         self._found = (
@@ -455,7 +456,7 @@ class ModularModel(SimulatedModel):
 
     def _changed(self, changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
         """Return the modules with some changed, appended or taken out."""
-        found = {m.name: m for m in self.modules}
+        found = {m.name: m for m in self._arguments["modules"]}
         for name, module in changes.items():
             if module is None:
                 if name not in found:

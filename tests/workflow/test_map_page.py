@@ -38,7 +38,7 @@ def test_the_command_writes_it_beside_the_map(case, capsys):
     assert "initial value:" in row_of(page, "N")
     assert row_of(page, "K").startswith("K constant 150")
     assert "N → eaten → N" in page
-    assert not re.search(r"(?:https?:)?//", page.replace("// ", "").split("<body>")[1])
+    assert not re.search(r"(?:href|src)=\"(?!#|data:)", page)
     assert main(["map", str(case / "model.toml"), "--output", str(case / "plain")]) == 0
     assert not (case / "plain" / "variable_map.html").exists()
 

@@ -1,4 +1,4 @@
-"""A system of modules as a function of a plain vector of its parameters."""
+"""A modular model as a function of a vector of parameters: runs, and sensitivities, exact where there are such."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.dmi.modular_run import ModularRun
+from fmepy.dmi.statements import END, START
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.simulated import BoundRuns
 from fmepy.types import Cube, Matrix, Vector
@@ -34,7 +35,9 @@ class BoundModular(BoundRuns):
         self._start, self._dt = float(model.times[0]), model.dt
         grid = self._start + np.arange(program.rows_per_step * self._keep[-1] + 1) * (model.dt / program.rows_per_step)
         self._series = inputs.sampled(grid, program.rows_per_step)
-        self._z, self._places = program.values(inputs.starts(self._start) | self._values), program.places(names)
+        ends = {START: self._start, END: float(model.times[-1])}
+        self._z = program.values(inputs.starts(self._start) | self._values | ends)
+        self._places = program.places(names)
         at = {name: i for i, name in enumerate(program.columns)}
         self.columns = np.array([at[name] for name in self.var_names], dtype=np.intp)
         self.runs_on_threads = not program.python_modules
