@@ -21,7 +21,7 @@ from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import constant_delays
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, units_of, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
 from fmepy.dmi.modules import AnyModule
@@ -165,10 +165,12 @@ class ModularModel(SimulatedModel):
         self.processed = tuple(m.name for m in self.modules if m not in known)
         self.steps_of(self.times)
         self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
+        self.units, misfits = units_of(self.system, self.inputs.by_element)
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *constant_delays(self.system, self.inputs.parameters, self.dt),
             *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
+            *misfits,
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
         self._choose_columns(outputs)
@@ -230,8 +232,11 @@ class ModularModel(SimulatedModel):
 
     @property
     def variable_map(self) -> pd.DataFrame:
-        """The global variable map: a row a variable, its dimensions, a column a module."""
-        return self.system.variable_map
+        """The global variable map: a row a variable, its dimensions, its unit where any is known, a column a module."""
+        out = self.system.variable_map
+        if self.units:
+            out.insert(1, "unit", [self.units.get(name, "") for name in out.index])
+        return out
 
     @property
     def element_map(self) -> pd.DataFrame:
