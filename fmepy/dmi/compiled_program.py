@@ -83,14 +83,15 @@ class ModularProgram:
     def _set_functions(self) -> None:
         """Compile; set of each evaluation the address of its function, its first pointer, and where pointers point."""
         texts, places = [], list[int]()
+        assigned = {e.target.name for e in self.work.evaluations}
         self.begins: list[int] = []
-        self._points: list[tuple[Evaluation, str]] = []  # the xs of tables from outside
+        self._points: list[tuple[Evaluation, str, int]] = []  # the xs of tables from outside
         for e in self.work.evaluations:
             self.begins.append(len(places))
             if e.value is not None:
                 texts.append(statement_text(e.target, e.value, self.work.shapes))
                 places += [self.layout.begin[name] for name in texts[-1].names]
-                self._points += [(e, name) for name in texts[-1].points]
+                self._points += [(e, *point) for point in texts[-1].points if point[0] not in assigned]
         self._codes = compiled_statements(texts)  # which live as long
         codes = iter(self._codes)
         self.addresses = [0 if e.value is None else next(codes).address for e in self.work.evaluations]
@@ -172,8 +173,8 @@ class ModularProgram:
 
     def _wrong_tables(self, z: Vector) -> str:
         """Return what is wrong with the points of a table that come from outside, or an empty string."""
-        for e, name in self._points:
-            points = z[self.layout.of(name)]
+        for e, name, apart in self._points:
+            points = z[self.layout.of(name)][::apart]
             if not (np.diff(points) > 0).all():
                 xs = listed([f"{v:g}" for v in points])
                 return f"module {e.module!r}, line {e.line}: the points {name} of a table must increase; they are {xs}"

@@ -18,8 +18,9 @@ import numpy as np
 
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.evaluation_order import Graph, Layout, Piece
+from fmepy.dmi.expressions import OWN
 from fmepy.dmi.stateful_functions import Evaluation, Work
-from fmepy.dmi.statements import DT, TIME, Elements, Reference, reference_of
+from fmepy.dmi.statements import DT, END, START, TIME, Elements, Reference, reference_of
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice, listed
 from fmepy.language.conditions import choose, relation
@@ -80,8 +81,8 @@ def as_model(
     Raises
     ------
     ModelError
-        What forbids it: no level, a loop, lag, rate, modules of different steps or in Python; pulse in a continuous
-        model; "rk4" in one of steps.
+        What forbids it: no level, a loop, lag, modules of different steps or in Python; rate, sample, pulse or dt in a
+        continuous model; "rk4" in one of steps.
     """
     check_choice(kind, ("ode", "difference"), "kind")
     _check(system, kind, method)
@@ -93,17 +94,20 @@ def as_model(
         raise ModelError(
             f'compiled("difference"): the time {times[off[0]]:g} lies between two steps of {step:g} from {start:g}.'
         )
-    source = _Source(system, kind, {k: float(v) for k, v in parms.items()}, series, start, float(dt))
+    source = _Source(system, kind, {k: float(v) for k, v in parms.items()}, series, start, float(dt), float(times[-1]))
+    if not source.levels and not source.kept:
+        raise ModelError(f'compiled("{kind}"): the system has no level, and so no state that moves.')
     now, first, names = _Values(source, at_start=False), _Values(source, at_start=True), source.layout.names
-    state = {names[p]: first.of(p) for p in source.levels}
+    state = {names[p]: first.of(p) for p in (*source.levels, *source.kept)}
     shapes = source.work.shapes
-    outside = [p for n in outputs for p in source.layout.span(Reference(n, shapes[n])) if p not in source.levels]
+    outside = [p for n in outputs for p in source.layout.span(Reference(n, shapes[n])) if names[p] not in state]
     extras, rates = [now.of(p) for p in outside], [now.of(p) for p in source.levels.values()]
     if kind == "difference":
         n, h = symbol("n"), number(step)
         before = {name: f"{name} before" for name in series}
         past: dict[Node, Node] = {symbol(a): symbol(b) for a, b in before.items()}
-        rates = substituted(source.moved(rates, now, h), {**past, TIME: start + h * (n - ONE)})
+        rates = [*source.moved(rates, now, h), *map(now.of, source.kept.values())]
+        rates = substituted(rates, {**past, TIME: start + h * (n - ONE)})
         extras = substituted(extras, {TIME: start + h * n})
         series = {
             name: Forcing(name, (f.times - start) / step + later, f.values, f.method)
@@ -130,14 +134,12 @@ def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
     system.check_one_step(word)
     if kind == "difference" and method != "euler":
         raise ModelError(f"{word} moves levels by the rectangle rule; this system has method={method!r}.")
-    if called := system.call_of("lag", "rate", *(["pulse"] if kind == "ode" else [])):
+    if called := system.call_of("lag", *(["rate", "sample", "pulse", "dt"] if kind == "ode" else [])):
         name, s = called
         raise ModelError(
-            f"{word}: {name}(...) is not an equation of its time alone (module {s.module!r}, line {s.line}). Run the "
-            "system itself."
+            f"{word}: {name}{'(...)' * (name in OWN)} is not an equation of its time alone (module {s.module!r}, line "
+            f"{s.line}). Run the system itself."
         )
-    if not any(v.level for v in system.variables.values()) and not system.call_of("smooth", "delay1", "delay3"):
-        raise ModelError(f"{word}: the system has no level, and so no state that moves.")
 
 
 class _Source:
@@ -147,13 +149,15 @@ class _Source:
     ----------
     levels : dict of int to int
         Their places, and those of their rates.
+    kept : dict of int to int
+        The places of what is kept for the next step, and of what it is then.
     outside : set of int
         The places of what starts from outside.
     """
 
     def __init__(
         self, system: ModuleSystem, kind: Kind, parms: dict[str, float], series: Mapping[str, Forcing], start: float,
-        dt: float,
+        dt: float, end: float,
     ) -> None:  # fmt: skip
         self.work = Work(system)
         for name, why in self.work.python.items():
@@ -163,10 +167,12 @@ class _Source:
             )
         self.parms, self.series, self.start = parms, series, start
         # a continuous model has no grid of times that could be missed
-        self.dt, self._step = number(dt if kind == "difference" else 0.0), system.modules[0].step * dt
+        self.fixed = {DT: number(dt if kind == "difference" else 0.0), START: number(start), END: number(end)}
+        self._step = system.modules[0].step * dt
         self.layout = Layout(self.work.shapes)
         span = self.layout.span
         self.levels = {x: dx for v in self.work.levels for x, dx in zip(span(v.target), span(v.rate), strict=True)}
+        self.kept = {to: x for k in self.work.kept for to, x in zip(span(k.to), span(k.value), strict=True)}
         variables = [(span(Reference(v.name, v.shape)), v.outside) for v in system.variables.values()]
         self.outside = {p for places, marks in variables for p, out in zip(places, marks, strict=True) if out}
 
@@ -210,7 +216,8 @@ class _Values(Elements):
     def __init__(self, source: _Source, at_start: bool) -> None:
         super().__init__(source.work.shapes, expand=True)
         self._source, self._at_start = source, at_start
-        self._known: dict[int, Node] = {} if at_start else {p: symbol(source.layout.names[p]) for p in source.levels}
+        self._states: dict[int, Node] = {p: symbol(source.layout.names[p]) for p in (*source.levels, *source.kept)}
+        self._known = {} if at_start else dict(self._states)
         evaluations, graph = source.work.evaluations, Graph(source.work.evaluations, source.layout, frozenset())
         pieces: list[Piece] = []
         for evaluation, whole in zip(evaluations, graph.whole, strict=True):
@@ -218,7 +225,7 @@ class _Values(Elements):
                 pieces.append(whole)
             elif at_start:  # of assigned variables they are first guesses of loops, which are refused
                 at = zip(graph.written(whole), evaluation.target.positions, strict=True)
-                pieces += [Piece(whole.evaluation, i, i + 1) for place, i in at if place in source.levels]
+                pieces += [Piece(whole.evaluation, i, i + 1) for place, i in at if place in self._states]
         for block in graph.blocks(pieces):
             if block.is_loop:
                 names = dict.fromkeys(evaluations[p.evaluation].target.name for p in block.pieces)
@@ -241,8 +248,8 @@ class _Values(Elements):
         """Return the value of a variable at an element."""
         if e is TIME:
             return number(self._source.start) if self._at_start else TIME
-        if e.name == DT:
-            return self._source.dt
+        if e.name in self._source.fixed:
+            return self._source.fixed[e.name]
         places = self._source.layout.span(reference_of(e, self._source.work.shapes))
         return self.of(places[i if len(places) > 1 else 0])
 

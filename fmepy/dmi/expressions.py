@@ -12,10 +12,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from fmepy.dmi.statements import DT, TIME, Memory, Reference, Shape, Whole, array_node, element_name, is_list_of_numbers
+from fmepy.dmi.statements import (
+    DT,
+    END,
+    START,
+    TABLE_KINDS,
+    TIME,
+    Memory,
+    Reference,
+    Shape,
+    Whole,
+    array_node,
+    element_name,
+    is_list_of_numbers,
+)
+from fmepy.errors import did_you_mean
 from fmepy.language.conditions import Condition, choose, relation
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call
-from fmepy.language.text import Converter, Value, called_name, text_functions
+from fmepy.language.text import OTHER_WORDS, Converter, Value, called_name, text_functions
 from fmepy.language.tree import Tree, reserved_name
 
 
@@ -29,13 +43,20 @@ class ModuleFunction(NamedTuple):
 
 OWN = {
     "clip": ModuleFunction(4, 4), "step": ModuleFunction(2, 2), "ramp": ModuleFunction(2, 3),
-    "pulse": ModuleFunction(3, 3), "sum": ModuleFunction(1, 1), "dot": ModuleFunction(2, 2),
-    "table": ModuleFunction(3, 3), "lag": ModuleFunction(3, 3, True), "rate": ModuleFunction(1, 1, True),
+    "pulse": ModuleFunction(2, 4), "sum": ModuleFunction(1, 1), "dot": ModuleFunction(2, 2),
+    "table": ModuleFunction(2, 4), "initial": ModuleFunction(1, 1, True), "sample": ModuleFunction(3, 3, True),
+    "lag": ModuleFunction(3, 3, True), "rate": ModuleFunction(1, 1, True),
     "smooth": ModuleFunction(2, 2, True), "delay1": ModuleFunction(2, 2, True), "delay3": ModuleFunction(2, 2, True),
 }  # fmt: skip
 """What modules have beside the functions of the model language; docs/dmi.md says what they are."""
 _POSITIVE = {"smooth": (1, "tau"), "delay1": (1, "tau"), "delay3": (1, "tau"), "pulse": (2, "the interval")}
 """Which argument must be above 0, and what it is called."""
+CLOCK = {"t": TIME, "dt": Symbol(DT), "t_start": Symbol(START), "t_end": Symbol(END)}
+"""The names of time, the elementary step, and the first and the last of the model's times."""
+_RESERVED = {
+    "t": "the time", "time": "the column of the times in the result", "pi": "a constant", "dt": "the elementary step",
+    "t_start": "the first time of the run", "t_end": "the last time of the run",
+}  # fmt: skip
 _SLACK = 1e-6
 """Part of a step by which a time may miss the grid: k dt is rounded."""
 
@@ -47,9 +68,8 @@ def module_functions() -> dict[str, Any]:
 
 def name_problem(name: str) -> str:
     """Return why a name cannot be that of a variable, or an empty string."""
-    if name in ("t", "time", "pi"):
-        what = {"t": "the time", "time": "the column of the times in the result", "pi": "a constant"}[name]
-        return f"{name!r} is {what}; choose another name"
+    if name in _RESERVED:
+        return f"{name!r} is {_RESERVED[name]}; choose another name"
     if not name.isidentifier():
         return f"{name!r} is not a name: letters, digits and underscores, no digit first"
     if name in OWN:
@@ -99,6 +119,8 @@ class RightSide(Converter):
         The module, whose name begins those of hidden variables.
     is_initial : bool
         Whether it is an initial value, where functions with a memory make no sense.
+    tables : dict of str to shape
+        Names without dims that are the points of tables, whose dims the data base says; what is found is added.
 
     Attributes
     ----------
@@ -114,8 +136,9 @@ class RightSide(Converter):
     functions = staticmethod(module_functions)
 
     def __init__(
-        self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int], module: str, is_initial: bool
-    ) -> None:
+        self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int], module: str, is_initial: bool,
+        tables: dict[str, Shape],
+    ) -> None:  # fmt: skip
         super().__init__(tree)
         self.reads: list[Reference] = []
         self.memories: list[Memory] = []
@@ -123,6 +146,7 @@ class RightSide(Converter):
         self._shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
         self._declared, self._numbers, self._module, self._is_initial = declared, numbers, module, is_initial
         self._own: dict[ast.expr, Shape] = {}  # of what is not computed by element
+        self._tables, self._points = tables, dict[ast.expr, Shape]()
         self.value = as_node(self.whole())
         ((self.shape,),) = self._shapes
 
@@ -134,8 +158,12 @@ class RightSide(Converter):
                 value = self._element(node)
             case ast.List():
                 value = self._array(node, depth)
+            case ast.Call(func=ast.Name(id="table")):
+                value = self._table(node, depth)
             case ast.Call(func=ast.Name(id=name)) if name in OWN:
                 value = self._own_call(node, name, depth)
+            case ast.Call() if self._is_table(node):
+                value = self._named_table(node, depth)
             case _:
                 value = super().number(node, depth)
         self._add_shape(node)
@@ -156,12 +184,13 @@ class RightSide(Converter):
     # what a value can be
 
     def _name(self, node: ast.Name) -> Value:
-        if node.id == "t":
-            return TIME
+        if node.id in CLOCK:
+            self.words += [node.id] * (node.id == "dt")
+            return CLOCK[node.id]
         if node.id == "pi":
             return super()._name(node)
         self._check_name(node)
-        reference = Reference(node.id, self._declared.get(node.id, ()))
+        reference = Reference(node.id, self._declared.get(node.id) or self._points.get(node, ()))
         self._own[node] = reference.shape
         self.reads.append(reference)
         return reference.node
@@ -189,7 +218,7 @@ class RightSide(Converter):
 
     def _array(self, node: ast.List, depth: int) -> Value:
         self._count(node, depth)
-        rows = [n for n in node.elts if isinstance(n, ast.List)]
+        rows = [n for n in node.elts if isinstance(n, (ast.List, ast.Tuple))]
         if not node.elts or (rows and (len(rows) < len(node.elts) or len({len(r.elts) for r in rows}) > 1)):
             raise self._error("an array is written [a, b, c] or, with rows of the same length, [[a, b], [c, d]]", node)
         scalars = [n for r in rows for n in r.elts] if rows else node.elts
@@ -221,23 +250,24 @@ class RightSide(Converter):
         self._count(node, depth)
         called_name(self.tree, node, OWN)
         self.words.append(name)
-        values = [self.number(a, depth + 1) for a in node.args]
+        condition = self.condition(node.args[0], depth + 1) if name == "sample" else None
+        values = [self.number(a, depth + 1) for a in node.args[condition is not None :]]
+        if condition is not None:
+            values.insert(0, choose(condition, as_node(1.0), as_node(0.0)))
         shapes = self._shapes[-1]
         self._check_values(name, values, node)
         if name in ("sum", "dot"):
             return self._reduced(node, name, values, shapes)
-        if name == "table":
-            self._check_table(values, shapes, node)
-            self._own[node] = shapes[0]
-            return array_node(name, *values, shapes[1][0])
         if OWN[name].has_memory:
             return self._memory(node, name, values, shapes)
         return _written(name, *map(as_node, values))
 
     def _memory(self, node: ast.Call, kind: str, values: list[Value], shapes: list[Shape]) -> Value:
+        if self._is_initial and kind == "initial":
+            return values[0]
         if self._is_initial:
             raise self._error("{} remembers what was: it has no place in an initial value", node)
-        x = shapes[0]
+        x = shapes[kind == "sample"]
         if self._joined(shapes, node) != x:
             raise self._error(f"the first argument of {kind} is {shape_text(x)}, another one is not a scalar", node)
         return self._hidden(kind, values, shapes)
@@ -260,6 +290,80 @@ class RightSide(Converter):
         factors = map(self._stored, values, shapes)
         return array_node(name, *factors, prod(a[:-1]), b[0], prod(b[1:]))
 
+    # tables
+
+    def _table(self, node: ast.Call, depth: int) -> Value:
+        """Return ``table(x, xs, ys)`` or ``table(x, points)``, and its kind behind them."""
+        self._count(node, depth)
+        called_name(self.tree, node, OWN)
+        kind, arguments = self._kind_of(node, 2)
+        if not 2 <= len(arguments) <= 3:
+            raise self._error("a table is table(x, xs, ys) or table(x, points), and a kind in quotes behind", node)
+        x, points = self.number(arguments[0], depth + 1), arguments[1:]
+        for at in points:
+            if isinstance(at, ast.Name) and at.id not in self._declared:
+                self._points[at] = self._tables[at.id] = (2,) if len(points) == 2 else (2, 2)
+        values = [as_node(self.number(at, depth + 1)) for at in points]
+        return self._of_points(node, x, points, values, kind)
+
+    def _is_table(self, node: ast.Call) -> bool:
+        """Tell whether something is called that may be a table of the data base: no function, nor nearly one."""
+        if not isinstance(node.func, ast.Name) or node.keywords or len(self._kind_of(node, 1)[1]) != 1:
+            return False
+        name, functions = node.func.id, module_functions()
+        is_known = name in self._declared or name in self._tables
+        return name not in (*functions, "d", "next") and not name_problem(name) and (
+            is_known or not (
+                name in OTHER_WORDS or isinstance(node.args[0], ast.Constant) or did_you_mean(name, functions)
+            )
+        )  # fmt: skip
+
+    def _named_table(self, node: ast.Call, depth: int) -> Value:
+        """Return a table that is called by its name."""
+        self._count(node, depth)
+        assert isinstance(node.func, ast.Name)
+        kind, x = self._kind_of(node, 1)[0], self.number(node.args[0], depth + 1)
+        if node.func.id not in self._declared:
+            self._points[node.func] = self._tables[node.func.id] = (2, 2)
+        return self._of_points(node, x, [node.func], [as_node(self.number(node.func, depth + 1))], kind)
+
+    def _kind_of(self, node: ast.Call, least: int) -> tuple[int, list[ast.expr]]:
+        """Return which of `TABLE_KINDS` a table is said to be, and the other arguments."""
+        match node.args[least:]:
+            case [*_, ast.Constant(value=str(kind))]:
+                return TABLE_KINDS.index(kind), node.args[:-1]
+        return 0, node.args
+
+    def _of_points(
+        self, node: ast.Call, x: Value, points: Sequence[ast.expr], values: Sequence[Node], kind: int
+    ) -> Value:
+        """Return a table after looking at its points: two vectors, or a matrix of two columns."""
+        shapes = self._shapes[-1][1:]
+        for at, v, shape in zip(points, values, shapes, strict=True):
+            if len(shape) != 3 - len(points) or not (isinstance(at, ast.Name) or is_list_of_numbers(v)):
+                raise self._error(
+                    "the points of a table are numbers in [ ], or the name of a vector of the data base; or pairs, "
+                    "[(x, y), (x, y)], or the name of a matrix of two columns", at
+                )  # fmt: skip
+            if len(points) == 1 and shape[1] != 2:
+                raise self._error(f"the points of a table are pairs of x and y; {{}} is {shape_text(shape)}", at)
+        open_ones = [at for at in points if isinstance(at, ast.Name) and at.id in self._tables]
+        n = [shape[0] for at, shape in zip(points, shapes, strict=True) if at not in open_ones]
+        if len(set(n)) > 1:
+            raise self._error(f"a table of {n[0]} xs and {n[1]} ys: there must be one y for each x", points[1])
+        if min(n, default=2) < 2:
+            raise self._error("a table has two points at least", points[0])
+        if isinstance(points[0], ast.List):
+            places = [p.elts[0] if isinstance(p, (ast.List, ast.Tuple)) else p for p in points[0].elts]
+            self._check_increasing(values[0].args[:: 3 - len(points)], places)
+        self._own[node] = self._shapes[-1][0]
+        return array_node("table", x, values[0], values[-1], (n or [2])[0], kind, 3 - len(points))
+
+    def _check_increasing(self, xs: Sequence[Any], places: Sequence[ast.expr]) -> None:
+        for left, right, place in zip(xs, xs[1:], places[1:], strict=False):
+            if not left.value < right.value:
+                raise self._error("the xs of a table increase; {} does not exceed the x before it", place)
+
     # checks
 
     def _check_values(self, name: str, values: list[Value], node: ast.Call) -> None:
@@ -268,26 +372,8 @@ class RightSide(Converter):
         if name == "lag" and isinstance(tau := numbers[1], float) and tau < 0:
             raise self._error("tau of lag(x, tau, before) must not be below 0; {} is", node.args[1])
         at, what = _POSITIVE.get(name, (0, ""))
-        if what and isinstance(value := numbers[at], float) and value <= 0:
+        if what and len(numbers) > at and isinstance(value := numbers[at], float) and value <= 0:
             raise self._error(f"{what} of {name}(...) must be above 0; {{}} is not", node.args[at])
-
-    def _check_table(self, values: list[Value], shapes: list[Shape], node: ast.Call) -> None:
-        """Refuse tables whose points are no two lists of numbers or names of vectors, or do not go together."""
-        for argument, v, shape in zip(node.args[1:], values[1:], shapes[1:], strict=True):
-            if len(shape) != 1 or not (isinstance(argument, ast.Name) or is_list_of_numbers(as_node(v))):
-                raise self._error(
-                    "the points of a table are numbers in [ ], or the name of a vector of the data base", argument
-                )
-        (n,), (n_ys,) = shapes[1:]
-        if n != n_ys:
-            raise self._error(f"a table of {n} xs and {n_ys} ys: there must be one y for each x", node.args[2])
-        if n < 2:
-            raise self._error("a table has two points at least", node.args[1])
-        xs: Sequence[Any] = as_node(values[1]).args
-        places = node.args[1].elts if isinstance(node.args[1], ast.List) else []
-        for left, right, place in zip(xs, xs[1:], places[1:], strict=False):
-            if not left.value < right.value:
-                raise self._error("the xs of a table increase; {} does not exceed the x before it", place)
 
     def _joined(self, parts: Sequence[Shape], place: ast.expr) -> Shape:
         """Return the shape of what is computed by element; a scalar spreads."""
@@ -314,11 +400,20 @@ def _written(name: str, *x: Node) -> Node:
         case "ramp":
             now = call("min", TIME, x[2]) if len(x) > 2 else TIME
             out = x[0] * call("max", now - x[1], zero)
+        case "pulse" if len(x) == 3:
+            out = choose(relation(">=", late, x[1]), _while(late - x[1], x[2], dt, x[0]), zero)
         case "pulse":
-            since = late - x[1]
-            into = choose(relation(">", x[2], zero), call("mod", since, x[2]), since)
-            during = choose(relation("<", into, dt), x[0], zero)
-            out = choose(relation(">=", since, zero), during, zero)
+            one, since = as_node(1.0), late - x[0]
+            during = _while(since, x[2] if len(x) > 2 else zero, x[1], one)
+            out = choose(relation(">=", late, x[0]), during, zero)
+            if len(x) > 2:
+                out = choose(relation("<=", TIME - _SLACK * dt, x[3]), out, zero)
         case _:
             raise AssertionError(name)
     return out
+
+
+def _while(since: Node, interval: Node, width: Node, height: Node) -> Node:
+    """Return what is there during a width at the beginning of each interval, or the only time where that is 0."""
+    into = choose(relation(">", interval, as_node(0.0)), call("mod", since, interval), since)
+    return choose(relation("<", into, width), height, as_node(0.0))  # type: ignore[no-any-return]

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
+from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import constant_delays
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
-from fmepy.dmi.modular_run import ModularRun
 from fmepy.dmi.modules import AnyModule
-from fmepy.dmi.variables import ModuleSystem, system_of
-from fmepy.errors import ModelError, SimulationError, check_choice, did_you_mean, listed, repeated
-from fmepy.models.simulated import BoundRuns, SimulatedModel
+from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
+from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
+from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
-from fmepy.types import Cube, IntVector, Matrix, UserParameters, Vector
+from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from fmepy.models.ode import OdeModel
 
 logger = logging.getLogger(__name__)
-
-MOST_ELEMENTS = 3000
-"""Elements of all variables up to which a system's steps become equations for its sensitivities: some seconds' work."""
 
 
 class ModularModel(SimulatedModel):
@@ -155,14 +152,15 @@ class ModularModel(SimulatedModel):
         self._set_times(times)
         self.rules = Rules(dt, method, order, tol, max_iterations, unsettled)
         self.dt = self.rules.dt
-        if not isinstance(strict, (bool, np.bool_)):
+        if strict not in (True, False):
             raise ModelError(f"`strict={strict!r}` must be True or False.")
-        self.system: ModuleSystem = system_of(modules, None if before is None else before.system)
+        self.data: Database = as_database(data)
+        given = checked_modules(modules)
+        self._arguments |= {"modules": given, "data": self.data}  # read once, whatever copies follow
+        self.system: ModuleSystem = system_of(with_tables(given, self.data), None if before is None else before.system)
         self.modules = self.system.modules
         known = frozenset(() if before is None else before.modules)
         self.processed = tuple(m.name for m in self.modules if m not in known)
-        self.data: Database = as_database(data)
-        self._arguments |= {"modules": self.modules, "data": self.data}  # read once, whatever copies follow
         self.steps_of(self.times)
         self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
         self._found = (
@@ -389,7 +387,7 @@ class ModularModel(SimulatedModel):
 
     def _changed(self, changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
         """Return the modules with some changed, appended or taken out."""
-        found = {m.name: m for m in self.modules}
+        found = {m.name: m for m in self._arguments["modules"]}
         for name, module in changes.items():
             if module is None:
                 if name not in found:
@@ -416,81 +414,6 @@ class ModularModel(SimulatedModel):
             f"{', ...' * (len(self.modules) > 8)}), {_counted(n, 'variable')}, {_counted(levels, 'level')}, "
             f"{_counted(len(self._parms), 'parameter')}; dt {self.dt:g}, {self.rules.method}"
         )
-
-
-class BoundModular(BoundRuns):
-    """The model with its series on the grid: what does not depend on parameters is done once."""
-
-    _model: ModularModel
-
-    def __init__(self, model: ModularModel, names: tuple[str, ...], times: Vector) -> None:
-        super().__init__(model, names, times)
-        self.engine = model.engine
-        program, inputs = model.program, model.inputs
-        self._program = program
-        self._keep = model.steps_of(times).astype(np.int64)
-        self._start, self._dt = float(model.times[0]), model.dt
-        grid = self._start + np.arange(program.rows_per_step * self._keep[-1] + 1) * (model.dt / program.rows_per_step)
-        self._series = inputs.sampled(grid, program.rows_per_step)
-        self._z, self._places = program.values(inputs.starts(self._start) | self._values), program.places(names)
-        at = {name: i for i, name in enumerate(program.columns)}
-        self.columns = np.array([at[name] for name in self.var_names], dtype=np.intp)
-        self.runs_on_threads = not program.python_modules
-
-    def run(self, theta: Vector, report: Callable[[int], None] | None = None) -> ModularRun:
-        """Return a run, with its rows of all columns of the program, and how its loops settled.
-
-        Raises
-        ------
-        SimulationError
-            It failed; with the parameters and the time.
-        """
-        z = self._z.copy()
-        z[self._places] = theta
-        run = self._program.run(z, self._series, self._start, self._keep, report)
-        if run.failed:
-            p = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
-            time = self._start + float(run.failed_step) * self._dt
-            raise SimulationError(run.failed, parameters=p, time=time)
-        return run
-
-    def simulate(self, theta: Vector) -> Matrix:
-        """Return Y, shape (n_time, n_var)."""
-        rows: Matrix = self.run(theta).rows[:, self.columns]
-        return rows
-
-    @cached_property
-    def _equations(self) -> Any:
-        """The steps of the system as difference equations with the same runs, bound; None where there are none."""
-        model = self._model
-        if len(self._program.columns) > MOST_ELEMENTS:
-            return None
-        try:
-            steps = model.compiled("difference")
-            known = set(map(str, steps.parms.index))
-            names = [k if k in known else f"{k}(0)" for k in self.names]
-            if not known >= set(names) or not set(self.var_names) <= set(steps.var_names):
-                return None
-            bound = steps.bind(names, times=np.unique([0, *self._keep]))
-            rows, order = np.isin(bound.times, self._keep), [steps.var_names.index(k) for k in self.var_names]
-            if not np.allclose(bound.simulate(self.theta0)[rows][:, order], self.simulate(self.theta0), rtol=1e-8):
-                return None
-        except (ModelError, SimulationError):
-            return None
-        return bound, rows, order
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]  # it is found out when it is asked for
-        """Whether sensitivities are exact: those of the system's difference equations."""
-        return self._equations is not None
-
-    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
-        """Return Y and S, shape (n_time, n_var, n_par): exact where the steps are equations, else by differences."""
-        if self._equations is None:
-            return super().sensitivities(theta)
-        bound, rows, order = self._equations
-        _, S = bound.sensitivities(np.asarray(theta, dtype=float))
-        return self.simulate(theta), S[rows][:, order]
 
 
 def _counted(n: int, what: str) -> str:

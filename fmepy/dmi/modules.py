@@ -63,6 +63,8 @@ class Module:
         The names that get a value here, and those whose value is used, in the order of the text.
     names : mapping of str to int
         All of them, and the line where each occurs first.
+    open : tuple of str
+        The points of tables that have no dims: the data base says these.
 
     Raises
     ------
@@ -103,6 +105,7 @@ class Module:
     assigns: tuple[str, ...] = field(compare=False)
     reads: tuple[str, ...] = field(compare=False)
     names: Mapping[str, int] = field(compare=False)
+    open: tuple[str, ...] = field(compare=False)
 
     def __init__(
         self,
@@ -136,6 +139,13 @@ class Module:
         held = (name, text, file, *declared._replace(dims=dict(declared.dims)), *read)  # type: ignore[arg-type]
         for of, value in zip(fields(self), held, strict=True):
             object.__setattr__(self, of.name, value)
+
+    def with_dims(self, dims: Mapping[str, Shape]) -> Module:
+        """Return the module with further dimensions; itself where there are none."""
+        if not dims:
+            return self
+        words: Any = {w: getattr(self, w) for w in ("step", "local", "exogenous", "endogenous", "outputs", "file")}
+        return Module(self.name, self.text, dims={**self.dims, **dims}, **words)
 
     def __repr__(self) -> str:
         n = len(self.statements)

@@ -5,6 +5,8 @@ What remembers becomes statements of hidden variables, which the rest of the roo
     smooth(x, tau)    s,    with d(s)/dt = (x - s) / tau                                 and s(0) = x
     delay1(x, tau)    L / tau,   with d(L)/dt = x - L / tau                              and L(0) = x tau
     delay3(x, tau)    3 L3 / tau, each level flowing into the next by 3 L / tau          and L(0) = x tau / 3
+    initial(x)        s,    with d(s)/dt = 0                                             and s(0) = x
+    sample(c, x, x0)  x where c, else before,   `before` being kept of the module's last step; at the start it is x0
     rate(x)           (x - before) / step,  `before` being kept of the module's last step; at the start it is x
 
 (DYNAMO's; A. L. Pugh, DYNAMO User's Manual), so that all of them start in equilibrium. ``lag(x, tau, before)`` looks
@@ -20,6 +22,8 @@ from typing import Any, Literal, NamedTuple
 
 from fmepy.dmi.statements import (
     DT,
+    END,
+    START,
     TIME,
     FunctionStatement,
     Memory,
@@ -30,7 +34,7 @@ from fmepy.dmi.statements import (
 )
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import TracingError
-from fmepy.language.nodes import Node, Number, Symbol, substituted
+from fmepy.language.nodes import HALF, ZERO, Node, Number, Symbol, choose_above, substituted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +117,11 @@ class Work:
 
     def __init__(self, system: ModuleSystem) -> None:
         self.evaluations: list[Evaluation] = []
-        self.shapes: dict[str, Shape] = {v.name: v.shape for v in system.variables.values()} | {DT: ()}
+        self.shapes: dict[str, Shape] = {v.name: v.shape for v in system.variables.values()} | {
+            DT: (),
+            START: (),
+            END: (),
+        }
         self.levels: list[Level] = []
         self.kept: list[Kept] = []
         self.delays: list[DelayedLevel] = []
@@ -222,6 +230,17 @@ class Work:
             self.delays.append(DelayedLevel(memory.kind, level, place, self._module, self._step, self._line))
             tau = place.node
         return x, tau
+
+    def _initial(self, memory: Memory, x: Node) -> Node:
+        return self._hidden_level(Reference(memory.node.name, memory.shapes[0]), lambda s: ZERO, x)
+
+    def _sample(self, memory: Memory, chosen: Node, x: Node, start: Node) -> Node:
+        before = self._new(memory.node.name, memory.shapes[1])
+        self._do("initial", before, start)
+        now = self._new(f"{memory.node.name}.now", memory.shapes[1])
+        self._do("assign", now, choose_above(chosen, HALF, x, before.node))
+        self.kept.append(Kept(now, before, self._step))
+        return now.node
 
     def _rate(self, memory: Memory, x: Node) -> Node:
         place = self._place(memory, 0, "x", x)

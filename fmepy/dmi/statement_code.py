@@ -32,6 +32,7 @@ from fmepy.compiled.llvm_operations import NAN, declarations, number
 from fmepy.compiled.machine import object_of, optimised, versions
 from fmepy.compiled.statements import statements
 from fmepy.dmi.statements import (
+    TABLE_KINDS,
     TIME,
     ArrayNode,
     Reference,
@@ -58,14 +59,14 @@ class StatementText(NamedTuple):
         The C functions that it calls, with their numbers of arguments.
     names : tuple of str
         The variables whose places it gets.
-    points : tuple of str
-        The variables that are the xs of tables.
+    points : tuple of (str, int)
+        The variables that hold the xs of tables, and how far these are apart there.
     """
 
     text: str
     called: frozenset[tuple[str, int]]
     names: tuple[str, ...]
-    points: tuple[str, ...]
+    points: tuple[tuple[str, int], ...]
 
 
 def statement_text(target: Reference, value: Node, shapes: Mapping[str, Shape]) -> StatementText:
@@ -89,7 +90,7 @@ class _ModuleWriter(ExpressionWriter):
         self.slots = {target.name: "p0"}
         alone.where[TIME] = "t"
         self._reads_itself = False
-        self._points: list[str] = []
+        self._points: list[tuple[str, int]] = []
         for symbol in self._order:
             if not isinstance(symbol, Symbol) or symbol is TIME:
                 continue
@@ -199,22 +200,30 @@ class _ModuleWriter(ExpressionWriter):
         self.lines.append(f"  {name} = load double, ptr %{total}")
         return name
 
-    def _table(self, x: Node, xs: Node, ys: Node, n: Node) -> str:
+    def _table(self, x: Node, xs: Node, ys: Node, *sizes: Node) -> str:
         """Return the name of a table's value: its interval is found by halving, without branches."""
-        self._points += [xs.name] if isinstance(xs, Whole) else []
+        n, kind, apart = map(size_of, sizes)
+        self._points += [(xs.name, apart)] if isinstance(xs, Whole) else []
         at_xs, at_ys, v = self._array(xs), self._array(ys), self.value(x)
-        left, length = "0", size_of(n) - 1
+
+        def point(k: str) -> tuple[str, str]:
+            at = self.emit(f"mul i64 {k}, {apart}") if apart > 1 else k
+            return self.load(at_xs, at), self.load(at_ys, self.emit(f"add i64 {at}, 1") if apart > 1 else at)
+
+        left, length = "0", n - 1
         while length > 1:
             middle = self.emit(f"add i64 {left}, {length // 2}")
-            is_left = self.compare("olt", v, self.load(at_xs, middle))
+            is_left = self.compare("olt", v, point(middle)[0])
             left = self.emit(f"select i1 {is_left}, i64 {left}, i64 {middle}")
             length -= length // 2
-        right = self.emit(f"add i64 {left}, 1")
-        (x0, y0), (x1, y1) = ((self.load(at_xs, k), self.load(at_ys, k)) for k in (left, right))
+        (x0, y0), (x1, y1) = point(left), point(self.emit(f"add i64 {left}, 1"))
         slope = self.binary("fdiv", self.binary("fsub", y1, y0), self.binary("fsub", x1, x0))
         y = self.binary("fadd", y0, self.binary("fmul", slope, self.binary("fsub", v, x0)))
-        y = self.select(self.compare("olt", v, self.load(at_xs, size_of(n) - 1)), y, self.load(at_ys, size_of(n) - 1))
-        y = self.select(self.compare("ole", v, self.load(at_xs, 0)), self.load(at_ys, 0), y)
+        y = y0 if TABLE_KINDS[kind] == "step" else y
+        if TABLE_KINDS[kind] != "extrapolate":
+            (first, y_first), (last, y_last) = point("0"), point(f"{n - 1}")
+            y = self.select(self.compare("olt", v, last), y, y_last)
+            y = self.select(self.compare("ole", v, first), y_first, y)
         return self.select(self.compare("ord", v, v), y, NAN)
 
 

@@ -6,7 +6,8 @@ its element there, a number is the same everywhere. What looks at other elements
 * ``array(a, b, ...)``: the elements of a list, row by row: of numbers, or the whole of a statement's value;
 * ``sum(x, n)``: the sum of all n elements of x;
 * ``dot(a, b, rows, n, columns)``: the product of two matrices that are stored, whose sums have n terms;
-* ``table(x, xs, ys, n)``: the table of n points xs, ys at x.
+* ``table(x, points, points, n, kind, 2)``: the table of n pairs at x, ``table(x, xs, ys, n, kind, 1)`` of two vectors;
+  the kind is the place of its word in `TABLE_KINDS`.
 
 Shapes are those of numpy: ``()`` for a scalar, ``(3,)`` for a vector, ``(2, 3)`` for a matrix.
 """
@@ -26,6 +27,10 @@ Kind: TypeAlias = Literal["assign", "level", "initial"]
 TIME = Symbol("t")
 DT = "(dt)"
 """The variable that holds the elementary step; no name of a user looks like this."""
+START, END = "(t_start)", "(t_end)"
+"""The variables that hold the first and the last of a model's times."""
+TABLE_KINDS = ("hold", "extrapolate", "step")
+"""What a table is outside its points, and between them: held, a line; a line, a line; held, the last y passed."""
 
 
 class Whole(Symbol):
@@ -128,15 +133,22 @@ class Elements:
         return add(*(self.at(a, row * n + k) * self.at(b, k * columns + column) for k in range(n)))
 
     def _table(self, e: Node, i: int) -> Node:
-        x, n = self.at(e.args[0], i), size_of(e.args[3])
+        x = self.at(e.args[0], i)
         if not self._expand:
             return array_node("table", x, *e.args[1:])
-        xs, ys = ([self.at(points, k) for k in range(n)] for points in e.args[1:3])
-        out = ys[-1]
-        for k in reversed(range(n - 1)):
-            line = ys[k] + (ys[k + 1] - ys[k]) / (xs[k + 1] - xs[k]) * (x - xs[k])
-            out = choose_above(x, xs[k + 1], out, line)
-        return choose_above(x, xs[0], out, ys[0])
+        n, kind, apart = map(size_of, e.args[3:])
+        xs = [self.at(e.args[1], apart * k) for k in range(n)]
+        ys = [self.at(e.args[2], apart * k + apart - 1) for k in range(n)]
+        if TABLE_KINDS[kind] == "step":
+            out = ys[0]
+            for a, y in zip(xs[1:], ys[1:], strict=True):
+                out = choose_above(a, x, out, y)
+            return out
+        lines = [ys[k] + (ys[k + 1] - ys[k]) / (xs[k + 1] - xs[k]) * (x - xs[k]) for k in range(n - 1)]
+        out = lines[-1] if kind else choose_above(x, xs[-1], ys[-1], lines[-1])
+        for k in reversed(range(n - 2)):
+            out = choose_above(x, xs[k + 1], out, lines[k])
+        return out if kind else choose_above(x, xs[0], out, ys[0])
 
 
 @dataclass(frozen=True, slots=True)

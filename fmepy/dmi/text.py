@@ -20,6 +20,7 @@ Declarations, one a line too, say what statements cannot::
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -72,6 +73,7 @@ class ModuleText(NamedTuple):
     assigns: tuple[str, ...]
     reads: tuple[str, ...]
     names: Mapping[str, int]
+    open: tuple[str, ...]
 
 
 @lru_cache(maxsize=2048)
@@ -102,13 +104,17 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     equations = [(row, code) for row, code in lines if not _DECLARATION.match(code[0])]
     if not equations:
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
-    read = _Declarations(source)
+    read, tables = _Declarations(source), dict[str, Shape]()
     for row, code in declarations:
         read.add(row, code)
     declared = read.under(given)
     numbers, shapes = count(), dict(declared.dims)
-    statements = [_statement(code, row, source, shapes, numbers, name) for row, code in equations]
+    for row, code in equations:
+        _find_points(code, row, source, shapes)
+    statements = [_statement(code, row, source, shapes, numbers, name, tables) for row, code in equations]
     _check_definitions(statements, source)
+    _check_tables(statements, tables, source)
+    declared = declared._replace(dims=tuple({**tables, **shapes}.items()))
     lines_of: dict[str, int] = {}
     used: dict[str, None] = {}
     for s in statements:
@@ -118,7 +124,7 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
             lines_of.setdefault(n, s.line)
     assigned = dict.fromkeys(s.target.name for s in statements)
     read.check_names(declared, lines_of, assigned)
-    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of)
+    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of, tuple(tables))
 
 
 # --- declarations
@@ -241,8 +247,9 @@ def checked_shape(name: str, numbers: Sequence[object]) -> Shape:
 
 
 def _statement(
-    code: list[str], row: int, source: Source, shapes: Mapping[str, Shape], numbers: count[int], module: str
-) -> ModuleStatement:
+    code: list[str], row: int, source: Source, shapes: Mapping[str, Shape], numbers: count[int], module: str,
+    tables: dict[str, Shape],
+) -> ModuleStatement:  # fmt: skip
     """Return one statement, both sides understood and their shapes compared."""
     left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _meant(code[0])))
     try:
@@ -250,7 +257,7 @@ def _statement(
     except ValueError as error:
         raise source.error(str(error), row, start) from None
     tree = right_side(code, row, source, end)
-    right = RightSide(tree, shapes, numbers, module, kind == "initial")
+    right = RightSide(tree, shapes, numbers, module, kind == "initial", tables)
     if right.shape not in ((), target.value_shape):
         hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
         sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
@@ -259,6 +266,27 @@ def _statement(
         kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words), module,
         source.line_number(row), start + 1,
     )  # fmt: skip
+
+
+_POINTS = re.compile(rf"\s*{_NAME}\s*=\s*\[\s*\(")
+
+
+def _find_points(code: list[str], row: int, source: Source, shapes: dict[str, Shape]) -> None:
+    """Take in the dimensions of a table that the text holds: ``effect = [(0, 1), (2, 0.5)]``."""
+    if match := _POINTS.match(code[0]):
+        tree = right_side(code, row, source, code[0].index("=") + 1)
+        if isinstance(tree.node, ast.List) and all(isinstance(p, ast.Tuple) for p in tree.node.elts):
+            shapes.setdefault(normal_name(match[1]), (len(tree.node.elts), 2))
+
+
+def _check_tables(statements: list[ModuleStatement], tables: Mapping[str, Shape], source: Source) -> None:
+    """Refuse names that are called as tables, or are the points of such, and are scalars elsewhere in the module."""
+    for s in statements:
+        for name in (r.name for r in (s.target, *s.reads) if r.shape != tables.get(r.name, r.shape)):
+            raise source.error(
+                f"{name!r} is a number here, and the points of a table (or called like one) elsewhere in this module; "
+                f"a product is written with *, as in {name} * (...)", s.line - 1, s.column - 1
+            )  # fmt: skip
 
 
 def _meant(line: str) -> str:

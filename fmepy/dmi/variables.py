@@ -198,7 +198,7 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
         No modules, or something else than modules; two of one name; dimensions that differ between modules; a
         variable that is a level in one module and assigned in another; an output that nobody computes.
     """
-    given = _checked(modules)
+    given = checked_modules(modules)
     uses: dict[str, dict[str, Use]] = {}
     for m in given:
         for name, use in _uses(m).items():
@@ -224,7 +224,7 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
     return ModuleSystem(given, variables, statements, tuple(conflicts), _outputs(given, variables))
 
 
-def _checked(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
+def checked_modules(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
     """Return modules after checking that they are such, one at least, and have different names."""
     given: tuple[Any, ...] = (modules,) if isinstance(modules, (Module, PythonModule)) else tuple(modules)
     for m in given:
@@ -235,6 +235,18 @@ def _checked(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
         raise ModelError("`modules` is empty; a system has one module at least.")
     check_different(given)
     return given
+
+
+def with_tables(modules: Sequence[AnyModule], data: Any) -> list[AnyModule]:
+    """Return modules whose tables without dims have those of the data base, or of the module that computes them."""
+    known = {n: shape for m in modules for n, shape in m.dims.items() if n not in (*m.local, *getattr(m, "open", ()))}
+
+    def dims(m: Module) -> dict[str, Shape]:
+        names = {n: f"{m.name}.{n}" if n in m.local else n for n in m.open}
+        found = {n: data[called].shape for n, called in names.items() if called in data}
+        return {n: known.get(n) or found.get(n) or (1,) for n in names if n in known or n in found}
+
+    return [m.with_dims(dims(m)) if isinstance(m, Module) else m for m in modules]
 
 
 # --- one module

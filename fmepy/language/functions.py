@@ -84,14 +84,14 @@ def add_function(function: Function) -> Function:
 
 
 def _smooth(
-    name: str, numpy: str, slopes: Callable[..., Sequence[Any]], *, least: int = 1, in_text: bool = True,
-    bounded: bool = False, more: tuple[str, ...] = (),
+    name: str, numpy: str, slopes: Callable[..., Sequence[Any]], *, least: int = 1, most: int = 0,
+    in_text: bool = True, bounded: bool = False, more: tuple[str, ...] = (),
 ) -> None:  # fmt: skip
     """Add a function that C, math and numpy have."""
     add_function(
         Function(
-            name, getattr(math, name), getattr(np, numpy), slopes, name, (numpy, *more), least, least, in_text,
-            bounded=bounded,
+            name, getattr(math, name), getattr(np, numpy), slopes, name, (numpy, *more), least, most or least,
+            in_text, bounded=bounded,
         )
     )  # fmt: skip
 
@@ -131,7 +131,7 @@ def of_numpy(name: str) -> Callable[..., Node] | None:
 _smooth("exp", "exp", lambda out, x: [out])
 _smooth("expm1", "expm1", lambda out, x: [out + 1], in_text=False)
 _smooth("exp2", "exp2", lambda out, x: [out * math.log(2)], in_text=False)
-_smooth("log", "log", lambda out, x: [1 / x], bounded=True)
+_smooth("log", "log", lambda out, x: [1 / x], most=2, bounded=True)  # of a base, too: `language.text`
 _smooth("log1p", "log1p", lambda out, x: [1 / (1 + x)], in_text=False, bounded=True)
 _smooth("log2", "log2", lambda out, x: [1 / (x * math.log(2))], bounded=True)
 _smooth("log10", "log10", lambda out, x: [1 / (x * math.log(10))], bounded=True)
@@ -288,8 +288,8 @@ def _trunc(x: Node) -> Node:
     return choose_above(x, ZERO, call("floor", x), call("ceil", x))
 
 
-_built("trunc", ("trunc",), _trunc)
-_built("fmod", ("fmod",), lambda a, b: a - b * _trunc(a / b), 2)
+_built("trunc", ("trunc",), _trunc, 1, lambda x: float(math.trunc(x)))
+_built("fmod", ("fmod",), lambda a, b: a - b * _trunc(a / b), 2, math.fmod)
 _built("floor_divide", ("floor_divide",), lambda a, b: call("floor", a / b), 2)
 _built("cbrt", ("cbrt",), lambda a: call("sign", a) * power(call("abs", a), 1 / 3))
 _built(

@@ -55,13 +55,15 @@ _HINTS: dict[type[ast.AST], str] = {  # where users really go wrong
     ast.BoolOp: _CONDITION_ONLY,
     ast.Not: _CONDITION_ONLY,
 }
-_OTHER_WORDS = {  # what numpy and other languages call our functions
+OTHER_WORDS = {  # what numpy and other languages call our functions
     **{other: name for name, f in TABLE.items() if f.in_text for other in f.numpy if other != name},
-    **dict.fromkeys(("mod", "fmod", "remainder"), "%"),
+    **dict.fromkeys(("mod", "remainder"), "%"),
     **dict.fromkeys(("ifelse", "Piecewise"), "where"),
     "ln": "log", "sgn": "sign", "ceiling": "ceil",
 }  # fmt: skip
-_RELATIONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_RELATIONS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="
+}  # fmt: skip
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
@@ -220,6 +222,8 @@ class Converter:
             return self._power(values[0], values[1], node)
         if all(isinstance(v, float) for v in values):
             return self._folded(TABLE[name].value, node, *values)
+        if name == "log" and len(values) == 2:
+            return self._tidy(call("log", values[0]) / call("log", values[1]), node)
         return self._tidy(call(name, *values), node)
 
     def _lag(self, node: ast.Call, depth: int) -> Value:
@@ -298,13 +302,10 @@ def refused(tree: Tree, node: ast.expr) -> ModelTextError:
 
 
 def relation_words(tree: Tree, node: ast.Compare) -> list[str]:
-    """Return the signs of a comparison: < <= > >= and no others."""
+    """Return the signs of a comparison: < <= > >= == != and no others."""
     for op, place in zip(node.ops, node.comparators, strict=True):
         if type(op) not in _RELATIONS:
-            raise error_of(
-                tree, "compare with <, <=, > or >=; that two numbers are equal is not a condition (for a flag: "
-                "flag > 0.5)", place
-            )  # fmt: skip
+            raise error_of(tree, "compare with <, <=, >, >=, == or !=", place)
     return [_RELATIONS[type(op)] for op in node.ops]
 
 
@@ -319,7 +320,7 @@ def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str
         case ast.Name(id="d" | "next"):
             raise error_of(tree, "{} stands only on the left of '='", node)
         case ast.Name(id=name):
-            near = f" Did you mean {_OTHER_WORDS[name]!r}?" if name in _OTHER_WORDS else did_you_mean(name, functions)
+            near = f" Did you mean {OTHER_WORDS[name]!r}?" if name in OTHER_WORDS else did_you_mean(name, functions)
             raise error_of(
                 tree, f"{name!r} is not a function of the model language.{near} A product is written with *; the "
                 f"functions are {listed(sorted(functions), most=40)}", node
@@ -333,8 +334,7 @@ def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str
         raise error_of(tree, f"{name}(...) takes no arguments by name", node)
     if not function.least <= n <= function.most:
         wanted = f"{function.least}" if function.least == function.most else f"{function.least} to {function.most}"
-        hint = "; for another base divide, as in log(x) / log(3)" if name == "log" and n == 2 else ""
-        raise error_of(tree, f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given{hint}", node)
+        raise error_of(tree, f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given", node)
     return name
 
 
@@ -361,8 +361,8 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
     text : str or number
         An expression of the model language: numbers, names, ``+ - * / % **``, the functions exp, log, log10, log2,
         sqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, abs, sign, floor, ceil, min, max, pow, the
-        constant ``pi``, and ``where(condition, a, b)`` with conditions of ``< <= > >= and or not``. The sign of ``a %
-        b`` is that of b, as in Python.
+        constant ``pi``, ``log(x, base)``, ``trunc``, ``fmod``, and ``where(condition, a, b)`` with conditions of ``< <=
+        > >= == != and or not``. The sign of ``a % b`` is that of b, as in Python; that of ``fmod(a, b)`` is a's.
     where : str, optional
         What the text is, to open messages with, such as "`state['I']`".
     line_offset : int, optional

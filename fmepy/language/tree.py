@@ -27,8 +27,8 @@ MAX_NUMBER = 60
 _MISREAD = {  # what Python's parser says, and what we do
     "decimal literal": "a number and a name run into each other; a product is written with *, as in 2*x",
     "comma": "something is missing between two terms; a product is written with *, as in a*x",
-    "=": "'=' stands once in a statement; conditions are written with <, <=, > and >=",
-    "assign": "'=' stands once in a statement; conditions are written with <, <=, > and >=",
+    "=": "'=' stands once in a statement; conditions are written with <, <=, >, >=, == and !=",
+    "assign": "'=' stands once in a statement; conditions are written with <, <=, >, >=, == and !=",
     "character": "this cannot be read; write plain signs and letters",
 }
 _SIGNS = {";": "write one statement a line", "'": "a rate is written dN/dt; text in quotes has no meaning in a model"}
@@ -36,6 +36,8 @@ _WORDS_ALLOWED = {"and", "or", "not", "if", "else"}
 _NUMBER = re.compile(r"(?<![\w.])\.?\d[\w.]*")
 _EQUALS = re.compile(r"(?<![<>=!:])=(?!=)")
 _WORD = re.compile(r"[^\W\d]\w*")
+_KIND = re.compile(r"""(["'])(hold|extrapolate|step)\1""")
+"""The kind of a table, the one thing in quotes."""
 
 
 def reserved_name(name: str) -> str:
@@ -167,7 +169,7 @@ def clean_line(line: str, source: Source, row: int, opened: list[tuple[str, int,
 
     `opened` holds the brackets that are open, as (bracket, row, column), and is brought up to date.
     """
-    for column, c in enumerate(line):
+    for column, c in enumerate(_KIND.sub(lambda m: " " * len(m[0]), line)):
         if c == "#":
             return line[:column]
         if c in "\"'`;":

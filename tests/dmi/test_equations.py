@@ -124,7 +124,8 @@ def python_module(x):
     ("kind", "texts", "said"),
     [
         ("ode", ("d(x)/dt = lag(x, 1, 0)\nx(0) = 1",), "lag"),
-        ("difference", ("d(x)/dt = rate(x)\nx(0) = 1",), "rate"),
+        ("ode", ("d(x)/dt = rate(x)\nx(0) = 1",), "rate"),
+        ("ode", ("d(x)/dt = dt\nx(0) = 1",), "dt is not"),
         ("ode", ("d(x)/dt = pulse(1, 0, 2)\nx(0) = 1",), "pulse"),
         ("ode", ("d(x)/dt = y\nx(0) = 1\ny = z + x\nz = y / 2",), "need one another"),
         ("difference", ("d(x)/dt = 1\nx(0) = y\ny = x + 1",), "need one another at the start"),
@@ -148,6 +149,7 @@ SPECIAL = {
     "ramp": "ramp(k, 0.5, 1.5)", "pulse": "pulse(k, 0.25, 1)", "sum": "sum([x, k])", "dot": "dot([x, k], [1, 2])",
     "table": "table(x, [0, 1, 2], [0, 2, 3])", "lag": "lag(x, 0.5, 1)", "rate": "rate(x)", "smooth": "smooth(k * t, 2)",
     "delay1": "delay1(k + t, 2)", "delay3": "delay3(k + t, 2)", "min": "min(x, k, t)", "max": "max(x, k)",
+    "initial": "initial(2 * x)", "sample": "sample(x > 1, x, k)", "fmod": "fmod(x, 0.7)",
     "pow": "pow(x, k)", "asin": "asin(x / 9)", "acos": "acos(x / 9)", "tan": "tan(x / 9)",
 }  # fmt: skip
 
@@ -158,7 +160,7 @@ def test_every_function_becomes_an_equation_or_is_refused_in_words(name, kind):
     text = f"d(x)/dt = 0.1 * y - 0.5 * x\ny = {SPECIAL.get(name, f'{name}(x)')}\nx(0) = x0"
     data = {"x0": 1.3} | ({"k": 0.7} if "k" in SPECIAL.get(name, "") else {})
     model = ModularModel([Module("m", text)], data, times=np.arange(0, 3.25, 0.25), dt=0.25)
-    refused = {"lag", "rate"} | ({"pulse"} if kind == "ode" else set())
+    refused = {"lag"} | ({"rate", "sample", "pulse"} if kind == "ode" else set())
     if name in refused:
         with pytest.raises(ModelError, match=rf"{name}\(...\) .*module 'm', line 2"):
             model.compiled(kind)
