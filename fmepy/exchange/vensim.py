@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from fmepy.dmi.data_items import item
 from fmepy.dmi.database import Database
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
+from fmepy.dmi.text import MAX_TEXT
 from fmepy.errors import ArgumentError, ModelError, listed
 from fmepy.exchange.vensim_mdl import read_mdl
 from fmepy.exchange.vensim_system import ForeignSystem
@@ -156,8 +158,7 @@ def _modules(t: Translation) -> list[Module]:
         of = key.removesuffix(" at start")
         module = home.get(of) or t.variables[of].equations[0].group or REST
         lines.setdefault(module, []).extend(found)
-    shapes = {v.name: tuple(map(len, v.axes)) for v in t.variables.values() if v.axes}
-    shapes |= {k: (len(x),) for k, x in t.items.items() if isinstance(x, list) and k not in shapes}
+    shapes = {v.name: f"{v.name}[{', '.join(str(len(a)) for a in v.axes)}]" for v in t.variables.values() if v.axes}
     if not any(lines.values()):  # nothing but constants: they are what there is to see
         lines[REST] = [f"{v.name} = {t.items.pop(v.name)!r}" for v in t.variables.values() if v.name in t.items]
         if not lines[REST]:
@@ -165,12 +166,26 @@ def _modules(t: Translation) -> list[Module]:
     names: set[str] = set()
     modules = []
     for view, found in lines.items():
-        if found:
-            used = set(re.findall(r"[^\W\d]\w*", "\n".join(found)))
-            own = [f"{n}[{', '.join(map(str, s))}]" for n, s in shapes.items() if n in used]
-            text = "\n".join([*([f"dims {', '.join(own)}"] if own else []), *found])
+        for part in _parts(found):
+            used = set(re.findall(r"[^\W\d]\w*", "\n".join(part)))
+            own = [text for name, text in shapes.items() if name in used]
+            text = "\n".join([*([f"dims {', '.join(own)}"] if own else []), *part])
             modules.append(Module(_module_name(view, names), text))
     return modules
+
+
+def _parts(lines: list[str]) -> Iterator[list[str]]:
+    """Yield the statements of a view in parts that a module can hold."""
+    part: list[str] = []
+    size = 0
+    for line in lines:
+        if size + len(line) > MAX_TEXT // 2:
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += len(line)
+    if part:
+        yield part
 
 
 def _module_name(view: str, taken: set[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Any
 
@@ -188,40 +188,36 @@ class Formulas:
     def _table_name(self, v: ForeignVariable, place: Sequence[str]) -> str:
         return "_".join([v.name, *(str(i) for i in v.index(place))])
 
-    def points_of(self, e: Any) -> tuple[list[float], list[float]]:
+    def points_of(self, e: Any) -> list[list[float]]:
         """Return the points of a table, in order; a jump lasts a billionth of its range."""
-        points = sorted(dict.fromkeys(e.value), key=lambda p: p[0])
+        points = [list(p) for p in sorted(dict.fromkeys(e.value), key=lambda p: p[0])]
         if not points:
             raise UnsaidError("a table without points", e.line)
         if len(points) == 1:
-            points.append((points[0][0] + 1, points[0][1]))
-        xs, ys = [p[0] for p in points], [p[1] for p in points]
-        least = 1e-9 * (xs[-1] - xs[0])
-        for i in range(1, len(xs)):
-            xs[i] = max(xs[i], xs[i - 1] + least) if xs[i] <= xs[i - 1] else xs[i]
-        return xs, ys
+            points.append([points[0][0] + 1, points[0][1]])
+        least = 1e-9 * (points[-1][0] - points[0][0])
+        for before, p in pairwise(points):
+            p[0] = p[0] if p[0] > before[0] else before[0] + least
+        return points
 
     def _looked_up(self, x: str, table: Expr, where: Where, kind: str = "") -> Said:
         if table.word == "points":
             kind = kind or (table.subs[0].value if table.subs else "hold")
-            xs, ys = ([f"{v:.15g}" for v in side] for side in self.points_of(table))
-            points = f"[{', '.join(xs)}], [{', '.join(ys)}]"
+            pairs = ", ".join(f"({a:.15g}, {b:.15g})" for a, b in self.points_of(table))
+            found = f"table({x}, [{pairs}]"
         else:
             v = self.variables.get(table.value)
             if v is None:
-                raise UnsaidError(
-                    f"there is no table {table.value!r}.{did_you_mean(table.value, self.variables)}", table.line
-                )
-            inner = v.equations[0].expr
-            if inner is not None and inner.word == "call" and inner.value == "with_lookup":
-                return self._looked_up(x, inner.args[1], where, kind)
-            if not v.is_table:
-                raise UnsaidError(f"{v.label!r} is no table", table.line)
-            own = self._table_name(v, self._place(v, table, where))
-            points = f"{own}_x, {own}_y"
+                near = did_you_mean(table.value, self.variables)
+                raise UnsaidError(f"there is no table {table.value!r}.{near}", table.line)
             first = v.equations[0].expr
-            kind = kind or (first.subs[0].value if first is not None and first.subs else "hold")
-        return f"table({x}, {points}" + (f', "{kind}")' if kind != "hold" else ")"), _ATOM
+            if first is not None and first.word == "call" and first.value == "with_lookup":
+                return self._looked_up(x, first.args[1], where, kind)
+            if first is None or not v.is_table:
+                raise UnsaidError(f"{v.label!r} is no table", table.line)
+            kind = kind or (first.subs[0].value if first.subs else "hold")
+            found = f"{self._table_name(v, self._place(v, table, where))}({x}"
+        return found + (")" if kind == "hold" else f', "{kind}")'), _ATOM
 
     # expressions
 
@@ -314,7 +310,7 @@ class Formulas:
             return [self.system.element(r, where) for r in v.ranges]
         if len(e.subs) != len(v.axes):
             raise UnsaidError(f"{v.label!r} has {len(v.axes)} subscripts, not {len(e.subs)}", e.line)
-        return [self.system.element(s.value, where) for s in e.subs]
+        return [self.system.element(s.value + "!" * (s.word == "each"), where) for s in e.subs]
 
     # calls
 
@@ -465,4 +461,4 @@ class Formulas:
         if prod(map(len, axes)) > MOST_TERMS:
             raise UnsaidError(f"more than {MOST_TERMS} terms")
         for place in product(*axes):
-            yield {**where, **dict(zip(keys, place, strict=True))}
+            yield {**where, **{f"{k}!": e for k, e in zip(keys, place, strict=True)}}

@@ -190,12 +190,13 @@ class ForeignSystem:
                 return sub
             raise UnsaidError(f"there is no subscript {sub!r}.{did_you_mean(sub, [*self.ranges, *self.all_elements])}")
         own = self.elements(sub)
-        for target, e in where.items():
+        known = {target: e for target, e in where.items() if target in self.ranges}
+        for target, e in known.items():
             if self.elements(target) == own and (sub, target) not in self.maps:
                 return e
             if (found := self.mapped(sub, target)) is not None and e in found:
                 return found[e]
-        inside = [e for target, e in where.items() if e in own]
+        inside = [e for e in known.values() if e in own]
         if len(inside) == 1:
             return inside[0]
         raise UnsaidError(f"the range {self.labels[sub]!r} is neither on the left nor mapped to what is")

@@ -125,8 +125,7 @@ class Translation(Formulas):
 
     def _table_items(self, v: ForeignVariable, eq: Equation) -> None:
         for place in self.system.places(eq.subs, eq.excepts):
-            xs, ys = self.points_of(eq.expr)
-            self.items[f"{self._table_name(v, place)}_x"], self.items[f"{self._table_name(v, place)}_y"] = xs, ys
+            self.items[self._table_name(v, place)] = self.points_of(eq.expr)
 
     @cached_property
     def control(self) -> dict[str, float]:

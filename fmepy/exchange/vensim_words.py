@@ -8,11 +8,11 @@ from __future__ import annotations
 
 _PLAIN = """
 abs/1 exp/1 ln/1=log sqrt/1 min/2 max/2 sin/1 cos/1 tan/1 arcsin/1=asin arccos/1=acos arctan/1=atan sinh/1 cosh/1 tanh/1
-integer/1=trunc modulo/2=fmod mod/2=fmod step/2 ramp/2 ramp/3 delay1/2 delay1/3 delay3/2 delay3/3 trend/3
+integer/1=trunc modulo/2=fmod mod/2=fmod log/2 step/2 ramp/2 ramp/3 delay1/2 delay1/3 delay3/2 delay3/3 trend/3
 """
 _VENSIM = """
 delay1i/3=delay1 delay3i/3=delay3 delay_n/4=delayn(0,1,3,2) smooth/2 smoothi/3=smooth smooth3/2 smooth3i/3=smooth3
-smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3
+smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3 pulse/2 pulse_train/4=pulse(0,1,2,3)
 """
 _XMILE = """
 int/1=floor log10/1 smth1/2=smooth smth1/3=smooth smth3/2=smooth3 smth3/3=smooth3 smthn/3=smoothn smthn/4=smoothn
@@ -33,20 +33,16 @@ def _calls(*texts: str) -> dict[str, str]:
 
 _BOTH = _calls(_PLAIN) | {
     "quantum/2": "{1!} * trunc({0!} / {1!})",
-    "log/2": "log({0}) / log({1})",
     "if_then_else/3": "where({0?}, {1}, {2})",
     "zidz/2": "where(abs({1}) < 1e-06, 0, {0!} / {1!})",
     "xidz/3": "where(abs({1}) < 1e-06, {2}, {0!} / {1!})",
 }
 WORDS = {
     "mdl": _BOTH | _calls(_VENSIM) | {
-        "game/1": "({0})",
+        "game/1": "{0!}",
         "reinitial/1": "initial({0})",
         "power/2": "{0!}^{1!}",
         "sample_if_true/3": "sample({0?}, {1}, {2})",
-        "pulse/2": "where(t >= {0!} - 1e-06 * dt and t < {0!} + {1!} - 1e-06 * dt, 1, 0)",
-        "pulse_train/4": "where(t >= {0!} - 1e-06 * dt and t <= {3!} + 1e-06 * dt and "
-                         "(t - {0!} + 1e-06 * dt) % {2!} < {1!}, 1, 0)",
     },
     "xmile": _BOTH | _calls(_XMILE) | {
         "safediv/2": "where({1!} == 0, 0, {0!} / {1!})",

@@ -128,7 +128,6 @@ def test_views_are_modules_and_groups_where_no_view_shows_a_variable(tmp_path: P
     assert model()["Tea_Temperature"].iloc[-1] == pytest.approx(70 + 110 * np.exp(-0.4), rel=1e-6)
 
 
-@pytest.mark.xfail(reason="words that modules do not have yet", strict=True)
 def test_tables_hold_at_their_ends_and_are_called_by_name(read):
     model = read(
         "effect([(0,0)-(4,9)],(0,1),(2,3),(3,3)) ~~|\n"
@@ -140,7 +139,9 @@ def test_tables_hold_at_their_ends_and_are_called_by_name(read):
     out = model()
     assert out["a"].tolist() == [1, 3, 3, 3, 3]
     assert out["b"].tolist() == [-1, -1, 0, 1, 1]
-    assert model.data["effect_y"].numbers == {"effect_y[0]": 1, "effect_y[1]": 3, "effect_y[2]": 3}
+    assert out["c"].tolist() == [0, -1, -2, -3, -4]
+    assert model.data["effect"].numbers["effect[2,0]"] == 3
+    assert model({"effect[0,1]": 2.0})["a"].tolist() == [2, 3, 3, 3, 3]
 
 
 RANGES = """
@@ -184,7 +185,6 @@ def test_macros_are_expanded_at_each_call(read):
     assert model()["a"].tolist() == [10, 12, 16, 22, 30]
 
 
-@pytest.mark.xfail(reason="words that modules do not have yet", strict=True)
 def test_a_pulse_lasts_its_width_and_a_train_comes_again(read):
     model = read("a = PULSE(1, 2) ~~|\nb = PULSE TRAIN(0, 1, 2, 3) ~~|\nc = ramp(2, 1, 3) + STEP(5, 3) ~~|")
     out = model()
