@@ -10,12 +10,13 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.dmi.data_items import item
+from fmepy.dmi.data_items import Item, item
 from fmepy.dmi.database import Database
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
 from fmepy.dmi.text import MAX_TEXT
 from fmepy.errors import ArgumentError, ModelError, listed
+from fmepy.exchange.vensim_data import read_series
 from fmepy.exchange.vensim_mdl import read_mdl
 from fmepy.exchange.vensim_system import ForeignSystem
 from fmepy.exchange.vensim_text import Translation
@@ -53,13 +54,16 @@ class VensimModel(ModularModel):
         return made
 
 
-def read_vensim(path: Any) -> VensimModel:
+def read_vensim(path: Any, data: Any = None) -> VensimModel:
     """Return the model in a file of Vensim (.mdl) or Stella (.xmile, .stmx) as modules and a data base.
 
     Parameters
     ----------
     path : str or Path
-        The file. It is data: nothing in it is run, and no other file is read.
+        The file. It is data: nothing in it is run, and it makes no other file be read.
+    data : str or Path, or a list of such, optional
+        CSV or tab files with the series of data variables, by the names in the model: the first column is the time and
+        the others are variables, or the first row is the time. They are held at their ends.
 
     Returns
     -------
@@ -104,7 +108,7 @@ def read_vensim(path: Any) -> VensimModel:
     system = _read(file)
     system.expand_macros()
     system.check()
-    t = Translation(system)
+    t = Translation(system, read_series(data))
     control = t.control
     if system.method not in ("euler", "rk4"):
         system.refuse(0, "", f"the integration method {system.method!r}: Euler and Runge-Kutta of order 4 are known")
@@ -198,7 +202,7 @@ def _module_name(view: str, taken: set[str]) -> str:
 
 def _database(t: Translation) -> Database:
     units = {v.name: v.unit for v in t.variables.values()}
-    return Database({name: item(values, unit=units.get(name, "")) for name, values in t.items.items()})
+    return Database({n: x if isinstance(x, Item) else item(x, unit=units.get(n, "")) for n, x in t.items.items()})
 
 
 def _renamed(t: Translation) -> pd.Series:

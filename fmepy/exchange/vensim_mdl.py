@@ -104,12 +104,13 @@ def _entry(system: ForeignSystem, head: str, line: int) -> Equation | None:
             excepts.append(reader.subscripts())
             if not reader.takes(","):
                 break
+    keyword = ""
     while reader.token.kind == "sign" and reader.token.text.startswith(":") and reader.token.text != ":=":
-        word = reader.next().text.strip(":").casefold()
-        if word not in ("interpolate", "look forward", "hold backward", "raw"):
+        keyword = reader.next().text.strip(":").casefold()
+        if keyword not in ("interpolate", "look forward", "hold backward", "raw"):
             system.ignored.append(f"line {line}: {shown(head):.60}")
             return None
-    eq = Equation(shown(label), subs, None, line, tuple(excepts))
+    eq = Equation(shown(label), subs, None, line, tuple(excepts), keyword=keyword)
     if reader.token.text == "(":
         eq.expr = reader.points()
     elif any(reader.takes(sign) for sign in ("=", "==", ":=")):

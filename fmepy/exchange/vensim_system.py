@@ -40,6 +40,8 @@ class Equation:
         What is said of it.
     depth : int
         Macros inside one another that it comes from.
+    keyword : str
+        What is between the data: interpolate, hold backward.
     """
 
     label: str
@@ -53,6 +55,7 @@ class Equation:
     upper: float = float("inf")
     group: str = ""
     depth: int = 0
+    keyword: str = ""
 
     @cached_property
     def key(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from fmepy.exchange.vensim_data import Series, series_item
 from fmepy.exchange.vensim_expressions import Expr, UnsaidError
 from fmepy.exchange.vensim_formulas import BY_ELEMENT, ForeignVariable, Formulas, is_stock
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, Where
@@ -22,10 +23,11 @@ class Translation(Formulas):
         Constants and tables of the data base, arrays as nested lists.
     """
 
-    def __init__(self, system: ForeignSystem) -> None:
+    def __init__(self, system: ForeignSystem, series: Series) -> None:
         super().__init__(system)
         self.lines: dict[str, list[str]] = {}
         self.items: dict[str, Any] = {}
+        self._series = series
         for key, v in self.variables.items():
             self.lines[key] = self._statements(v)
         while waiting := [key for key in self._starts if f"{key} at start" not in self.lines]:
@@ -37,6 +39,9 @@ class Translation(Formulas):
     def _statements(self, v: ForeignVariable) -> list[str]:
         found: list[str] = []
         if v in self.broken:
+            return found
+        if all(eq.expr is None for eq in v.equations):
+            self.items[v.name] = self._guarded(v, v.equations[0], series_item, self.system, self._series)
             return found
         if v.is_table:
             for eq in v.equations:
@@ -67,7 +72,7 @@ class Translation(Formulas):
         """Return the right-hand side of each place of an equation."""
         places = self.system.places(eq.subs, eq.excepts)
         if eq.expr is None:
-            raise UnsaidError("it is data, of which the file has none; give them by `data=`", eq.line)
+            raise UnsaidError("some of its elements are data, others equations", eq.line)
         if eq.expr.word != "list":
             return [eq.expr] * len(places)
         if len(eq.expr.args) != len(places):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
@@ -36,8 +37,15 @@ class Element:
         return next(iter(self.all(tag)), Element(tag, {}, self.line))
 
 
+_OPENED = rb"<(stock|flow|aux) name=[^>]*[^/]>"
+_UNCLOSED = re.compile(_OPENED + rb"(?:(?!</\1>|<(?:stock|flow|aux) ).)*(?=<(?:stock|flow|aux) )", re.S)
+
+
 def parse_xml(data: bytes, path: str) -> Element:
     """Return the root of a file; document types and entities are refused.
+
+    A stock, flow or auxiliary that is not closed before the next one begins is taken as closed there, as other programs
+    do.
 
     Raises
     ------
@@ -72,6 +80,9 @@ def parse_xml(data: bytes, path: str) -> Element:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
+        closed = _UNCLOSED.sub(rb"\g<0></\1>", data)
+        if error.code == expat.errors.codes[expat.errors.XML_ERROR_TAG_MISMATCH] and closed != data:
+            return parse_xml(closed, path)
         place = f"{path}, line {error.lineno}, column {error.offset + 1}"
         raise ModelError(f"{place}: this is no whole XML ({expat.ErrorString(error.code)}).") from None
     except (LookupError, ValueError) as error:

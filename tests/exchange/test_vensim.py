@@ -230,6 +230,30 @@ def test_a_reciprocal_step_and_the_method_are_as_the_file_says(read):
     assert model()["x"].iloc[-1] == pytest.approx(np.exp(4), rel=2e-4)
 
 
+DATA = (
+    "Place: North, South ~~|\nprice ~ Dollar ~ |\nstock[Place] :HOLD BACKWARD: ~~|\nboth = price + stock[South] ~~|\n"
+)
+)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "Time,Price,Stock[North],stock[south]\n0,1,5,10\n2,5,5,20\n4,9,5,30\n",
+        "Time\t0\t2\t4\nprice\t1\t5\t9\nstock[North]\t5\t5\t5\nStock[South]\t10\t20\t30\n",
+    ],
+)
+def test_data_variables_have_their_series_from_tables(tmp_path: Path, table: str):
+    file, data = tmp_path / "m.mdl", tmp_path / "data.csv"
+    file.write_text(DATA + CONTROL)
+    data.write_text(table)
+    model = read_vensim(file, data=data)
+    assert model()["both"].tolist() == [11, 13, 25, 27, 39]
+    assert model.data.items.loc["price", ["kind", "unit"]].tolist() == ["series", "Dollar"]
+    with pytest.raises(fme.errors.ModelError, match="'price': it is data, of which the file has none"):
+        read_vensim(file)
+
+
 # --- what is refused
 
 
