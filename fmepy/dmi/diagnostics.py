@@ -9,7 +9,7 @@ conflict              assigned in more than one module: the last one's statement
 series_for_initial    a time series for what only needs an initial value: the one at the start is used
 mixed_array           some elements assigned, others from outside, and a series for all (a note: level ``note``)
 local_read            a module reads a name that another one keeps to itself
-short_delay           a smooth or delay whose tau in the data base is shorter than the step: runs with it fail
+short_delay           a smooth or delay whose tau is too short for the step: of lower order, or runs with it fail
 replaced              two sources of the data base have an item of that name: the later one holds
 ====================  ===============================================================================================
 """

@@ -19,7 +19,7 @@ import pandas as pd
 from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
-from fmepy.dmi.delays import constant_delays
+from fmepy.dmi.delays import with_lower_orders
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
@@ -89,8 +89,7 @@ class ModularModel(SimulatedModel):
     Raises
     ------
     ModelError
-        What is wrong with modules, times or outputs; a smooth or delay whose tau stands in the text and is shorter than
-        the step; with `strict`, the diagnostics. When run: what is missing.
+        What is wrong with modules, times or outputs; with `strict`, the diagnostics. When run: what is missing.
     DataError
         A source of the data base that cannot be read; when run: a series asked for outside its range.
     SimulationError
@@ -163,9 +162,10 @@ class ModularModel(SimulatedModel):
         self.processed = tuple(m.name for m in self.modules if m not in known)
         self.steps_of(self.times)
         self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
+        self.system, short = with_lower_orders(self.system, self.inputs.parameters, self.dt)
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
-            *constant_delays(self.system, self.inputs.parameters, self.dt),
+            *short,
             *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
