@@ -11,8 +11,7 @@ import numpy as np
 
 from fmepy.dmi.data_items import Item, item
 from fmepy.exchange.vensim_expressions import UnsaidError, key_of
-from fmepy.exchange.vensim_formulas import ForeignVariable
-from fmepy.exchange.vensim_system import ForeignSystem
+from fmepy.exchange.vensim_system import ForeignSystem, ForeignVariable
 from fmepy.tables.sheet import NUMBER
 from fmepy.tables.text_files import read_text_file
 from fmepy.types import Vector
@@ -34,7 +33,7 @@ def read_series(files: Any) -> Series:
             sheet = replace(sheet, frame=turned.set_axis([str(c) for c in turned.columns], axis=1))
         times, *names = sheet.frame.columns
         for name in names:
-            found[_key(name)] = sheet.numbers(times).to_numpy(), sheet.numbers(name).to_numpy()
+            found[_key(name)] = np.array(sheet.numbers(times)), np.array(sheet.numbers(name))
     return found
 
 

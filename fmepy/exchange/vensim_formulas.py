@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise, product
 from math import prod
 from typing import Any
@@ -13,8 +15,8 @@ from fmepy.dmi.expressions import name_problem
 from fmepy.errors import did_you_mean
 from fmepy.exchange.draft import free_name
 from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name
-from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, Where
-from fmepy.exchange.vensim_words import REFUSED, START, WORDS
+from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
+from fmepy.exchange.vensim_words import FROM_START, LEVELS, REFUSED, START, WORDS
 
 _ATOM, _POWER, _PRODUCT, _SUM, _LOOSE = 9, 8, 6, 5, 0
 _RELATIONS = {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
@@ -34,39 +36,6 @@ MOST_TERMS = 2000
 BY_ELEMENT = ("vector_select", "sum", "vmin", "vmax", "prod", "mean", "size", "elmcount", *START)
 Said = tuple[str, int]
 """A text, and how tightly it binds."""
-
-
-def is_stock(e: Expr) -> bool:
-    """Tell whether an expression is the whole of a stock."""
-    return e.word == "call" and e.value in ("integ", "integ_nonnegative") and len(e.args) == 2
-
-
-@dataclass(eq=False)
-class ForeignVariable:
-    """A variable of the file: what we call it, its equations, the ranges of its axes."""
-
-    label: str
-    name: str
-    equations: list[Equation]
-    axes: list[list[str]] = field(default_factory=list)
-    ranges: list[str] = field(default_factory=list)
-    _places: list[dict[str, int]] = field(default_factory=list)
-
-    @property
-    def unit(self) -> str:
-        """Its unit, of the first equation that has one."""
-        return next((e.unit for e in self.equations if e.unit), "")
-
-    @property
-    def is_table(self) -> bool:
-        """Whether it is called with an argument."""
-        return all(e.expr is not None and e.expr.word == "points" for e in self.equations)
-
-    def index(self, elements: Sequence[str]) -> tuple[int, ...]:
-        """Return where elements stand."""
-        if len(self._places) != len(self.axes):
-            self._places = [{e: i for i, e in enumerate(axis)} for axis in self.axes]
-        return tuple(places[e] for places, e in zip(self._places, elements, strict=True))
 
 
 class Formulas:
@@ -159,6 +128,9 @@ class Formulas:
             v = self.variables[key]
             self._starts[key] = replace(v, label=f"{v.label} at start", name=self.new_name(f"{v.label} at start"))
         return self._starts[key]
+
+    def _has_own_start(self, e: Expr) -> bool:
+        return any(p.word == "name" and self._starts_otherwise(p.value) for p in e.parts())
 
     def _starts_otherwise(self, key: str) -> bool:
         if key not in self._active:
@@ -273,6 +245,9 @@ class Formulas:
     def _minus(self, e: Expr, where: Where) -> Said:
         return f"-{self.text(e.args[0], where, _POWER)}", _PRODUCT + 1
 
+    def _start(self, e: Expr, where: Where) -> Said:
+        return self._with_starts(self.text, e.args[0], where), _LOOSE
+
     def _not(self, e: Expr, where: Where) -> Said:
         return f"where({self.condition(e, where)}, 1, 0)", _ATOM
 
@@ -328,9 +303,13 @@ class Formulas:
         if self._at_start and e.value in START:
             k = START[e.value]
             return self.text(e.args[k if k < len(e.args) else 0], where), _LOOSE
+        if e.value in FROM_START and len(e.args) == 2 and self._has_own_start(e.args[0]):
+            e = replace(e, args=(*e.args, Expr("start", e.args[:1])))
         template = self.words.get(f"{e.value}/{len(e.args)}")
         if template is None:
             self._refuse(e)
+        if e.value in LEVELS:
+            return self._levels(e, where)
         return self._filled(str(template), e, where)
 
     def _refuse(self, e: Expr) -> None:
@@ -355,6 +334,23 @@ class Formulas:
 
     def _call_lookup_extrapolate(self, e: Expr, where: Where) -> Said:
         return self._looked_up(self.text(e.args[1], where), e.args[0], where, "extrapolate")
+
+    def _levels(self, e: Expr, where: Where) -> Said:
+        """Return a smooth or delay of several levels; Vensim's delays have no more than their time has steps."""
+        fixed, at, start = LEVELS[e.value]
+        n = fixed or int(self.value(e.args[at]))
+        word = "delay" if e.value.startswith("delay") else "smooth"
+        if word == "delay" and self.system.dialect == "mdl":
+            with suppress(UnsaidError):  # a time that moves
+                most = max(1, int(self.value(e.args[1]) / self.value(Expr("name", value="time_step")) * (1 + 1e-9)))
+                if most < n:
+                    told = f"a delay of {most} steps has no {n} levels; it is of order {most}"
+                    self.system.ignored.append(f"line {e.line}, {self._label!r}: {told}")
+                n = min(n, most)
+        args = [self.text(a, where) for a in e.args[:2]] + ([str(n)] if n not in (1, 3) else [])
+        args += [self.text(e.args[start], where)] if start < len(e.args) else []
+        kind = {("smooth", 1): "smooth", ("delay", 1): "delay1"}.get((word, n), f"{word}{3 if n == 3 else 'n'}")
+        return f"{kind}({', '.join(args)})", _ATOM
 
     def _call_get_time_value(self, e: Expr, where: Where) -> Said:
         if [a.value for a in e.args[::2]] != [0, 0]:
@@ -462,3 +458,33 @@ class Formulas:
             raise UnsaidError(f"more than {MOST_TERMS} terms")
         for place in product(*axes):
             yield {**where, **{f"{k}!": e for k, e in zip(keys, place, strict=True)}}
+
+    @cached_property
+    def known(self) -> dict[str, Equation]:
+        """Equations by key."""
+        return {eq.key: eq for eq in self.system.equations}
+
+    def value(self, e: Expr, depth: int = 0) -> float:
+        """Return what an expression of constants is."""
+        if depth > 100:
+            raise UnsaidError("it needs itself")
+        if e.word == "number":
+            return float(e.value)
+        inner = self.known[e.value].expr if e.word == "name" and e.value in self.known and not e.subs else None
+        if inner is not None:
+            return self.value(inner, depth + 1)
+        args = [self.value(a, depth + 1) for a in e.args]
+        try:
+            match e.word:
+                case "minus":
+                    return -args[0]
+                case "power":
+                    return float(args[0] ** args[1])
+                case "chain" if set(e.value) <= set("+-*/"):
+                    total = args[0]
+                    for sign, a in zip(e.value, args[1:], strict=True):
+                        total = {"+": total + a, "-": total - a, "*": total * a}[sign] if sign != "/" else total / a
+                    return total
+        except (ArithmeticError, TypeError):
+            raise UnsaidError("it has no value", e.line) from None
+        raise UnsaidError("it is no constant: it is needed before the run begins; write a number", e.line)

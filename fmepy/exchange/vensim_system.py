@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, product
@@ -61,6 +61,39 @@ class Equation:
     def key(self) -> str:
         """What it is found by."""
         return key_of(self.label)
+
+
+def is_stock(e: Expr) -> bool:
+    """Tell whether an expression is the whole of a stock."""
+    return e.word == "call" and e.value in ("integ", "integ_nonnegative") and len(e.args) == 2
+
+
+@dataclass(eq=False)
+class ForeignVariable:
+    """A variable of the file: what we call it, its equations, the ranges of its axes."""
+
+    label: str
+    name: str
+    equations: list[Equation]
+    axes: list[list[str]] = field(default_factory=list)
+    ranges: list[str] = field(default_factory=list)
+    _places: list[dict[str, int]] = field(default_factory=list)
+
+    @property
+    def unit(self) -> str:
+        """Its unit, of the first equation that has one."""
+        return next((e.unit for e in self.equations if e.unit), "")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is called with an argument."""
+        return all(e.expr is not None and e.expr.word == "points" for e in self.equations)
+
+    def index(self, elements: Sequence[str]) -> tuple[int, ...]:
+        """Return where elements stand."""
+        if len(self._places) != len(self.axes):
+            self._places = [{e: i for i, e in enumerate(axis)} for axis in self.axes]
+        return tuple(places[e] for places, e in zip(self._places, elements, strict=True))
 
 
 @dataclass

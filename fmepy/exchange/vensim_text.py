@@ -7,8 +7,8 @@ from typing import Any
 
 from fmepy.exchange.vensim_data import Series, series_item
 from fmepy.exchange.vensim_expressions import Expr, UnsaidError
-from fmepy.exchange.vensim_formulas import BY_ELEMENT, ForeignVariable, Formulas, is_stock
-from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, Where
+from fmepy.exchange.vensim_formulas import BY_ELEMENT, Formulas
+from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.language.tree import MAX_EXPRESSION
 
 
@@ -65,7 +65,7 @@ class Translation(Formulas):
         values = {}
         for eq in v.equations:
             for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
-                values[v.index(place)] = self._value(e, {}, 0)
+                values[v.index(place)] = self.value(e)
         self.items[v.name] = self._nested(v, values) if v.axes else values[()]
 
     def _listed(self, eq: Equation) -> list[Expr]:
@@ -135,38 +135,13 @@ class Translation(Formulas):
     @cached_property
     def control(self) -> dict[str, float]:
         """The values of control variables, which are constant."""
-        known = {eq.key: eq for eq in self.system.equations}
         found = {}
         for key in CONTROLS:
-            eq = known.get(key)
+            eq = self.known.get(key)
             if eq is None or eq.expr is None:
                 continue
             try:
-                found[key] = self._value(eq.expr, known, 0)
+                found[key] = self.value(eq.expr)
             except UnsaidError as error:
                 self.system.refuse(eq.line, eq.label, str(error))
         return found
-
-    def _value(self, e: Expr, known: dict[str, Equation], depth: int) -> float:
-        """Return what an expression of constants is."""
-        if depth > 100:
-            raise UnsaidError("it needs itself")
-        if e.word == "number":
-            return float(e.value)
-        if e.word == "name" and e.value in known and (inner := known[e.value].expr) is not None and not e.subs:
-            return self._value(inner, known, depth + 1)
-        args = [self._value(a, known, depth + 1) for a in e.args]
-        try:
-            match e.word:
-                case "minus":
-                    return -args[0]
-                case "power":
-                    return float(args[0] ** args[1])
-                case "chain" if set(e.value) <= set("+-*/"):
-                    total = args[0]
-                    for sign, a in zip(e.value, args[1:], strict=True):
-                        total = {"+": total + a, "-": total - a, "*": total * a}[sign] if sign != "/" else total / a
-                    return total
-        except (ArithmeticError, TypeError):
-            raise UnsaidError("it has no value", e.line) from None
-        raise UnsaidError("it is no constant: the times of a run are fixed before it begins; write a number", e.line)

@@ -11,8 +11,8 @@ abs/1 exp/1 ln/1=log sqrt/1 min/2 max/2 sin/1 cos/1 tan/1 arcsin/1=asin arccos/1
 integer/1=trunc modulo/2=fmod mod/2=fmod log/2 step/2 ramp/2 ramp/3 delay1/2 delay1/3 delay3/2 delay3/3 trend/3
 """
 _VENSIM = """
-delay1i/3=delay1 delay3i/3=delay3 delay_n/4=delayn(0,1,3,2) smooth/2 smoothi/3=smooth smooth3/2 smooth3i/3=smooth3
-smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3 pulse/2 pulse_train/4=pulse(0,1,2,3)
+delay1i/3=delay1 delay3i/3=delay3 delay_n/4=delayn(0,1,3,2) smooth/2 smooth/3 smoothi/3=smooth smooth3/2 smooth3/3
+smooth3i/3=smooth3 smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3 pulse/2 pulse_train/4=pulse(0,1,2,3)
 """
 _XMILE = """
 int/1=floor log10/1 smth1/2=smooth smth1/3=smooth smth3/2=smooth3 smth3/3=smooth3 smthn/3=smoothn smthn/4=smoothn
@@ -70,3 +70,10 @@ START = {
     "delay3": 0, "delay3i": 2, "delay_fixed": 2, "active_initial": 1, "sample_if_true": 2, "reinitial": 0,
 }  # fmt: skip
 """Which argument a function with a memory is at the start."""
+FROM_START = ("smooth", "smooth3", "delay1", "delay3", "smth1", "smth3")
+"""Functions that start with what their first argument is, unless a third one says more."""
+LEVELS = {
+    "delay3": (3, 0, 2), "delay3i": (3, 0, 2), "delay_n": (0, 3, 2), "delayn": (0, 2, 3), "smooth_n": (0, 3, 2),
+    "smthn": (0, 2, 3),
+}  # fmt: skip
+"""Functions of several levels: their order, or the argument that says it, and the argument of their start."""

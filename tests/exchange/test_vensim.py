@@ -233,7 +233,6 @@ def test_a_reciprocal_step_and_the_method_are_as_the_file_says(read):
 DATA = (
     "Place: North, South ~~|\nprice ~ Dollar ~ |\nstock[Place] :HOLD BACKWARD: ~~|\nboth = price + stock[South] ~~|\n"
 )
-)
 
 
 @pytest.mark.parametrize(
