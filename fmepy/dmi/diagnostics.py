@@ -11,7 +11,7 @@ mixed_array           some elements assigned, others from outside, and a series 
 local_read            a module reads a name that another one keeps to itself
 short_delay           a smooth or delay whose tau is too short for the step: of lower order, or runs with it fail
 replaced              two sources of the data base have an item of that name: the later one holds
-units                 an equation that does not fit the units, or a unit that cannot be read (a note)
+units                 an equation that does not fit the units, or a unit that cannot be read (a note, without a warning)
 ====================  ===============================================================================================
 """
 
@@ -97,7 +97,7 @@ def diagnostics_table(diagnostics: Iterable[Diagnostic]) -> pd.DataFrame:
 
 
 def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Collection[Diagnostic] = ()) -> None:
-    """Warn of each diagnostic that was not told `already`, at the line outside fmepy that asked.
+    """Warn of each diagnostic but units that was not told `already`, at the line outside fmepy that asked.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
         lines = "\n".join(f"  {d.kind}: {d}" for d in wrong)
         raise ModelError(f"strict=True, and {len(wrong)} diagnostic{'s' * (len(wrong) != 1)}:\n{lines}")
     for d in found:
-        if d not in already:
+        if d not in already and d.kind != "units":  # which change no number
             warn(DiagnosticWarning(d))
 
 

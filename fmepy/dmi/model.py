@@ -80,6 +80,8 @@ class ModularModel(SimulatedModel):
         The constants of the data base that modules use; elements of vectors as ``D[0]``.
     states, var_names : tuple of str
         The levels among the columns; all columns.
+    units : Series
+        By variable: as said in the modules or the data base, else what equations give.
     modules : tuple of Module
     data : Database
     dt : float
@@ -165,7 +167,8 @@ class ModularModel(SimulatedModel):
         self.steps_of(self.times)
         self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
         self.system, short = with_lower_orders(self.system, self.inputs.parameters, self.dt)
-        self.units, misfits = units_of(self.system, self.inputs.by_element)
+        units, misfits = units_of(self.system, self.inputs.by_element)
+        self.units = pd.Series(units, dtype=object, name="unit")
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *short,
@@ -234,7 +237,7 @@ class ModularModel(SimulatedModel):
     def variable_map(self) -> pd.DataFrame:
         """The global variable map: a row a variable, its dimensions, its unit where any is known, a column a module."""
         out = self.system.variable_map
-        if self.units:
+        if len(self.units):
             out.insert(1, "unit", [self.units.get(name, "") for name in out.index])
         return out
 

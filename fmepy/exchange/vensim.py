@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from fmepy.dmi.database import Database
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
 from fmepy.dmi.text import MAX_TEXT
+from fmepy.dmi.unit_text import read_unit
 from fmepy.errors import ArgumentError, ModelError, listed
 from fmepy.exchange.vensim_data import read_series
 from fmepy.exchange.vensim_mdl import read_mdl
@@ -38,19 +39,16 @@ class VensimModel(ModularModel):
     ----------
     renamed : Series
         By name in the file (of elements of arrays, too) the name here.
-    units : Series
-        Of variables, by the name here, as the file has them.
     ignored : tuple of str
         What the file holds and a run does not need.
     """
 
     renamed: pd.Series
-    units: pd.Series
     ignored: tuple[str, ...]
 
     def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
         made = super()._remade(arguments, merged)
-        made.renamed, made.units, made.ignored = self.renamed, self.units, self.ignored
+        made.renamed, made.ignored = self.renamed, self.ignored
         return made
 
 
@@ -116,7 +114,6 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
     times, dt = _times(control, system.where)
     model = VensimModel(_modules(t), _database(t), times=times, dt=dt, method=system.method)
     model.renamed, model.ignored = _renamed(t), tuple(system.ignored)
-    model.units = pd.Series({v.name: u for v in t.variables.values() if (u := v.unit)}, dtype=object, name="unit")
     return model
 
 
@@ -161,7 +158,7 @@ def _modules(t: Translation) -> list[Module]:
     for key, found in t.lines.items():
         of = key.removesuffix(" at start")
         module = home.get(of) or t.variables[of].equations[0].group or REST
-        lines.setdefault(module, []).extend(found)
+        lines.setdefault(module, []).extend(_with_unit(found, t.variables[of].name, t.variables[of].unit))
     shapes = {v.name: f"{v.name}[{', '.join(str(len(a)) for a in v.axes)}]" for v in t.variables.values() if v.axes}
     if not any(lines.values()):  # nothing but constants: they are what there is to see
         lines[REST] = [f"{v.name} = {t.items.pop(v.name)!r}" for v in t.variables.values() if v.name in t.items]
@@ -176,6 +173,14 @@ def _modules(t: Translation) -> list[Module]:
             text = "\n".join([*([f"dims {', '.join(own)}"] if own else []), *part])
             modules.append(Module(_module_name(view, names), text))
     return modules
+
+
+def _with_unit(lines: Sequence[str], name: str, unit: str) -> list[str]:
+    """Return statements, the unit of a variable behind the first of its own."""
+    mine = [i for i, line in enumerate(lines) if re.match(rf"(d\()?{name}\b", line) and "\n" not in line]
+    if not mine or re.search(r"[\[\],:#\n]", unit) or read_unit(unit) is None:
+        return list(lines)
+    return [f"{line} [{unit}]" if i == mine[0] else line for i, line in enumerate(lines)]
 
 
 def _parts(lines: list[str]) -> Iterator[list[str]]:

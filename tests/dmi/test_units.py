@@ -109,9 +109,9 @@ def test_the_firm_fits_and_a_slip_in_its_data_is_found_with_the_line():
     assert firm.units["PCO"] == "unit/month^2"
     assert firm.variable_map.loc["BL", "unit"] == "unit"
     items = {name: firm.data[name] for name in firm.data.items.index}
-    with pytest.warns(DiagnosticWarning, match="units: .*line 3: the equation of 'OB' adds"):
-        wrong = firm.replace(data={**items, "SEM": item(400.0, unit="$/month")})
-    assert Path(wrong.diagnostics["file"].iloc[-1]).name == "sales.fme"
+    wrong = firm.replace(data={**items, "SEM": item(400.0, unit="$/month")}).diagnostics.iloc[-1]
+    assert (wrong["kind"], wrong["level"], Path(wrong["file"]).name, wrong["line"]) == ("units", "note", "sales.fme", 3)
+    assert wrong["message"] == "the equation of 'OB' adds dollar/month and unit/month"
 
 
 def test_a_unit_stands_in_brackets_behind_a_blank_and_an_index_does_not():
@@ -121,5 +121,5 @@ def test_a_unit_stands_in_brackets_behind_a_blank_and_an_index_does_not():
     assert model().iloc[0].tolist() == [0, 1, 2, 6, 1, 4]
     with pytest.raises(ModelTextError, match="'kg \\^ m' is no unit"):
         Module("m", "x = a [kg ^ m]")
-    with pytest.warns(DiagnosticWarning, match="the unit of 'a' is 'm' here and 'kg' elsewhere"):
-        ModularModel([Module("m", "d(a)/dt = 1 [m]")], {"a": item(1.0, unit="kg")}, times=[0], dt=1)
+    two = ModularModel([Module("m", "d(a)/dt = 1 [m]")], {"a": item(1.0, unit="kg")}, times=[0], dt=1).diagnostics
+    assert two["message"].tolist() == ["the unit of 'a' is 'm' here and 'kg' elsewhere"]

@@ -111,6 +111,7 @@ def test_a_model_runs_as_euler_does_by_hand(read):
     assert model.renamed[["Tea Temperature", "Heat Loss"]].tolist() == ["Tea_Temperature", "Heat_Loss"]
     assert model.units.to_dict() == {
         "Tea_Temperature": "Degrees", "Heat_Loss": "Degrees/Year", "Room": "Degrees", "Time_Constant": "Year",
+        "Twice": "degree",
     }  # fmt: skip
     assert model.data.items.loc["Room", "unit"] == "Degrees"
     assert model({"Time_Constant": 20.0})["Tea_Temperature"].iloc[1] == pytest.approx(180 - 110 / 20)
