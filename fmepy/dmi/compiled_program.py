@@ -47,7 +47,7 @@ class ModularProgram:
     Raises
     ------
     ModelError
-        A method that cannot be: rk4 of modules with different steps, or with lag, rate or pulse.
+        A method that cannot be: rk4 of modules with different steps, or with lag, delay_fixed, rate or pulse.
     """
 
     def __init__(self, system: ModuleSystem, rules: Rules, outputs: Iterable[str], series: Iterable[str] = ()) -> None:
@@ -131,6 +131,8 @@ class ModularProgram:
         for i in self.lags:
             lag = evaluations[i]
             tau, least = span(lag.arguments[1]), lag.step * self.rules.dt * (1 - 1e-6)
+            if lag.whole:
+                continue
             if constant[tau].all():
                 self._taus.append((i, tau, least))
             elif not literal.get(lag.arguments[1].name, 0.0) >= least:
@@ -184,7 +186,7 @@ class ModularProgram:
 def _check_rk4(system: ModuleSystem) -> None:
     """Refuse what has no place between two steps."""
     system.check_one_step("method='rk4'", " Use method='euler'.")
-    if called := system.call_of("lag", "rate", "pulse"):
+    if called := system.call_of("lag", "delay_fixed", "rate", "pulse"):
         word, s = called
         raise ModelError(
             f"method='rk4' evaluates between the steps, where {word}(...) has no value (module {s.module!r}, line "

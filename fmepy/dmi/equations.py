@@ -133,7 +133,7 @@ def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
     system.check_one_step(word)
     if kind == "difference" and method != "euler":
         raise ModelError(f"{word} moves levels by the rectangle rule; this system has method={method!r}.")
-    if called := system.call_of("lag", *(["rate", "sample", "pulse", "dt"] if kind == "ode" else [])):
+    if called := system.call_of("lag", "delay_fixed", *(["rate", "sample", "pulse", "dt"] if kind == "ode" else [])):
         name, s = called
         raise ModelError(
             f"{word}: {name}{'(...)' * (name in OWN)} is not an equation of its time alone (module {s.module!r}, line "
@@ -184,7 +184,7 @@ class _Source:
         for d in self.work.delays:
             taus, levels = self.layout.span(d.tau), self.layout.span(Reference(d.level, self.work.shapes[d.level]))
             for i, place in enumerate(levels):
-                shortest[place] = now.of(taus[i if len(taus) > 1 else 0]) - least_tau(d.kind, self._step)
+                shortest[place] = now.of(taus[i if len(taus) > 1 else 0]) - least_tau(d.order, self._step)
         out = []
         for place, rate in zip(self.levels, rates, strict=True):
             value = symbol(self.layout.names[place]) + h * rate

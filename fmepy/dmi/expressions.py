@@ -46,10 +46,18 @@ OWN = {
     "pulse": ModuleFunction(2, 4), "sum": ModuleFunction(1, 1), "dot": ModuleFunction(2, 2),
     "table": ModuleFunction(2, 4), "initial": ModuleFunction(1, 1, True), "sample": ModuleFunction(3, 3, True),
     "lag": ModuleFunction(3, 3, True), "rate": ModuleFunction(1, 1, True),
-    "smooth": ModuleFunction(2, 2, True), "delay1": ModuleFunction(2, 2, True), "delay3": ModuleFunction(2, 2, True),
+    **dict.fromkeys(("smooth", "smooth3", "delay1", "delay3", "delay_fixed", "trend"), ModuleFunction(2, 3, True)),
+    **dict.fromkeys(("smoothn", "delayn", "forecast"), ModuleFunction(3, 4, True)),
 }  # fmt: skip
 """What modules have beside the functions of the model language; docs/dmi.md says what they are."""
-_POSITIVE = {"smooth": (1, "tau"), "delay1": (1, "tau"), "delay3": (1, "tau"), "pulse": (2, "the interval")}
+CHAINS = {
+    "smooth": "smooth", "smooth3": "smooth", "smoothn": "smooth", "delay1": "delay", "delay3": "delay",
+    "delayn": "delay", "trend": "trend", "forecast": "forecast",
+}  # fmt: skip
+"""The smooths and delays that are levels in a row, and what is a row of the same kind."""
+MOST_LEVELS = 100
+"""Most levels in a row."""
+_POSITIVE = {**dict.fromkeys(CHAINS, (1, "tau")), "pulse": (2, "the interval")}
 """Which argument must be above 0, and what it is called."""
 CLOCK = {"t": TIME, "dt": Symbol(DT), "t_start": Symbol(START), "t_end": Symbol(END)}
 """The names of time, the elementary step, and the first and the last of the model's times."""
@@ -238,10 +246,10 @@ class RightSide(Converter):
             return array
         return self._hidden("array", [array], [shape])
 
-    def _hidden(self, kind: str, values: list[Value], shapes: list[Shape]) -> Value:
+    def _hidden(self, kind: str, values: list[Value], shapes: list[Shape], order: int = 1) -> Value:
         """Return what stands for a part of the statement that is kept in variables of its own."""
         symbol = Reference(f"{self._module}.{kind}({next(self._numbers) + 1})", shapes[0]).node
-        self.memories.append(Memory(kind, tuple(map(as_node, values)), tuple(shapes), symbol))
+        self.memories.append(Memory(kind, tuple(map(as_node, values)), tuple(shapes), symbol, order))
         return symbol
 
     # calls
@@ -249,7 +257,7 @@ class RightSide(Converter):
     def _own_call(self, node: ast.Call, name: str, depth: int) -> Value:
         self._count(node, depth)
         called_name(self.tree, node, OWN)
-        self.words.append(name)
+        self.words += [name] * (name != "pulse" or len(node.args) == 3)  # others have no one step
         condition = self.condition(node.args[0], depth + 1) if name == "sample" else None
         values = [self.number(a, depth + 1) for a in node.args[condition is not None :]]
         if condition is not None:
@@ -267,10 +275,21 @@ class RightSide(Converter):
             return values[0]
         if self._is_initial:
             raise self._error("{} remembers what was: it has no place in an initial value", node)
+        order = 3 if kind.endswith("3") else 1
+        if kind.endswith("n") and kind in CHAINS:
+            order = self._order(values[2], node.args[2])
+            values, shapes = values[:2] + values[3:], shapes[:2] + shapes[3:]
         x = shapes[kind == "sample"]
         if self._joined(shapes, node) != x:
             raise self._error(f"the first argument of {kind} is {shape_text(x)}, another one is not a scalar", node)
-        return self._hidden(kind, values, shapes)
+        return self._hidden(kind, values, shapes, order)
+
+    def _order(self, n: Value, place: ast.expr) -> int:
+        """Return how many levels are in a row."""
+        whole = n.value if isinstance(n, Number) else n
+        if not isinstance(whole, float) or not 1 <= whole <= MOST_LEVELS or not whole.is_integer():
+            raise self._error(f"{{}} is the number of levels in a row: a plain number from 1 to {MOST_LEVELS}", place)
+        return int(whole)
 
     def _reduced(self, node: ast.Call, name: str, values: list[Value], shapes: list[Shape]) -> Value:
         """Return a sum or a matrix product."""

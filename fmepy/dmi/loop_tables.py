@@ -153,7 +153,7 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
         kept=_rows(3, ((x, y, step) for of, to, step in kept for x, y in zip(of, to, strict=True))),
         lags=_rows(10, (_lag(layout, work.evaluations[i]) for i in program.lags)),
         delays=_rows(3, ((layout.span(d.tau)[0], len(layout.span(d.tau)), d.step) for d in work.delays)),
-        least=np.array([least_tau(d.kind, d.step * rules.dt) for d in work.delays]),
+        least=np.array([least_tau(d.order, d.step * rules.dt) for d in work.delays]),
         columns=program.output_places,
         forced=program.forced,
         n_schedules=len(schedules),

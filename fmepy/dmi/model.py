@@ -20,8 +20,8 @@ from fmepy.checks import whole_number
 from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
-from fmepy.dmi.delays import constant_delays
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
+from fmepy.dmi.delays import with_lower_orders
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, units_of, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
 from fmepy.dmi.modules import AnyModule
@@ -80,6 +80,8 @@ class ModularModel(SimulatedModel):
         The constants of the data base that modules use; elements of vectors as ``D[0]``.
     states, var_names : tuple of str
         The levels among the columns; all columns.
+    units : Series
+        By variable: as said in the modules or the data base, else what equations give.
     modules : tuple of Module
     data : Database
     dt : float
@@ -91,8 +93,7 @@ class ModularModel(SimulatedModel):
     Raises
     ------
     ModelError
-        What is wrong with modules, times or outputs; a smooth or delay whose tau stands in the text and is shorter than
-        the step; with `strict`, the diagnostics. When run: what is missing.
+        What is wrong with modules, times or outputs; with `strict`, the diagnostics. When run: what is missing.
     DataError
         A source of the data base that cannot be read; when run: a series asked for outside its range.
     SimulationError
@@ -165,10 +166,14 @@ class ModularModel(SimulatedModel):
         self.processed = tuple(m.name for m in self.modules if m not in known)
         self.steps_of(self.times)
         self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
+        self.system, short = with_lower_orders(self.system, self.inputs.parameters, self.dt)
+        units, misfits = units_of(self.system, self.inputs.by_element)
+        self.units = pd.Series(units, dtype=object, name="unit")
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
-            *constant_delays(self.system, self.inputs.parameters, self.dt),
+            *short,
             *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
+            *misfits,
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
         self._choose_columns(outputs)
@@ -230,8 +235,11 @@ class ModularModel(SimulatedModel):
 
     @property
     def variable_map(self) -> pd.DataFrame:
-        """The global variable map: a row a variable, its dimensions, a column a module."""
-        return self.system.variable_map
+        """The global variable map: a row a variable, its dimensions, its unit where any is known, a column a module."""
+        out = self.system.variable_map
+        if len(self.units):
+            out.insert(1, "unit", [self.units.get(name, "") for name in out.index])
+        return out
 
     @property
     def element_map(self) -> pd.DataFrame:

@@ -304,7 +304,7 @@ class Running:
     def _short_delay(self) -> _FailedError:
         d, rules = self._program.work.delays[self._state.at[run_loop.ABOUT]], self._program.rules
         tau = float(self._z[self._program.layout.span(d.tau)].min())
-        words = too_short(d.kind, tau, d.step, rules.dt, f" at {self._time()}")
+        words = too_short(d.kind, d.order, tau, d.step, rules.dt, f" at {self._time()}")
         return _FailedError(f"module {d.module!r}, line {d.line}: {words}")
 
     def _negative_lag(self) -> _FailedError:

@@ -65,6 +65,8 @@ class Module:
         All of them, and the line where each occurs first.
     open : tuple of str
         The points of tables that have no dims: the data base says these.
+    units : mapping of str to str
+        What stands in brackets behind statements.
 
     Raises
     ------
@@ -106,6 +108,7 @@ class Module:
     reads: tuple[str, ...] = field(compare=False)
     names: Mapping[str, int] = field(compare=False)
     open: tuple[str, ...] = field(compare=False)
+    units: Mapping[str, str] = field(compare=False)
 
     def __init__(
         self,

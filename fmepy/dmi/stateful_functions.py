@@ -4,14 +4,18 @@ What remembers becomes statements of hidden variables, which the rest of the roo
 
     smooth(x, tau)    s,    with d(s)/dt = (x - s) / tau                                 and s(0) = x
     delay1(x, tau)    L / tau,   with d(L)/dt = x - L / tau                              and L(0) = x tau
-    delay3(x, tau)    3 L3 / tau, each level flowing into the next by 3 L / tau          and L(0) = x tau / 3
+    delayn            n Ln / tau, each level flowing into the next by n L / tau          and L(0) = x tau / n
+    smoothn           sn, each s following the one before with d(s)/dt = n (x - s) / tau and s(0) = x
+    trend(x, tau)     (x - s) / (tau |s|), 0 where s is 0, s being smooth(x, tau)        and s(0) = x / (1 + x0 tau)
+    forecast          x (1 + trend horizon), with tau and horizon
+    delay_fixed       lag by whole steps, one at least, as many as tau has at the start
     initial(x)        s,    with d(s)/dt = 0                                             and s(0) = x
     sample(c, x, x0)  x where c, else before,   `before` being kept of the module's last step; at the start it is x0
     rate(x)           (x - before) / step,  `before` being kept of the module's last step; at the start it is x
 
-(DYNAMO's; A. L. Pugh, DYNAMO User's Manual), so that all of them start in equilibrium. ``lag(x, tau, before)`` looks
-into the history of x, which the run keeps. A list within an expression, and a factor of a matrix product that is
-computed, is a hidden variable, too.
+(DYNAMO's; A. L. Pugh, DYNAMO User's Manual), so that all of them start in equilibrium, where no other start x0 is
+given. ``lag(x, tau, before)`` looks into the history of x, which the run keeps. A list within an expression, and a
+factor of a matrix product that is computed, is a hidden variable, too.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+from fmepy.dmi.expressions import CHAINS
 from fmepy.dmi.statements import (
     DT,
     END,
@@ -34,7 +39,7 @@ from fmepy.dmi.statements import (
 )
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import TracingError
-from fmepy.language.nodes import HALF, ZERO, Node, Number, Symbol, choose_above, substituted
+from fmepy.language.nodes import HALF, ONE, ZERO, Node, Number, Symbol, call, choose_above, substituted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +65,8 @@ class Evaluation:
         Of a Python module.
     function : callable or None
         The Python function.
+    whole : bool
+        Of a lag: whether it looks back one step at least.
     """
 
     kind: Literal["assign", "rate", "initial", "lag", "python"]
@@ -71,6 +78,7 @@ class Evaluation:
     arguments: tuple[Reference, ...] = ()
     targets: tuple[Reference, ...] = ()
     function: Callable[..., Any] | None = field(default=None, repr=False)
+    whole: bool = False
 
 
 class Level(NamedTuple):
@@ -90,9 +98,10 @@ class Kept(NamedTuple):
 
 
 class DelayedLevel(NamedTuple):
-    """A smooth or delay whose tau is computed or comes from outside: its kind, (first) level, tau, where it stands."""
+    """A smooth or delay whose tau is computed or comes from outside: kind, order, (first) level, tau, its place."""
 
     kind: str
+    order: int
     level: str
     tau: Reference
     module: str
@@ -169,7 +178,7 @@ class Work:
         rule: dict[Node, Node] = {}
         for memory in s.memories:
             arguments = substituted(memory.arguments, rule)
-            value: Node = getattr(self, f"_{memory.kind}")(memory, *arguments)
+            value: Node = getattr(self, f"_{CHAINS.get(memory.kind, memory.kind)}")(memory, *arguments)
             if value is not memory.node:
                 rule[memory.node] = value
         return substituted([s.value], rule)[0]
@@ -196,40 +205,63 @@ class Work:
         self._do("assign", self._new(memory.node.name, memory.shapes[0]), values)
         return memory.node
 
-    def _smooth(self, memory: Memory, x: Node, tau: Node) -> Node:
-        x, tau = self._two(memory, x, tau)
-        target = Reference(memory.node.name, memory.shapes[0])
-        return self._hidden_level(target, lambda s: (x - s) / tau, x)
+    def _smooth(self, memory: Memory, x: Node, tau: Node, start: Node | None = None) -> Node:
+        x, part = self._parts(memory, x, tau)
+        start = x if start is None else start
+        for target in self._chain(memory):
+            x = self._hidden_level(target, lambda s, x=x: (x - s) / part, start)  # type: ignore[misc]
+        return x
 
-    def _delay1(self, memory: Memory, x: Node, tau: Node) -> Node:
-        x, tau = self._two(memory, x, tau)
-        target = Reference(memory.node.name, memory.shapes[0])
-        return self._hidden_level(target, lambda s: x - s / tau, x * tau) / tau
+    def _delay(self, memory: Memory, x: Node, tau: Node, start: Node | None = None) -> Node:
+        x, part = self._parts(memory, x, tau)
+        full = (x if start is None else start) * part
+        for target in self._chain(memory):
+            x = self._hidden_level(target, lambda s, x=x: x - s / part, full) / part  # type: ignore[misc]
+        return x
 
-    def _delay3(self, memory: Memory, inflow: Node, tau: Node) -> Node:
-        inflow, tau = self._two(memory, inflow, tau)
-        third = tau / 3.0
-        if not isinstance(third, Number):
-            third = self._place(memory, 1, "third", third).node
-        start = inflow * third
-        for i in range(3):
-            target = Reference(f"{memory.node.name}.{i + 1}", memory.shapes[0])
+    def _trend(self, memory: Memory, x: Node, tau: Node, start: Node = ZERO) -> Node:
+        x, tau = self._parts(memory, x, tau)
+        (target,) = self._chain(memory)
+        s = self._hidden_level(target, lambda s: (x - s) / tau, x / (ONE + start * tau))
+        size = call("abs", s)
+        return choose_above(size, ZERO, (x - s) / (tau * size), ZERO)
 
-            def rate(s: Node, inflow: Node = inflow) -> Node:
-                return inflow - s / third
+    def _forecast(self, memory: Memory, x: Node, tau: Node, horizon: Node, start: Node = ZERO) -> Node:
+        x = self._place(memory, 0, "x", x).node if not isinstance(x, Number) else x
+        return x * (ONE + self._trend(memory, x, tau, start) * horizon)
 
-            inflow = self._hidden_level(target, rate, start) / third
-        return inflow
+    def _chain(self, memory: Memory) -> list[Reference]:
+        """Return the levels of a smooth or delay."""
+        name, shape = memory.node.name, memory.shapes[0]
+        if memory.order <= 1:
+            return [Reference(name, shape)]
+        return [Reference(f"{name}.{i + 1}", shape) for i in range(memory.order)]
 
-    def _two(self, memory: Memory, x: Node, tau: Node) -> tuple[Node, Node]:
+    def _parts(self, memory: Memory, x: Node, tau: Node) -> tuple[Node, Node]:
+        """Return what flows in, and the part of tau that each level has, each a number or a variable."""
         if not isinstance(x, Number):
             x = self._place(memory, 0, "x", x).node
-        if not isinstance(tau, Number):
-            place = self._place(memory, 1, "tau", tau)
-            level = f"{memory.node.name}.1" if memory.kind == "delay3" else memory.node.name
-            self.delays.append(DelayedLevel(memory.kind, level, place, self._module, self._step, self._line))
+        if not isinstance(tau, Number) or memory.order == 0:
+            place, level = self._place(memory, 1, "tau", tau), self._chain(memory)[0].name
+            order = max(1, memory.order)
+            self.delays.append(DelayedLevel(memory.kind, order, level, place, self._module, self._step, self._line))
             tau = place.node
-        return x, tau
+        part = tau / float(max(1, memory.order))
+        if part is not tau and not isinstance(part, Number):
+            part = self._place(memory, 1, "part", part).node
+        return x, part
+
+    def _delay_fixed(self, memory: Memory, x: Node, tau: Node, start: Node | None = None) -> Node:
+        h = float(self._step) * Symbol(DT)
+        places = [self._place(memory, 0, "x", x)]
+        whole = h * call("max", call("floor", tau / h + (0.5 + 1e-6)), ONE)
+        for word, first in (("tau", whole), ("before", places[0].node if start is None else start)):
+            shape = memory.shapes[0] if word == "before" else memory.shapes[1]
+            places.append(Reference(f"{memory.node.name}.{word}", shape))
+            self._hidden_level(places[-1], lambda s: ZERO, first)
+        target = self._new(memory.node.name, memory.shapes[0])
+        self._do("lag", target, None, tuple(places), whole=True)
+        return target.node
 
     def _initial(self, memory: Memory, x: Node) -> Node:
         return self._hidden_level(Reference(memory.node.name, memory.shapes[0]), lambda s: ZERO, x)

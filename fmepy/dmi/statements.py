@@ -198,7 +198,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A function with a memory, called: lag, rate, smooth, delay1 or delay3; or an array that is computed and stored.
+    """A function with a memory, called: lag, rate, smooth, delay1, ...; or an array that is computed and stored.
 
     Attributes
     ----------
@@ -208,12 +208,15 @@ class Memory:
         Of the arguments.
     node : Symbol
         What stands for its value; no variable of a user is called so, and no other one in the system.
+    order : int
+        Of a smooth or delay the levels in a row; 0: one, and tau is too short for it.
     """
 
     kind: str
     arguments: tuple[Node, ...]
     shapes: tuple[Shape, ...]
     node: Symbol
+    order: int = 1
 
 
 @dataclass(frozen=True, slots=True)

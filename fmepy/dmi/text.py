@@ -7,6 +7,7 @@ bracket is open::
     d(SM)/dt = (ISM - SM) / SAT  level: it moves by its rate
     SM(0) = 10                   its initial value; of an assigned variable, the first guess
     D[0] = 2 * D[1]              elements are counted from 0; d(D[0])/dt and D[0](0) likewise
+    OB = SM * SE   [units/month] the unit of OB, after a blank; of a level it is that of the level, not of the rate
 
 Declarations, one a line too, say what statements cannot::
 
@@ -30,6 +31,7 @@ from typing import NamedTuple
 
 from fmepy.dmi.expressions import RightSide, element, name_problem, shape_text
 from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name
+from fmepy.dmi.unit_text import read_unit
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
 from fmepy.language.tree import logical_lines, right_side, split_equation
@@ -74,6 +76,7 @@ class ModuleText(NamedTuple):
     reads: tuple[str, ...]
     names: Mapping[str, int]
     open: tuple[str, ...]
+    units: Mapping[str, str]
 
 
 @lru_cache(maxsize=2048)
@@ -111,6 +114,7 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     numbers, shapes = count(), dict(declared.dims)
     for row, code in equations:
         _find_points(code, row, source, shapes)
+    units = [_take_unit(code, row, source) for row, code in equations]
     statements = [_statement(code, row, source, shapes, numbers, name, tables) for row, code in equations]
     _check_definitions(statements, source)
     _check_tables(statements, tables, source)
@@ -123,8 +127,9 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
         for n in (s.target.name, *names):
             lines_of.setdefault(n, s.line)
     assigned = dict.fromkeys(s.target.name for s in statements)
+    units_of = {s.target.name: unit for s, unit in zip(statements, units, strict=True) if unit}
     read.check_names(declared, lines_of, assigned)
-    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of, tuple(tables))
+    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of, tuple(tables), units_of)
 
 
 # --- declarations
@@ -266,6 +271,23 @@ def _statement(
         kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words), module,
         source.line_number(row), start + 1,
     )  # fmt: skip
+
+
+_UNIT = re.compile(r"(?<=[\w)\]])\s+\[([^\[\]:,]*[^\W\d][^\[\]:,]*|[1$€%\-])\]\s*$")
+
+
+def _take_unit(code: list[str], row: int, source: Source) -> str:
+    """Return the unit in brackets behind a statement, and take it out of the code."""
+    match = _UNIT.search(code[-1])
+    if match is None or (len(code) == 1 and "=" not in code[0][: match.start()]):
+        return ""
+    if read_unit(match[1]) is None:
+        raise source.error(
+            f"{match[1]!r} is no unit; products of powers of names are, such as people/month, $/(unit*month), m^2, 1",
+            row + len(code) - 1, match.start(1)
+        )  # fmt: skip
+    code[-1] = code[-1][: match.start()]
+    return match[1].strip()
 
 
 _POINTS = re.compile(rf"\s*{_NAME}\s*=\s*\[\s*\(")

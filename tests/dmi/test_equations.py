@@ -148,7 +148,9 @@ SPECIAL = {
     "where": "where(x > 1 and not x > 5, x, 2)", "clip": "clip(1, 2, x, k)", "step": "step(x, 0.5)",
     "ramp": "ramp(k, 0.5, 1.5)", "pulse": "pulse(k, 0.25, 1)", "sum": "sum([x, k])", "dot": "dot([x, k], [1, 2])",
     "table": "table(x, [0, 1, 2], [0, 2, 3])", "lag": "lag(x, 0.5, 1)", "rate": "rate(x)", "smooth": "smooth(k * t, 2)",
-    "delay1": "delay1(k + t, 2)", "delay3": "delay3(k + t, 2)", "min": "min(x, k, t)", "max": "max(x, k)",
+    "delay1": "delay1(k + t, 2)", "smooth3": "smooth3(k * t, 2, x)", "smoothn": "smoothn(k * t, 2, 2)",
+    "delayn": "delayn(k + t, 2, 4, x)", "delay_fixed": "delay_fixed(x, 0.5, 1)", "trend": "trend(k + t, 2)",
+    "forecast": "forecast(k + t, 2, 3, 0.1)", "delay3": "delay3(k + t, 2)", "min": "min(x, k, t)", "max": "max(x, k)",
     "initial": "initial(2 * x)", "sample": "sample(x > 1, x, k)", "fmod": "fmod(x, 0.7)",
     "pow": "pow(x, k)", "asin": "asin(x / 9)", "acos": "acos(x / 9)", "tan": "tan(x / 9)",
 }  # fmt: skip
@@ -160,7 +162,7 @@ def test_every_function_becomes_an_equation_or_is_refused_in_words(name, kind):
     text = f"d(x)/dt = 0.1 * y - 0.5 * x\ny = {SPECIAL.get(name, f'{name}(x)')}\nx(0) = x0"
     data = {"x0": 1.3} | ({"k": 0.7} if "k" in SPECIAL.get(name, "") else {})
     model = ModularModel([Module("m", text)], data, times=np.arange(0, 3.25, 0.25), dt=0.25)
-    refused = {"lag"} | ({"rate", "sample", "pulse"} if kind == "ode" else set())
+    refused = {"lag", "delay_fixed"} | ({"rate", "sample", "pulse"} if kind == "ode" else set())
     if name in refused:
         with pytest.raises(ModelError, match=rf"{name}\(...\) .*module 'm', line 2"):
             model.compiled(kind)

@@ -148,3 +148,85 @@ def test_tables_that_cannot_be_are_refused():
         model_of("y = k(t + 1)", {"k": 3.0})
     with pytest.raises(SimulationError, match="must increase"):
         model_of("y = f(t)", {"f": [[1, 0], [0, 1]]})()
+
+
+# --- smooths and delays
+
+U = 3 + np.sin(2 * TIMES)
+INFLOW = "u = 3 + sin(2 * t)\n"
+
+
+def row_of_levels(n, tau, start, is_delay):
+    """Return a chain of n levels by Euler's steps."""
+    levels, out = np.full(n, start * tau / n if is_delay else start, dtype=float), []
+    for u in U:
+        flows = [u, *(levels * n / tau if is_delay else levels)]
+        out.append(flows[-1])
+        rates = -np.diff(flows)
+        levels = levels + 0.25 * (rates if is_delay else rates * n / tau)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("call", "n", "start", "is_delay"),
+    [
+        ("smooth(u, tau)", 1, 3, False), ("smooth(u, tau, x0)", 1, 5, False), ("smooth3(u, tau)", 3, 3, False),
+        ("smooth3(u, tau, 7)", 3, 7, False), ("smoothn(u, tau, 5, x0)", 5, 5, False),
+        ("delay1(u, tau, x0)", 1, 5, True), ("delay3(u, tau, 2 * x0)", 3, 10, True), ("delayn(u, tau, 4)", 4, 3, True),
+        ("delayn(u, tau, 2, x0)", 2, 5, True),
+    ],
+)  # fmt: skip
+def test_smooths_and_delays_of_any_order_and_start(call, n, start, is_delay):
+    data = {k: v for k, v in {"tau": 4.0, "x0": 5.0}.items() if k in call}
+    model = model_of(f"{INFLOW}y = {call}", data, outputs=["y"])
+    np.testing.assert_allclose(model()["y"], row_of_levels(n, 4.0, start, is_delay), rtol=1e-12)
+    the_same_in_equations(model, *data)
+    fine = model.replace(dt=1 / 64, method="rk4")()["y"]
+    np.testing.assert_allclose(model.compiled("ode")()["y"], fine, rtol=1e-4)
+
+
+def test_delays_of_vectors_with_a_tau_and_a_start_each():
+    got = ran("dims D[2], T[2], S[2]\nD = delayn([t, 2 * t], T, 2, S)", n=8, T=[4.0, 6.0], S=[1.0, 2.0])
+    for i, tau in enumerate((4.0, 6.0)):
+        one = ran("D = delayn(k * t, T, 2, S)", n=8, T=tau, S=1.0 + i, k=1.0 + i)["D"]
+        np.testing.assert_allclose(got[f"D[{i}]"], one, rtol=1e-13)
+
+
+def test_trend_and_forecast():
+    model = model_of(f"{INFLOW}y = trend(u, tau, g)\nz = forecast(u, tau, 2)", {"tau": 4.0, "g": 0.1})
+    s, r, y, z = U[0] / (1 + 0.1 * 4), U[0], [], []
+    for u in U:
+        y.append((u - s) / (4 * abs(s)))
+        z.append(u * (1 + (u - r) / (4 * abs(r)) * 2))
+        s, r = s + 0.25 * (u - s) / 4, r + 0.25 * (u - r) / 4
+    np.testing.assert_allclose(model()["y"], y, rtol=1e-12)
+    np.testing.assert_allclose(model()["z"], z, rtol=1e-12)
+    assert y[0] == pytest.approx(0.1)
+    the_same_in_equations(model, "tau", "g")
+    assert model_of("y = trend(t, 3)")()["y"].iloc[0] == 0  # of nothing
+
+
+@pytest.mark.parametrize(("tau", "n"), [(1.0, 4), (0.9, 4), (0.01, 1), (0.0, 1), (0.375, 2), (50.0, 200)])
+def test_a_fixed_delay_is_a_pipe_of_whole_steps(tau, n):
+    text = f"{INFLOW}y = delay_fixed(u, tau, x0)\nz = delay_fixed(u, tau * (1 + t))"
+    run = model_of(text, {"tau": tau, "x0": -1.0})()
+    np.testing.assert_allclose(run["y"], np.r_[np.full(n, -1.0), U][: len(U)], rtol=1e-14)
+    np.testing.assert_allclose(run["z"], np.r_[np.full(n, U[0]), U][: len(U)], rtol=1e-14)
+
+
+def test_a_fixed_delay_breaks_a_circle():
+    got = ran("x = 1 + delay_fixed(y, T, 0)\ny = 2 * x", n=6, T=2.0)
+    assert got["x"].tolist() == [1, 1, 3, 3, 7, 7, 15]
+    wide = ran("dims D[2], E[2]\nD = delay_fixed([t, 2 * t], E, [7, 8])", n=4, E=[1.0, 2.0])
+    assert wide["D[0]"].tolist() == [7, 0, 1, 2, 3]
+    assert wide["D[1]"].tolist() == [8, 8, 0, 2, 4]
+    with pytest.raises(ModelError, match=r"delay_fixed\(...\) is not an equation"):
+        model_of("y = delay_fixed(t, 1, 0)").compiled()
+    with pytest.raises(ModelError, match="method='rk4' evaluates between the steps"):
+        model_of("y = delay_fixed(t, 1, 0)", method="rk4")()
+
+
+@pytest.mark.parametrize("n", ["k", "0", "1.5", "101"])
+def test_the_number_of_levels_is_plain(n):
+    with pytest.raises(ModelTextError, match="a plain number from 1 to 100"):
+        model_of(f"y = delayn(t, 3, {n})", {"k": 2})

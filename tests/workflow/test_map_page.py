@@ -44,13 +44,13 @@ def test_the_command_writes_it_beside_the_map(case, capsys):
 
 
 def test_values_are_the_last_ones_and_units_those_of_the_data_base():
-    data = Database({"k": item(0.5, unit="1/<day>"), "u": ([0, 10], [1, 3])})
+    data = Database({"k": item(0.5, unit="1/day"), "u": ([0, 10], [1, 3])})
     model = ModularModel([Module("a&b", "dims v[8]\nv = k * u * [1, 2, 3, 4, 5, 6, 7, 8]")], data, times=[0, 10], dt=1)
     page = map_page(model, "A <title>")
     assert "A &lt;title&gt;" in page
     assert "<title>A <" not in page
     assert row_of(page, "v").startswith("v[8] computed [1.5, 3, 4.5, 6, 7.5, 9, …]")
-    assert row_of(page, "k").startswith("k constant 1/&lt;day&gt; 0.5")
+    assert row_of(page, "k").startswith("k constant 1/day 0.5")
     assert row_of(page, "u").startswith("u series 3")
     assert "There is none." in page
 

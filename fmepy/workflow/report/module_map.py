@@ -72,7 +72,7 @@ def _variables(model: ModularModel, last: dict[str, Any]) -> list[dict[str, Any]
     return [
         {
             "name": v.name, "dims": dims_text(v.shape), "kind": _kind(v, model), "value": _value(v, last),
-            "unit": items["unit"].get(v.name, ""), "source": Path(items["source"].get(v.name, "")).name,
+            "unit": model.units.get(v.name, ""), "source": Path(items["source"].get(v.name, "")).name,
             "equations": equations.get(v.name, []), "reads": reads.get(v.name, {}), "readers": readers.get(v.name, {}),
         }
         for v in system.variables.values()
