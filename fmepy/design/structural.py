@@ -16,6 +16,7 @@ from fmepy.design.power_series import PRIME, SingularStartError, Truncated
 from fmepy.design.remainders import independent, null_space
 from fmepy.design.uniqueness import unique_parameters
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
+from fmepy.journal.saving import Saved
 from fmepy.language.nodes import Node, Symbol, as_node
 from fmepy.results.tables import Part, as_html, bullets, heading, long_table
 from fmepy.types import IntMatrix
@@ -29,7 +30,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StructuralIdentifiability:
+class StructuralIdentifiability(Saved):
     """Which parameters of a model perfect data would fix; made by `structural_identifiability`.
 
     Attributes
@@ -223,11 +224,11 @@ class _Case:
         """The last coefficient that is looked at."""
         return len(self.states) + len(self.names) + _MORE
 
-    def point(self, rng: np.random.Generator) -> Point:
+    def point(self, rng: np.random.Generator) -> RandomPoint:
         """Return the outputs' series at a random point."""
         for attempt in range(_ATTEMPTS):
             try:
-                return Point(self, rng, any_start=self._any_start)
+                return RandomPoint(self, rng, any_start=self._any_start)
             except SingularStartError:
                 if attempt == _ATTEMPTS // 2 and not self._any_start:
                     self._any_start = True
@@ -241,7 +242,7 @@ class _Case:
         )
 
 
-class Point:
+class RandomPoint:
     """The power series of all variables at a random point.
 
     Attributes
@@ -292,7 +293,7 @@ class Point:
         return np.concatenate([self.series[name][:, 1:] for name in observed])
 
 
-def _missing(case: _Case, point: Point, V: IntMatrix) -> pd.DataFrame:
+def _missing(case: _Case, point: RandomPoint, V: IntMatrix) -> pd.DataFrame:
     """Return the smallest sets of parameters to be known and variables to be observed that leave nothing open."""
     open_names = [n for n, o in zip(case.names, (V != 0).any(axis=0), strict=True) if o]
     rows: list[tuple[str, str]] = []
