@@ -30,7 +30,7 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [
         {"sensitivity"},
         {"boundary"},
-        {"design"},
+        {"designs"},
     ],  # a loop of select and fit, and a solution with all that is said of a fit
     [{"fitting"}, {"montecarlo"}, {"mcmc"}],
     [{"fimlof"}],
