@@ -242,6 +242,7 @@ FAMILIES = (
 APART = {
     "fmepy.boundary.simultaneous_runs": "its reader is as long as a file may be",
     "fmepy.command_line": "the first to be imported, before anything that takes time",
+    "fmepy.designs.criteria": "the formulas, of which `design` makes use",
     "fmepy.language.display": "the one reader of sympy",
     "fmepy.numerics.rightmost": "pure linear algebra below the models",
 }

@@ -54,6 +54,7 @@ class DesignSpace:
         return [self.rows(i) for i in chosen]
 
     def rows(self, unit: int) -> pd.DataFrame:
+        """Return the rows of a unit."""
         return self.table.iloc[self.units[unit]]
 
 
