@@ -1,10 +1,16 @@
 """DMI: large models built from modules of statements and a data base kept apart from them."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fmepy.dmi.data_items import Item, item
 from fmepy.dmi.database import Database
 from fmepy.dmi.diagnostics import DiagnosticWarning
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, PythonModule, module, read_module_file, read_modules
+
+if TYPE_CHECKING:
+    from fmepy.exchange.vensim import read_vensim
 
 __all__ = [
     "Database",
@@ -17,7 +23,15 @@ __all__ = [
     "module",
     "read_module_file",
     "read_modules",
+    "read_vensim",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `read_vensim`, which stands in a room above this one, when it is asked for."""
+    if name == "read_vensim":
+        return import_module("fmepy.exchange.vensim").read_vensim
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

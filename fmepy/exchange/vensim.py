@@ -1,0 +1,225 @@
+"""Models of Vensim and Stella (.mdl, .xmile, .stmx) as modules and a data base: `read_vensim`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from fmepy.dmi.data_items import Item, item
+from fmepy.dmi.database import Database
+from fmepy.dmi.model import ModularModel
+from fmepy.dmi.modules import Module
+from fmepy.dmi.text import MAX_TEXT
+from fmepy.dmi.unit_text import read_unit
+from fmepy.errors import ArgumentError, ModelError, listed
+from fmepy.exchange.vensim_data import read_series
+from fmepy.exchange.vensim_mdl import read_mdl
+from fmepy.exchange.vensim_system import ForeignSystem
+from fmepy.exchange.vensim_text import Translation
+from fmepy.exchange.vensim_xmile import read_xmile
+from fmepy.journal.files import read_file
+from fmepy.types import Vector
+
+SUFFIXES = (".mdl", ".xmile", ".stmx")
+MOST_STEPS = 10_000_000
+MOST_BYTES = 20_000_000
+REST = "model"
+"""The module of what no view shows."""
+
+
+class VensimModel(ModularModel):
+    """A `ModularModel` that was read from a file of Vensim or Stella; made by `read_vensim`.
+
+    Attributes
+    ----------
+    renamed : Series
+        By name in the file (of elements of arrays, too) the name here.
+    ignored : tuple of str
+        What the file holds and a run does not need.
+    """
+
+    renamed: pd.Series
+    ignored: tuple[str, ...]
+
+    def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
+        made = super()._remade(arguments, merged)
+        made.renamed, made.ignored = self.renamed, self.ignored
+        return made
+
+
+def read_vensim(path: Any, data: Any = None) -> VensimModel:
+    """Return the model in a file of Vensim (.mdl) or Stella (.xmile, .stmx) as modules and a data base.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file. It is data: nothing in it is run, and it makes no other file be read.
+    data : str or Path, or a list of such, optional
+        CSV or tab files with the series of data variables, by the names in the model: the first column is the time and
+        the others are variables, or the first row is the time. They are held at their ends.
+
+    Returns
+    -------
+    VensimModel
+        One module a view (or sector); constants and tables in `data`; the file's times, step and method. `renamed`
+        says what is called otherwise than in the file: names become words with underscores.
+
+    Raises
+    ------
+    ModelError
+        A file that is not whole; what cannot be said, all of it at once, with variable, function and line:
+        spreadsheets read by cell, data of other runs, allocation, sub-models, control variables that change.
+
+    Notes
+    -----
+    What a file means is kept: ``^`` is right-associative, ``-2^2`` is 4, MODULO, INTEGER and QUANTUM truncate, tables
+    hold at their ends unless the file says otherwise. Macros are expanded.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import fmepy as fme
+    >>> text = '''
+    ... Tea Temperature = INTEG(-loss, 180) ~ degrees ~ |
+    ... loss = (Tea Temperature - Room) / 10 ~ ~ |
+    ... Room = 70 ~ degrees [0, 100] ~ of the air |
+    ... INITIAL TIME = 0 ~~|  FINAL TIME = 2 ~~|  TIME STEP = 0.5 ~~|  SAVEPER = 1 ~~|
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "tea.mdl")
+    ...     _ = file.write_text(text)
+    ...     model = fme.dmi.read_vensim(file)
+    >>> model().round(2)
+       time  Tea_Temperature   loss
+    0     0           180.00  11.00
+    1     1           169.28   9.93
+    2     2           159.60   8.96
+    >>> model.parms.to_dict(), model.renamed["Tea Temperature"]
+    ({'Room': 70.0}, 'Tea_Temperature')
+    """
+    file = Path(path)
+    system = _read(file)
+    system.expand_macros()
+    system.check()
+    t = Translation(system, read_series(data))
+    control = t.control
+    if system.method not in ("euler", "rk4"):
+        system.refuse(0, "", f"the integration method {system.method!r}: Euler and Runge-Kutta of order 4 are known")
+    system.check()
+    times, dt = _times(control, system.where)
+    model = VensimModel(_modules(t), _database(t), times=times, dt=dt, method=system.method)
+    model.renamed, model.ignored = _renamed(t), tuple(system.ignored)
+    return model
+
+
+def _read(file: Path) -> ForeignSystem:
+    suffix = file.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ArgumentError(f"{file}: {listed(SUFFIXES)} are read, by the ending of the name.")
+    try:
+        data = read_file(file, MOST_BYTES)
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read: {error.strerror or error}.") from None
+    if suffix != ".mdl":
+        return read_xmile(data, str(file))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", errors="replace")
+    return read_mdl(text.replace("\r\n", "\n").replace("\r", "\n"), str(file))
+
+
+def _times(control: dict[str, float], where: str) -> tuple[Vector, float]:
+    missing = [k for k in ("initial_time", "final_time", "time_step") if k not in control]
+    if missing:
+        raise ModelError(f"{where}: there is no {listed(m.upper().replace('_', ' ') for m in missing)}.")
+    start, stop, dt = (control[k] for k in ("initial_time", "final_time", "time_step"))
+    save = max(control.get("saveper", dt), dt)
+    if not (dt > 0 and stop > start):
+        raise ModelError(f"{where}: a run from {start:g} to {stop:g} by {dt:g} has no steps.")
+    if not (stop - start) / dt < MOST_STEPS:
+        raise ModelError(f"{where}: a run from {start:g} to {stop:g} by {dt:g} has more than {MOST_STEPS:,} steps.")
+    n = int((stop - start) / save * (1 + 1e-9) + 1e-9)
+    return np.array([start + save * i for i in range(n + 1)]), dt
+
+
+def _modules(t: Translation) -> list[Module]:
+    """Return the modules: one a view or sector, in the order of the file."""
+    home: dict[str, str] = {}
+    for view, keys in t.system.views.items():
+        for key in keys:
+            home.setdefault(key, view)
+    lines: dict[str, list[str]] = {}
+    for key, found in t.lines.items():
+        of = key.removesuffix(" at start")
+        module = home.get(of) or t.variables[of].equations[0].group or REST
+        lines.setdefault(module, []).extend(_with_unit(found, t.variables[of].name, t.variables[of].unit))
+    shapes = {v.name: f"{v.name}[{', '.join(str(len(a)) for a in v.axes)}]" for v in t.variables.values() if v.axes}
+    if not any(lines.values()):  # nothing but constants: they are what there is to see
+        lines[REST] = [f"{v.name} = {t.items.pop(v.name)!r}" for v in t.variables.values() if v.name in t.items]
+        if not lines[REST]:
+            raise ModelError(f"{t.system.where}: there is no variable in it.")
+    names: set[str] = set()
+    modules = []
+    for view, found in lines.items():
+        for part in _parts(found):
+            used = set(re.findall(r"[^\W\d]\w*", "\n".join(part)))
+            own = [text for name, text in shapes.items() if name in used]
+            text = "\n".join([*([f"dims {', '.join(own)}"] if own else []), *part])
+            modules.append(Module(_module_name(view, names), text))
+    return modules
+
+
+def _with_unit(lines: Sequence[str], name: str, unit: str) -> list[str]:
+    """Return statements, the unit of a variable behind the first of its own."""
+    mine = [i for i, line in enumerate(lines) if re.match(rf"(d\()?{name}\b", line) and "\n" not in line]
+    if not mine or re.search(r"[\[\],:#\n]", unit) or read_unit(unit) is None:
+        return list(lines)
+    return [f"{line} [{unit}]" if i == mine[0] else line for i, line in enumerate(lines)]
+
+
+def _parts(lines: list[str]) -> Iterator[list[str]]:
+    """Yield the statements of a view in parts that a module can hold."""
+    part: list[str] = []
+    size = 0
+    for line in lines:
+        if size + len(line) > MAX_TEXT // 2:
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += len(line)
+    if part:
+        yield part
+
+
+def _module_name(view: str, taken: set[str]) -> str:
+    name = "".join(c if c.isalnum() or c in "_-. " else "_" for c in view).strip()[:60] or REST
+    while name.casefold() in taken:
+        name += "_"
+    taken.add(name.casefold())
+    return name
+
+
+def _database(t: Translation) -> Database:
+    units = {v.name: v.unit for v in t.variables.values()}
+    return Database({n: x if isinstance(x, Item) else item(x, unit=units.get(n, "")) for n, x in t.items.items()})
+
+
+def _renamed(t: Translation) -> pd.Series:
+    """Return by name in the file, of elements too, what it is called here."""
+    found: dict[str, str] = {}
+    for v in t.variables.values():
+        found[v.label] = v.name
+        if v.is_table:
+            continue
+        for eq in v.equations:
+            for place in t.system.places(eq.subs, eq.excepts):
+                if place:
+                    there = ",".join(t.system.labels.get(p, p) for p in place)
+                    found[f"{v.label}[{there}]"] = f"{v.name}[{','.join(map(str, v.index(place)))}]"
+    return pd.Series(found, dtype=object, name="name")

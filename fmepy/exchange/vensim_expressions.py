@@ -1,0 +1,351 @@
+"""Expressions of Vensim and XMILE -> trees: one grammar for both, within limits; nothing in a text is run.
+
+``^`` is right-associative and binds tighter than a minus before a name, but not than that of a number: ``-2^2`` is 4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from fmepy.language.tree import MAX_NESTING, MAX_NUMBER
+
+Rule = Callable[["Expr"], "Expr | None"]
+
+MOST_TOKENS = 50_000
+"""Most words and signs of one equation."""
+_NUMBER = r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+_QUOTED = r'(?P<quoted>"(?:\\.|[^"\\])*")|(?P<text>\'[^\']*\')'
+_SIGNS = r"(?P<sign>:[A-Za-z][A-Za-z ]*:|<->|<>|<=|>=|->|:=|==|//|.)"
+_SPACE = r"(?P<space>(?:\s|\\\s*\n|\{[^{}]*\})+)"
+_WORDS = {
+    dialect: re.compile(f"{_SPACE}|{_QUOTED}|(?P<name>{word})|{_NUMBER}|{_SIGNS}", re.S)
+    for dialect, word in (
+        ("mdl", r"[^\W\d][\w$']*(?:(?:\s|\\\s*\n)+[\w$']+)*"),
+        ("xmile", r"[^\W\d][\w$]*(?:\.[^\W\d]\w*)*"),
+    )
+}
+_INFIX = ("and", "or", "not", "mod", "if", "then", "else")
+"""Names that are operators of XMILE."""
+_LEVEL = {
+    ":or:": 1, "or": 1, ":and:": 2, "and": 2, "=": 4, "<>": 4, "<": 4, ">": 4, "<=": 4, ">=": 4, "+": 5, "-": 5,
+    "*": 6, "/": 6, "//": 6, "mod": 6, "^": 8,
+}  # fmt: skip
+_NOT, _MINUS = 3, 8
+
+
+class UnsaidError(Exception):
+    """What cannot be read, or not be said here: a message, and the line."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Token(NamedTuple):
+    """A word or sign: name, number, quoted, text or sign; as written; its line."""
+
+    kind: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """A part of an expression.
+
+    Attributes
+    ----------
+    word : str
+        number, name, call, chain (operators of one level), power, minus, not, points, text.
+    args : tuple of Expr
+    value : object
+        The number; the key of a name or function; the operators of a chain; the points of a table; the text.
+    subs : tuple of Expr
+        The subscripts of a name: names, numbers, ``each`` (with !), ``all`` (*).
+    line : int
+        In the file.
+    """
+
+    word: str
+    args: tuple[Expr, ...] = ()
+    value: Any = None
+    subs: tuple[Expr, ...] = ()
+    line: int = field(default=0, compare=False)
+
+    def parts(self, subscripts: bool = True) -> Iterator[Expr]:
+        """Yield it and all that it is made of."""
+        waiting = [self]
+        while waiting:
+            e = waiting.pop()
+            yield e
+            waiting += [*e.args, *(e.subs if subscripts else ())]
+
+    def changed(self, rule: Rule) -> Expr:
+        """Return it with parts replaced by what a rule makes of them, None: look inside."""
+        if (new := rule(self)) is not None:
+            return new
+        if not self.args and not self.subs:
+            return self
+        args, subs = ([a.changed(rule) for a in v] for v in (self.args, self.subs))
+        return replace(self, args=tuple(args), subs=tuple(subs))
+
+
+def number(value: float, line: int = 0) -> Expr:
+    """Return a number as an expression."""
+    return Expr("number", value=float(value), line=line)
+
+
+def name(key: str, subs: tuple[Expr, ...] = (), line: int = 0) -> Expr:
+    """Return a name as an expression."""
+    return Expr("name", value=key, subs=subs, line=line)
+
+
+def called(function: str, *args: Expr, line: int = 0) -> Expr:
+    """Return the call of a function as an expression."""
+    return Expr("call", args, function, line=line)
+
+
+def key_of(text: str) -> str:
+    """Return what a name is compared by: without quotes, case, and kinds or numbers of blanks.
+
+    Examples
+    --------
+    >>> key_of("Room  Temperature"), key_of('"room_temperature"')
+    ('room_temperature', 'room_temperature')
+    """
+    return re.sub(r"(?:[\s_\u00a0]|\\[nr])+", "_", shown(text)).strip("_").casefold()
+
+
+def shown(text: str) -> str:
+    """Return a name as its author sees it."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1].replace('\\"', '"')
+    return " ".join(text.replace("\\\n", " ").split())
+
+
+def tokens_of(text: str, dialect: str, line: int) -> list[Token]:
+    """Return the words and signs of a text whose first line is `line`."""
+    found: list[Token] = []
+    for match in _WORDS[dialect].finditer(text):
+        kind, word = match.lastgroup or "", match.group()
+        if kind != "space":
+            found.append(Token(kind, word, line))
+            if kind == "number" and (len(word) > MAX_NUMBER or float(word) == float("inf")):
+                raise UnsaidError("a number beyond the range of floating point, or of too many digits", line)
+            if len(found) > MOST_TOKENS:
+                raise UnsaidError(f"an equation of more than {MOST_TOKENS} words", line)
+        line += word.count("\n")
+    return found
+
+
+class Reader:
+    """Reads expressions from tokens, one after the other."""
+
+    def __init__(self, tokens: list[Token], dialect: str) -> None:
+        self._tokens, self._dialect = tokens, dialect
+        self._at = self._depth = 0
+        self._end = Token("end", "", tokens[-1].line if tokens else 0)
+
+    # tokens
+
+    @property
+    def token(self) -> Token:
+        """What comes next."""
+        return self._tokens[self._at] if self._at < len(self._tokens) else self._end
+
+    def ahead(self, n: int) -> str:
+        """Return the text of the n-th token from here."""
+        return self._tokens[self._at + n].text if self._at + n < len(self._tokens) else ""
+
+    def next(self) -> Token:
+        """Return the next token and go on."""
+        token = self.token
+        self._at += 1
+        return token
+
+    def takes(self, sign: str) -> bool:
+        """Go on if a sign comes next."""
+        is_next = self.token.kind != "quoted" and self.token.text.casefold() == sign
+        self._at += is_next
+        return is_next
+
+    def needs(self, sign: str) -> None:
+        """Go on behind a sign that must come next."""
+        if not self.takes(sign):
+            raise self.error(
+                f"{sign!r} is missing before {self.token.text!r:.40}"
+                if self.token.text
+                else f"{sign!r} is missing at the end"
+            )
+
+    def error(self, message: str) -> UnsaidError:
+        """Return the error at this place."""
+        return UnsaidError(message, self.token.line)
+
+    def at_end(self) -> None:
+        """Refuse what is left."""
+        if self.token.kind != "end":
+            raise self.error(f"{self.token.text!r:.40} is not understood there")
+
+    def name(self) -> str:
+        """Return the name that must come next, as written."""
+        if self.token.kind not in ("name", "quoted"):
+            raise self.error(f"a name is missing before {self.token.text!r:.40}")
+        text = self.next().text
+        while self._dialect == "xmile" and self.token.kind == "name" and self.token.text.casefold() not in _INFIX:
+            text += f" {self.next().text}"
+        return text
+
+    # expressions
+
+    def values(self) -> Expr:
+        """Return what is left: an expression, or several, by element, as a list."""
+        line, found = self.token.line, [self.expression()]
+        while self.takes(",") or self.takes(";"):
+            if self.token.kind != "end":
+                found.append(self.expression())
+        self.at_end()
+        return found[0] if len(found) == 1 else Expr("list", tuple(found), line=line)
+
+    def _operator(self) -> str:
+        word = self.token.text.casefold()
+        is_operator = self.token.kind == "sign" or (self._dialect == "xmile" and self.token.kind == "name")
+        return word if is_operator and word in _LEVEL else ""
+
+    def expression(self, least: int = 0) -> Expr:
+        """Return an expression of operators from a level on."""
+        self._depth += 1
+        if self._depth > MAX_NESTING:
+            raise self.error(f"more than {MAX_NESTING} brackets or functions inside one another")
+        left = self._first()
+        while (sign := self._operator()) and (level := _LEVEL[sign]) >= least:
+            line = self.token.line
+            if sign == "^":
+                self.next()
+                left = Expr("power", (left, self.expression(level)), line=line)
+                continue
+            terms, signs = [left], []
+            while (sign := self._operator()) and _LEVEL[sign] == level:
+                signs.append(sign.strip(":"))
+                self.next()
+                terms.append(self.expression(level + 1))
+            left = Expr("chain", tuple(terms), tuple(signs), line=line)
+        self._depth -= 1
+        return left
+
+    def _first(self) -> Expr:
+        token = self.token
+        word = token.text.casefold()
+        if token.kind == "number":
+            return number(float(self.next().text), token.line)
+        if token.kind == "text":
+            return Expr("text", value=self.next().text[1:-1], line=token.line)
+        if word == ":na:":
+            self.next()
+            return number(-(2.0**109), token.line)
+        if word in ("-", "+"):
+            self.next()
+            if self.token.kind == "number":
+                return number(float(word + self.next().text), token.line)
+            operand = self.expression(_MINUS)
+            return operand if word == "+" else Expr("minus", (operand,), line=token.line)
+        if word == ":not:" or (self._dialect == "xmile" and word == "not"):
+            self.next()
+            return Expr("not", (self.expression(_NOT),), line=token.line)
+        if self._dialect == "xmile" and word == "if" and self.ahead(1) and token.kind == "name":
+            return self._choice()
+        if word == "(" and token.kind == "sign":
+            if self.ahead(1) == "[" or (self.ahead(1) == "(" and self._is_point(2)):
+                return self.points()
+            self.next()
+            inside = self.expression()
+            self.needs(")")
+            return inside
+        return self._named(token.line)
+
+    def _choice(self) -> Expr:
+        line = self.next().line
+        parts = [self.expression()]
+        for word in ("then", "else"):
+            self.needs(word)
+            parts.append(self.expression())
+        return called("if_then_else", *parts, line=line)
+
+    def _named(self, line: int) -> Expr:
+        key = key_of(self.name())
+        subs = self.subscripts()
+        if not self.takes("("):
+            return name(key, subs, line)
+        args = []
+        while not self.takes(")"):
+            args.append(self.expression())
+            if self.token.text != ")":
+                self.needs(",")
+        return Expr("call", tuple(args), key, subs, line)
+
+    def subscripts(self) -> tuple[Expr, ...]:
+        """Return the subscripts in brackets that come next, if any do."""
+        if not self.takes("["):
+            return ()
+        found = []
+        while True:
+            found.append(self._subscript())
+            if self.takes("]"):
+                return tuple(found)
+            self.needs(",")
+
+    def _subscript(self) -> Expr:
+        token = self.token
+        if self.takes("*"):
+            if self.takes(":"):  # *:range
+                return Expr("each", value=key_of(self.name()), line=token.line)
+            return Expr("all", line=token.line)
+        key = self.next().text if token.kind == "number" else key_of(self.name())
+        if self.token.text not in ("!", ",", "]"):
+            raise self.error(
+                f"the subscript {token.text!r:.40} is computed or a slice; elements and ranges by name are read"
+            )
+        return Expr("each" if self.takes("!") else "name", value=key, line=token.line)
+
+    # tables
+
+    def _is_point(self, n: int) -> bool:
+        n += self.ahead(n) in ("-", "+")
+        return self.ahead(n)[:1] in "0123456789." and self.ahead(n + 1) == ","
+
+    def points(self) -> Expr:
+        """Return the points of a table: ([range], (x, y), ...) or (x, x, y, y)."""
+        line = self.token.line
+        self.needs("(")
+        if self.takes("["):
+            while not self.takes("]"):
+                if self.next().kind == "end":
+                    raise self.error("the range of a table has no end")
+            self.takes(",")
+        flat: list[float] = []
+        pairs: list[tuple[float, float]] = []
+        while not self.takes(")"):
+            if self.takes("("):
+                x = self.signed()
+                self.needs(",")
+                pairs.append((x, self.signed()))
+                self.needs(")")
+            else:
+                flat.append(self.signed())
+            if self.token.text != ")":
+                self.needs(",")
+        half = len(flat) // 2
+        if flat and (pairs or len(flat) % 2):
+            raise UnsaidError("the points of a table are pairs (x, y), or all x and then all y", line)
+        return Expr("points", value=tuple(pairs or zip(flat[:half], flat[half:], strict=True)), line=line)
+
+    def signed(self) -> float:
+        """Return the number that must come next."""
+        sign = self.next().text if self.token.text in ("-", "+") else ""
+        if self.token.kind != "number":
+            raise self.error(f"a number is missing before {self.token.text!r:.40}")
+        return float(sign + self.next().text)

@@ -1,0 +1,490 @@
+"""Expressions of a file of Vensim or Stella -> texts in the language of modules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise, product
+from math import prod
+from typing import Any
+
+from fmepy.dmi.expressions import name_problem
+from fmepy.errors import did_you_mean
+from fmepy.exchange.draft import free_name
+from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name
+from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
+from fmepy.exchange.vensim_words import FROM_START, LEVELS, REFUSED, START, WORDS
+
+_ATOM, _POWER, _PRODUCT, _SUM, _LOOSE = 9, 8, 6, 5, 0
+_RELATIONS = {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
+_REDUCED = {
+    "sum": "sum",
+    "vmin": "min",
+    "vmax": "max",
+    "prod": "prod",
+    "min": "min",
+    "max": "max",
+    "mean": "mean",
+    "size": "size",
+    "elmcount": "size",
+}
+MOST_TERMS = 2000
+"""Most terms of a sum over elements."""
+BY_ELEMENT = ("vector_select", "sum", "vmin", "vmax", "prod", "mean", "size", "elmcount", *START)
+Said = tuple[str, int]
+"""A text, and how tightly it binds."""
+
+
+class Formulas:
+    """The variables of a system, and texts of expressions of them.
+
+    Attributes
+    ----------
+    system : ForeignSystem
+    variables : dict of str to ForeignVariable
+        By key.
+    """
+
+    def __init__(self, system: ForeignSystem) -> None:
+        self.system = system
+        self.words = WORDS[system.dialect]
+        self.variables: dict[str, ForeignVariable] = {}
+        self._taken: set[str] = set()
+        self._at_start = False
+        self._whole: Equation | None = None  # that is said of whole arrays
+        self._parts: list[str] = []  # hidden statements of the variable at hand
+        self._label = ""
+        self._starts: dict[str, ForeignVariable] = {}
+        self._active: dict[str, bool] = {}
+        seen: list[str] = []
+        for eq in system.equations:
+            if eq.key in CONTROLS or eq.key == "time":
+                if eq.label in seen:
+                    system.refuse(eq.line, eq.label, "it has two equations")
+                seen.append(eq.label)
+                continue
+            if eq.key not in self.variables:
+                self.variables[eq.key] = ForeignVariable(eq.label, self.new_name(eq.label), [])
+            self.variables[eq.key].equations.append(eq)
+        self.broken = [v for v in self.variables.values() if not self._guarded(v, v.equations[0], self._find_axes)]
+
+    def new_name(self, label: str) -> str:
+        """Return a name of ours for one of theirs."""
+        found = free_name(label, self._taken)
+        while name_problem(found) or found in self._taken or found in ("dt", "t_start", "t_end"):
+            found += "_"
+        self._taken.add(found)
+        return found
+
+    def _guarded(self, v: ForeignVariable, eq: Equation, act: Any, *args: Any) -> Any:
+        try:
+            return act(v, *args)
+        except UnsaidError as error:
+            self.system.refuse(error.line or eq.line, v.label, str(error))
+        except RecursionError:
+            self.system.refuse(eq.line, v.label, "it is too deeply nested")
+        return None
+
+    def _find_axes(self, v: ForeignVariable) -> bool:
+        places = [p for eq in v.equations for p in self.system.places(eq.subs, eq.excepts)]
+        if len(set(places)) < len(places):
+            raise UnsaidError("it has two equations" + (" for an element" if v.equations[0].subs else ""))
+        if len({len(p) for p in places}) > 1:
+            raise UnsaidError("its equations differ in their number of subscripts")
+        for k in range(len(places[0]) if places else 0):
+            used = dict.fromkeys(p[k] for p in places)
+            for e in used:
+                if e not in self.system.all_elements:
+                    raise UnsaidError(f"there is no subscript {e!r}.{did_you_mean(e, self.system.all_elements)}")
+            inside = [r for r in self.system.ranges if used.keys() <= set(self.system.elements(r))]
+            key = min(inside, key=lambda r: len(self.system.elements(r)), default="")
+            v.ranges.append(key)
+            v.axes.append([e for e in self.system.elements(key) if e in used] if key else list(used))
+        return True
+
+    def _part(self, text: str) -> str:
+        """Return the name of a hidden variable that has the value of a text."""
+        name = self.new_name(f"{self._label} part")
+        self._parts.append(f"{name} = {text}")
+        return name
+
+    # at the start, where ACTIVE INITIAL has its second argument
+
+    def _with_starts(self, act: Any, *args: Any) -> Any:
+        before, self._at_start = self._at_start, True
+        try:
+            return act(*args)
+        finally:
+            self._at_start = before
+
+    def _at_its_start(self, key: str) -> ForeignVariable:
+        """Return what stands for a variable in an initial value."""
+        if not self._starts_otherwise(key):
+            return self.variables[key]
+        if key not in self._starts:
+            v = self.variables[key]
+            self._starts[key] = replace(v, label=f"{v.label} at start", name=self.new_name(f"{v.label} at start"))
+        return self._starts[key]
+
+    def _has_own_start(self, e: Expr) -> bool:
+        return any(p.word == "name" and self._starts_otherwise(p.value) for p in e.parts())
+
+    def _starts_otherwise(self, key: str) -> bool:
+        if key not in self._active:
+            self._active[key] = False  # of a circle, whoever is asked first
+            for eq in self.variables[key].equations if key in self.variables else ():
+                e = eq.expr.args[1] if eq.expr is not None and is_stock(eq.expr) else eq.expr
+                parts = list(e.parts()) if e is not None and e is eq.expr else []
+                is_active = any(p.word == "call" and p.value == "active_initial" for p in parts)
+                self._active[key] = self._active[key] or is_active or any(
+                    self._starts_otherwise(p.value) for p in parts if p.word == "name"
+                )  # fmt: skip
+        return self._active[key]
+
+    def reference(self, v: ForeignVariable, place: Sequence[str]) -> str:
+        """Return what an element is called."""
+        if not place or (self._whole is not None and v.axes):
+            return v.name
+        try:
+            return f"{v.name}[{', '.join(map(str, v.index(place)))}]"
+        except KeyError:
+            raise UnsaidError(
+                f"{v.label}[{', '.join(self.system.labels.get(p, p) for p in place)}] has no equation"
+            ) from None
+
+    # tables
+
+    def _table_name(self, v: ForeignVariable, place: Sequence[str]) -> str:
+        return "_".join([v.name, *(str(i) for i in v.index(place))])
+
+    def points_of(self, e: Any) -> list[list[float]]:
+        """Return the points of a table, in order; a jump lasts a billionth of its range."""
+        points = [list(p) for p in sorted(dict.fromkeys(e.value), key=lambda p: p[0])]
+        if not points:
+            raise UnsaidError("a table without points", e.line)
+        if len(points) == 1:
+            points.append([points[0][0] + 1, points[0][1]])
+        least = 1e-9 * (points[-1][0] - points[0][0])
+        for before, p in pairwise(points):
+            p[0] = p[0] if p[0] > before[0] else before[0] + least
+        return points
+
+    def _looked_up(self, x: str, table: Expr, where: Where, kind: str = "") -> Said:
+        if table.word == "points":
+            kind = kind or (table.subs[0].value if table.subs else "hold")
+            pairs = ", ".join(f"({a:.15g}, {b:.15g})" for a, b in self.points_of(table))
+            found = f"table({x}, [{pairs}]"
+        else:
+            v = self.variables.get(table.value)
+            if v is None:
+                near = did_you_mean(table.value, self.variables)
+                raise UnsaidError(f"there is no table {table.value!r}.{near}", table.line)
+            first = v.equations[0].expr
+            if first is not None and first.word == "call" and first.value == "with_lookup":
+                return self._looked_up(x, first.args[1], where, kind)
+            if first is None or not v.is_table:
+                raise UnsaidError(f"{v.label!r} is no table", table.line)
+            kind = kind or (first.subs[0].value if first.subs else "hold")
+            found = f"{self._table_name(v, self._place(v, table, where))}({x}"
+        return found + (")" if kind == "hold" else f', "{kind}")'), _ATOM
+
+    # expressions
+
+    def text(self, e: Expr, where: Where, least: int = _LOOSE) -> str:
+        """Return an expression, in brackets if it binds less tightly than asked for."""
+        found, level = getattr(self, f"_{e.word}")(e, where)
+        return found if level >= least else f"({found})"
+
+    def condition(self, e: Expr, where: Where) -> str:
+        """Return an expression as a condition."""
+        if e.word == "chain" and e.value[0] in _RELATIONS and len(e.args) == 2:
+            a, b = (self.text(x, where, _SUM) for x in e.args)
+            return f"{a} {_RELATIONS[e.value[0]]} {b}"
+        if e.word == "chain" and e.value[0] in ("and", "or"):
+            return f" {e.value[0]} ".join(self._inner_condition(a, where) for a in e.args)
+        if e.word == "not":
+            return f"not {self._inner_condition(e.args[0], where)}"
+        return f"{self.text(e, where, _SUM)} != 0"
+
+    def _inner_condition(self, e: Expr, where: Where) -> str:
+        found = self.condition(e, where)
+        return f"({found})" if re.search(r"\b(and|or|not)\b", found) else found
+
+    def _number(self, e: Expr, where: Where) -> Said:
+        text = f"{e.value:.15g}"
+        text = text if float(text) == e.value else repr(e.value)
+        if text in ("inf", "-inf", "nan"):
+            raise UnsaidError("a number beyond the range of floating point", e.line)
+        return text, _ATOM if e.value >= 0 else _PRODUCT + 1
+
+    def _chain(self, e: Expr, where: Where) -> Said:
+        sign = e.value[0]
+        if sign in _RELATIONS or sign in ("and", "or"):
+            return f"where({self.condition(e, where)}, 1, 0)", _ATOM
+        if sign in "+-":
+            found = self.text(e.args[0], where, _SUM)
+            for s, a in zip(e.value, e.args[1:], strict=True):
+                found += f" {s} {self.text(a, where, _SUM if s == '+' else _PRODUCT)}"
+            return found, _SUM
+        found = self.text(e.args[0], where, _PRODUCT)
+        for s, a in zip(e.value, e.args[1:], strict=True):
+            if s in ("mod", "//"):
+                b = self.text(a, where)
+                found = f"fmod({found}, {b})" if s == "mod" else f"where({b} == 0, 0, {found} / ({b}))"
+            else:
+                found += f" {s} {self.text(a, where, _PRODUCT + 1)}"
+        return found, _PRODUCT
+
+    def _power(self, e: Expr, where: Where) -> Said:
+        a, b = (self.text(x, where, _ATOM) for x in e.args)
+        return f"{a}^{b}", _POWER
+
+    def _minus(self, e: Expr, where: Where) -> Said:
+        return f"-{self.text(e.args[0], where, _POWER)}", _PRODUCT + 1
+
+    def _start(self, e: Expr, where: Where) -> Said:
+        return self._with_starts(self.text, e.args[0], where), _LOOSE
+
+    def _not(self, e: Expr, where: Where) -> Said:
+        return f"where({self.condition(e, where)}, 1, 0)", _ATOM
+
+    def _points(self, e: Expr, where: Where) -> Said:
+        raise UnsaidError("a table stands where a number is needed", e.line)
+
+    def _text(self, e: Expr, where: Where) -> Said:
+        raise UnsaidError(f"the text {e.value!r:.40} has no meaning here", e.line)
+
+    def _list(self, e: Expr, where: Where) -> Said:
+        raise UnsaidError("a list of numbers stands where a number is needed", e.line)
+
+    def _name(self, e: Expr, where: Where) -> Said:
+        v = self.variables.get(e.value)
+        if v is not None:
+            if v in self.broken:  # that is told already
+                return "0", _ATOM
+            if v.is_table:
+                raise UnsaidError(f"{v.label!r} is a table: it needs its argument", e.line)
+            own = self._at_its_start(e.value) if self._at_start else v
+            return self.reference(own, self._place(v, e, where)), _ATOM
+        builtin = {"time": "t", "starttime": "t_start", "stoptime": "t_end", "pi": "pi", **CONTROLS}
+        builtin |= {"dt": "dt"} if self.system.dialect == "xmile" else {}
+        if e.value in builtin:
+            return builtin[e.value], _ATOM
+        if e.value in self.system.ranges or e.value in self.system.all_elements:  # its number in the whole family
+            element = self.system.element(e.value, where)
+            return str(self.system.number_of(e.value, element)), _ATOM
+        known = [*self.variables, *self.system.ranges]
+        raise UnsaidError(f"{e.value!r} has no equation.{did_you_mean(e.value, known)}", e.line)
+
+    def _place(self, v: ForeignVariable, e: Expr, where: Where) -> list[str]:
+        """Return the elements that a reference is of."""
+        if not e.subs and v.axes:  # of all arrays of the equation at the same place
+            return [self.system.element(r, where) for r in v.ranges]
+        if len(e.subs) != len(v.axes):
+            raise UnsaidError(f"{v.label!r} has {len(v.axes)} subscripts, not {len(e.subs)}", e.line)
+        return [self.system.element(s.value + "!" * (s.word == "each"), where) for s in e.subs]
+
+    # calls
+
+    def _call(self, e: Expr, where: Where) -> Said:
+        if e.value in self.variables:
+            return self._looked_up(
+                self.text(e.args[0], where), Expr("name", value=e.value, subs=e.subs, line=e.line), where
+            )
+        special = getattr(self, f"_call_{e.value}", None)
+        if special is not None:
+            found: Said = special(e, where)
+            return found
+        if e.value in _REDUCED and (reduced := self._reduced(e, where)):
+            return reduced
+        if self._at_start and e.value in START:
+            k = START[e.value]
+            return self.text(e.args[k if k < len(e.args) else 0], where), _LOOSE
+        if e.value in FROM_START and len(e.args) == 2 and self._has_own_start(e.args[0]):
+            e = replace(e, args=(*e.args, Expr("start", e.args[:1])))
+        template = self.words.get(f"{e.value}/{len(e.args)}")
+        if template is None:
+            self._refuse(e)
+        if e.value in LEVELS:
+            return self._levels(e, where)
+        return self._filled(str(template), e, where)
+
+    def _refuse(self, e: Expr) -> None:
+        shown = e.value.replace("_", " ").upper()
+        if e.value in REFUSED:
+            raise UnsaidError(f"{shown}: {REFUSED[e.value]}", e.line)
+        counts = sorted(k.partition("/")[2] for k in self.words if k.partition("/")[0] == e.value)
+        if counts:
+            raise UnsaidError(f"{shown} takes {' or '.join(counts)} arguments, not {len(e.args)}", e.line)
+        near = did_you_mean(e.value, {*(k.partition("/")[0] for k in self.words), *self.variables})
+        raise UnsaidError(f"the function {shown} has no word here.{near}", e.line)
+
+    def _filled(self, template: str, e: Expr, where: Where) -> Said:
+        def put(match: re.Match[str]) -> str:
+            arg = e.args[int(match[1])]
+            if match[2] == "?":
+                return self.condition(arg, where)
+            return self.text(arg, where, _ATOM if match[2] else _LOOSE)
+
+        is_call = re.fullmatch(r"\w+\([^()]*\)|\{0!\}", template)
+        return re.sub(r"\{(\d)([!?]?)\}", put, template), _ATOM if is_call or template.startswith("where(") else _LOOSE
+
+    def _call_lookup_extrapolate(self, e: Expr, where: Where) -> Said:
+        return self._looked_up(self.text(e.args[1], where), e.args[0], where, "extrapolate")
+
+    def _levels(self, e: Expr, where: Where) -> Said:
+        """Return a smooth or delay of several levels; Vensim's delays have no more than their time has steps."""
+        fixed, at, start = LEVELS[e.value]
+        n = fixed or int(self.value(e.args[at]))
+        word = "delay" if e.value.startswith("delay") else "smooth"
+        if word == "delay" and self.system.dialect == "mdl":
+            with suppress(UnsaidError):  # a time that moves
+                most = max(1, int(self.value(e.args[1]) / self.value(Expr("name", value="time_step")) * (1 + 1e-9)))
+                if most < n:
+                    told = f"a delay of {most} steps has no {n} levels; it is of order {most}"
+                    self.system.ignored.append(f"line {e.line}, {self._label!r}: {told}")
+                n = min(n, most)
+        args = [self.text(a, where) for a in e.args[:2]] + ([str(n)] if n not in (1, 3) else [])
+        args += [self.text(e.args[start], where)] if start < len(e.args) else []
+        kind = {("smooth", 1): "smooth", ("delay", 1): "delay1"}.get((word, n), f"{word}{3 if n == 3 else 'n'}")
+        return f"{kind}({', '.join(args)})", _ATOM
+
+    def _call_get_time_value(self, e: Expr, where: Where) -> Said:
+        if [a.value for a in e.args[::2]] != [0, 0]:
+            raise UnsaidError("GET TIME VALUE is read as (0, offset, 0), the time itself", e.line)
+        return f"t + {self.text(e.args[1], where, _SUM)}", _SUM
+
+    def _call_with_lookup(self, e: Expr, where: Where) -> Said:
+        return self._looked_up(self.text(e.args[0], where), e.args[1], where)
+
+    def _call_lookup(self, e: Expr, where: Where) -> Said:
+        return self._looked_up(self.text(e.args[1], where), e.args[0], where)
+
+    def _call_initial(self, e: Expr, where: Where) -> Said:
+        found = self._with_starts(self.text, e.args[0], where)
+        return (found, _LOOSE) if self._at_start else (f"initial({found})", _ATOM)
+
+    _call_init = _call_initial
+
+    def _call_active_initial(self, e: Expr, where: Where) -> Said:
+        return self.text(e.args[1 if self._at_start else 0], where), _LOOSE
+
+    # over elements
+
+    def _reduced(self, e: Expr, where: Where) -> Said | None:
+        """Return a sum, product, ... over the subscripts that are marked; None where it is no such function."""
+        kind = _REDUCED[e.value]
+        if kind == "size" and e.args and e.args[0].value in self.system.ranges:
+            return str(len(self.system.elements(e.args[0].value))), _ATOM
+        marked = [self._marked(a, where) for a in e.args]
+        keys = self._keys(marked)
+        if not keys:
+            if e.value in ("min", "max"):
+                return self._chained(kind, [self.text(a, where) for a in e.args]) if len(e.args) != 2 else None
+            raise UnsaidError(f"{e.value.upper()} needs a subscript with !", e.line)
+        parts = [
+            self.text(a, w, _PRODUCT + 1 if kind == "prod" else _SUM) for w in self._over(keys, where) for a in marked
+        ]
+        if kind == "size":
+            return str(len(parts)), _ATOM
+        return self._chained(kind, parts)
+
+    def _call_vector_select(self, e: Expr, where: Where) -> Said:
+        if len(e.args) != 5:
+            raise UnsaidError("VECTOR SELECT takes 5 arguments", e.line)
+        marked = [self._marked(a, where) for a in e.args[:2]]
+        pairs = [tuple(self.text(a, w, _ATOM) for a in marked) for w in self._over(self._keys(marked), where)]
+        action = e.args[3]
+        if action.word == "number":
+            found = self._selected(int(action.value), pairs)
+        else:
+            chosen = self._part(self.text(action, where))
+            found = self._part(self._selected(10, pairs))
+            for k in reversed(range(10)):
+                found = f"where({chosen} == {k}, {self._part(self._selected(k, pairs))}, {found})"
+        nothing = " + ".join(f"abs({s})" for s, _ in pairs)
+        return f"where({nothing} == 0, {self.text(e.args[2], where)}, {found})", _ATOM
+
+    def _selected(self, action: int, pairs: Sequence[tuple[str, ...]]) -> str:
+        """Return one of the eleven actions of VECTOR SELECT: of selection times expression, from 6 on of the latter."""
+        if action == 5:
+            return " * ".join(f"{x}^{s}" for s, x in pairs)
+        kind = ("sum", "prod", "min", "max", "sum")[action % 6]
+        rest = {"sum": "0", "prod": "1", "min": "1e+300", "max": "-1e+300"}[kind]
+        parts = [f"where({s} == 0, {rest}, {x if action > 5 else f'{s} * {x}'})" for s, x in pairs]
+        found = self._chained(kind, parts)[0]
+        return f"({found}) / ({' + '.join(f'where({s} == 0, 0, 1)' for s, _ in pairs)})" if action % 6 == 4 else found
+
+    def _chained(self, kind: str, parts: list[str]) -> Said:
+        if kind in ("min", "max"):
+            while len(parts) > 1:  # by halves: a chain would be too deep
+                parts = [
+                    f"{kind}({', '.join(parts[i : i + 2])})" if i + 1 < len(parts) else parts[i]
+                    for i in range(0, len(parts), 2)
+                ]
+            return parts[0], _ATOM
+        if kind == "prod":
+            return " * ".join(parts), _PRODUCT
+        total = " + ".join(parts)
+        return (f"({total}) / {len(parts)}", _PRODUCT) if kind == "mean" else (total, _SUM)
+
+    def _marked(self, e: Expr, where: Where) -> Expr:
+        """Return an argument with * and, in XMILE, whole arrays marked."""
+
+        def rule(part: Expr) -> Expr | None:
+            v = self.variables.get(part.value) if part.word == "name" else None
+            if v is None or not v.axes:
+                return None
+            if not part.subs and self.system.dialect == "xmile":
+                return name(part.value, tuple(Expr("each", value=r) for r in v.ranges), part.line)
+            if any(s.word == "all" for s in part.subs):
+                subs = (
+                    Expr("each", value=r) if s.word == "all" else s for s, r in zip(part.subs, v.ranges, strict=True)
+                )
+                return name(part.value, tuple(subs), part.line)
+            return None
+
+        return e.changed(rule)
+
+    def _keys(self, args: Sequence[Expr]) -> list[str]:
+        return list(dict.fromkeys(p.value for a in args for p in a.parts() if p.word == "each"))
+
+    def _over(self, keys: list[str], where: Where) -> Iterator[dict[str, str]]:
+        axes = [self.system.elements(k) for k in keys]
+        if prod(map(len, axes)) > MOST_TERMS:
+            raise UnsaidError(f"more than {MOST_TERMS} terms")
+        for place in product(*axes):
+            yield {**where, **{f"{k}!": e for k, e in zip(keys, place, strict=True)}}
+
+    @cached_property
+    def known(self) -> dict[str, Equation]:
+        """Equations by key."""
+        return {eq.key: eq for eq in self.system.equations}
+
+    def value(self, e: Expr, depth: int = 0) -> float:
+        """Return what an expression of constants is."""
+        if depth > 100:
+            raise UnsaidError("it needs itself")
+        if e.word == "number":
+            return float(e.value)
+        inner = self.known[e.value].expr if e.word == "name" and e.value in self.known and not e.subs else None
+        if inner is not None:
+            return self.value(inner, depth + 1)
+        args = [self.value(a, depth + 1) for a in e.args]
+        try:
+            match e.word:
+                case "minus":
+                    return -args[0]
+                case "power":
+                    return float(args[0] ** args[1])
+                case "chain" if set(e.value) <= set("+-*/"):
+                    total = args[0]
+                    for sign, a in zip(e.value, args[1:], strict=True):
+                        total = {"+": total + a, "-": total - a, "*": total * a}[sign] if sign != "/" else total / a
+                    return total
+        except (ArithmeticError, TypeError):
+            raise UnsaidError("it has no value", e.line) from None
+        raise UnsaidError("it is no constant: it is needed before the run begins; write a number", e.line)

@@ -1,0 +1,300 @@
+"""What a file of Vensim or Stella holds, before it is translated: equations, ranges of subscripts, macros, views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count, product
+from math import prod
+
+from fmepy.errors import ModelError, counted, did_you_mean
+from fmepy.exchange.vensim_expressions import Expr, UnsaidError, called, key_of, name, shown
+
+CONTROLS = {"initial_time": "t_start", "final_time": "t_end", "time_step": "dt", "saveper": "dt"}
+"""Control variables, and what stands for them."""
+MOST_ELEMENTS = 10_000
+MOST_MACROS = 10
+"""Most macros inside one another."""
+MOST_TOLD = 20
+Where = Mapping[str, str]
+"""By range, the element of it at which an equation is said."""
+
+
+@dataclass
+class Equation:
+    """One equation as the file has it.
+
+    Attributes
+    ----------
+    label : str
+        The name, as its author sees it.
+    subs : tuple of Expr
+        Subscripts of the left-hand side.
+    expr : Expr, optional
+        The right-hand side; ``list`` are numbers by element, ``points`` a table; None: data.
+    excepts : tuple of tuple of Expr
+        Elements that it does not hold for.
+    line : int
+    unit, comment, lower, upper, group
+        What is said of it.
+    depth : int
+        Macros inside one another that it comes from.
+    keyword : str
+        What is between the data: interpolate, hold backward.
+    """
+
+    label: str
+    subs: tuple[Expr, ...]
+    expr: Expr | None
+    line: int
+    excepts: tuple[tuple[Expr, ...], ...] = ()
+    unit: str = ""
+    comment: str = ""
+    lower: float = -float("inf")
+    upper: float = float("inf")
+    group: str = ""
+    depth: int = 0
+    keyword: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """What it is found by."""
+        return key_of(self.label)
+
+
+def is_stock(e: Expr) -> bool:
+    """Tell whether an expression is the whole of a stock."""
+    return e.word == "call" and e.value in ("integ", "integ_nonnegative") and len(e.args) == 2
+
+
+@dataclass(eq=False)
+class ForeignVariable:
+    """A variable of the file: what we call it, its equations, the ranges of its axes."""
+
+    label: str
+    name: str
+    equations: list[Equation]
+    axes: list[list[str]] = field(default_factory=list)
+    ranges: list[str] = field(default_factory=list)
+    _places: list[dict[str, int]] = field(default_factory=list)
+
+    @property
+    def unit(self) -> str:
+        """Its unit, of the first equation that has one."""
+        return next((e.unit for e in self.equations if e.unit), "")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is called with an argument."""
+        return all(e.expr is not None and e.expr.word == "points" for e in self.equations)
+
+    def index(self, elements: Sequence[str]) -> tuple[int, ...]:
+        """Return where elements stand."""
+        if len(self._places) != len(self.axes):
+            self._places = [{e: i for i, e in enumerate(axis)} for axis in self.axes]
+        return tuple(places[e] for places, e in zip(self._places, elements, strict=True))
+
+
+@dataclass
+class Macro:
+    """A macro: its arguments, what it gives, its equations."""
+
+    label: str
+    inputs: list[str]
+    outputs: list[str]
+    equations: list[Equation] = field(default_factory=list)
+
+
+@dataclass
+class ForeignSystem:
+    """A model from a file.
+
+    Attributes
+    ----------
+    where : str
+        The file, to open messages with.
+    dialect : {"mdl", "xmile"}
+    equations : list of Equation
+    ranges : dict of str to list of str
+        Elements of ranges, ranges inside ranges too, by key.
+    maps : dict of (str, str) to list of str
+        By two ranges, what belongs in the second to each element of the first.
+    labels : dict of str to str
+        Of ranges and elements, as their author sees them.
+    macros : dict of str to Macro
+    views : dict of str to list of str
+        Keys of what a view shows, in the order of the file.
+    method : str
+        euler, rk4, or what there is no word for.
+    ignored : list of str
+        What a run does not need.
+    problems : list of (int, str, str)
+        Line, variable, and what cannot be said.
+    """
+
+    where: str
+    dialect: str
+    equations: list[Equation] = field(default_factory=list)
+    ranges: dict[str, list[str]] = field(default_factory=dict)
+    maps: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    macros: dict[str, Macro] = field(default_factory=dict)
+    views: dict[str, list[str]] = field(default_factory=dict)
+    method: str = "euler"
+    ignored: list[str] = field(default_factory=list)
+    problems: list[tuple[int, str, str]] = field(default_factory=list)
+    _elements: dict[str, list[str]] = field(default_factory=dict)
+    _families: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def refuse(self, line: int, label: str, message: str) -> None:
+        """Keep in mind what cannot be said."""
+        self.problems.append((line, label, message))
+        if len(self.problems) > 10 * MOST_TOLD:
+            self.check()
+
+    def check(self) -> None:
+        """Raise what cannot be said, all of it."""
+        found = sorted(set(self.problems))
+        if not found:
+            return
+        lines = [f"  line {n}{f', {label!r:.80}' if label else ''}: {text}" for n, label, text in found[:MOST_TOLD]]
+        lines += [f"  ... and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
+        raise ModelError(f"{self.where}: {counted(len(found), 'thing')} cannot be read.\n" + "\n".join(lines))
+
+    def label(self, text: str) -> str:
+        """Return the key of the name of a range or element, whose spelling is kept."""
+        key = key_of(text)
+        self.labels.setdefault(key, shown(text))
+        return key
+
+    def add_range(self, text: str, elements: Iterable[str]) -> str:
+        """Add a range of elements, by names as written."""
+        key = self.label(text)
+        self.ranges[key] = [self.label(e) for e in elements]
+        return key
+
+    # subscripts
+
+    def elements(self, key: str, inside: tuple[str, ...] = ()) -> list[str]:
+        """Return the elements of a range, those of ranges in it put in."""
+        if key not in self._elements:
+            if key in inside:
+                raise UnsaidError(f"the ranges {', '.join(inside)} are made of one another")
+            found: dict[str, None] = {}
+            for e in self.ranges[key]:
+                more = self.elements(e, (*inside, key)) if e in self.ranges and e != key else [e]
+                found.update(dict.fromkeys(more))
+            if len(found) > MOST_ELEMENTS:
+                raise UnsaidError(f"the range {self.labels[key]!r} has more than {MOST_ELEMENTS} elements")
+            self._elements[key] = list(found)
+        return self._elements[key]
+
+    def number_of(self, key: str, element: str) -> int:
+        """Return the number, from 1, of an element of a range (or by itself) in the whole family."""
+        if key not in self._families:
+            inside = set(self.elements(key)) if key in self.ranges else {key}
+            family = max((f for f in map(self.elements, self.ranges) if inside <= set(f)), key=len)
+            self._families[key] = {e: i + 1 for i, e in enumerate(family)}
+        return self._families[key][element]
+
+    @cached_property
+    def all_elements(self) -> dict[str, None]:
+        """The elements of all ranges."""
+        return {e: None for key in self.ranges for e in self.elements(key)}
+
+    def mapped(self, source: str, target: str) -> dict[str, str] | None:
+        """Return by element of the range `target` that of `source` which belongs to it."""
+        if (source, target) in self.maps:
+            there = self.maps[source, target] or self.elements(target)
+            found = {}
+            for e, others in zip(self.elements(source), there, strict=False):
+                found.update(dict.fromkeys(self.elements(others) if others in self.ranges else [others], e))
+            return found
+        back = self.maps.get((target, source))
+        if back is None:
+            return None
+        there = back or self.elements(source)
+        return {e: o for e, o in zip(self.elements(target), there, strict=False) if o not in self.ranges}
+
+    def element(self, sub: str, where: Where) -> str:
+        """Return the element that a subscript is, where an equation is said."""
+        if sub in where:
+            return where[sub]
+        if sub not in self.ranges:
+            if sub in self.all_elements:
+                return sub
+            raise UnsaidError(f"there is no subscript {sub!r}.{did_you_mean(sub, [*self.ranges, *self.all_elements])}")
+        own = self.elements(sub)
+        known = {target: e for target, e in where.items() if target in self.ranges}
+        for target, e in known.items():
+            if self.elements(target) == own and (sub, target) not in self.maps:
+                return e
+            if (found := self.mapped(sub, target)) is not None and e in found:
+                return found[e]
+        inside = [e for e in known.values() if e in own]
+        if len(inside) == 1:
+            return inside[0]
+        raise UnsaidError(f"the range {self.labels[sub]!r} is neither on the left nor mapped to what is")
+
+    def places(self, subs: Iterable[Expr], excepts: Iterable[tuple[Expr, ...]] = ()) -> list[tuple[str, ...]]:
+        """Return the elements that subscripts on the left stand for, in the order of lists of numbers."""
+        axes = [self.elements(s.value) if s.value in self.ranges else [s.value] for s in subs]
+        if prod(map(len, axes)) > MOST_ELEMENTS:
+            raise UnsaidError(f"more than {MOST_ELEMENTS} elements")
+        left_out = {place for e in excepts for place in self.places(e)}
+        return [place for place in product(*axes) if place not in left_out]
+
+    # macros
+
+    def expand_macros(self) -> None:
+        """Put in what macros stand for: their equations once a call, under names of their own."""
+        numbers, total = count(1), 0
+        waiting = list(self.equations)
+        self.equations = []
+        while waiting:
+            eq = waiting.pop(0)
+            self.equations.append(eq)
+            if eq.expr is not None and self.macros:
+                made: list[Equation] = []
+                eq.expr = eq.expr.changed(self._expansion(eq, numbers, made))
+                waiting[:0] = made
+                total += len(made)
+            if total > MOST_ELEMENTS or eq.depth > MOST_MACROS:
+                raise ModelError(f"{self.where}: macros that call one another without end, from {eq.label!r:.60} on.")
+
+    def _expansion(self, eq: Equation, numbers: count[int], made: list[Equation]) -> Callable[[Expr], Expr | None]:
+        def rule(e: Expr) -> Expr | None:
+            macro = self.macros.get(e.value) if e.word == "call" else None
+            if macro is None:
+                return None
+            extra = [v.value for v in e.args[len(macro.inputs) :]]
+            if len(e.args) < len(macro.inputs) or len(extra) > len(macro.outputs) - 1:
+                self.refuse(e.line, eq.label, f"{macro.label} takes {len(macro.inputs)} arguments")
+                return Expr("number", value=0.0)
+            rename = {v.key: f"{eq.label} {macro.label} {next(numbers)} {v.label}" for v in macro.equations}
+            rename |= dict(zip(macro.outputs[1:], [str(x) for x in extra], strict=False))
+            args = [a.changed(rule) for a in e.args[: len(macro.inputs)]]
+            given = dict(zip(macro.inputs, args, strict=True))
+
+            def inner(part: Expr) -> Expr | None:
+                if part.word == "name" and part.value in given:
+                    return given[part.value]
+                if part.value in rename and (
+                    part.word == "name" or (part.word == "call" and part.value not in self.macros)
+                ):
+                    inside = tuple(a.changed(inner) for a in part.args)
+                    return replace(part, value=key_of(rename[part.value]), subs=(*part.subs, *eq.subs), args=inside)
+                return None
+
+            for v in macro.equations:
+                expr = v.expr.changed(inner) if v.expr is not None else None
+                new = replace(v, label=rename[v.key], subs=(*v.subs, *eq.subs), expr=expr)
+                made.append(replace(new, group=eq.group, depth=eq.depth + 1))
+                made[-1].__dict__.pop("key", None)
+            first = macro.outputs[0] if macro.outputs else ""
+            return (
+                name(key_of(rename[first]), eq.subs, e.line) if first in rename else called("a macro without a value")
+            )
+
+        return rule
