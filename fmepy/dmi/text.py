@@ -113,13 +113,13 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     tables = dict[str, Shape]()
     declared = read.under(given)
     numbers, shapes, given_shapes = count(), dict(declared.dims), dict(declared.dims)
+    units = [_take_unit(code, row, source, shapes) for row, code in equations]
     known = set(module_functions()) | set(OTHER_WORDS)
     for row, code in equations:
         for i, line in enumerate(code):
             if found := foreign_word(line, known):
                 raise source.error(found[1], row + i, found[0])
         _find_points(code, row, source, shapes)
-    units = [_take_unit(code, row, source, shapes) for row, code in equations]
     statements, units_of = list[ModuleStatement](), dict[str, str]()
     for (row, code), unit in zip(equations, units, strict=True):
         some = _statements(code, row, source, shapes, numbers, name, tables, read.ranges)
