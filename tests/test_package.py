@@ -27,7 +27,11 @@ PACKAGE = Path(fme.__file__).parent
 FLOORS = [  # from the top; a room may import what stands on lower floors, and the rooms it shares braces with
     [{"workflow"}],
     [{"exchange"}],
-    [{"sensitivity"}, {"boundary"}],  # a loop of select and fit, and a solution with all that is said of a fit
+    [
+        {"sensitivity"},
+        {"boundary"},
+        {"design"},
+    ],  # a loop of select and fit, and a solution with all that is said of a fit
     [{"fitting"}, {"montecarlo"}, {"mcmc"}],
     [{"fimlof"}],
     [{"costs"}, {"filtering"}, {"dmi"}],
