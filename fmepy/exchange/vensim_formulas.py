@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -33,7 +32,7 @@ _REDUCED = {
 }
 MOST_TERMS = 2000
 """Most terms of a sum over elements."""
-BY_ELEMENT = ("vector_select", "sum", "vmin", "vmax", "prod", "mean", "size", "elmcount", *START)
+BY_ELEMENT = ("vector_select", "sum", "vmin", "vmax", "prod", "mean", "size", "elmcount", *START, *LEVELS)
 Said = tuple[str, int]
 """A text, and how tightly it binds."""
 
@@ -338,19 +337,34 @@ class Formulas:
     def _levels(self, e: Expr, where: Where) -> Said:
         """Return a smooth or delay of several levels; Vensim's delays have no more than their time has steps."""
         fixed, at, start = LEVELS[e.value]
-        n = fixed or int(self.value(e.args[at]))
+        n = fixed or int(self.value(e.args[at], at_start=True))  # it does not change in a run
         word = "delay" if e.value.startswith("delay") else "smooth"
         if word == "delay" and self.system.dialect == "mdl":
-            with suppress(UnsaidError):  # a time that moves
+            try:
                 most = max(1, int(self.value(e.args[1]) / self.value(Expr("name", value="time_step")) * (1 + 1e-9)))
-                if most < n:
-                    told = f"a delay of {most} steps has no {n} levels; it is of order {most}"
-                    self.system.ignored.append(f"line {e.line}, {self._label!r}: {told}")
-                n = min(n, most)
+            except UnsaidError:  # a time that moves
+                most = n
+                if e.value == "delay_n" and n > 1:
+                    return self._pipe(e, where, n), _ATOM
+            if most < n:
+                told = f"a delay of {most} steps has no {n} levels; it is of order {most}"
+                self.system.ignored.append(f"line {e.line}, {self._label!r}: {told}")
+            n = min(n, most)
         args = [self.text(a, where) for a in e.args[:2]] + ([str(n)] if n not in (1, 3) else [])
         args += [self.text(e.args[start], where)] if start < len(e.args) else []
         kind = {("smooth", 1): "smooth", ("delay", 1): "delay1"}.get((word, n), f"{word}{3 if n == 3 else 'n'}")
         return f"{kind}({', '.join(args)})", _ATOM
+
+    def _pipe(self, e: Expr, where: Where, n: int) -> str:
+        """Return Vensim's DELAY N with a time that moves: that of the k-th level comes k steps later."""
+        outflow, tau = self.text(e.args[0], where), self._part(self.text(e.args[1], where))
+        start = f"{self._part(f'initial({self.text(e.args[2], where, _ATOM)} * {tau})')} / {n}"
+        for k in range(n):
+            level = self.new_name(f"{self._label} level")
+            own = self._part(f"delay_fixed({tau}, {k} * dt, initial({tau}))") if k else tau
+            self._parts += [f"d({level})/dt = {outflow} - {n} * {level} / {own}", f"{level}(0) = {start}"]
+            outflow = self._part(f"{n} * {level} / {own}")
+        return outflow
 
     def _call_get_time_value(self, e: Expr, where: Where) -> Said:
         if [a.value for a in e.args[::2]] != [0, 0]:
@@ -464,18 +478,22 @@ class Formulas:
         """Equations by key."""
         return {eq.key: eq for eq in self.system.equations}
 
-    def value(self, e: Expr, depth: int = 0) -> float:
-        """Return what an expression of constants is."""
+    def value(self, e: Expr, depth: int = 0, *, at_start: bool = False) -> float:
+        """Return what an expression of constants is; `at_start`, one of time, too, is what it is then."""
         if depth > 100:
             raise UnsaidError("it needs itself")
         if e.word == "number":
             return float(e.value)
         inner = self.known[e.value].expr if e.word == "name" and e.value in self.known and not e.subs else None
         if inner is not None:
-            return self.value(inner, depth + 1)
-        args = [self.value(a, depth + 1) for a in e.args]
+            return self.value(inner, depth + 1, at_start=at_start)
+        args = [self.value(a, depth + 1, at_start=at_start) for a in e.args]
         try:
             match e.word:
+                case "name" if at_start and e.value == "time":
+                    return self.value(Expr("name", value="initial_time"))
+                case "call" if at_start and e.value == "step":
+                    return args[0] if self.value(Expr("name", value="initial_time")) >= args[1] else 0.0
                 case "minus":
                     return -args[0]
                 case "power":
