@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import whole_number
 from fmepy.dmi.data_items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
 from fmepy.dmi.expressions import name_problem
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
@@ -26,7 +25,7 @@ from fmepy.results.tables import readable
 from fmepy.tables.databases import file_sheets
 from fmepy.tables.sheet import Sheet, frame_sheet
 
-_ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?")
+_ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\w+(?:\s*,\s*\w+)*)\s*\])?")
 _OWN_COLUMNS = ("name", "value", "unit", "interpolation", "extrapolate")
 _YES, _NO = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0", "")
 
@@ -313,8 +312,9 @@ def split_name(text: str, where: str) -> tuple[str, Index]:
         raise DataError(f"{where}: {text!r} is not the name of a variable; names are such as price, D[0] or A[0,1].")
     if why := name_problem(local):
         raise DataError(f"{where}: {why}.")
-    index = tuple(whole_number(int(i[:9]), "index") for i in match.group(2).split(",")) if match.group(2) else ()
-    if np.prod([i + 1 for i in index], dtype=float) > MOST_ELEMENTS:
+    words = re.split(r"\s*,\s*", match.group(2)) if match.group(2) else []
+    index = tuple(int(i[:9]) if i.isascii() and i.isdigit() else i for i in words)
+    if np.prod([i + 1 for i in index if isinstance(i, int)], dtype=float) > MOST_ELEMENTS:
         raise DataError(f"{where}: {text!r} lies in an array of more than {MOST_ELEMENTS} elements.")
     return name, index
 

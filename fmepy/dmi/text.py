@@ -12,6 +12,7 @@ Declarations, one a line too, say what statements cannot::
 
     step 2                       the module is active at every second elementary step
     dims D[3], A[2,3]            vectors and matrices; names without dims are scalars
+    subscripts region: north, south     names of elements, for dims x[region] (`dmi.ranges`)
     local a, b                   names that no other module shares
     exogenous x                  x comes from outside, or its initial value does
     endogenous y                 y, a level or part of a loop, needs nothing from outside: it starts from 0
@@ -28,7 +29,8 @@ from itertools import count
 from math import prod
 from typing import NamedTuple
 
-from fmepy.dmi.expressions import RightSide, element, name_problem, shape_text
+from fmepy.dmi.expressions import RightSide, differ, name_problem, shape_text
+from fmepy.dmi.ranges import Ranges, axis_size, check_mappings, each_place, read_range
 from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
@@ -40,7 +42,8 @@ MAX_TEXT = 500_000
 MAX_ELEMENTS = 10_000
 """Most elements of an array."""
 
-DECLARATIONS = ("step", "dims", "local", "exogenous", "endogenous", "output")
+_LISTS = ("dims", "local", "exogenous", "endogenous", "output")
+DECLARATIONS = ("step", "subscripts", *_LISTS)
 _FORMS = "x = ..., d(x)/dt = ..., x(0) = ..., or a declaration such as `local x`"
 _NAME = r"([^\W\d]\w*)"
 _TARGET = rf"{_NAME}\s*(?:\[([^\[\]]*)\])?"
@@ -105,13 +108,19 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     if not equations:
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
     read, tables = _Declarations(source), dict[str, Shape]()
-    for row, code in declarations:
+    for row, code in sorted(declarations, key=lambda line: not line[1][0].lstrip().startswith("subscripts")):
         read.add(row, code)
+    try:
+        check_mappings(read.ranges)
+    except ValueError as error:
+        raise source.error(f"subscripts: {error}", declarations[0][0], 0) from None
     declared = read.under(given)
     numbers, shapes = count(), dict(declared.dims)
     for row, code in equations:
         _find_points(code, row, source, shapes)
-    statements = [_statement(code, row, source, shapes, numbers, name, tables) for row, code in equations]
+    statements = [
+        s for row, code in equations for s in _statements(code, row, source, shapes, numbers, name, tables, read.ranges)
+    ]
     _check_definitions(statements, source)
     _check_tables(statements, tables, source)
     declared = declared._replace(dims=tuple({**tables, **shapes}.items()))
@@ -137,7 +146,8 @@ class _Declarations:
         self.source = source
         self.step: int | None = None
         self.dims: dict[str, Shape] = {}
-        self.names: dict[str, dict[str, tuple[int, int]]] = {word: {} for word in DECLARATIONS[1:]}
+        self.ranges: Ranges = {}
+        self.names: dict[str, dict[str, tuple[int, int]]] = {word: {} for word in _LISTS}
 
     def add(self, row: int, code: list[str]) -> None:
         """Read one declaration."""
@@ -153,10 +163,23 @@ class _Declarations:
                 raise self._error(message, row, text, start)
             self.step = int(text[start:])
             return
+        if word == "subscripts":
+            self._range(row, text, start)
+            return
         if not text[start:].strip():
             raise self._error(f"nothing is declared; write names, as in `{word} x, y`", row, text, start)
         while start < len(text):
             start = self._item(word, row, text, start)
+
+    def _range(self, row: int, text: str, start: int) -> None:
+        """Read the elements of a range."""
+        try:
+            name, found = read_range(text[start:])
+            if name in self.ranges:
+                raise ValueError(f"the range {name!r} is declared twice")
+        except ValueError as error:
+            raise self._error(str(error), row, text, start + 1) from None
+        self.ranges[name] = found
 
     def _item(self, word: str, row: int, text: str, start: int) -> int:
         """Read one name, and its dimensions; return where the next one begins."""
@@ -181,7 +204,7 @@ class _Declarations:
         self.names[word][name] = _place(row, text, place)
         if word == "dims":
             try:
-                self.dims[name] = checked_shape(name, [_whole(i) for i in inside.split(",")])
+                self.dims[name] = checked_shape(name, [axis_size(i, self.ranges) for i in inside.split(",")])
             except ValueError as error:
                 raise self._error(str(error), row, text, place) from None
         return match.end()
@@ -203,7 +226,7 @@ class _Declarations:
 
     def check_names(self, declared: Declared, found: Mapping[str, int], assigned: Mapping[str, None]) -> None:
         """Refuse declarations of names that do not occur in the statements, or not as declared."""
-        for word, names in zip(DECLARATIONS[1:], (dict(declared.dims), *declared[2:]), strict=True):
+        for word, names in zip(_LISTS, (dict(declared.dims), *declared[2:]), strict=True):
             for name in names or ():
                 if name not in found:
                     message = f"{name!r} is declared {word}, but no statement names it.{did_you_mean(name, found)}"
@@ -228,16 +251,13 @@ def _place(row: int, text: str, position: int) -> tuple[int, int]:
     return row + before.count("\n"), position - (before.rfind("\n") + 1)
 
 
-def _whole(text: str) -> int | None:
-    """Return the whole number that a text is, None if it is something else."""
-    return int(text) if _WHOLE.fullmatch(text.strip()) else None
-
-
 def checked_shape(name: str, numbers: Sequence[object]) -> Shape:
     """Return the shape of an array; raise ValueError if it cannot be that."""
     shape = tuple(n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and n >= 1)
-    if not 1 <= len(shape) <= 2 or len(shape) < len(numbers):
-        raise ValueError(f"dimensions are one or two whole numbers from 1 on, as in `dims {name}[3]` or `{name}[2,3]`")
+    if not shape or len(shape) < len(numbers):
+        raise ValueError(
+            f"dimensions are whole numbers from 1 on, or ranges of `subscripts`, as in `dims {name}[3]`, `{name}[2,3]`"
+        )
     if prod(shape) > MAX_ELEMENTS:
         raise ValueError(f"{element_name(name, shape)} has {prod(shape)} elements; an array has {MAX_ELEMENTS} at most")
     return shape
@@ -246,26 +266,28 @@ def checked_shape(name: str, numbers: Sequence[object]) -> Shape:
 # --- statements
 
 
-def _statement(
+def _statements(
     code: list[str], row: int, source: Source, shapes: Mapping[str, Shape], numbers: count[int], module: str,
-    tables: dict[str, Shape],
-) -> ModuleStatement:  # fmt: skip
-    """Return one statement, both sides understood and their shapes compared."""
+    tables: dict[str, Shape], ranges: Ranges,
+) -> list[ModuleStatement]:  # fmt: skip
+    """Return one statement, both sides understood and their shapes compared; of ranges on the left, one an element."""
     left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _meant(code[0])))
     try:
-        kind, target = _read_left(left, shapes)
+        kind, targets = _read_left(left, shapes, ranges)
     except ValueError as error:
         raise source.error(str(error), row, start) from None
-    tree = right_side(code, row, source, end)
-    right = RightSide(tree, shapes, numbers, module, kind == "initial", tables)
-    if right.shape not in ((), target.value_shape):
-        hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
-        sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
-        raise tree.error(f"{left} is {sides}{hint}")
-    return ModuleStatement(
-        kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words), module,
-        source.line_number(row), start + 1,
-    )  # fmt: skip
+    tree, found = right_side(code, row, source, end), []
+    for target, bound in targets:
+        right = RightSide(tree, shapes, numbers, module, kind == "initial", tables, ranges, bound)
+        if right.shape and differ(right.shape, target.value_shape):
+            hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
+            sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
+            raise tree.error(f"{left} is {sides}{hint}")
+        found.append(ModuleStatement(
+            kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words),
+            module, source.line_number(row), start + 1,
+        ))  # fmt: skip
+    return found
 
 
 _POINTS = re.compile(rf"\s*{_NAME}\s*=\s*\[\s*\(")
@@ -296,7 +318,9 @@ def _meant(line: str) -> str:
     return "." * bool(near) + near
 
 
-def _read_left(left: str, shapes: Mapping[str, Shape]) -> tuple[Kind, Reference]:
+def _read_left(
+    left: str, shapes: Mapping[str, Shape], ranges: Ranges
+) -> tuple[Kind, list[tuple[Reference, dict[str, str]]]]:
     """Return what a left-hand side gives a value to, and how; raise ValueError with what is wrong."""
     kind: Kind = "assign"
     if match := _RATE.fullmatch(left):
@@ -321,8 +345,10 @@ def _read_left(left: str, shapes: Mapping[str, Shape]) -> tuple[Kind, Reference]
         raise ValueError(problem)
     shape = shapes.get(name, ())
     if match[2] is None:
-        return kind, Reference(name, shape)
-    return kind, Reference(name, shape, element(name, [_whole(i) for i in match[2].split(",")], shape))
+        return kind, [(Reference(name, shape), {})]
+    words = (w.strip() for w in match[2].split(","))
+    index = [int(w) if _WHOLE.fullmatch(w) else None if w == ":" else w if w.isidentifier() else () for w in words]
+    return kind, [(Reference(name, shape, at), bound) for at, bound in each_place(name, shape, index, ranges)]
 
 
 def _check_definitions(statements: list[ModuleStatement], source: Source) -> None:

@@ -146,7 +146,8 @@ def test_a_system_that_moves_by_rk4_is_no_difference_model():
 
 SPECIAL = {
     "where": "where(x > 1 and not x > 5, x, 2)", "clip": "clip(1, 2, x, k)", "step": "step(x, 0.5)",
-    "ramp": "ramp(k, 0.5, 1.5)", "pulse": "pulse(k, 0.25, 1)", "sum": "sum([x, k])", "dot": "dot([x, k], [1, 2])",
+    "ramp": "ramp(k, 0.5, 1.5)", "pulse": "pulse(k, 0.25, 1)", "sum": "sum([x, k])", "prod": "prod([x, k])",
+    "mean": "mean([x, k])", "dot": "dot([x, k], [1, 2])",
     "table": "table(x, [0, 1, 2], [0, 2, 3])", "lag": "lag(x, 0.5, 1)", "rate": "rate(x)", "smooth": "smooth(k * t, 2)",
     "delay1": "delay1(k + t, 2)", "smooth3": "smooth3(k * t, 2, x)", "smoothn": "smoothn(k * t, 2, 2)",
     "delayn": "delayn(k + t, 2, 4, x)", "delay_fixed": "delay_fixed(x, 0.5, 1)", "trend": "trend(k + t, 2)",
