@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.dmi.data_items import Item, item
 from fmepy.dmi.database import Database
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
@@ -114,7 +113,7 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
         system.refuse(0, "", f"the integration method {system.method!r}: Euler and Runge-Kutta of order 4 are known")
     system.check()
     times, dt = _times(control, system.where)
-    model = VensimModel(_modules(t), _database(t), times=times, dt=dt, method=system.method)
+    model = VensimModel(_modules(t), Database(t.items), times=times, dt=dt, method=system.method)
     model.renamed, model.ignored = _renamed(t), tuple(system.ignored)
     model.units = pd.Series({v.name: u for v in t.variables.values() if (u := v.unit)}, dtype=object, name="unit")
     return model
@@ -162,9 +161,10 @@ def _modules(t: Translation) -> list[Module]:
         of = key.removesuffix(" at start")
         module = home.get(of) or t.variables[of].equations[0].group or REST
         lines.setdefault(module, []).extend(found)
-    shapes = {v.name: f"{v.name}[{', '.join(str(len(a)) for a in v.axes)}]" for v in t.variables.values() if v.axes}
+    shapes = {v.name: ", ".join(map(t.word_of, v.ranges)) for v in t.variables.values() if v.axes}
     if not any(lines.values()):  # nothing but constants: they are what there is to see
-        lines[REST] = [f"{v.name} = {t.items.pop(v.name)!r}" for v in t.variables.values() if v.name in t.items]
+        lines[REST] = [f"{n} = {x}" for i in t.items.values() for n, x in i.numbers.items()]
+        t.items.clear()
         if not lines[REST]:
             raise ModelError(f"{t.system.where}: there is no variable in it.")
     names: set[str] = set()
@@ -172,8 +172,11 @@ def _modules(t: Translation) -> list[Module]:
     for view, found in lines.items():
         for part in _parts(found):
             used = set(re.findall(r"[^\W\d]\w*", "\n".join(part)))
-            own = [text for name, text in shapes.items() if name in used]
-            text = "\n".join([*([f"dims {', '.join(own)}"] if own else []), *part])
+            dims = [f"{name}[{axes}]" for name, axes in shapes.items() if name in used]
+            used |= set(re.findall(r"[^\W\d]\w*", "\n".join(dims)))
+            ranges = [r for r in t.system.ranges if t.word_of(r) in used]
+            head = [f"subscripts {t.word_of(r)}: {', '.join(map(t.word_of, t.system.elements(r)))}" for r in ranges]
+            text = "\n".join([*head, *([f"dims {', '.join(dims)}"] if dims else []), *part])
             modules.append(Module(_module_name(view, names), text))
     return modules
 
@@ -200,11 +203,6 @@ def _module_name(view: str, taken: set[str]) -> str:
     return name
 
 
-def _database(t: Translation) -> Database:
-    units = {v.name: v.unit for v in t.variables.values()}
-    return Database({n: x if isinstance(x, Item) else item(x, unit=units.get(n, "")) for n, x in t.items.items()})
-
-
 def _renamed(t: Translation) -> pd.Series:
     """Return by name in the file, of elements too, what it is called here."""
     found: dict[str, str] = {}
@@ -216,5 +214,5 @@ def _renamed(t: Translation) -> pd.Series:
             for place in t.system.places(eq.subs, eq.excepts):
                 if place:
                     there = ",".join(t.system.labels.get(p, p) for p in place)
-                    found[f"{v.label}[{there}]"] = f"{v.name}[{','.join(map(str, v.index(place)))}]"
+                    found[f"{v.label}[{there}]"] = t.reference(v, place)
     return pd.Series(found, dtype=object, name="name")

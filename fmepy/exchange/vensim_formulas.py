@@ -32,7 +32,7 @@ _REDUCED = {
 }
 MOST_TERMS = 2000
 """Most terms of a sum over elements."""
-BY_ELEMENT = ("vector_select", "sum", "vmin", "vmax", "prod", "mean", "size", "elmcount", *START, *LEVELS)
+BY_ELEMENT = ("vector_select", "size", *LEVELS)
 Said = tuple[str, int]
 """A text, and how tightly it binds."""
 
@@ -53,7 +53,8 @@ class Formulas:
         self.variables: dict[str, ForeignVariable] = {}
         self._taken: set[str] = set()
         self._at_start = False
-        self._whole: Equation | None = None  # that is said of whole arrays
+        self._bound: list[str] | None = None  # the ranges on the left of an equation that is said of all their elements
+        self._words: dict[str, str] = {}
         self._parts: list[str] = []  # hidden statements of the variable at hand
         self._label = ""
         self._starts: dict[str, ForeignVariable] = {}
@@ -99,10 +100,20 @@ class Formulas:
                 if e not in self.system.all_elements:
                     raise UnsaidError(f"there is no subscript {e!r}.{did_you_mean(e, self.system.all_elements)}")
             inside = [r for r in self.system.ranges if used.keys() <= set(self.system.elements(r))]
-            key = min(inside, key=lambda r: len(self.system.elements(r)), default="")
+            said = [eq.subs[k].value for eq in v.equations]
+            key = min(inside, key=lambda r: (len(self.system.elements(r)), r not in said), default="")
+            axis = [e for e in self.system.elements(key) if e in used] if key else list(used)
+            if not key or axis != self.system.elements(key):
+                key = self.system.add_range(f"{v.label} axis {k + 1}", axis)
             v.ranges.append(key)
-            v.axes.append([e for e in self.system.elements(key) if e in used] if key else list(used))
+            v.axes.append(axis)
         return True
+
+    def word_of(self, key: str) -> str:
+        """Return what a range or an element is called."""
+        if key not in self._words:
+            self._words[key] = free_name(self.system.labels.get(key, key), self._words.values())
+        return self._words[key]
 
     def _part(self, text: str) -> str:
         """Return the name of a hidden variable that has the value of a text."""
@@ -145,14 +156,11 @@ class Formulas:
 
     def reference(self, v: ForeignVariable, place: Sequence[str]) -> str:
         """Return what an element is called."""
-        if not place or (self._whole is not None and v.axes):
-            return v.name
-        try:
-            return f"{v.name}[{', '.join(map(str, v.index(place)))}]"
-        except KeyError:
-            raise UnsaidError(
-                f"{v.label}[{', '.join(self.system.labels.get(p, p) for p in place)}] has no equation"
-            ) from None
+        for e, axis in zip(place, v.axes, strict=True) if self._bound is None else ():
+            if e not in axis:
+                shown = ",".join(self.system.labels.get(p, p) for p in place)
+                raise UnsaidError(f"{v.label}[{shown}] has no equation")
+        return f"{v.name}[{','.join(map(self.word_of, place))}]" if place else v.name
 
     # tables
 
@@ -281,9 +289,11 @@ class Formulas:
     def _place(self, v: ForeignVariable, e: Expr, where: Where) -> list[str]:
         """Return the elements that a reference is of."""
         if not e.subs and v.axes:  # of all arrays of the equation at the same place
-            return [self.system.element(r, where) for r in v.ranges]
+            return [self.system.element(r, where) for r in v.ranges] if self._bound is None else v.ranges
         if len(e.subs) != len(v.axes):
             raise UnsaidError(f"{v.label!r} has {len(v.axes)} subscripts, not {len(e.subs)}", e.line)
+        if self._bound is not None:
+            return [s.value for s in e.subs]
         return [self.system.element(s.value + "!" * (s.word == "each"), where) for s in e.subs]
 
     # calls
@@ -399,6 +409,8 @@ class Formulas:
             if e.value in ("min", "max"):
                 return self._chained(kind, [self.text(a, where) for a in e.args]) if len(e.args) != 2 else None
             raise UnsaidError(f"{e.value.upper()} needs a subscript with !", e.line)
+        if self._bound is not None and len(marked) == 1 and kind != "size":
+            return f"{kind}({self.text(marked[0], where)})", _ATOM
         parts = [
             self.text(a, w, _PRODUCT + 1 if kind == "prod" else _SUM) for w in self._over(keys, where) for a in marked
         ]

@@ -164,16 +164,19 @@ number[Age] = Age * ELMCOUNT(Place) ~~|
 
 def test_subscripts_ranges_mappings_exceptions_and_reductions(read):
     model = read(RANGES)
+    assert "d(people[Place,Age])/dt = births[Place,Age] - 0.1 * people[Place,Age]" in model.modules[0].text
+    assert "total[Place] = sum(people[Place,Age])" in model.modules[0].text
+    assert model.parms.to_dict() == {"start[A1]": 1, "start[A2]": 2, "start[A3]": 3}
     out = model()
     people = np.tile([1.0, 2.0, 3.0], (2, 1))
     for i in range(5):
         ours = out.iloc[i]
         for p, a in np.ndindex(2, 3):
             assert ours[model.renamed[f"people[{('North', 'South')[p]},A{a + 1}]"]] == pytest.approx(people[p, a])
-        assert ours[["total[1]", "most"]].tolist() == pytest.approx([people[1].sum(), people.max()])
+        assert ours[["total[South]", "most"]].tolist() == pytest.approx([people[1].sum(), people.max()])
         assert [ours[model.renamed[f"aged[A{k}]"]] for k in (2, 3)] == pytest.approx(people[0, :2])
         assert ours["of_the_north"] == pytest.approx(people[0, 1])
-        assert [ours[f"number[{k}]"] for k in range(3)] == [2, 4, 6]
+        assert [ours[f"number[A{k}]"] for k in (1, 2, 3)] == [2, 4, 6]
         people = people * (1 + np.array([[0.5], [0.0 if i > 1 else 1.0]]) - 0.1)
 
 
@@ -191,6 +194,35 @@ def test_a_pulse_lasts_its_width_and_a_train_comes_again(read):
     assert out["a"].tolist() == [0, 1, 1, 0, 0]
     assert out["b"].tolist() == [1, 0, 1, 0, 0]
     assert out["c"].tolist() == [0, 0, 2, 9, 9]
+
+
+def test_orders_of_delays_are_lowered_and_told_and_a_time_that_moves_goes_from_level_to_level(read):
+    model = read(
+        "x = STEP(8, 1) ~~|\nlowered = DELAY3(x, 2) ~~|\nsecond = DELAY N(x, 2, 0, 2) ~~|\n"
+        "tau = 2 + STEP(2, 2) ~~|\nmoving = DELAY N(x, tau, 0, 2) ~~|\n"
+    )
+    out = model()
+    assert out["lowered"].tolist() == out["second"].tolist() == [0, 0, 0, 8, 8]
+    assert model.ignored == ("line 3, 'lowered': a delay of 2 steps has no 3 levels; it is of order 2",)
+    first, second, expected = 0.0, 0.0, []
+    for i in range(5):
+        a, b = 2 * first / (2, 2, 4, 4, 4)[i], 2 * second / (2, 2, 2, 4, 4)[i]
+        expected.append(b)
+        first, second = first + (8 if i >= 1 else 0) - a, second + a - b
+    assert out["moving"].tolist() == pytest.approx(expected)
+
+
+def test_what_has_a_memory_starts_as_it_says(read):
+    model = read(
+        "a = SMOOTHI(Time, 2, 5) ~~|\nb = DELAY FIXED(Time, 2, -1) ~~|\nc = INITIAL(a + 1) ~~|\n"
+        "d = SAMPLE IF TRUE(Time = 2, Time, 9) ~~|\ne = DELAY1I(Time, 2, 3) ~~|\n"
+    )
+    out = model()
+    assert out["a"].tolist() == [5, 2.5, 1.75, 1.875, 2.4375]
+    assert out["b"].tolist() == [-1, -1, 0, 1, 2]
+    assert out["c"].tolist() == [6] * 5
+    assert out["d"].tolist() == [9, 9, 2, 2, 2]
+    assert out["e"].tolist() == [3, 1.5, 1.25, 1.625, 2.3125]
 
 
 def test_initial_values_use_the_second_argument_of_active_initial(read):
@@ -219,7 +251,7 @@ def test_a_model_of_stella_runs_as_by_hand(read, name: str):
     for i in range(5):
         row = out.iloc[i]
         expected = [full, (0, 5, 7, 7, 7)[i], full / 5, 2 * (1 + full / 10)]
-        assert row[["Full_Time", "jump", "doubled[1]", "all"]].tolist() == pytest.approx(expected)
+        assert row[["Full_Time", "jump", "doubled[South]", "all"]].tolist() == pytest.approx(expected)
         full += (4 if i >= 2 else 1) - 0.1 * full
 
 
