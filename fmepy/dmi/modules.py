@@ -445,7 +445,7 @@ def _dims(dims: Any, where: str) -> tuple[tuple[str, Shape], ...]:
     for name, given in zip(names, dims.values(), strict=True):
         numbers = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         try:
-            whole = [int(n) if hasattr(n, "__index__") and not isinstance(n, bool) else n for n in numbers]
+            whole = [int(n) if hasattr(n, "__index__") and not isinstance(n, int) else n for n in numbers]
             found.append((name, checked_shape(name, whole)))
         except ValueError as error:
             raise ModelError(f"{where}: `dims={{{name!r}: {given!r:.60}}}`: {error}.") from None

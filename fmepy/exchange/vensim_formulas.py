@@ -55,6 +55,7 @@ class Formulas:
         self._at_start = False
         self._bound: list[str] | None = None  # the ranges on the left of an equation that is said of all their elements
         self._words: dict[str, str] = {}
+        self._tables: dict[tuple[str, ...], str] = {}
         self._parts: list[str] = []  # hidden statements of the variable at hand
         self._label = ""
         self._starts: dict[str, ForeignVariable] = {}
@@ -66,6 +67,8 @@ class Formulas:
                     system.refuse(eq.line, eq.label, "it has two equations")
                 seen.append(eq.label)
                 continue
+            if eq.key in system.ranges and system.dialect == "mdl":
+                system.refuse(eq.line, eq.label, "it is the name of a range of subscripts, too")
             if eq.key not in self.variables:
                 self.variables[eq.key] = ForeignVariable(eq.label, self.new_name(eq.label), [])
             self.variables[eq.key].equations.append(eq)
@@ -165,7 +168,12 @@ class Formulas:
     # tables
 
     def _table_name(self, v: ForeignVariable, place: Sequence[str]) -> str:
-        return "_".join([v.name, *(str(i) for i in v.index(place))])
+        if not place:
+            return v.name
+        key = (v.name, *place)
+        if key not in self._tables:
+            self._tables[key] = self.new_name("_".join([v.name, *map(self.word_of, place)]))
+        return self._tables[key]
 
     def points_of(self, e: Any) -> list[list[float]]:
         """Return the points of a table, in order; a jump lasts a billionth of its range."""

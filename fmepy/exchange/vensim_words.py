@@ -13,10 +13,13 @@ integer/1=trunc modulo/2=fmod mod/2=fmod log/2 step/2 ramp/2 ramp/3 delay1/2 del
 _VENSIM = """
 delay1i/3=delay1 delay3i/3=delay3 delay_n/4=delayn(0,1,3,2) smooth/2 smooth/3 smoothi/3=smooth smooth3/2 smooth3/3
 smooth3i/3=smooth3 smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3 pulse/2 pulse_train/4=pulse(0,1,2,3)
+random_uniform/3=random_uniform(0,1) random_normal/5=random_normal(2,3,0,1)
 """
 _XMILE = """
 int/1=floor log10/1 smth1/2=smooth smth1/3=smooth smth3/2=smooth3 smth3/3=smooth3 smthn/3=smoothn smthn/4=smoothn
 delayn/3 delayn/4 delay/3=delay_fixed forcst/3=forecast forcst/4=forecast
+uniform/2=random_uniform uniform/3=random_uniform(0,1) random/2=random_uniform random/3=random_uniform(0,1)
+normal/2=random_normal normal/3=random_normal(0,1)
 """
 
 
@@ -42,6 +45,7 @@ WORDS = {
         "game/1": "{0!}",
         "reinitial/1": "initial({0})",
         "power/2": "{0!}^{1!}",
+        "random_0_1/0": "random_uniform(0, 1)",
         "sample_if_true/3": "sample({0?}, {1}, {2})",
     },
     "xmile": _BOTH | _calls(_XMILE) | {
@@ -51,6 +55,8 @@ WORDS = {
         "previous/2": "delay_fixed({0}, dt, {1})",
         "trend/2": "trend({0}, {1}, 0)",
         "round/1": "floor({0!} + 0.5)",
+        "sinwave/2": "{0!} * sin(2 * pi * t / {1!})",
+        "coswave/2": "{0!} * cos(2 * pi * t / {1!})",
         "pulse/1": "where(abs(t - t_start) < 0.5 * dt, {0!} / dt, 0)",
         "pulse/2": "where(abs(t - {1!}) < 0.5 * dt, {0!} / dt, 0)",
     },

@@ -159,6 +159,9 @@ most = VMAX(people[Place!, Age!]) ~~|
 aged[Old] = people[North, Young] ~~|
 of the north = people[North, A2] ~~|
 number[Age] = Age * ELMCOUNT(Place) ~~|
+curve[North]((0,0),(4,8)) ~~|
+curve[South]((0,1),(4,1)) ~~|
+bent[Place] = curve[Place](Time) ~~|
 """
 
 
@@ -166,7 +169,8 @@ def test_subscripts_ranges_mappings_exceptions_and_reductions(read):
     model = read(RANGES)
     assert "d(people[Place,Age])/dt = births[Place,Age] - 0.1 * people[Place,Age]" in model.modules[0].text
     assert "total[Place] = sum(people[Place,Age])" in model.modules[0].text
-    assert model.parms.to_dict() == {"start[A1]": 1, "start[A2]": 2, "start[A3]": 3}
+    assert model.parms["start[A1]":"start[A3]"].tolist() == [1, 2, 3]
+    assert model.parms["curve_South[1,1]"] == 1
     out = model()
     people = np.tile([1.0, 2.0, 3.0], (2, 1))
     for i in range(5):
@@ -177,6 +181,7 @@ def test_subscripts_ranges_mappings_exceptions_and_reductions(read):
         assert [ours[model.renamed[f"aged[A{k}]"]] for k in (2, 3)] == pytest.approx(people[0, :2])
         assert ours["of_the_north"] == pytest.approx(people[0, 1])
         assert [ours[f"number[A{k}]"] for k in (1, 2, 3)] == [2, 4, 6]
+        assert ours[["bent[North]", "bent[South]"]].tolist() == [2 * i, 1]
         people = people * (1 + np.array([[0.5], [0.0 if i > 1 else 1.0]]) - 0.1)
 
 
