@@ -46,10 +46,12 @@ class ModuleFunction(NamedTuple):
 
 OWN = {
     "clip": ModuleFunction(4, 4), "step": ModuleFunction(2, 2), "ramp": ModuleFunction(2, 3),
-    "pulse": ModuleFunction(2, 4), **dict.fromkeys(("sum", "prod", "mean"), ModuleFunction(1, 1)), "dot": ModuleFunction(2, 2),
+    "pulse": ModuleFunction(2, 4), **dict.fromkeys(("sum", "prod", "mean"), ModuleFunction(1, 1)),
+    "dot": ModuleFunction(2, 2),
     "table": ModuleFunction(2, 4), "initial": ModuleFunction(1, 1, True), "sample": ModuleFunction(3, 3, True),
     "lag": ModuleFunction(3, 3, True), "rate": ModuleFunction(1, 1, True),
     **dict.fromkeys(("smooth", "smooth3", "delay1", "delay3", "delay_fixed", "trend"), ModuleFunction(2, 3, True)),
+    "random_uniform": ModuleFunction(2, 2, True), "random_normal": ModuleFunction(2, 4, True),
     **dict.fromkeys(("smoothn", "delayn", "forecast"), ModuleFunction(3, 4, True)),
 }  # fmt: skip
 """What modules have beside the functions of the model language; docs/dmi.md says what they are."""
@@ -284,10 +286,12 @@ class RightSide(Converter):
         if kind.endswith("n") and kind in CHAINS:
             order = self._order(values[2], node.args[2])
             values, shapes = values[:2] + values[3:], shapes[:2] + shapes[3:]
-        x = shapes[kind == "sample"]
+        x = self._joined(shapes, node) if kind.startswith("random") else shapes[kind == "sample"]
+        if kind == "random_normal" and len(values) == 3:
+            raise self._error("random_normal(mean, sd) or random_normal(mean, sd, lo, hi); 3 arguments given", node)
         if self._joined(shapes, node) != x:
             raise self._error(f"the first argument of {kind} is {shape_text(x)}, another one is not a scalar", node)
-        return self._hidden(kind, values, shapes, order)
+        return self._hidden(kind, values, [x, *shapes[1:]] if kind.startswith("random") else shapes, order)
 
     def _order(self, n: Value, place: ast.expr) -> int:
         """Return how many levels are in a row."""

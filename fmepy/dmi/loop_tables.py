@@ -140,7 +140,6 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
             sections.append((first, len(order), loop if block.is_loop else -1, n_loops if block.is_loop else 0))
             n_loops += block.is_loop
         counts.append(n_loops)
-    spans = [(layout.span(level.target), layout.span(level.rate), level.step) for level in work.levels]
     kept = [(layout.span(k.value), layout.span(k.to), k.step) for k in work.kept]
     plan = RunPlan(
         tasks=_rows(5, (_task(program, piece) for piece in tasks)),
@@ -149,7 +148,14 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
         schedules=np.array([*begins, len(sections), *counts], dtype=np.int64),
         loops=np.cumsum([0, *map(len, loops)], dtype=np.int64),
         places=np.array([place for loop in loops for place in loop], dtype=np.int64),
-        levels=_rows(3, ((x, dx, step) for to, of, step in spans for x, dx in zip(to, of, strict=True))),
+        levels=_rows(
+            4,
+            (
+                (x, dx, v.step, int(i in v.nonnegative))
+                for v in work.levels
+                for x, dx, i in zip(layout.span(v.target), layout.span(v.rate), v.target.positions, strict=True)
+            ),
+        ),
         kept=_rows(3, ((x, y, step) for of, to, step in kept for x, y in zip(of, to, strict=True))),
         lags=_rows(10, (_lag(layout, work.evaluations[i]) for i in program.lags)),
         delays=_rows(3, ((layout.span(d.tau)[0], len(layout.span(d.tau)), d.step) for d in work.delays)),

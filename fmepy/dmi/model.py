@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import whole_number
 from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import with_lower_orders
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
+from fmepy.dmi.draws import drawn
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules
 from fmepy.dmi.modules import AnyModule
 from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
+from fmepy.models.running.forcings import Forcing
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
@@ -71,6 +74,8 @@ class ModularModel(SimulatedModel):
         Whether statements are evaluated in the order of what they need, or as they are written, over and over.
     unsettled : {"minimise", "error", "keep"}
         What happens with a loop that has not settled: its movement is minimised; the run fails; it goes on.
+    seed : int
+        Of the random numbers in the text, one stream a variable: runs with the same seed have the same.
 
     Attributes
     ----------
@@ -145,12 +150,13 @@ class ModularModel(SimulatedModel):
         max_iterations: int = 10,
         order: str = "sorted",
         unsettled: str = "minimise",
+        seed: int = 0,
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         before = self._like
         self._set_times(times)
         self.rules = Rules(dt, method, order, tol, max_iterations, unsettled)
-        self.dt = self.rules.dt
+        self.dt, self.seed = self.rules.dt, whole_number(seed, "seed", 0)
         if strict not in (True, False):
             raise ModelError(f"`strict={strict!r}` must be True or False.")
         self.data: Database = as_database(data)
@@ -272,9 +278,16 @@ class ModularModel(SimulatedModel):
 
         return as_model(
             self.system, kind, parms=self.inputs.starts(float(self.times[0])) | parms,
-            series=self.inputs.grids(self.times), times=self.times, dt=self.dt, outputs=self._kept,
-            method=self.rules.method,
+            series=self.inputs.grids(self.times) | self._random_series(), times=self.times, dt=self.dt,
+            outputs=self._kept, method=self.rules.method,
         )  # fmt: skip
+
+    def _random_series(self) -> dict[str, Forcing]:
+        """Return the random numbers of the text as series."""
+        draws, n = self.program.work.draws, self.n_steps
+        grid, columns = self.times[0] + self.dt * np.arange(n + 1), drawn(draws, self.seed, n).T
+        names = (e for d in draws for e in d.elements)
+        return {k: Forcing(k, grid, u, "constant") for k, u in zip(names, columns, strict=True)}
 
     def steps_of(self, times: Any) -> IntVector:
         """Return the number of the elementary step at each time.

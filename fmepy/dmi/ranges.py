@@ -1,11 +1,11 @@
 """Ranges of subscripts: names of the elements of an axis, and what an index says in an equation.
 
-``subscripts region: north, south`` names a range and its elements; ``dims births[region, age]`` gives an array axes with
-such elements. A range may be a part of another one, ``subscripts cold: north``, or be mapped to it, element by element:
-``subscripts town: oslo, rome, bari -> region: north, south, south``. Where the left-hand side has a range in the place
-of an index, the equation holds for each of its elements, and the range stands for that element on the right-hand side;
-a range that is mapped to another stands for the other's element, too. A range that the left-hand side does not have,
-and ``:``, stand for all their elements, one after the other.
+``subscripts region: north, south`` names a range and its elements; ``dims births[region, age]`` gives an array axes
+with such elements. A range may be a part of another one, ``subscripts cold: north``, or be mapped to it, element by
+element: ``subscripts town: oslo, rome, bari -> region: north, south, south``. Where the left-hand side has a range in
+the place of an index, the equation holds for each of its elements, and the range stands for that element on the
+right-hand side; a range that is mapped to another stands for the other's element, too. A range that the left-hand side
+does not have, and ``:``, stand for all their elements, one after the other.
 """
 
 from __future__ import annotations

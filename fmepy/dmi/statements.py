@@ -261,6 +261,8 @@ class ModuleStatement:
         The module it stands in.
     line, column : int
         Of the module's text, from 1.
+    nonnegative : tuple of int
+        Of a level the positions of the elements that stay at 0 where their rates would take them below.
     """
 
     kind: Kind
@@ -273,6 +275,7 @@ class ModuleStatement:
     module: str
     line: int = field(compare=False)
     column: int = field(default=1, compare=False)
+    nonnegative: tuple[int, ...] = ()
 
     def renamed(self, names: Mapping[str, str]) -> ModuleStatement:
         """Return it with other names of variables."""

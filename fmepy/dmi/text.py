@@ -13,6 +13,7 @@ Declarations, one a line too, say what statements cannot::
     step 2                       the module is active at every second elementary step
     dims D[3], A[2,3]            vectors and matrices; names without dims are scalars
     subscripts region: north, south     names of elements, for dims x[region] (`dmi.ranges`)
+    nonnegative x, y[0]          levels that stay at 0 where their rates would take them below
     local a, b                   names that no other module shares
     exogenous x                  x comes from outside, or its initial value does
     endogenous y                 y, a level or part of a loop, needs nothing from outside: it starts from 0
@@ -24,16 +25,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from math import prod
 from typing import NamedTuple
 
-from fmepy.dmi.expressions import RightSide, differ, name_problem, shape_text
+from fmepy.dmi.expressions import RightSide, differ, module_functions, name_problem, shape_text
+from fmepy.dmi.foreign_words import foreign_word
 from fmepy.dmi.ranges import Ranges, axis_size, check_mappings, each_place, read_range
-from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name
+from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name, flat_position
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
+from fmepy.language.text import OTHER_WORDS
 from fmepy.language.tree import logical_lines, right_side, split_equation
 from fmepy.parameters.names import normal_name
 
@@ -43,7 +47,7 @@ MAX_ELEMENTS = 10_000
 """Most elements of an array."""
 
 _LISTS = ("dims", "local", "exogenous", "endogenous", "output")
-DECLARATIONS = ("step", "subscripts", *_LISTS)
+DECLARATIONS = ("step", "subscripts", "nonnegative", *_LISTS)
 _FORMS = "x = ..., d(x)/dt = ..., x(0) = ..., or a declaration such as `local x`"
 _NAME = r"([^\W\d]\w*)"
 _TARGET = rf"{_NAME}\s*(?:\[([^\[\]]*)\])?"
@@ -116,13 +120,18 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
         raise source.error(f"subscripts: {error}", declarations[0][0], 0) from None
     declared = read.under(given)
     numbers, shapes = count(), dict(declared.dims)
+    known = set(module_functions()) | set(OTHER_WORDS)
     for row, code in equations:
+        for i, line in enumerate(code):
+            if found := foreign_word(line, known):
+                raise source.error(found[1], row + i, found[0])
         _find_points(code, row, source, shapes)
     statements = [
         s for row, code in equations for s in _statements(code, row, source, shapes, numbers, name, tables, read.ranges)
     ]
     _check_definitions(statements, source)
     _check_tables(statements, tables, source)
+    statements = _nonnegative(statements, read, shapes)
     declared = declared._replace(dims=tuple({**tables, **shapes}.items()))
     lines_of: dict[str, int] = {}
     used: dict[str, None] = {}
@@ -147,6 +156,7 @@ class _Declarations:
         self.step: int | None = None
         self.dims: dict[str, Shape] = {}
         self.ranges: Ranges = {}
+        self.nonnegative: list[tuple[str, str | None, tuple[int, int]]] = []
         self.names: dict[str, dict[str, tuple[int, int]]] = {word: {} for word in _LISTS}
 
     def add(self, row: int, code: list[str]) -> None:
@@ -189,6 +199,9 @@ class _Declarations:
             form = form if word == "dims" else f"names between commas, as in `{word} x, y`"
             raise self._error(f"this cannot be read as a declaration of {form}", row, text, start)
         name, inside, place = normal_name(match[1]), match[2], match.start(1)
+        if word == "nonnegative":
+            self.nonnegative.append((name, inside, _place(row, text, place)))
+            return match.end()
         if problem := name_problem(name):
             raise self._error(problem, row, text, place)
         if (inside is None) == (word == "dims"):
@@ -290,6 +303,33 @@ def _statements(
     return found
 
 
+def _nonnegative(
+    statements: list[ModuleStatement], read: _Declarations, shapes: Mapping[str, Shape]
+) -> list[ModuleStatement]:
+    """Return statements with the levels marked that stay at 0 or above."""
+    for name, inside, place in read.nonnegative:
+        levels = {s.target.name for s in statements if s.kind == "level"}
+        try:
+            if name not in levels:
+                near = did_you_mean(name, levels)
+                raise ValueError(f"{name!r} is declared nonnegative, but it is no level here.{near}")
+            places = each_place(name, shapes.get(name, ()), _indices(inside), read.ranges) if inside else ()
+            wanted = {flat_position(at, shapes[name]) for at, _ in places}
+        except ValueError as error:
+            raise read.source.error(str(error), *place) from None
+        for k, s in enumerate(statements):
+            if s.kind == "level" and s.target.name == name:
+                more = (i for i in s.target.positions if not inside or i in wanted)
+                statements[k] = replace(s, nonnegative=(*s.nonnegative, *more))
+    return statements
+
+
+def _indices(inside: str) -> list[object]:
+    """Return the indices in brackets: numbers, words, None of ``:``; something else where it is none of these."""
+    words = (w.strip() for w in inside.split(","))
+    return [int(w) if _WHOLE.fullmatch(w) else None if w == ":" else w if w.isidentifier() else () for w in words]
+
+
 _POINTS = re.compile(rf"\s*{_NAME}\s*=\s*\[\s*\(")
 
 
@@ -346,9 +386,8 @@ def _read_left(
     shape = shapes.get(name, ())
     if match[2] is None:
         return kind, [(Reference(name, shape), {})]
-    words = (w.strip() for w in match[2].split(","))
-    index = [int(w) if _WHOLE.fullmatch(w) else None if w == ":" else w if w.isidentifier() else () for w in words]
-    return kind, [(Reference(name, shape, at), bound) for at, bound in each_place(name, shape, index, ranges)]
+    places = each_place(name, shape, _indices(match[2]), ranges)
+    return kind, [(Reference(name, shape, at), bound) for at, bound in places]
 
 
 def _check_definitions(statements: list[ModuleStatement], source: Source) -> None:

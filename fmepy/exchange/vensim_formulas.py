@@ -13,7 +13,7 @@ from typing import Any
 from fmepy.dmi.expressions import name_problem
 from fmepy.errors import did_you_mean
 from fmepy.exchange.draft import free_name
-from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name
+from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name, number
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.exchange.vensim_words import FROM_START, LEVELS, REFUSED, START, WORDS
 
@@ -388,6 +388,11 @@ class Formulas:
         if [a.value for a in e.args[::2]] != [0, 0]:
             raise UnsaidError("GET TIME VALUE is read as (0, offset, 0), the time itself", e.line)
         return f"t + {self.text(e.args[1], where, _SUM)}", _SUM
+
+    def _call_pulse_train(self, e: Expr, where: Where) -> Said:
+        alone = len(e.args) == 4 and e.args[2] == number(0)
+        args = [self.text(a, where) for a in e.args[: 2 if alone else 4]]
+        return f"pulse({', '.join(args)})", _ATOM
 
     def _call_with_lookup(self, e: Expr, where: Where) -> Said:
         return self._looked_up(self.text(e.args[0], where), e.args[1], where)

@@ -12,7 +12,7 @@ integer/1=trunc modulo/2=fmod mod/2=fmod log/2 step/2 ramp/2 ramp/3 delay1/2 del
 """
 _VENSIM = """
 delay1i/3=delay1 delay3i/3=delay3 delay_n/4=delayn(0,1,3,2) smooth/2 smooth/3 smoothi/3=smooth smooth3/2 smooth3/3
-smooth3i/3=smooth3 smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3 pulse/2 pulse_train/4=pulse(0,1,2,3)
+smooth3i/3=smooth3 smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3 pulse/2
 random_uniform/3=random_uniform(0,1) random_normal/5=random_normal(2,3,0,1)
 """
 _XMILE = """

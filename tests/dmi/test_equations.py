@@ -152,7 +152,8 @@ SPECIAL = {
     "delay1": "delay1(k + t, 2)", "smooth3": "smooth3(k * t, 2, x)", "smoothn": "smoothn(k * t, 2, 2)",
     "delayn": "delayn(k + t, 2, 4, x)", "delay_fixed": "delay_fixed(x, 0.5, 1)", "trend": "trend(k + t, 2)",
     "forecast": "forecast(k + t, 2, 3, 0.1)", "delay3": "delay3(k + t, 2)", "min": "min(x, k, t)", "max": "max(x, k)",
-    "initial": "initial(2 * x)", "sample": "sample(x > 1, x, k)", "fmod": "fmod(x, 0.7)",
+    "initial": "initial(2 * x)", "random_uniform": "random_uniform(x, x)", "random_normal": "random_normal(x, 0, 0, 9)",
+    "sample": "sample(x > 1, x, k)", "fmod": "fmod(x, 0.7)",
     "pow": "pow(x, k)", "asin": "asin(x / 9)", "acos": "acos(x / 9)", "tan": "tan(x / 9)",
 }  # fmt: skip
 

@@ -20,11 +20,7 @@ def key(name: str) -> str:
     return ",".join(map(key_of, [head, *inside.split(",")]))
 
 
-_LATER = ("test_non_negative_all2.xmile", "test_delay_xmile.xmile")
-_WAITING = [pytest.param(f, marks=pytest.mark.xfail(strict=True)) if f in _LATER else f for f in EXPECTED]
-
-
-@pytest.mark.parametrize("file", _WAITING)
+@pytest.mark.parametrize("file", EXPECTED)
 def test_a_public_model_gives_its_published_numbers(file: str):
     said = EXPECTED[file]
     with warnings.catch_warnings():
