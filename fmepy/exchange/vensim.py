@@ -37,19 +37,31 @@ class VensimModel(ModularModel):
     ----------
     renamed : Series
         By name in the file (of elements of arrays, too) the name here.
-    units : Series
-        Of variables, by the name here, as the file has them.
+    documentation : DataFrame
+        By name here what the file says of a variable: name, unit, lower, upper, comment, line.
     ignored : tuple of str
         What the file holds and a run does not need.
     """
 
     renamed: pd.Series
-    units: pd.Series
+    documentation: pd.DataFrame
     ignored: tuple[str, ...]
+
+    @property
+    def units(self) -> pd.Series:
+        """The units of variables, by name here, as the file has them; "" where it has none."""
+        return self.documentation["unit"]
+
+    @property
+    def variable_map(self) -> pd.DataFrame:
+        """The global variable map: a row a variable, its dimensions, its unit, a column a module."""
+        found = super().variable_map
+        found.insert(1, "unit", [self.units.get(name, "") for name in found.index])
+        return found
 
     def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
         made = super()._remade(arguments, merged)
-        made.renamed, made.units, made.ignored = self.renamed, self.units, self.ignored
+        made.renamed, made.documentation, made.ignored = self.renamed, self.documentation, self.ignored
         return made
 
 
@@ -114,8 +126,7 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
     system.check()
     times, dt = _times(control, system.where)
     model = VensimModel(_modules(t), Database(t.items), times=times, dt=dt, method=system.method)
-    model.renamed, model.ignored = _renamed(t), tuple(system.ignored)
-    model.units = pd.Series({v.name: u for v in t.variables.values() if (u := v.unit)}, dtype=object, name="unit")
+    model.renamed, model.ignored, model.documentation = _renamed(t), tuple(system.ignored), _documentation(t)
     return model
 
 
@@ -167,7 +178,7 @@ def _modules(t: Translation) -> list[Module]:
         t.items.clear()
         if not lines[REST]:
             raise ModelError(f"{t.system.where}: there is no variable in it.")
-    names: set[str] = set()
+    names = {"dims", "unit", "variable"}  # columns of the map
     modules = []
     for view, found in lines.items():
         for part in _parts(found):
@@ -201,6 +212,14 @@ def _module_name(view: str, taken: set[str]) -> str:
         name += "_"
     taken.add(name.casefold())
     return name
+
+
+def _documentation(t: Translation) -> pd.DataFrame:
+    """Return what the file says of each variable."""
+    said = {v.name: v.equations[0] for v in t.variables.values()}
+    rows = [(e.label, t.variables[e.key].unit, e.lower, e.upper, e.comment, e.line) for e in said.values()]
+    columns = ["name", "unit", "lower", "upper", "comment", "line"]
+    return pd.DataFrame(rows, columns=columns, index=pd.Index(said, name="variable", dtype=object))
 
 
 def _renamed(t: Translation) -> pd.Series:

@@ -54,7 +54,8 @@ class Translation(Formulas):
             return found
         for eq in v.equations:
             found += self._guarded(v, eq, self._of_equation, eq) or []
-        return found
+        about = " ".join(filter(None, (f"[{v.unit}]" if v.unit else "", v.equations[0].comment)))
+        return [f"{found[0]}  # {about:.150}", *found[1:]] if found and about else found
 
     @staticmethod
     def _is_number(e: Expr | None) -> bool:

@@ -109,9 +109,12 @@ def test_a_model_runs_as_euler_does_by_hand(read):
     assert out["Tea_Temperature"].to_numpy() == pytest.approx(expected, rel=1e-14)
     assert model.parms.to_dict() == {"Room": 70, "Start": 180, "Time_Constant": 10}
     assert model.renamed[["Tea Temperature", "Heat Loss"]].tolist() == ["Tea_Temperature", "Heat_Loss"]
-    assert model.units.to_dict() == {
-        "Tea_Temperature": "Degrees", "Heat_Loss": "Degrees/Year", "Room": "Degrees", "Time_Constant": "Year",
-    }  # fmt: skip
+    units = {"Tea_Temperature": "Degrees", "Heat_Loss": "Degrees/Year", "Room": "Degrees", "Time_Constant": "Year"}
+    assert model.units[model.units.ne("")].to_dict() == units
+    assert model.variable_map["unit"].to_dict() == units | {"Start": "", "Twice": ""}
+    assert model.documentation.loc["Room"].tolist() == ["Room", "Degrees", 0, 100, "of the air", 5]
+    assert model.documentation.loc["Time_Constant", ["lower", "upper"]].tolist() == [0, np.inf]
+    assert "# [Degrees/Year] as it {cools}" in model.modules[0].text
     assert model.data.items.loc["Room", "unit"] == "Degrees"
     assert model({"Time_Constant": 20.0})["Tea_Temperature"].iloc[1] == pytest.approx(180 - 110 / 20)
     assert model.replace(parms={"Room": 60}).renamed.equals(model.renamed)
