@@ -19,17 +19,9 @@ from fmepy.exchange.vensim_words import FROM_START, LEVELS, REFUSED, START, WORD
 
 _ATOM, _POWER, _PRODUCT, _SUM, _LOOSE = 9, 8, 6, 5, 0
 _RELATIONS = {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
-_REDUCED = {
-    "sum": "sum",
-    "vmin": "min",
-    "vmax": "max",
-    "prod": "prod",
-    "min": "min",
-    "max": "max",
-    "mean": "mean",
-    "size": "size",
-    "elmcount": "size",
-}
+REDUCED = {k: k for k in ("sum", "prod", "min", "max", "mean", "size")}
+REDUCED |= {"vmin": "min", "vmax": "max", "elmcount": "size"}
+_UNFIT = {"points": "a table", "list": "a list of numbers", "text": "a text"}
 MOST_TERMS = 2000
 """Most terms of a sum over elements."""
 BY_ELEMENT = ("vector_select", "size", *LEVELS)
@@ -89,6 +81,8 @@ class Formulas:
             self.system.refuse(error.line or eq.line, v.label, str(error))
         except RecursionError:
             self.system.refuse(eq.line, v.label, "it is too deeply nested")
+        except IndexError:
+            self.system.refuse(eq.line, v.label, "a function in it lacks an argument")
         return None
 
     def _find_axes(self, v: ForeignVariable) -> bool:
@@ -210,6 +204,8 @@ class Formulas:
 
     def text(self, e: Expr, where: Where, least: int = _LOOSE) -> str:
         """Return an expression, in brackets if it binds less tightly than asked for."""
+        if e.word in _UNFIT:
+            raise UnsaidError(f"{_UNFIT[e.word]} stands where a number is needed", e.line)
         found, level = getattr(self, f"_{e.word}")(e, where)
         return found if level >= least else f"({found})"
 
@@ -266,15 +262,6 @@ class Formulas:
     def _not(self, e: Expr, where: Where) -> Said:
         return f"where({self.condition(e, where)}, 1, 0)", _ATOM
 
-    def _points(self, e: Expr, where: Where) -> Said:
-        raise UnsaidError("a table stands where a number is needed", e.line)
-
-    def _text(self, e: Expr, where: Where) -> Said:
-        raise UnsaidError(f"the text {e.value!r:.40} has no meaning here", e.line)
-
-    def _list(self, e: Expr, where: Where) -> Said:
-        raise UnsaidError("a list of numbers stands where a number is needed", e.line)
-
     def _name(self, e: Expr, where: Where) -> Said:
         v = self.variables.get(e.value)
         if v is not None:
@@ -308,14 +295,12 @@ class Formulas:
 
     def _call(self, e: Expr, where: Where) -> Said:
         if e.value in self.variables:
-            return self._looked_up(
-                self.text(e.args[0], where), Expr("name", value=e.value, subs=e.subs, line=e.line), where
-            )
+            return self._looked_up(self.text(e.args[0], where), name(e.value, e.subs, e.line), where)
         special = getattr(self, f"_call_{e.value}", None)
         if special is not None:
             found: Said = special(e, where)
             return found
-        if e.value in _REDUCED and (reduced := self._reduced(e, where)):
+        if e.value in REDUCED and (reduced := self._reduced(e, where)):
             return reduced
         if self._at_start and e.value in START:
             k = START[e.value]
@@ -413,14 +398,14 @@ class Formulas:
 
     def _reduced(self, e: Expr, where: Where) -> Said | None:
         """Return a sum, product, ... over the subscripts that are marked; None where it is no such function."""
-        kind = _REDUCED[e.value]
+        kind = REDUCED[e.value]
         if kind == "size" and e.args and e.args[0].value in self.system.ranges:
             return str(len(self.system.elements(e.args[0].value))), _ATOM
-        marked = [self._marked(a, where) for a in e.args]
+        marked = [self._marked(a) for a in e.args] if len(e.args) == 1 else list(e.args)
         keys = self._keys(marked)
         if not keys:
             if e.value in ("min", "max"):
-                return self._chained(kind, [self.text(a, where) for a in e.args]) if len(e.args) != 2 else None
+                return self._chained(kind, [self.text(a, where) for a in e.args])
             raise UnsaidError(f"{e.value.upper()} needs a subscript with !", e.line)
         if self._bound is not None and len(marked) == 1 and kind != "size":
             return f"{kind}({self.text(marked[0], where)})", _ATOM
@@ -434,7 +419,7 @@ class Formulas:
     def _call_vector_select(self, e: Expr, where: Where) -> Said:
         if len(e.args) != 5:
             raise UnsaidError("VECTOR SELECT takes 5 arguments", e.line)
-        marked = [self._marked(a, where) for a in e.args[:2]]
+        marked = [self._marked(a) for a in e.args[:2]]
         pairs = [tuple(self.text(a, w, _ATOM) for a in marked) for w in self._over(self._keys(marked), where)]
         action = e.args[3]
         if action.word == "number":
@@ -460,17 +445,15 @@ class Formulas:
     def _chained(self, kind: str, parts: list[str]) -> Said:
         if kind in ("min", "max"):
             while len(parts) > 1:  # by halves: a chain would be too deep
-                parts = [
-                    f"{kind}({', '.join(parts[i : i + 2])})" if i + 1 < len(parts) else parts[i]
-                    for i in range(0, len(parts), 2)
-                ]
+                pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+                parts = [f"{kind}({', '.join(p)})" if len(p) > 1 else p[0] for p in pairs]
             return parts[0], _ATOM
         if kind == "prod":
             return " * ".join(parts), _PRODUCT
         total = " + ".join(parts)
         return (f"({total}) / {len(parts)}", _PRODUCT) if kind == "mean" else (total, _SUM)
 
-    def _marked(self, e: Expr, where: Where) -> Expr:
+    def _marked(self, e: Expr) -> Expr:
         """Return an argument with * and, in XMILE, whole arrays marked."""
 
         def rule(part: Expr) -> Expr | None:
@@ -480,10 +463,9 @@ class Formulas:
             if not part.subs and self.system.dialect == "xmile":
                 return name(part.value, tuple(Expr("each", value=r) for r in v.ranges), part.line)
             if any(s.word == "all" for s in part.subs):
-                subs = (
-                    Expr("each", value=r) if s.word == "all" else s for s, r in zip(part.subs, v.ranges, strict=True)
-                )
-                return name(part.value, tuple(subs), part.line)
+                pairs = zip(part.subs, v.ranges, strict=True)
+                subs = tuple(Expr("each", value=r) if s.word == "all" else s for s, r in pairs)
+                return name(part.value, subs, part.line)
             return None
 
         return e.changed(rule)

@@ -7,7 +7,7 @@ from functools import cached_property
 from fmepy.dmi.data_items import Index, Item, item
 from fmepy.exchange.vensim_data import Series, series_item
 from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name
-from fmepy.exchange.vensim_formulas import BY_ELEMENT, Formulas
+from fmepy.exchange.vensim_formulas import BY_ELEMENT, REDUCED, Formulas
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.language.tree import MAX_EXPRESSION
 from fmepy.models.running.forcings import Forcing
@@ -107,6 +107,8 @@ class Translation(Formulas):
             v = self.variables.get(p.value)
             if p.word == "list" or (p.word == "call" and (p.subs or p.value in BY_ELEMENT or (v and v.axes))):
                 return False
+            if p.word == "call" and p.value in REDUCED and self.system.dialect == "xmile" and len(p.args) == 1:
+                return False  # a bare array in it is the whole array
             if p.word != "name":
                 continue
             if v is None and (p.value in ranges or p.value in self.system.all_elements):

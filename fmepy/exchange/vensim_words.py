@@ -72,10 +72,11 @@ REFUSED = {
 }  # fmt: skip
 """Functions that are refused by name, and why."""
 START = {
-    "initial": 0, "init": 0, "smooth": 0, "smoothi": 2, "smooth3": 0, "smooth3i": 2, "delay1": 0, "delay1i": 2,
-    "delay3": 0, "delay3i": 2, "delay_fixed": 2, "active_initial": 1, "sample_if_true": 2, "reinitial": 0,
+    "initial": 0, "init": 0, "reinitial": 0, "active_initial": 1, "previous": 1, "smoothn": 3, "smthn": 3, "delayn": 3,
+    **dict.fromkeys(("smooth", "smoothi", "smooth3", "smooth3i", "smooth_n", "smth1", "smth3", "delay1", "delay1i"), 2),
+    **dict.fromkeys(("delay3", "delay3i", "delay_n", "delay_fixed", "delay", "sample_if_true"), 2),
 }  # fmt: skip
-"""Which argument a function with a memory is at the start."""
+"""Which argument a function with a memory is at the start; the first where it has not as many."""
 FROM_START = ("smooth", "smooth3", "delay1", "delay3", "smth1", "smth3")
 """Functions that start with what their first argument is, unless a third one says more."""
 LEVELS = {

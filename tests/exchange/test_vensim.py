@@ -248,6 +248,7 @@ STELLA = """
 <aux name="by place"><dimensions><dim name="Place"/></dimensions><element subscript="North"><eqn>1</eqn></element>
 <element subscript="South"><eqn>Full Time / 10</eqn></element></aux>
 <aux name="all"><eqn>SUM(by_place[*]) + SUM(by_place)</eqn></aux>
+<aux name="least"><dimensions><dim name="Place"/></dimensions><eqn>MIN(by_place, 1.05) + SUM(by_place)</eqn></aux>
 <aux name="doubled"><dimensions><dim name="Place"/></dimensions><eqn>2 * by_place</eqn></aux>
 """
 
@@ -259,7 +260,8 @@ def test_a_model_of_stella_runs_as_by_hand(read, name: str):
     for i in range(5):
         row = out.iloc[i]
         expected = [full, (0, 5, 7, 7, 7)[i], full / 5, 2 * (1 + full / 10)]
-        assert row[["Full_Time", "jump", "doubled[South]", "all"]].tolist() == pytest.approx(expected)
+        expected += [min(full / 10, 1.05) + 1 + full / 10]
+        assert row[["Full_Time", "jump", "doubled[South]", "all", "least[South]"]].tolist() == pytest.approx(expected)
         full += (4 if i >= 2 else 1) - 0.1 * full
 
 
@@ -333,6 +335,9 @@ def test_everything_that_cannot_be_said_is_told_at_once_with_its_line(read):
         (":MACRO: M(a)\nM = M(a) + M(a) ~~|\n:END OF MACRO:\nx = M(1) ~~|", "without end"),
         ("x = TIME ~~|\nFINAL TIME = x ~~|", "two equations"),
         ("a[b = 1 ~~|", "line 2, 'a'"),
+        ("a = INITIAL() ~~|", "lacks an argument"),
+        ("a = 'text' ~~|", "a text stands where a number is needed"),
+        ("A: a1 ~~|\na[A] = 1 ~~|", "line 3, 'a': it is the name of a range of subscripts, too"),
     ],
 )
 def test_bad_text_is_an_error_with_the_place(read, text: str, message: str):
