@@ -181,6 +181,8 @@ class ForeignSystem:
         if key not in self._elements:
             if key in inside:
                 raise UnsaidError(f"the ranges {', '.join(inside)} are made of one another")
+            if key not in self.ranges:
+                raise UnsaidError(f"there is no range of subscripts {key!r}.{did_you_mean(key, self.ranges)}")
             found: dict[str, None] = {}
             for e in self.ranges[key]:
                 more = self.elements(e, (*inside, key)) if e in self.ranges and e != key else [e]

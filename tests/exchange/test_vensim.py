@@ -335,6 +335,7 @@ def test_everything_that_cannot_be_said_is_told_at_once_with_its_line(read):
         (":MACRO: M(a)\nM = M(a) + M(a) ~~|\n:END OF MACRO:\nx = M(1) ~~|", "without end"),
         ("x = TIME ~~|\nFINAL TIME = x ~~|", "two equations"),
         ("a[b = 1 ~~|", "line 2, 'a'"),
+        ("A: a1 ~~|\nx[A] = 1 ~~|\ny = SUM(x[B!]) ~~|", "there is no range of subscripts 'b'"),
         ("a = INITIAL() ~~|", "lacks an argument"),
         ("a = 'text' ~~|", "a text stands where a number is needed"),
         ("A: a1 ~~|\na[A] = 1 ~~|", "line 3, 'a': it is the name of a range of subscripts, too"),
