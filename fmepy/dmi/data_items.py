@@ -39,6 +39,10 @@ class Item:
         Where it comes from.
     whole : bool
         Whether it was given as a whole; else element by element.
+    lower, upper : float
+        Between which it lies; told, and nothing else.
+    comment : str
+        What was written to it.
 
     Examples
     --------
@@ -55,6 +59,9 @@ class Item:
     extrapolate: bool = False
     source: str = ""
     whole: bool = True
+    lower: float = -np.inf
+    upper: float = np.inf
+    comment: str = ""
 
     @property
     def is_series(self) -> bool:
@@ -121,8 +128,9 @@ class Item:
 
 
 def item(
-    values: Any, *, times: Any = None, interpolation: str = "linear", extrapolate: bool = False, unit: str = ""
-) -> Item:
+    values: Any, *, times: Any = None, interpolation: str = "linear", extrapolate: bool = False, unit: str = "",
+    lower: float = -np.inf, upper: float = np.inf, comment: str = "",
+) -> Item:  # fmt: skip
     """Return an item for a `Database`: a constant, a vector, or a time series on a grid of its own.
 
     Parameters
@@ -136,7 +144,11 @@ def item(
     extrapolate : bool
         Hold the series at its ends outside its range. Otherwise a run that asks for it there is an error.
     unit : str
-        Shown in tables.
+        Shown in tables, as the following are.
+    lower, upper : float
+        Between which it lies.
+    comment : str
+        What it is, where it comes from.
 
     Raises
     ------
@@ -156,7 +168,8 @@ def item(
     method = check_choice(interpolation, INTERPOLATIONS, "interpolation")
     if not isinstance(extrapolate, (bool, np.bool_)):
         raise DataError(f"`extrapolate={extrapolate!r}` must be True or False.")
-    return as_item("values", values, times, unit=str(unit), interpolation=method, extrapolate=bool(extrapolate))
+    words = {"unit": str(unit), "lower": float(lower), "upper": float(upper), "comment": str(comment)}
+    return as_item("values", values, times, interpolation=method, extrapolate=bool(extrapolate), **words)
 
 
 def as_item(name: str, values: Any, times: Any = None, **words: Any) -> Item:

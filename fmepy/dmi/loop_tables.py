@@ -13,7 +13,8 @@ from fmepy.checks import positive_number, whole_number
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
 from fmepy.dmi.run_loop import RunPlan
-from fmepy.dmi.stateful_functions import Evaluation
+from fmepy.dmi.stateful_functions import Evaluation, Work
+from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice
 from fmepy.types import IntMatrix
 
@@ -83,6 +84,16 @@ def plan_of(program: ModularProgram, short: frozenset[int], masks: Sequence[froz
             known[active] = _schedule(program, graph, active)
         schedules.append(known[active])
     return _tables(program, graph, schedules)
+
+
+def loops_of(system: ModuleSystem) -> list[tuple[str, ...]]:
+    """Return what needs itself within a step: variables, or elements where it is some of them."""
+    work = Work(system)
+    layout, evaluations = Layout(work.shapes), work.evaluations
+    graph = Graph(evaluations, layout, frozenset())
+    pieces = [p for e, p in zip(evaluations, graph.whole, strict=True) if e.kind != "initial"]
+    loops = [b.pieces for b in graph.blocks(pieces) if b.is_loop]
+    return [_names_of(layout, evaluations, p, [i for q in p for i in graph.written(q)]) for p in loops]
 
 
 def _schedule(

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -21,10 +22,10 @@ from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import with_lower_orders
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, loop_notes, warn_of
 from fmepy.dmi.draws import drawn
 from fmepy.dmi.inputs import Inputs, inputs_of
-from fmepy.dmi.loop_tables import Rules
+from fmepy.dmi.loop_tables import Rules, loops_of
 from fmepy.dmi.modules import AnyModule
 from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
@@ -172,6 +173,7 @@ class ModularModel(SimulatedModel):
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *short,
+            *(loop_notes(self.system, loops_of(self.system)) if self.inputs.has_loops and order == "sorted" else ()),
             *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
@@ -228,14 +230,69 @@ class ModularModel(SimulatedModel):
         return max(exact, self.rules.tol ** (1 / 3)) if self.inputs.has_loops else exact
 
     @property
+    def given(self) -> tuple[AnyModule, ...]:
+        """The modules as they were given, whose tables do not have the dims of the data base yet."""
+        return tuple(self._arguments["modules"])
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the model was made of."""
+        return dict(self._arguments)
+
+    def write(self, folder: str | Path) -> Path:
+        """Write the model into a folder, from which it is read to the same numbers.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Made if it is not there. Files that are there already are not written over.
+
+        Returns
+        -------
+        Path
+            ``model.toml``, for ``fmepy run``; beside it a file ``.fme`` for each module, and in the folder ``data`` the
+            data base, with the values that the parameters of this model have.
+
+        Raises
+        ------
+        ModelError
+            A file of these names is there; a module that is a Python function.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import fmepy as fme
+        >>> model = fme.dmi.ModularModel([fme.dmi.Module("m", "y = k * t")], {"k": 2.0}, times=[0, 1], dt=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(model.write(folder).read_text())
+        ...     print(pathlib.Path(folder, "data", "constants.csv").read_text())
+        modules = ["m.fme"]
+        data = ["data/"]
+        times = { start = 0.0, stop = 1.0, step = 1.0 }
+        dt = 1.0
+        <BLANKLINE>
+        name,value
+        k,2.0
+        <BLANKLINE>
+        """
+        from fmepy.dmi.writing import write_model
+
+        return write_model(self, folder)
+
+    @property
     def n_steps(self) -> int:
         """How many elementary steps a run takes."""
         return int(self.steps_of(self.times)[-1])
 
     @property
     def variable_map(self) -> pd.DataFrame:
-        """The global variable map: a row a variable, its dimensions, a column a module."""
-        return self.system.variable_map
+        """The global variable map: a row a variable, its dimensions, its unit (if any is known), a column a module."""
+        units = {f"{m.name}.{n}" if n in m.local else n: u for m in self.modules for n, u in m.units.items()}
+        units |= {x.name: x.unit for x in self.data if x.unit}
+        table = self.system.variable_map
+        if any(n in units for n in table.index):
+            table.insert(1, "unit", [units.get(n, "") for n in table.index])
+        return table
 
     @property
     def element_map(self) -> pd.DataFrame:

@@ -65,6 +65,10 @@ class Module:
         All of them, and the line where each occurs first.
     open : tuple of str
         The points of tables that have no dims: the data base says these.
+    points : tuple of str
+        The tables whose points stand in the text, which are dims, too.
+    units : mapping of str to str
+        What stands in brackets behind an expression, by the name that has its value: ``x = a * b [widgets]``.
 
     Raises
     ------
@@ -106,6 +110,8 @@ class Module:
     reads: tuple[str, ...] = field(compare=False)
     names: Mapping[str, int] = field(compare=False)
     open: tuple[str, ...] = field(compare=False)
+    points: tuple[str, ...] = field(compare=False)
+    units: Mapping[str, str] = field(compare=False)
 
     def __init__(
         self,
@@ -181,6 +187,7 @@ class PythonModule:
     exogenous: tuple[str, ...] = ()
     endogenous: tuple[str, ...] = ()
     outputs: tuple[str, ...] | None = None
+    units: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns."""

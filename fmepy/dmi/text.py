@@ -81,6 +81,8 @@ class ModuleText(NamedTuple):
     reads: tuple[str, ...]
     names: Mapping[str, int]
     open: tuple[str, ...]
+    points: tuple[str, ...]
+    units: Mapping[str, str]
 
 
 @lru_cache(maxsize=2048)
@@ -103,29 +105,19 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     ModelTextError
         With line, column and a caret under the place.
     """
-    source = Source.of(text[: MAX_TEXT + 1] + "\n", where)  # two lines at least, so that every message names its line
-    if len(text) > MAX_TEXT:
-        raise source.error(f"a module of more than {MAX_TEXT} characters; split it", 0, 0)
-    lines = logical_lines(source)
-    declarations = [(row, code) for row, code in lines if _DECLARATION.match(code[0])]
-    equations = [(row, code) for row, code in lines if not _DECLARATION.match(code[0])]
+    source, read, equations = _declarations(text, where)
     if not equations:
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
-    read, tables = _Declarations(source), dict[str, Shape]()
-    for row, code in sorted(declarations, key=lambda line: not line[1][0].lstrip().startswith("subscripts")):
-        read.add(row, code)
-    try:
-        check_mappings(read.ranges)
-    except ValueError as error:
-        raise source.error(f"subscripts: {error}", declarations[0][0], 0) from None
+    tables, units = dict[str, Shape](), dict[str, str]()
     declared = read.under(given)
-    numbers, shapes = count(), dict(declared.dims)
+    numbers, shapes, given_shapes = count(), dict(declared.dims), dict(declared.dims)
     known = set(module_functions()) | set(OTHER_WORDS)
     for row, code in equations:
         for i, line in enumerate(code):
             if found := foreign_word(line, known):
                 raise source.error(found[1], row + i, found[0])
         _find_points(code, row, source, shapes)
+        _take_unit(code, shapes, units)
     statements = [
         s for row, code in equations for s in _statements(code, row, source, shapes, numbers, name, tables, read.ranges)
     ]
@@ -142,10 +134,32 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
             lines_of.setdefault(n, s.line)
     assigned = dict.fromkeys(s.target.name for s in statements)
     read.check_names(declared, lines_of, assigned)
-    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of, tuple(tables))
+    points = tuple(n for n in shapes if n not in given_shapes)
+    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of, tuple(tables), points, units)
 
 
 # --- declarations
+
+
+def declared_in(text: str, where: str) -> Declared:
+    """Return what a text declares, without reading its statements."""
+    return _declarations(text, where)[1].under(Declared())
+
+
+def _declarations(text: str, where: str) -> tuple[Source, _Declarations, list[tuple[int, list[str]]]]:
+    """Return a text with its declarations, read, and the lines that are statements."""
+    source = Source.of(text[: MAX_TEXT + 1] + "\n", where)  # two lines at least, so that every message names its line
+    if len(text) > MAX_TEXT:
+        raise source.error(f"a module of more than {MAX_TEXT} characters; split it", 0, 0)
+    lines, read = logical_lines(source), _Declarations(source)
+    declarations = [(row, code) for row, code in lines if _DECLARATION.match(code[0])]
+    for row, code in sorted(declarations, key=lambda line: not line[1][0].lstrip().startswith("subscripts")):
+        read.add(row, code)
+    try:
+        check_mappings(read.ranges)
+    except ValueError as error:
+        raise source.error(f"subscripts: {error}", declarations[0][0], 0) from None
+    return source, read, [(row, code) for row, code in lines if not _DECLARATION.match(code[0])]
 
 
 class _Declarations:
@@ -330,6 +344,7 @@ def _indices(inside: str) -> list[object]:
     return [int(w) if _WHOLE.fullmatch(w) else None if w == ":" else w if w.isidentifier() else () for w in words]
 
 
+_UNIT = re.compile(r"(\w+|[)\]])(\s+\[(?![\d\s:]*\])([^\[\],]+)\])\s*$")
 _POINTS = re.compile(rf"\s*{_NAME}\s*=\s*\[\s*\(")
 
 
@@ -339,6 +354,16 @@ def _find_points(code: list[str], row: int, source: Source, shapes: dict[str, Sh
         tree = right_side(code, row, source, code[0].index("=") + 1)
         if isinstance(tree.node, ast.List) and all(isinstance(p, ast.Tuple) for p in tree.node.elts):
             shapes.setdefault(normal_name(match[1]), (len(tree.node.elts), 2))
+
+
+def _take_unit(code: list[str], shapes: Mapping[str, Shape], units: dict[str, str]) -> None:
+    """Take the unit away that stands behind an expression: ``x = a * b [widgets]``; an index is none."""
+    match, left = _UNIT.search(code[-1]), code[0].partition("=")[0].strip()
+    if match is None or match[1] in shapes:
+        return
+    code[-1] = code[-1][: match.start(2)]
+    if target := _ASSIGNED.fullmatch(left) or _INITIAL.fullmatch(left):  # behind a rate it is that of the rate
+        units.setdefault(normal_name(target[1]), match[3].strip())
 
 
 def _check_tables(statements: list[ModuleStatement], tables: Mapping[str, Shape], source: Source) -> None:
