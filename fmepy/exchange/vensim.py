@@ -52,13 +52,6 @@ class VensimModel(ModularModel):
         """The units of variables, by name here, as the file has them; "" where it has none."""
         return self.documentation["unit"]
 
-    @property
-    def variable_map(self) -> pd.DataFrame:
-        """The global variable map: a row a variable, its dimensions, its unit, a column a module."""
-        found = super().variable_map
-        found.insert(1, "unit", [self.units.get(name, "") for name in found.index])
-        return found
-
     def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
         made = super()._remade(arguments, merged)
         made.renamed, made.documentation, made.ignored = self.renamed, self.documentation, self.ignored

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
+from typing import Any
 
 from fmepy.dmi.data_items import Index, Item, item
 from fmepy.exchange.vensim_data import Series, series_item
@@ -11,6 +13,9 @@ from fmepy.exchange.vensim_formulas import BY_ELEMENT, REDUCED, Formulas
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.language.tree import MAX_EXPRESSION
 from fmepy.models.running.forcings import Forcing
+
+_UNIT = re.compile(r"(?![\d\s]*$)[\w/*^(). -]+")
+"""Units that can stand in the text of a module."""
 
 
 class Translation(Formulas):
@@ -54,8 +59,15 @@ class Translation(Formulas):
             return found
         for eq in v.equations:
             found += self._guarded(v, eq, self._of_equation, eq) or []
-        about = " ".join(filter(None, (f"[{v.unit}]" if v.unit else "", v.equations[0].comment)))
-        return [f"{found[0]}  # {about:.150}", *found[1:]] if found and about else found
+        return self._described(v, found)
+
+    def _described(self, v: ForeignVariable, lines: list[str]) -> list[str]:
+        """Return statements with unit and comment behind the first that gives the variable its value."""
+        target = re.compile(rf"{v.name}(\[[^\]]*\])?(\(0\))? = ")
+        at = next((i for i, line in enumerate(lines) if target.match(line)), -1)
+        unit = f" [{v.unit}]" if _UNIT.fullmatch(v.unit) else ""
+        comment = " ".join(filter(None, ("" if unit else v.unit, v.equations[0].comment)))
+        return [f"{x}{unit}{f'  # {comment:.150}' * bool(comment)}" if i == at else x for i, x in enumerate(lines)]
 
     @staticmethod
     def _is_number(e: Expr | None) -> bool:
@@ -69,7 +81,9 @@ class Translation(Formulas):
         for eq in v.equations:
             for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
                 values[tuple(map(self.word_of, place))] = self.value(e)
-        self.items[v.name] = Item(v.name, values, unit=v.unit, source=self.system.where)
+        said = v.equations[0]
+        words: dict[str, Any] = {"lower": said.lower, "upper": said.upper, "comment": said.comment}
+        self.items[v.name] = Item(v.name, values, unit=v.unit, source=self.system.where, **words)
 
     def _listed(self, eq: Equation) -> list[Expr]:
         """Return the right-hand side of each place of an equation."""

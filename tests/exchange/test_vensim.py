@@ -114,7 +114,8 @@ def test_a_model_runs_as_euler_does_by_hand(read):
     assert model.variable_map["unit"].to_dict() == units | {"Start": "", "Twice": ""}
     assert model.documentation.loc["Room"].tolist() == ["Room", "Degrees", 0, 100, "of the air", 5]
     assert model.documentation.loc["Time_Constant", ["lower", "upper"]].tolist() == [0, np.inf]
-    assert "# [Degrees/Year] as it {cools}" in model.modules[0].text
+    assert "[Degrees/Year]  # as it {cools}" in model.modules[0].text
+    assert model.data.items.loc["Room", ["lower", "upper", "comment"]].tolist() == [0, 100, "of the air"]
     assert model.data.items.loc["Room", "unit"] == "Degrees"
     assert model({"Time_Constant": 20.0})["Tea_Temperature"].iloc[1] == pytest.approx(180 - 110 / 20)
     assert model.replace(parms={"Room": 60}).renamed.equals(model.renamed)
