@@ -273,6 +273,8 @@ class Formulas:
             return self.reference(own, self._place(v, e, where)), _ATOM
         builtin = {"time": "t", "starttime": "t_start", "stoptime": "t_end", "pi": "pi", **CONTROLS}
         builtin |= {"dt": "dt"} if self.system.dialect == "xmile" else {}
+        if e.value == "saveper":
+            return self._number(number(self.value(e)), where)
         if e.value in builtin:
             return builtin[e.value], _ATOM
         if e.value in self.system.ranges or e.value in self.system.all_elements:  # its number in the whole family
@@ -342,7 +344,7 @@ class Formulas:
         fixed, at, start = LEVELS[e.value]
         n = fixed or int(self.value(e.args[at], at_start=True))  # it does not change in a run
         word = "delay" if e.value.startswith("delay") else "smooth"
-        if word == "delay" and self.system.dialect == "mdl":
+        if word == "delay":
             try:
                 most = max(1, int(self.value(e.args[1]) / self.value(Expr("name", value="time_step")) * (1 + 1e-9)))
             except UnsaidError:  # a time that moves

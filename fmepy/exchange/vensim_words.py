@@ -57,8 +57,9 @@ WORDS = {
         "round/1": "floor({0!} + 0.5)",
         "sinwave/2": "{0!} * sin(2 * pi * t / {1!})",
         "coswave/2": "{0!} * cos(2 * pi * t / {1!})",
-        "pulse/1": "where(abs(t - t_start) < 0.5 * dt, {0!} / dt, 0)",
-        "pulse/2": "where(abs(t - {1!}) < 0.5 * dt, {0!} / dt, 0)",
+        "pulse/1": "{0!} / dt * pulse(t_start, dt)",
+        "pulse/2": "{0!} / dt * pulse({1}, dt)",
+        "pulse/3": "{0!} / dt * pulse({1}, dt, {2}, t_end + dt)",
     },
 }  # fmt: skip
 """By dialect the template of a function, by ``name/number of arguments``."""

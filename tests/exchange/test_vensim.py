@@ -198,11 +198,15 @@ def test_macros_are_expanded_at_each_call(read):
 
 
 def test_a_pulse_lasts_its_width_and_a_train_comes_again(read):
-    model = read("a = PULSE(1, 2) ~~|\nb = PULSE TRAIN(0, 1, 2, 3) ~~|\nc = ramp(2, 1, 3) + STEP(5, 3) ~~|")
+    model = read(
+        "a = PULSE(1, 2) ~~|\nb = PULSE TRAIN(0, 1, 2, 3) ~~|\nc = ramp(2, 1, 3) + STEP(5, 3) ~~|\n"
+        "d = SAVEPER + TIME STEP + INITIAL TIME + FINAL TIME ~~|"
+    )
     out = model()
     assert out["a"].tolist() == [0, 1, 1, 0, 0]
     assert out["b"].tolist() == [1, 0, 1, 0, 0]
     assert out["c"].tolist() == [0, 0, 2, 9, 9]
+    assert out["d"].tolist() == [6] * 5
 
 
 def test_orders_of_delays_are_lowered_and_told_and_a_time_that_moves_goes_from_level_to_level(read):
@@ -252,6 +256,18 @@ STELLA = """
 <aux name="least"><dimensions><dim name="Place"/></dimensions><eqn>MIN(by_place, 1.05) + SUM(by_place)</eqn></aux>
 <aux name="doubled"><dimensions><dim name="Place"/></dimensions><eqn>2 * by_place</eqn></aux>
 """
+
+
+def test_initial_equations_and_pulses_of_stella_and_what_is_ignored(read):
+    model = read(
+        xmile(
+            '<stock name="s"><eqn>a</eqn><inflow>p</inflow></stock><flow name="p"><eqn>PULSE(6, 1, 2)</eqn></flow>'
+            '<aux name="a"><eqn>s + 1</eqn><init_eqn>4</init_eqn><tint/></aux>'
+        ), "model.xmile",
+    )  # fmt: skip
+    assert model()["s"].tolist() == [4, 4, 10, 10, 16]
+    assert model()["a"].tolist() == [5, 5, 11, 11, 17]
+    assert model.ignored == ("line 5, 'a': <tint>",)
 
 
 @pytest.mark.parametrize("name", ["model.xmile", "model.stmx"])
