@@ -329,7 +329,9 @@ class RightSide(Converter):
         stored = as_node(self._stored(array, shape))
         if not isinstance(stored, Whole):
             return list(stored.args)
-        return [Reference(stored.name, shape, i).node for i in indices_of(shape)]
+        found = [Reference(stored.name, shape, i) for i in indices_of(shape)]
+        self.reads += [] if "(" in stored.name else found  # hidden ones are no user's
+        return [r.node for r in found]
 
     def _least_or_largest(self, node: ast.Call, name: str, depth: int) -> Value:
         """Return the least or the largest element of an array."""

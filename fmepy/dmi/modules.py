@@ -37,6 +37,8 @@ class Module:
             SM(0) = 10                      its initial value, else it comes from the data base
             dims D[3], A[2,3]               vectors and matrices
             D[0] = 2 * D[1]                 elements, counted from 0
+            subscripts region: north, south names of elements: dims B[region], B[north] = 1
+            nonnegative SM                  a level that stays at 0 or above
             step 2                          the module is active at every second elementary step
             local a, b                      names that no other module shares
             exogenous x                     its initial value comes from outside

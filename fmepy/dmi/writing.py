@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE, DATA = "model.toml", "data"
 _NOTES = ("unit", "interpolation", "extrapolate", "lower", "upper", "comment")
-_SAID = ("method", "tol", "max_iterations", "order", "unsettled", "seed")
+_SAID = ("method", "tol", "max_iterations", "order", "unsettled")
 
 
 def write_model(model: ModularModel, folder: Any) -> Path:
@@ -38,7 +38,8 @@ def write_model(model: ModularModel, folder: Any) -> Path:
     if root.exists() and not root.is_dir():
         raise ModelError(f"{str(folder)!r} is a file; a model is written into a folder.")
     there = [name for name in files if (root / name).exists() or (root / name).is_symlink()]
-    if there or (root / DATA).is_symlink():
+    data = root / DATA
+    if there or data.is_symlink() or (data.exists() and (not data.is_dir() or any(data.iterdir()))):
         raise ModelError(f"{str(folder)!r} holds {listed(there or [DATA])} already; nothing is written over.")
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -143,10 +144,11 @@ def _settings(model: ModularModel, modules: list[str], has_data: bool) -> str:
         *[f'data = ["{DATA}/"]'] * has_data,
         f"times = {{ start = {float(times[0])!r}, stop = {float(times[-1])!r}, step = {step!r} }}" if even
         else f"times = {times.tolist()!r}",
-        f"dt = {model.dt!r}",
+        f"dt = {float(model.dt)!r}",
     ]  # fmt: skip
     if given["outputs"] is not None:
         lines.append(f"outputs = {json.dumps(list(model.var_names), ensure_ascii=False)}")
-    lines += [f"{w} = {json.dumps(given[w])}" for w in _SAID if given[w] != usual[w].default]
+    said = {**{w: getattr(model.rules, w) for w in _SAID}, "seed": model.seed}
+    lines += [f"{w} = {json.dumps(v)}" for w, v in said.items() if v != usual[w].default]
     lines += ["strict = true"] * bool(given["strict"])
     return "\n".join([*lines, ""])

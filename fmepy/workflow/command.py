@@ -280,7 +280,7 @@ def run(given: argparse.Namespace) -> int:
       data = ["market_db/", "extra.sqlite"]
       times = { start = 0, stop = 100, step = 1 }  # of the rows
       dt = 0.25                                    # the elementary step
-      outputs = ["SM", "OB"]                       # also: method, tol, max_iterations, strict, order, unsettled
+      outputs = ["SM", "OB"]                       # also: method, tol, max_iterations, strict, order, unsettled, seed
       [parameters]                                 # on top of the data base
       SEM = 410.0
     """

@@ -50,6 +50,12 @@ def test_slices_are_vectors():
     np.testing.assert_allclose(parts, [3, 0, 0, 6, 0, 0])
 
 
+def test_local_arrays_and_what_is_made_of_them():
+    text = "local D\ndims D[2]\nD = [t, 3]\ny = max(D) + 10 * prod(D) + 100 * D[0] + 1000 * min(D * 2) + sum(D[:])"
+    got = ran(text, "D = 5", n=4)["y"]
+    np.testing.assert_allclose(got, [max(t, 3) + 130 * t + 1000 * min(2 * t, 6) + t + 3 for t in range(5)])
+
+
 def test_ranges_that_are_mapped():
     text = "subscripts town: oslo, rome, bari -> region: north, south, south\ny[town] = s[town] * sum(P[region, :])"
     np.testing.assert_allclose(value(text, ", y[town], s[town]", s=[1.0, 0.5, 2.0]), [6, 7.5, 30])
