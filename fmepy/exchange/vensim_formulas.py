@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise, product
 from math import prod
 from typing import Any
@@ -274,7 +273,7 @@ class Formulas:
         builtin = {"time": "t", "starttime": "t_start", "stoptime": "t_end", "pi": "pi", **CONTROLS}
         builtin |= {"dt": "dt"} if self.system.dialect == "xmile" else {}
         if e.value == "saveper":
-            return self._number(number(self.value(e)), where)
+            return self._number(number(self.system.value(e)), where)
         if e.value in builtin:
             return builtin[e.value], _ATOM
         if e.value in self.system.ranges or e.value in self.system.all_elements:  # its number in the whole family
@@ -342,11 +341,12 @@ class Formulas:
     def _levels(self, e: Expr, where: Where) -> Said:
         """Return a smooth or delay of several levels; Vensim's delays have no more than their time has steps."""
         fixed, at, start = LEVELS[e.value]
-        n = fixed or int(self.value(e.args[at], at_start=True))  # it does not change in a run
+        n = fixed or int(self.system.value(e.args[at], at_start=True))  # it does not change in a run
         word = "delay" if e.value.startswith("delay") else "smooth"
         if word == "delay":
             try:
-                most = max(1, int(self.value(e.args[1]) / self.value(Expr("name", value="time_step")) * (1 + 1e-9)))
+                steps = self.system.value(e.args[1]) / self.system.value(name("time_step"))
+                most = max(1, int(steps * (1 + 1e-9)))
             except UnsaidError:  # a time that moves
                 most = n
                 if e.value == "delay_n" and n > 1:
@@ -481,37 +481,3 @@ class Formulas:
             raise UnsaidError(f"more than {MOST_TERMS} terms")
         for place in product(*axes):
             yield {**where, **{f"{k}!": e for k, e in zip(keys, place, strict=True)}}
-
-    @cached_property
-    def known(self) -> dict[str, Equation]:
-        """Equations by key."""
-        return {eq.key: eq for eq in self.system.equations}
-
-    def value(self, e: Expr, depth: int = 0, *, at_start: bool = False) -> float:
-        """Return what an expression of constants is; `at_start`, one of time, too, is what it is then."""
-        if depth > 100:
-            raise UnsaidError("it needs itself")
-        if e.word == "number":
-            return float(e.value)
-        inner = self.known[e.value].expr if e.word == "name" and e.value in self.known and not e.subs else None
-        if inner is not None:
-            return self.value(inner, depth + 1, at_start=at_start)
-        args = [self.value(a, depth + 1, at_start=at_start) for a in e.args]
-        try:
-            match e.word:
-                case "name" if at_start and e.value == "time":
-                    return self.value(Expr("name", value="initial_time"))
-                case "call" if at_start and e.value == "step":
-                    return args[0] if self.value(Expr("name", value="initial_time")) >= args[1] else 0.0
-                case "minus":
-                    return -args[0]
-                case "power":
-                    return float(args[0] ** args[1])
-                case "chain" if set(e.value) <= set("+-*/"):
-                    total = args[0]
-                    for sign, a in zip(e.value, args[1:], strict=True):
-                        total = {"+": total + a, "-": total - a, "*": total * a}[sign] if sign != "/" else total / a
-                    return total
-        except (ArithmeticError, TypeError):
-            raise UnsaidError("it has no value", e.line) from None
-        raise UnsaidError("it is no constant: it is needed before the run begins; write a number", e.line)

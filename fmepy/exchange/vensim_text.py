@@ -80,7 +80,7 @@ class Translation(Formulas):
         values: dict[Index, float | Forcing] = {}
         for eq in v.equations:
             for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
-                values[tuple(map(self.word_of, place))] = self.value(e)
+                values[tuple(map(self.word_of, place))] = self.system.value(e)
         said = v.equations[0]
         words: dict[str, Any] = {"lower": said.lower, "upper": said.upper, "comment": said.comment}
         self.items[v.name] = Item(v.name, values, unit=v.unit, source=self.system.where, **words)
@@ -158,11 +158,11 @@ class Translation(Formulas):
         """The values of control variables, which are constant."""
         found = {}
         for key in CONTROLS:
-            eq = self.known.get(key)
+            eq = self.system.known.get(key)
             if eq is None or eq.expr is None:
                 continue
             try:
-                found[key] = self.value(eq.expr)
+                found[key] = self.system.value(eq.expr)
             except UnsaidError as error:
                 self.system.refuse(eq.line, eq.label, str(error))
         return found
