@@ -285,7 +285,7 @@ class Reader:
         args = []
         while not self.takes(")"):
             args.append(self.expression())
-            if self.token.text != ")":
+            if self.token.text != ")" and not self.takes(":"):  # behind a colon: what a macro gives
                 self.needs(",")
         return Expr("call", tuple(args), key, subs, line)
 

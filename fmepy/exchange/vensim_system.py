@@ -150,7 +150,7 @@ class ForeignSystem:
     def refuse(self, line: int, label: str, message: str) -> None:
         """Keep in mind what cannot be said."""
         self.problems.append((line, label, message))
-        if len(self.problems) > 10 * MOST_TOLD:
+        if len(self.problems) > 2 * MOST_TOLD:
             self.check()
 
     def check(self) -> None:

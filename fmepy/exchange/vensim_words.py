@@ -48,7 +48,7 @@ WORDS = {
         "random_0_1/0": "random_uniform(0, 1)",
         "sample_if_true/3": "sample({0?}, {1}, {2})",
     },
-    "xmile": _BOTH | _calls(_XMILE) | {
+    "xmile": _BOTH | _calls(_VENSIM, _XMILE) | {
         "safediv/2": "where({1!} == 0, 0, {0!} / {1!})",
         "safediv/3": "where({1!} == 0, {2}, {0!} / {1!})",
         "delay/2": "delay_fixed({0}, {1}, initial({0}))",

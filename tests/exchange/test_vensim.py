@@ -197,6 +197,15 @@ def test_macros_are_expanded_at_each_call(read):
     assert model()["a"].tolist() == [10, 12, 16, 22, 30]
 
 
+def test_a_macro_gives_more_than_its_value(read):
+    model = read(
+        ":MACRO: SPLIT(x, part : rest)\nSPLIT = x * part ~~|\nrest = x - SPLIT ~~|\n:END OF MACRO:\n"
+        "a = SPLIT(Time, 0.25 : left over) ~~|\nb = left over * 2 ~~|\n"
+    )
+    assert model()["a"].tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert model()["b"].tolist() == [0, 1.5, 3, 4.5, 6]
+
+
 def test_a_pulse_lasts_its_width_and_a_train_comes_again(read):
     model = read(
         "a = PULSE(1, 2) ~~|\nb = PULSE TRAIN(0, 1, 2, 3) ~~|\nc = ramp(2, 1, 3) + STEP(5, 3) ~~|\n"
