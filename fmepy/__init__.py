@@ -18,6 +18,8 @@ from fmepy.costs import ModCost as ModCost
 from fmepy.costs import PredictionErrorCost, SimulationCost, modCost
 from fmepy.costs import SumCost as SumCost
 from fmepy.costs.mapped import transformed
+from fmepy.design import StructuralIdentifiability as StructuralIdentifiability
+from fmepy.design import structural_identifiability
 from fmepy.exchange import PetabProblem as PetabProblem
 from fmepy.exchange import SbmlModel as SbmlModel
 from fmepy.exchange import read_petab, read_sbml
@@ -82,7 +84,8 @@ __all__ = [
     "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load", "modCRL", "modCost", "modFit",
     "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile", "pseudoOptim", "read_petab",
     "read_sbml", "resume_mcmc", "run_many", "runsteady", "sandwich", "scenarios", "screen_bad_data", "sector",
-    "sensFun", "sensRange", "simulation_based_calibration", "steady", "steady_1d", "transformed", "transport_1d",
+    "sensFun", "sensRange", "simulation_based_calibration", "steady", "steady_1d", "structural_identifiability",
+    "transformed", "transport_1d",
     "types", "workflow",
 ]  # fmt: skip
 

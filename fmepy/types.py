@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         BadData, BoundaryFit, BoundCost, BoundLikelihood, BoundModel, CalibrationCheck, Collin, Cost, FilterResult,
         FilterSummary, FitComparison, Forecast, GlobalIndices, Identifiability, IdentifiableFit, Landscape, ModCost,
         ModCRL, Model, ModFit, ModFitSummary, ModMCMC, PetabProblem, Prediction, Profile, PseudoOptim, RangeSummary,
-        Runs, SbmlModel, Scenarios, ScenarioSummary, Sector, SensFun, SensFunSummary, SensRange, SteadyState, SumCost,
-        Transport,
+        Runs, SbmlModel, Scenarios, ScenarioSummary, Sector, SensFun, SensFunSummary, SensRange, SteadyState,
+        StructuralIdentifiability, SumCost, Transport,
     )  # fmt: skip
     # isort: on
 
@@ -55,7 +55,8 @@ __all__ = [
     "GlobalIndices", "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector", "Landscape", "Matrix", "ModCRL",
     "ModCost", "ModFit", "ModFitSummary", "ModMCMC", "Model", "PetabProblem", "Prediction", "Profile", "PseudoOptim",
     "RangeSummary", "Runs", "SbmlModel", "ScenarioSummary", "Scenarios", "Sector", "Seed", "SensFun", "SensFunSummary",
-    "SensRange", "SteadyState", "SumCost", "Transport", "UserBounds", "UserParameters", "Vector", "Which",
+    "SensRange", "SteadyState", "StructuralIdentifiability", "SumCost", "Transport", "UserBounds", "UserParameters",
+    "Vector", "Which",
 ]  # fmt: skip
 RESULTS_AND_CONTRACTS = tuple(name for name in __all__ if name not in globals())
 

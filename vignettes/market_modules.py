@@ -144,15 +144,24 @@ assert np.allclose(by_simulation.par, [325.450, 7.51166, 0.3], rtol=2e-3)
 # %%
 # Fitted by a filter
 # ------------------
-# ``compiled`` turns the modules into one model of difference equations with the same step: the same numbers, and a
-# filter can follow it, for it knows what the next state is made of. It counts steps, of half a unit of time.
-steps = smooth_firm.compiled("difference")
-assert np.allclose(steps()[LEVELS], smooth_firm()[LEVELS], rtol=1e-10)
+# A filter follows the modules step by step, by their equations (``smooth_firm.compiled()``), and takes the data at the
+# times at which they were read. The noise stands here on constants of the modules; it may stand on a level, or on what
+# a module computes, as well: ``process_noise={"OB": 812.1}`` would do without ``w_OB``.
 likelihood = fme.FimlofCost(
-    steps, history.assign(step=history["time"] / 0.5).drop(columns="time"), x="step", entity="firm", initial="data",
-    process_noise=noise, noise_kind="per_step", measurement_noise=sd,
-)  # fmt: skip
+    smooth_firm,
+    history,
+    entity="firm",
+    initial="data",
+    process_noise=noise,
+    noise_kind="per_step",
+    measurement_noise=sd,
+)
 assert np.isclose(likelihood(), 2 * 8503.613 + 1800 * np.log(2 * np.pi), rtol=1e-6)  # of another program, at the truth
+of_orders = fme.FimlofCost(
+    smooth_firm, history, entity="firm", initial="data", measurement_noise=sd,
+    process_noise={"OB" if name == "w_OB" else name: value for name, value in noise.items()},
+)  # fmt: skip
+assert np.isclose(of_orders(), likelihood(), rtol=1e-10)
 by_filter = fme.modFit(likelihood, names, lower=lower)
 print(by_filter.summary())
 assert np.allclose(by_filter.par, [398.2466, 19.4289, 1.3010], rtol=2e-3)

@@ -40,7 +40,7 @@ def _add_own(B, v, at):
 
 def run(
     step: int, write: int, n: int, n_out: int, n_p: int, n_u: int, n_par: int, n_F: int, n_D: int, n_G: int, n_H: int,
-    n_rows: int, t0: float, q: int, forcings: int, keep: int, places: int,
+    n_rows: int, t0: float, dt: float, q: int, forcings: int, keep: int, places: int,
     x_work: int, S_work: int, v_work: int, w_work: int, out: int, slopes: int, told: int,
 ):  # fmt: skip
     """Run a model with sensitivities to n_par parameters, S[n] = F S[n-1] + D; with none of either, where n_par is 0.
@@ -65,7 +65,7 @@ def run(
         for i in range(n_u):
             Q[n_p + i] = U[k, i]
         if k > 0:
-            call(step, t0 + k, x, Q, v)
+            call(step, t0 + dt * k, x, Q, v)
             _clear(B)
             _add_entries(B, A, v[n:], F)
             _add_own(B, v[n + n_F :], D)
@@ -76,7 +76,7 @@ def run(
                 ended[0, 0] = k
                 return
         if steps[row] == k:
-            call(write, t0 + k, x, Q, w)
+            call(write, t0 + dt * k, x, Q, w)
             here = all_slopes[row * (n + n_out) : (row + 1) * (n + n_out)]
             for i in range(n):
                 rows[row, i] = x[i]

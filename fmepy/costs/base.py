@@ -269,10 +269,12 @@ def log_densities(bound: Any, theta: Vector) -> Vector | None:
     They add up to -1/2 of -2 log L, and the `log_jacobian` of the data where these are transformed.
     """
     if bound.is_scalar:
-        own: Callable[[Vector], Vector | None] | None = getattr(bound, "log_densities", None)
-        return None if own is None else own(theta)
-    data = cost_data(bound)
-    return densities_of_residuals(data, bound.residuals(theta), data.weights**-2.0)
+        own = getattr(bound, "log_densities", None)
+        densities: Vector | None = None if own is None else own(theta)
+    else:
+        data = cost_data(bound)
+        densities = densities_of_residuals(data, bound.residuals(theta), data.weights**-2.0)
+    return densities
 
 
 def with_slopes(bound: Any, theta: Vector) -> tuple[Any, Any]:

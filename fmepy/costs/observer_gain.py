@@ -327,7 +327,7 @@ def _point(model: Any, given: Any, p: Vector, start: float, variables: Sequence[
             x[d.states.index(name)] = float(value)
         return x
     near = linearised(d, x, p, start, variables, keys)
-    span = 1.0 if d.kind == "difference" else float(model.times[-1]) - start
+    span = model.dt if d.kind == "difference" else float(model.times[-1]) - start
     if not near.is_linear and not (np.abs(near.rest) * span <= _REST * np.maximum(np.abs(x), 1e-3)).all():
         moving = d.states[int(np.argmax(np.abs(near.rest)))]
         raise ArgumentError(
@@ -370,7 +370,7 @@ def _mean_interval(samples: Sequence[Samples], variable: str) -> float:
 def _over_an_interval(model: Any, near: Linearised, Q: Matrix, h: float) -> tuple[Matrix, Matrix]:
     """Return Phi and S from sample to sample, by the model's own steps where these are fixed."""
     if model.definition.kind == "difference":
-        return repeated(near.F, Q, round(h))
+        return repeated(near.F, Q, round(h / model.dt))
     order = _ORDERS.get(model.method)
     dt = model.options.dt or float(np.diff(model.times).max(initial=0.0)) or h
     return sampled(near.F, Q, h, order, max(1, int(np.ceil(h / dt * (1 - 1e-9)))))

@@ -61,7 +61,7 @@ class PredictionErrorCost(SimulationCost):
     Parameters
     ----------
     model : Model
-        An `OdeModel` or `DifferenceModel`.
+        An `OdeModel` or `DifferenceModel`; or a system of modules, whose steps are difference equations.
     obs : DataFrame, or mapping of names to columns
         The data, wide or long, as `modCost` takes them. A reading that is missing, or of which only a limit is known
         (`censored`), corrects nothing; of several readings of a variable at one time the mean does.
@@ -148,6 +148,8 @@ class PredictionErrorCost(SimulationCost):
     _entries: tuple[Entry, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        if callable(getattr(self.model, "followed", None)):
+            object.__setattr__(self, "model", self.model.followed()[0])
         check_choice(self.form, FORMS, "form")
         object.__setattr__(self, "steps", whole_number(self.steps, "steps", 1, hint=" of samples"))
         if self.form == "observer" and self.steps > 1:

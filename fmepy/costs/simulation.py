@@ -43,7 +43,7 @@ from fmepy.costs.observations import Comparison, Observations, check_observed, p
 from fmepy.costs.predictions import BoundSimulation
 from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, check_choice, counted
-from fmepy.models.base import Model, check_times_column
+from fmepy.models.base import Model
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
@@ -278,7 +278,7 @@ class SimulationCost(WordsOfCost, AddableCost):
     _own: pd.Series = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_model(self.model, self.x)
+        _check_model(self.model)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         table = as_table(with_times(self.obs, self.x, self.unit, self.origin))
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
@@ -441,9 +441,9 @@ class SimulationCost(WordsOfCost, AddableCost):
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
 
 
-def _check_model(model: Any, x: str | None) -> None:
+def _check_model(model: Any) -> None:
     if isinstance(model, Model):
-        return check_times_column(model, x)
+        return
     advice = "In a function of your own, return modCost(output, obs) instead." if callable(model) else ""
     raise ArgumentError(
         f"`model` must be a fmepy model, such as an OdeModel; got {type(model).__name__}. {advice}".rstrip()

@@ -78,8 +78,8 @@ class BoundModular(BoundRuns):
             names = [k if k in known else f"{k}(0)" for k in self.names]
             if not known >= set(names) or not set(self.var_names) <= set(steps.var_names):
                 return None
-            bound = steps.bind(names, times=np.unique([0, *self._keep]))
-            rows, order = np.isin(bound.times, self._keep), [steps.var_names.index(k) for k in self.var_names]
+            bound = steps.bind(names, times=np.unique([model.times[0], *self.times]))
+            rows, order = np.isin(bound.times, self.times), [steps.var_names.index(k) for k in self.var_names]
             if not np.allclose(bound.simulate(self.theta0)[rows][:, order], self.simulate(self.theta0), rtol=1e-8):
                 return None
         except (ModelError, SimulationError):

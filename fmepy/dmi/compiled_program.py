@@ -14,7 +14,7 @@ from fmepy.dmi.modular_run import ModularRun, Running
 from fmepy.dmi.run_loop import RunPlan
 from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statement_code import compiled_statements, statement_text
-from fmepy.dmi.statements import DT
+from fmepy.dmi.statements import DT, element_names
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, listed
 from fmepy.language.nodes import Number
@@ -30,7 +30,7 @@ class ModularProgram:
     rules : Rules
         How it is run.
     outputs : iterable of str
-        The variables whose elements are columns of the result.
+        The variables, hidden ones among them, whose elements are columns of the result.
     series : iterable of str
         Variables from outside that change along a run.
 
@@ -59,7 +59,7 @@ class ModularProgram:
         self.layout = Layout(self.work.shapes)
         self._set_functions()
         changing = (system.variables[name] for name in series)
-        self.columns = tuple(e for name in outputs for e in system.variables[name].elements)
+        self.columns = tuple(e for name in outputs for e in element_names(name, self.work.shapes[name]))
         self.series = tuple(e for v in changing for e, mine in zip(v.elements, v.assigned, strict=True) if not mine)
         self.series += tuple(e for draw in self.work.draws for e in draw.elements)
         self.output_places, self.forced = self.places(self.columns), self.places(self.series)

@@ -30,7 +30,7 @@ class Item:
     elements : mapping of tuple of int to float or Forcing
         A number or a series by element; the one element of a scalar is ``()``. Of arrays some may be missing.
     unit : str
-        As it was given; shown, never computed with.
+        As it was given; checked against equations, never computed with.
     interpolation : {"linear", "constant"}
         Of series: a straight line between two data, or the value of the last one passed.
     extrapolate : bool

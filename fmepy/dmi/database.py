@@ -99,7 +99,8 @@ class Database:
     ``name`` and these columns, says more of items wherever they stand.
 
     Between its data a series is linear, or constant: the value of the last datum passed. Outside its range it is an
-    error, unless the item says ``extrapolate``: then it is held at its ends. Units are shown, and nothing else.
+    error, unless the item says ``extrapolate``: then it is held at its ends. Units are checked against equations
+    (`ModularModel.units`), and change nothing.
 
     Elements that are given one by one replace those of an earlier source one by one.
 

@@ -5,13 +5,13 @@ without end: what has grown large is kept as one shared part (`language.nodes.Sh
 number of statements does. Levels become states, what remembers too (`stateful_functions`), constants parameters, series
 forcings; tables become choices between straight lines.
 
-The difference model counts steps (`SteppedModel`): its row n is the system's time ``start + n h``, h being the step of
-all modules; its states move by the rectangle rule, with the series and the time of the row before.
+The steps of the difference model are those of the modules; its states move by the rectangle rule, with the series and
+the time of the row before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,13 +20,12 @@ from fmepy.dmi.delays import least_tau
 from fmepy.dmi.evaluation_order import Graph, Layout, Piece
 from fmepy.dmi.expressions import OWN
 from fmepy.dmi.stateful_functions import Evaluation, Work
-from fmepy.dmi.statements import DT, END, START, TIME, Elements, Reference, reference_of
+from fmepy.dmi.statements import DT, END, START, TIME, Elements, Reference, noise_of, reference_of
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice, listed
 from fmepy.language.conditions import choose, relation
 from fmepy.language.equations import Equations, symbol
 from fmepy.language.nodes import (
-    ONE,
     ZERO,
     Node,
     Shared,
@@ -38,7 +37,7 @@ from fmepy.language.nodes import (
     shared,
     substituted,
 )
-from fmepy.models.difference import DifferenceModel
+from fmepy.models.difference import DifferenceModel, whole_steps
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing
 
@@ -57,6 +56,7 @@ def as_model(
     dt: float,
     outputs: Sequence[str],
     method: str = "euler",
+    noisy: Collection[str] = (),
 ) -> OdeModel | DifferenceModel:
     """Return a system as a model of equations.
 
@@ -78,6 +78,8 @@ def as_model(
         Variables whose elements are outputs, beside the levels, which are the states.
     method : {"euler", "rk4"}
         How levels move; a difference model has the rectangle rule alone.
+    noisy : collection of str
+        Elements of assigned variables to which a constant of 0 is added, see `noise_of`.
 
     Raises
     ------
@@ -89,13 +91,11 @@ def as_model(
     _check(system, kind, method)
     times = np.asarray(times, dtype=float)
     start, step = float(times[0]), system.modules[0].step * float(dt)
-    rows = np.rint((times - start) / step)
-    off = np.flatnonzero(np.abs((times - start) / step - rows) > 1e-6)
-    if kind == "difference" and len(off):
-        raise ModelError(
-            f'compiled("difference"): the time {times[off[0]]:g} lies between two steps of {step:g} from {start:g}.'
-        )
-    source = _Source(system, kind, {k: float(v) for k, v in parms.items()}, series, start, float(dt), float(times[-1]))
+    if kind == "difference":
+        whole_steps(times, start, step)
+    outside_values = {k: float(v) for k, v in parms.items()} | {noise_of(e): 0.0 for e in noisy}
+    source = _Source(system, kind, outside_values, series, start, float(dt), float(times[-1]))
+    source.noisy = {source.layout.place[e] for e in noisy}
     if not source.levels and not source.kept:
         raise ModelError(f'compiled("{kind}"): the system has no level, and so no state that moves.')
     now, first, names = _Values(source, at_start=False), _Values(source, at_start=True), source.layout.names
@@ -109,16 +109,15 @@ def as_model(
             for p, e in zip(source.levels, rates, strict=True)
         ]
     else:
-        n, h = symbol("n"), number(step)
+        h = number(step)
         before = {name: f"{name} before" for name in series}
         past: dict[Node, Node] = {symbol(a): symbol(b) for a, b in before.items()}
         rates = [*source.moved(rates, now, h), *map(now.of, source.kept.values())]
-        rates = substituted(rates, {**past, TIME: start + h * (n - ONE)})
-        extras = substituted(extras, {TIME: start + h * n})
+        rates = substituted(rates, {**past, TIME: TIME - h})
         series = {
-            name: Forcing(name, (f.times - start) / step + later, f.values, f.method)
+            name: Forcing(name, f.times + later, f.values, f.method)
             for k, f in series.items()
-            for name, later in ((k, 0), (before[k], 1))
+            for name, later in ((k, 0.0), (before[k], step))
         }
     used = {s.name for e in [*rates, *extras, *state.values()] for s in e.free_symbols}
     values = {k: v for k, v in source.parms.items() if k in used and k not in state}
@@ -127,11 +126,11 @@ def as_model(
     forcings = {k: f for k, f in series.items() if k in used}
     equations = Equations(
         kind, tuple(state), tuple(values), tuple(forcings), tuple(rates),
-        tuple((names[p], e) for p, e in zip(outside, extras, strict=True)), "t" if kind == "ode" else "n",
+        tuple((names[p], e) for p, e in zip(outside, extras, strict=True)), "t",
     )  # fmt: skip
     if kind == "ode":
         return OdeModel(equations, state=state, times=times, parms=values, forcings=forcings)
-    return SteppedModel(equations, state=state, times=rows, parms=values, forcings=forcings, clock=(start, step))
+    return DifferenceModel(equations, state=state, times=times, parms=values, forcings=forcings, dt=step)
 
 
 def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
@@ -161,6 +160,8 @@ class _Source:
         The places of levels that stay at 0 or above.
     outside : set of int
         The places of what starts from outside.
+    noisy : set of int
+        The places of what has a noise of its own.
     """
 
     def __init__(
@@ -183,6 +184,7 @@ class _Source:
         self.nonnegative = {self.layout.begin[v.target.name] + i for v in self.work.levels for i in v.nonnegative}
         self.kept = {to: x for k in self.work.kept for to, x in zip(span(k.to), span(k.value), strict=True)}
         variables = [(span(Reference(v.name, v.shape)), v.outside) for v in system.variables.values()]
+        self.noisy: set[int] = set()
         self.outside = {p for places, marks in variables for p, out in zip(places, marks, strict=True) if out}
 
     def moved(self, rates: list[Node], now: _Values, h: Node) -> list[Node]:
@@ -252,6 +254,8 @@ class _Values(Elements):
         assert evaluation.value is not None
         for i, place in zip(range(piece.first, piece.last), places, strict=True):
             value = self.at(evaluation.value, i)
+            if place in self._source.noisy and not self._at_start:
+                value = value + symbol(noise_of(self._source.layout.names[place]))
             size = len(in_order([value], lambda e: isinstance(e, Shared)))
             self._known[place], _ = shared(self._source.layout.names[place], value, size, MOST_COPIED)
 
@@ -269,31 +273,3 @@ class _Values(Elements):
         if place not in self._known:
             self._known[place] = self._source.from_outside(place, self._at_start)
         return self._known[place]
-
-
-class SteppedModel(DifferenceModel):
-    """Difference equations whose step n is the time ``start + n step`` of the system that they come from.
-
-    The first column of its table is ``step``, and costs want that column: data by the system's times would be held
-    against other steps. Where both are the same it is ``time``.
-
-    Parameters
-    ----------
-    *args, **kwargs
-        Of `DifferenceModel`.
-    clock : tuple of float
-        Start and step in the system's time.
-    """
-
-    def __init__(self, *args: Any, clock: tuple[float, float] = (0.0, 1.0), **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._arguments["clock"] = clock
-        start, step = clock
-        if clock != (0.0, 1.0):
-            self.x_name = "step"
-            less = f"(obs['time'] - {start:g})" if start else "obs['time']"
-            self.x_note = (
-                f"the rows of these difference equations are steps of {step:g}, counted from 0 at the time {start:g}. "
-                f"Give the observations a column of steps in place of their times, obs.assign(step={less} / {step:g})"
-                ".drop(columns='time'), and pass x='step'."
-            )

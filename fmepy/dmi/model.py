@@ -8,10 +8,9 @@ copy makes anew only what its change touches.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -22,11 +21,13 @@ from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import with_lower_orders
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, loop_notes, warn_of
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, units_of, warn_of
 from fmepy.dmi.draws import drawn
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.loop_tables import Rules, loops_of
+from fmepy.dmi.model_views import ModelViews
 from fmepy.dmi.modules import AnyModule
+from fmepy.dmi.statements import noise_of
 from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.models.running.forcings import Forcing
@@ -35,15 +36,13 @@ from fmepy.parameters.named import merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from fmepy.models.difference import DifferenceModel
     from fmepy.models.ode import OdeModel
 
 logger = logging.getLogger(__name__)
 
 
-class ModularModel(SimulatedModel):
+class ModularModel(ModelViews, SimulatedModel):
     """A model of modules and a data base.
 
     ``model(parms)`` runs it and returns a table; it is a Model like any other: costs, fits, sensitivities, ranges,
@@ -84,6 +83,8 @@ class ModularModel(SimulatedModel):
         The constants of the data base that modules use; elements of vectors as ``D[0]``.
     states, var_names : tuple of str
         The levels among the columns; all columns.
+    units : Series
+        By variable: as said in the modules or the data base, else what equations give.
     modules : tuple of Module
     data : Database
     dt : float
@@ -170,11 +171,14 @@ class ModularModel(SimulatedModel):
         self.steps_of(self.times)
         self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
         self.system, short = with_lower_orders(self.system, self.inputs.parameters, self.dt)
+        units, misfits = units_of(self.system, self.inputs.by_element)
+        self.units = pd.Series(units, dtype=object, name="unit")
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *short,
             *(loop_notes(self.system, loops_of(self.system)) if self.inputs.has_loops and order == "sorted" else ()),
             *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
+            *misfits,
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
         self._choose_columns(outputs)
@@ -230,86 +234,9 @@ class ModularModel(SimulatedModel):
         return max(exact, self.rules.tol ** (1 / 3)) if self.inputs.has_loops else exact
 
     @property
-    def given(self) -> tuple[AnyModule, ...]:
-        """The modules as they were given, whose tables do not have the dims of the data base yet."""
-        return tuple(self._arguments["modules"])
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """What the model was made of."""
-        return dict(self._arguments)
-
-    def write(self, folder: str | Path) -> Path:
-        """Write the model into a folder, from which it is read to the same numbers.
-
-        Parameters
-        ----------
-        folder : str or Path
-            Made if it is not there. Files that are there already are not written over.
-
-        Returns
-        -------
-        Path
-            ``model.toml``, for ``fmepy run``; beside it a file ``.fme`` for each module, and in the folder ``data`` the
-            data base, with the values that the parameters of this model have.
-
-        Raises
-        ------
-        ModelError
-            A file of these names is there; a module that is a Python function.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> import fmepy as fme
-        >>> model = fme.dmi.ModularModel([fme.dmi.Module("m", "y = k * t")], {"k": 2.0}, times=[0, 1], dt=1)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     print(model.write(folder).read_text())
-        ...     print(pathlib.Path(folder, "data", "constants.csv").read_text())
-        modules = ["m.fme"]
-        data = ["data/"]
-        times = { start = 0.0, stop = 1.0, step = 1.0 }
-        dt = 1.0
-        <BLANKLINE>
-        name,value
-        k,2.0
-        <BLANKLINE>
-        """
-        from fmepy.dmi.writing import write_model
-
-        return write_model(self, folder)
-
-    @property
     def n_steps(self) -> int:
         """How many elementary steps a run takes."""
         return int(self.steps_of(self.times)[-1])
-
-    @property
-    def variable_map(self) -> pd.DataFrame:
-        """The global variable map: a row a variable, its dimensions, its unit (if any is known), a column a module."""
-        units = {f"{m.name}.{n}" if n in m.local else n: u for m in self.modules for n, u in m.units.items()}
-        units |= {x.name: x.unit for x in self.data if x.unit}
-        table = self.system.variable_map
-        if any(n in units for n in table.index):
-            table.insert(1, "unit", [units.get(n, "") for n in table.index])
-        return table
-
-    @property
-    def element_map(self) -> pd.DataFrame:
-        """The map by element of arrays."""
-        return self.system.element_map
-
-    @property
-    def diagnostics(self) -> pd.DataFrame:
-        """Problems found between modules and data: kind level variable modules file line message."""
-        return diagnostics_table(self._found)
-
-    def plot_map(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw the variable map: modules as boxes, variables as arrows; return the Axes."""
-        from fmepy.plotting.dmi import plot_map
-
-        axes: Axes = plot_map(self.system, ax=ax, **kwargs)
-        return axes
 
     def compiled(self, kind: Literal["difference", "ode"] = "difference") -> DifferenceModel | OdeModel:
         """Return the equations of the modules as a model of its own.
@@ -317,10 +244,8 @@ class ModularModel(SimulatedModel):
         Parameters
         ----------
         kind : {"difference", "ode"}
-            A DifferenceModel with the fixed step `dt`, which filters (`FimlofCost`) take: its rows are steps, in a
-            column ``step``, and so must be those of the observations (a system that starts at 0 with steps of 1 has
-            times as ever). Or an OdeModel, whose levels move continuously, whatever `dt` is. Both have exact
-            sensitivities.
+            A DifferenceModel with the fixed step `dt`, at the times of the system. Or an OdeModel, whose levels move
+            continuously, whatever `dt` is. Both have exact sensitivities.
 
         Raises
         ------
@@ -329,6 +254,10 @@ class ModularModel(SimulatedModel):
             missing data.
         """
         check_choice(kind, ("difference", "ode"), "kind")
+        made: DifferenceModel | OdeModel = self._equations_of(kind)
+        return made
+
+    def _equations_of(self, kind: Literal["difference", "ode"], noisy: Collection[str] = ()) -> Any:
         parms = {str(name): float(value) for name, value in self._parms.items()}
         self._refuse_missing()
         from fmepy.dmi.equations import as_model
@@ -336,8 +265,38 @@ class ModularModel(SimulatedModel):
         return as_model(
             self.system, kind, parms=self.inputs.starts(float(self.times[0])) | parms,
             series=self.inputs.grids(self.times) | self._random_series(), times=self.times, dt=self.dt,
-            outputs=self._kept, method=self.rules.method,
+            outputs=self._kept, method=self.rules.method, noisy=noisy,
         )  # fmt: skip
+
+    def followed(self, noise: Any = None) -> tuple[DifferenceModel, Any]:
+        """Return the difference equations of the steps, and the noise of a filter that follows them.
+
+        Parameters
+        ----------
+        noise : mapping or DataFrame, optional
+            Of levels, of constants, or of elements of assigned variables, as `FimlofCost` takes its `process_noise`.
+
+        Returns
+        -------
+        model : DifferenceModel
+            With a constant ``x_noise`` of 0 that is added to each assigned variable x with noise.
+        noise
+            The same, of these constants in the place of the variables.
+
+        Raises
+        ------
+        ModelError
+            As `compiled` does.
+        """
+        keys = list(noise.keys()) if isinstance(noise, Mapping | pd.DataFrame) else []
+        variables = self.system.variables.values()
+        noisy = [e for v in variables if v.endogenous and not v.level for e in v.elements if e in keys]
+        new = {e: noise_of(e) for e in noisy}
+        if isinstance(noise, pd.DataFrame):
+            noise = noise.rename(index=new, columns=new)
+        elif isinstance(noise, Mapping):
+            noise = {new.get(k, k): value for k, value in noise.items()}
+        return self._equations_of("difference", noisy), noise
 
     def _random_series(self) -> dict[str, Forcing]:
         """Return the random numbers of the text as series."""

@@ -70,7 +70,7 @@ class Module:
     points : tuple of str
         The tables whose points stand in the text, which are dims, too.
     units : mapping of str to str
-        What stands in brackets behind an expression, by the name that has its value: ``x = a * b [widgets]``.
+        What stands in brackets behind statements.
 
     Raises
     ------
@@ -189,7 +189,6 @@ class PythonModule:
     exogenous: tuple[str, ...] = ()
     endogenous: tuple[str, ...] = ()
     outputs: tuple[str, ...] | None = None
-    units: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns."""

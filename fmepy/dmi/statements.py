@@ -344,6 +344,18 @@ def element_names(name: str, shape: Shape) -> tuple[str, ...]:
     return tuple(element_name(name, i) for i in product(*axes)) if shape else (name,)
 
 
+def noise_of(element: str) -> str:
+    """Return the constant of 0 that carries the noise of an assigned variable.
+
+    Examples
+    --------
+    >>> noise_of("births"), noise_of("D[0]")
+    ('births_noise', 'D_noise[0]')
+    """
+    name, bracket, index = element.partition("[")
+    return f"{name}_noise{bracket}{index}"
+
+
 def element_name(name: str, index: tuple[int | str, ...]) -> str:
     """Return what an element is called; the name itself where there is no index."""
     return f"{name}[{','.join(map(str, index))}]" if index else name

@@ -7,6 +7,7 @@ bracket is open::
     d(SM)/dt = (ISM - SM) / SAT  level: it moves by its rate
     SM(0) = 10                   its initial value; of an assigned variable, the first guess
     D[0] = 2 * D[1]              elements are counted from 0; d(D[0])/dt and D[0](0) likewise
+    OB = SM * SE   [units/month] the unit of OB, after a blank; of a level it is that of the level, not of the rate
 
 Declarations, one a line too, say what statements cannot::
 
@@ -35,6 +36,7 @@ from fmepy.dmi.expressions import RightSide, differ, module_functions, name_prob
 from fmepy.dmi.foreign_words import foreign_word
 from fmepy.dmi.ranges import Ranges, axis_size, check_mappings, each_place, read_range
 from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name, flat_position
+from fmepy.dmi.unit_text import read_unit
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
 from fmepy.language.text import OTHER_WORDS
@@ -108,19 +110,21 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     source, read, equations = _declarations(text, where)
     if not equations:
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
-    tables, units = dict[str, Shape](), dict[str, str]()
+    tables = dict[str, Shape]()
     declared = read.under(given)
     numbers, shapes, given_shapes = count(), dict(declared.dims), dict(declared.dims)
+    units = [_take_unit(code, row, source, shapes) for row, code in equations]
     known = set(module_functions()) | set(OTHER_WORDS)
     for row, code in equations:
         for i, line in enumerate(code):
             if found := foreign_word(line, known):
                 raise source.error(found[1], row + i, found[0])
         _find_points(code, row, source, shapes)
-        _take_unit(code, shapes, units)
-    statements = [
-        s for row, code in equations for s in _statements(code, row, source, shapes, numbers, name, tables, read.ranges)
-    ]
+    statements, units_of = list[ModuleStatement](), dict[str, str]()
+    for (row, code), unit in zip(equations, units, strict=True):
+        some = _statements(code, row, source, shapes, numbers, name, tables, read.ranges)
+        units_of |= {some[0].target.name: unit} if unit else {}
+        statements += some
     _check_definitions(statements, source)
     _check_tables(statements, tables, source)
     statements = _nonnegative(statements, read, shapes)
@@ -135,7 +139,8 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     assigned = dict.fromkeys(s.target.name for s in statements)
     read.check_names(declared, lines_of, assigned)
     points = tuple(n for n in shapes if n not in given_shapes)
-    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of, tuple(tables), points, units)
+    read_names = tuple(assigned), tuple(used), lines_of
+    return ModuleText(declared, tuple(statements), *read_names, tuple(tables), points, units_of)
 
 
 # --- declarations
@@ -344,7 +349,26 @@ def _indices(inside: str) -> list[object]:
     return [int(w) if _WHOLE.fullmatch(w) else None if w == ":" else w if w.isidentifier() else () for w in words]
 
 
-_UNIT = re.compile(r"(\w+|[)\]])(\s+\[(?![\d\s:]*\])([^\[\],]+)\])\s*$")
+_UNIT = re.compile(r"(?<=[\w)\]])\s+\[([^\[\]:,]*[^\W\d][^\[\]:,]*|[1$€%\-])\]\s*$")
+
+
+def _take_unit(code: list[str], row: int, source: Source, shapes: Mapping[str, Shape]) -> str:
+    """Return the unit in brackets behind a statement, and take it out of the code."""
+    match = _UNIT.search(code[-1])
+    if match is None or (len(code) == 1 and "=" not in code[0][: match.start()]):
+        return ""
+    word = re.search(r"\w+$", code[-1][: match.start()])
+    if word and word[0] in shapes:  # an index
+        return ""
+    if read_unit(match[1]) is None:
+        raise source.error(
+            f"{match[1]!r} is no unit; products of powers of names are, such as people/month, $/(unit*month), m^2, 1",
+            row + len(code) - 1, match.start(1)
+        )  # fmt: skip
+    code[-1] = code[-1][: match.start()]
+    return match[1].strip()
+
+
 _POINTS = re.compile(rf"\s*{_NAME}\s*=\s*\[\s*\(")
 
 
@@ -354,16 +378,6 @@ def _find_points(code: list[str], row: int, source: Source, shapes: dict[str, Sh
         tree = right_side(code, row, source, code[0].index("=") + 1)
         if isinstance(tree.node, ast.List) and all(isinstance(p, ast.Tuple) for p in tree.node.elts):
             shapes.setdefault(normal_name(match[1]), (len(tree.node.elts), 2))
-
-
-def _take_unit(code: list[str], shapes: Mapping[str, Shape], units: dict[str, str]) -> None:
-    """Take the unit away that stands behind an expression: ``x = a * b [widgets]``; an index is none."""
-    match, left = _UNIT.search(code[-1]), code[0].partition("=")[0].strip()
-    if match is None or match[1] in shapes:
-        return
-    code[-1] = code[-1][: match.start(2)]
-    if target := _ASSIGNED.fullmatch(left) or _INITIAL.fullmatch(left):  # behind a rate it is that of the rate
-        units.setdefault(normal_name(target[1]), match[3].strip())
 
 
 def _check_tables(statements: list[ModuleStatement], tables: Mapping[str, Shape], source: Source) -> None:

@@ -153,6 +153,18 @@ class ModuleSystem:
             raise ModelError(f"{what} needs modules of one step; these have steps of {listed(steps)}.{advice}")
 
     @property
+    def links(self) -> dict[tuple[str, str], list[str]]:
+        """The variables that one module gives a value to and another reads, by the two modules."""
+        overruled = {(n, m) for n, meeting in self.conflicts for m in meeting[:-1]}
+        links: dict[tuple[str, str], list[str]] = {}
+        for v in self.variables.values():
+            for a in v.assigned_in:
+                for b in v.read_in:
+                    if a != b and (v.name, a) not in overruled:
+                        links.setdefault((a, b), []).append(v.name)
+        return links
+
+    @property
     def variable_map(self) -> pd.DataFrame:
         """The global variable map: one row a variable, its dimensions, and what it is in each module."""
         import pandas as pd

@@ -47,11 +47,6 @@ class VensimModel(ModularModel):
     documentation: pd.DataFrame
     ignored: tuple[str, ...]
 
-    @property
-    def units(self) -> pd.Series:
-        """The units of variables, by name here, as the file has them; "" where it has none."""
-        return self.documentation["unit"]
-
     def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
         made = super()._remade(arguments, merged)
         made.renamed, made.documentation, made.ignored = self.renamed, self.documentation, self.ignored

@@ -345,7 +345,7 @@ class Formulas:
         word = "delay" if e.value.startswith("delay") else "smooth"
         if word == "delay":
             try:
-                steps = self.system.value(e.args[1]) / self.system.value(name("time_step"))
+                steps = self._least(e.args[1]) / self.system.value(name("time_step"))
                 most = max(1, int(steps * (1 + 1e-9)))
             except UnsaidError:  # a time that moves
                 most = n
@@ -359,6 +359,12 @@ class Formulas:
         args += [self.text(e.args[start], where)] if start < len(e.args) else []
         kind = {("smooth", 1): "smooth", ("delay", 1): "delay1"}.get((word, n), f"{word}{3 if n == 3 else 'n'}")
         return f"{kind}({', '.join(args)})", _ATOM
+
+    def _least(self, e: Expr) -> float:
+        """Return the value of a constant, of an array the least one."""
+        v = self.variables.get(e.value) if e.word == "name" else None
+        rights = [eq.expr or Expr("text") for eq in v.equations] if v else [e]  # a text: data, which are no constant
+        return min(self.system.value(x) for r in rights for x in (r.args if r.word == "list" else [r]))
 
     def _pipe(self, e: Expr, where: Where, n: int) -> str:
         """Return Vensim's DELAY N with a time that moves: that of the k-th level comes k steps later."""

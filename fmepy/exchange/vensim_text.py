@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from fmepy.dmi.data_items import Index, Item, item
+from fmepy.dmi.unit_text import read_unit
 from fmepy.exchange.vensim_data import Series, series_item
 from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name
 from fmepy.exchange.vensim_formulas import BY_ELEMENT, REDUCED, Formulas
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.language.tree import MAX_EXPRESSION
 from fmepy.models.running.forcings import Forcing
-
-_UNIT = re.compile(r"(?![\d\s]*$)[\w/*^(). -]+")
-"""Units that can stand in the text of a module."""
 
 
 class Translation(Formulas):
@@ -65,7 +63,8 @@ class Translation(Formulas):
         """Return statements with unit and comment behind the first that gives the variable its value."""
         target = re.compile(rf"{v.name}(\[[^\]]*\])?(\(0\))? = ")
         at = next((i for i, line in enumerate(lines) if target.match(line)), -1)
-        unit = f" [{v.unit}]" if _UNIT.fullmatch(v.unit) else ""
+        is_read = v.unit and not re.search(r"[\[\],:#]", v.unit) and read_unit(v.unit) is not None
+        unit = f" [{v.unit}]" if is_read else ""
         comment = " ".join(filter(None, ("" if unit else v.unit, v.equations[0].comment)))
         return [f"{x}{unit}{f'  # {comment:.150}' * bool(comment)}" if i == at else x for i, x in enumerate(lines)]
 

@@ -2,7 +2,7 @@
 
 A node is a time at which something happens. Between two nodes lie steps:
 
-* difference equations: one step a unit of time; t is the time of the new state, forcings are those of it;
+* difference equations: one step every `dt`; t is the time of the new state, forcings are those of it;
 * fixed steps: the model's own times, the samples, the events and the jumps of forcings are grid points, each interval
   divided into equal steps no longer than `dt`; where samples lie on the model's grid these are the steps of
   `OdeModel(method="euler")`. Without `dt` the model's times are its steps, and beyond the last of them they go on with
@@ -183,10 +183,11 @@ def build_schedule(
     at: Vector = snapped(np.array([c.time for c in changes], dtype=float), marks)
     times = np.unique(np.concatenate([[start], readings.times, rows[(rows >= start) & (rows <= last)], at]))
     if kind == "difference":
-        ends: Vector = start + np.arange(1.0, round(last - start) + 1)
+        h = dt or 1.0
+        ends: Vector = start + h * np.arange(1.0, round((last - start) / h) + 1)
         begins: Vector = ends
         lengths: Vector = np.ones(len(ends))  # a difference equation sees the time of the new state
-        taken = np.floor(times - start + 1e-6)
+        taken = np.floor((times - start) / h + 1e-6)
     elif kind == "fixed":
         inner = grid[(grid > start) & (grid < last)]
         jumps = snapped(forcing_jumps(forcings), np.concatenate([marks, at]))

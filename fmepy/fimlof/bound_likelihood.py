@@ -400,7 +400,7 @@ class BoundFimlof(OfData):
         if remembered is not None and remembered[0] == key:
             return remembered[1], remembered[2]
         if self._runs is not None:
-            none, made = np.zeros(len(theta)), self._runs.with_slopes(theta)
+            none, made = np.zeros(len(theta)), self._runs.likelihoods_with_slopes(theta)
             base, slopes = [one for one, _, _ in made], [(nu, s, none) for _, nu, s in made]
             self._remembered = (key, base, slopes)
             return base, slopes

@@ -34,7 +34,7 @@ from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.filter_model import Specification, with_equations
 from fmepy.fimlof.read_arguments import read_specification
 from fmepy.language.nodes import ZERO
-from fmepy.models.base import Model, check_times_column
+from fmepy.models.base import Model
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import marked
@@ -53,8 +53,10 @@ class FimlofCost(ModelsOfCost, AddableCost):
 
     Parameters
     ----------
-    model : OdeModel or DifferenceModel
+    model : OdeModel, DifferenceModel or dmi.ModularModel
         Its outputs are what may be observed; its start holds at ``model.times[0]``. Data may go on after its last time.
+        A system of modules is followed by the difference equations of its steps (`ModularModel.compiled`), at its own
+        times; noise of an assigned variable is added to it.
         Without process noise, from a known start, any model will do (`fmepy.models.base` says what one is).
     obs : DataFrame, or mapping of names to columns
         The data, wide or long, as `modCost` takes them. Several rows of one time are several readings. A row without
@@ -187,8 +189,10 @@ class FimlofCost(ModelsOfCost, AddableCost):
     cases: Experiments = field(init=False)
 
     def __post_init__(self) -> None:
+        if callable(getattr(self.model, "followed", None)) and (len(self.process_noise) or self.initial != "known"):
+            model, noise = self.model.followed(self.process_noise)
+            vars(self).update(model=model, process_noise=noise)
         _check_model(self.model)
-        check_times_column(self.model, self.x)
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)

@@ -132,7 +132,7 @@ def _entity(
     both = np.concatenate([read, without])
     if definition_of(model).kind == "difference":  # rounding of times that are steps must not make two nodes of one
         start = float(model.times[0])
-        both = start + np.rint(both - start)
+        both = start + model.dt * np.rint((both - start) / model.dt)
     else:
         both = merged(both)
     read, asked = both[: len(raw)], np.setdiff1d(both[len(raw) :], both[: len(raw)])
@@ -158,7 +158,7 @@ def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: s
         )
     if definition_of(model).kind == "difference" and len(times):
         try:
-            whole_steps(np.sort(times), start)
+            whole_steps(np.sort(times), start, model.dt)
         except Exception as error:
             raise DataError(f"{what}: {error}") from None
 

@@ -177,7 +177,7 @@ def sorted_times(times: Any) -> Vector:
 def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, end: float) -> Vector:
     if steps is not None:
         steps = whole_number(steps, "steps", 1)
-        spacing = 1.0
+        spacing = spec.dt or 1.0
         if spec.definition.kind != "difference":
             data = np.unique(run.schedule.readings.times)
             spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
@@ -187,7 +187,7 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
     if not len(ahead) or not np.isfinite(ahead).all():
         raise ArgumentError(f"`times` must hold finite times beyond the data, which end at {end:g}.")
     if spec.definition.kind == "difference":
-        whole_steps(ahead, end)
+        whole_steps(ahead, end, spec.dt or 1.0)
     return ahead
 
 

@@ -88,7 +88,7 @@ def read_specification(
     if definition.is_closed:
         _check_closed(model, (noise, start), cost.initial, asked)
     values = with_noise_parameters(dict(definition.parms), parms, made, noise, errors, start)
-    accumulated, accumulators = _accumulators(cost.accumulate, equations, variables)
+    accumulated, accumulators = _accumulators(cost.accumulate, equations, variables, dt)
     sds = _error_sds(equations, variables, errors, cost.err is not None, tuple(values), accumulated)
     check_names_of_noise(
         noise.names(), "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time)
@@ -197,7 +197,7 @@ def _propagation(
                 raise ArgumentError(f"`{name}` is for differential equations; a DifferenceModel goes step by step.")
         if noise_kind == "brownian":
             raise ArgumentError("`noise_kind='brownian'` is for differential equations; here an sd is per step.")
-        return "difference", None, True
+        return "difference", model.dt, True
     method = getattr(model, "method", None)
     own = method if method in FIXED else None
     chosen = check_choice(propagation, PROPAGATIONS, "propagation") if propagation is not None else own or "ode"
@@ -272,9 +272,9 @@ def _error_sds(
 
 
 def _accumulators(
-    given: Any, equations: Equations, variables: Sequence[str]
+    given: Any, equations: Equations, variables: Sequence[str], dt: float | None
 ) -> tuple[dict[str, tuple[str, Any, Any]], tuple[Accumulator, ...]]:
-    """Return (state, summand, reading) by variable, and the accumulators."""
+    """Return (state, summand, reading) by variable, and the accumulators; steps of `dt` of difference equations."""
     if given is None:
         return {}, ()
     if not isinstance(given, Mapping):
@@ -294,11 +294,14 @@ def _accumulators(
             or not 0 < float(length) < np.inf
         ):
             raise ArgumentError(f"`accumulate[{name!r}]` is {length!r}; a length of time above zero is needed.")
-        if equations.kind == "difference" and float(length) != round(float(length)):
-            raise ArgumentError(f"`accumulate[{name!r}]` is {length!r}; difference equations sum whole steps.")
+        number = float(length) / (dt or 1.0) if equations.kind == "difference" else float(length)
+        if equations.kind == "difference" and abs(number - round(number)) > 1e-9 * number:
+            raise ArgumentError(
+                f"`accumulate[{name!r}]` is {length!r}; difference equations sum whole steps, of {dt or 1.0:g}."
+            )
         state = f"sum of {name}"
         g = outputs.get(name, symbol(name))
-        found[name] = (state, g, symbol(state) / float(length) if kind == "mean" else symbol(state))
+        found[name] = (state, g, symbol(state) / number if kind == "mean" else symbol(state))
         accumulators.append(
             Accumulator(list(variables).index(name), len(equations.states) + len(accumulators), float(length))
         )

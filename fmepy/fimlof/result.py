@@ -243,7 +243,8 @@ class FilterResult(Filtered):
         if self.loaded is not None or self.failure is not None or len(nodes) < 2 or len(nodes) >= points:
             return self
         if self.bound.spec.definition.kind == "difference":
-            between = np.arange(nodes[0], nodes[-1] + 0.5)
+            h = self.bound.spec.dt or 1.0
+            between = nodes[0] + h * np.arange(round((nodes[-1] - nodes[0]) / h) + 1)
             return self if len(between) == len(nodes) else self.at(between[:: -(-len(between) // 2000)])
         return self.at(np.linspace(nodes[0], nodes[-1], points + 1))
 
@@ -357,7 +358,7 @@ class FilterResult(Filtered):
         if not np.isfinite(further).all() or (further < start).any():
             raise ArgumentError(f"`times` must hold finite times from the model's start at {start:g} on.")
         if self.bound.spec.definition.kind == "difference":
-            whole_steps(further, start)
+            whole_steps(further, start, self.bound.spec.dt or 1.0)
         return replace(self, **_run(self.bound, self.parms, self.smooth, self.entities, further))
 
     def __getstate__(self) -> dict[str, Any]:

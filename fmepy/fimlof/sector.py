@@ -157,7 +157,7 @@ def _inputs(
         values = np.interp(times, measured.index.to_numpy(dtype=float), measured.to_numpy())
         filled += [(name, float(t), float(v)) for t, v in zip(times, values, strict=True) if t not in measured.index]
         # the next state of a difference equation is made of the old states: the input of a step is the datum before it
-        shift = 1.0 if spec.definition.kind == "difference" else 0.0
+        shift = spec.dt or 0.0 if spec.definition.kind == "difference" else 0.0
         series[name] = (times + shift, values)
     return series, filled
 

@@ -87,7 +87,7 @@ class SimulatedLikelihoods(BoundLikelihood):
         """Return the likelihood of every entity."""
         return [self._likelihood(k, theta, *own) for k, own in enumerate(self._innovations(theta))]
 
-    def with_slopes(self, theta: Vector) -> list[tuple[Likelihood, Matrix, Matrix]]:
+    def likelihoods_with_slopes(self, theta: Vector) -> list[tuple[Likelihood, Matrix, Matrix]]:
         """Return of every entity the likelihood, and d nu, d s to theta, shape (n_obs, n_par)."""
         d, out = self._at_theta(theta), []
         dmod, ds, errors = dense(d.dmod), dense(d.ds), d.s

@@ -42,7 +42,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import SimulationError
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
@@ -186,21 +186,6 @@ def keep_within(bound: Any, lower: Vector, upper: Vector) -> None:
     """
     if callable(getattr(bound, "keep_within", None)):
         bound.keep_within(lower, upper)
-
-
-def check_times_column(model: Any, x: str | None) -> None:
-    """Refuse observations whose column `x` holds something else than what the rows of a model are told apart by.
-
-    Models say so by an attribute ``x_note``, a sentence.
-
-    Raises
-    ------
-    ArgumentError
-        The sentence.
-    """
-    note = getattr(model, "x_note", "")
-    if note and x not in (None, getattr(model, "x_name", "time")):
-        raise ArgumentError(f"`x={x!r}`: {note}")
 
 
 def equations_hint(model: Any) -> str:

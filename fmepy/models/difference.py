@@ -1,6 +1,6 @@
 """Models of difference equations: `DifferenceModel`, x[n] = f(x[n-1], u[n], n).
 
-With x[n] = f(x[n-1], u[n], n; p) and outputs h(x[n], u[n], n; p)::
+With x[n] = f(x[n-1], u[n], t[n]; p) and outputs h(x[n], u[n], t[n]; p), t[n] = t[0] + n dt::
 
     S[n] = F S[n-1] + df/dp,  F = df/dx at x[n-1]          dh/dp = (dh/dx) S[n] + dh/dp
 
@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fmepy.checks import positive_number
 from fmepy.compiled import difference_loop
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.llvm_code import LlvmProgram, Place
@@ -37,13 +38,14 @@ MOST_TRACED_STATES = 200
 """Vector functions with more states run as they are."""
 DIFFERENCE_STEP = float(np.finfo(float).eps ** (1 / 3))
 """Relative step of central differences: truncation h**2 against rounding eps/h."""
+_OFF = 1e-9  # part of a time, or of a step, by which a time may miss its step: k dt is rounded
 
 
 @with_own_words
 class DifferenceModel(DynamicModel):
     """A model of difference equations, x[n] = f(x[n-1], u[n], n), as a function of its parameters.
 
-    The states advance by one step per unit of time, from ``times[0]``, where they have their initial values.
+    The states advance by one step every `dt`, from ``times[0]`` on, where they have their initial values.
     ``model(parms)`` runs it and returns a table. Functions whose arguments are named, and text, are turned into
     equations and compiled; what cannot be traced runs as it is (`engine_note` says why).
 
@@ -58,7 +60,9 @@ class DifferenceModel(DynamicModel):
     state : mapping, Series or sequence
         Initial values: numbers, names of parameters, or expressions of parameters. They hold at ``times[0]``.
     times : array_like, shape (n_time,)
-        Increasing, a whole number of units apart. ``[0, 5]`` gives the start and the row after five steps.
+        Increasing, a whole number of steps apart. ``[0, 5]`` gives the start and the row after five steps of 1.
+    dt : float
+        Length of a step.
     parms : mapping or Series, optional
         Values of the parameters; keyword defaults of `step` are values too.
     outputs : mapping of str to str or callable, optional
@@ -112,29 +116,31 @@ class DifferenceModel(DynamicModel):
         parms: Any = None,
         outputs: Any = None,
         forcings: Any = None,
+        dt: float = 1.0,
         engine: str = "auto",
     ) -> None:
         engine = "compiled" if engine == "numba" else engine  # an older name
         check_choice(engine, ("auto", "compiled", "python"), "engine")
         super().__init__("difference", step, locals(), 10**6 if engine == "compiled" else MOST_TRACED_STATES)
-        whole_steps(self.times, float(self.times[0]))
+        self.dt = positive_number(dt, "dt", error=ModelError)
+        whole_steps(self.times, float(self.times[0]), self.dt)
         self.engine, self.engine_note = _choose_engine(engine, self.definition)
         self._tell()
 
 
-def whole_steps(times: Vector, start: float) -> IntVector:
-    """Return how many steps after `start` the times lie; ModelError if that is not a whole number for each."""
-    distance = times - start
+def whole_steps(times: Vector, start: float, dt: float = 1.0) -> IntVector:
+    """Return how many steps of `dt` after `start` the times lie; ModelError if that is not a whole number for each."""
+    distance = (times - start) / dt
     steps = np.rint(distance)
-    off = np.flatnonzero(np.abs(distance - steps) > 1e-9 * np.maximum(1.0, np.abs(times)))
+    off = np.flatnonzero(np.abs(distance - steps) > _OFF * np.maximum(1.0, np.abs(times) / dt))
     if len(off):
         bad = float(times[off[0]])
         raise ModelError(
             f"`times` holds {bad:g}, which is {bad - start:g} after the start at {start:g}. A difference "
-            "equation advances one step per unit of time, so times must be whole numbers apart; express "
-            "them in steps."
+            f"equation advances one step every {dt:g}, so times must be whole numbers of these apart; the nearest such "
+            f"time is {start + dt * float(steps[off[0]]):g}. Another length of a step is said by `dt`."
         )
-    check_number_of_steps(float(steps[-1]), 1.0, "times", MOST_FIXED_STEPS)
+    check_number_of_steps(float(steps[-1]) * dt, dt, "times", MOST_FIXED_STEPS)
     if steps[0] < 0:
         raise ModelError(
             f"`times` begins at {times[0]:g}, before the model's start at {start:g}; the initial values hold there."
@@ -165,8 +171,9 @@ class BoundDifference(BoundDynamic):
         self, model: DifferenceModel, names: tuple[str, ...], times: Vector, hold_engine: bool, start: float | None
     ) -> None:
         d, self._start = model.definition, float(model.times[0] if start is None else start)
-        self._steps = whole_steps(times, self._start)
-        at = self._start + np.arange(self._steps[-1] + 1)
+        self._dt = model.dt
+        self._steps = whole_steps(times, self._start, self._dt)
+        at = self._start + self._dt * np.arange(self._steps[-1] + 1)
         self._U = np.ascontiguousarray(forcing_values(d.forcings, at).T)
         super().__init__(d, names, times, self._U[self._steps].T)
         self.exact = model.engine == "compiled"
@@ -202,9 +209,9 @@ class BoundDifference(BoundDynamic):
         loop = c_loop(difference_loop.run, "the loop of difference models")
         arrays = (q, self._U, keep, places, x, both, v, w, out, slopes, told)
         sizes = n, m, len(p), self._U.shape[1], n_par, *counts, len(keep)
-        loop(step, write, *sizes, self._start, *map(address, arrays))
+        loop(step, write, *sizes, self._start, self._dt, *map(address, arrays))
         if told[0] >= 0:
-            self._fail("a state became NaN or infinite", self._start + int(told[0]), p)
+            self._fail("a state became NaN or infinite", self._start + self._dt * int(told[0]), p)
         return out, slopes
 
     @cached_property
@@ -218,7 +225,7 @@ class BoundDifference(BoundDynamic):
             self._fail(str(error), self._start, p)
 
     def _fail(self, why: str, time: float, p: Vector) -> NoReturn:
-        raise self._failure(f" at time {time:.6g} (step {round(time - self._start)})", why, p, time)
+        raise self._failure(f" at time {time:.6g} (step {round((time - self._start) / self._dt)})", why, p, time)
 
     # models without equations, and engine="python"
 
@@ -229,7 +236,7 @@ class BoundDifference(BoundDynamic):
         try:
             with np.errstate(all="ignore"), as_failures():
                 for k in range(int(self._steps[-1]) + 1):
-                    t = self._start + k
+                    t = self._start + self._dt * k
                     if k > 0:
                         y = advance(t, y, plain, self._U[k])
                         if not np.isfinite(y).all():

@@ -58,8 +58,6 @@ class Runnable(AnswersInOwnWords, InNotebook):
     )
     times: Vector
     x_name: str = "time"
-    x_note: str = ""
-    """What is said of observations with another column, where `x_name` is no time; see `base.check_times_column`."""
     states: tuple[str, ...]
     var_names: tuple[str, ...]
     engine: str

@@ -64,7 +64,6 @@ class Around:
     states: Any = property(attrgetter("inner.states"))
     var_names: Any = property(attrgetter("inner.var_names"))
     x_name: Any = property(lambda self: getattr(self.inner, "x_name", "time"))
-    x_note: Any = property(lambda self: getattr(self.inner, "x_note", ""))
     times: Any = property(attrgetter("inner.times"))
     engine: Any = property(attrgetter("inner.engine"))
     engine_note: Any = property(attrgetter("inner.engine_note"))

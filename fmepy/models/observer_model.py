@@ -19,7 +19,7 @@ The last copy bears the names of the model's states, so that its outputs are pre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -135,13 +135,15 @@ class _Corrected:
         model, parms, steps, gain = self.model, self.parms, self.steps, self.gain
         self._d = d = self.definitions[0]
         self._start, self._end = float(model.times[0]), float(model.times[-1])
+        self._step = float(model.dt) if d.kind == "difference" else 1.0
         self._taken = {*d.var_names, *d.parameters, *parms, *d.forcing_names, d.time}
         self._series: dict[str, list[Forcing]] = {}
         self._states = [self._copy(j) for j in range(1, steps + 1)]
         self._first = {symbol(k): symbol(c) for k, c in zip(d.states, self._states[0], strict=True)}
-        self._before = self._forcings_before() if d.kind == "difference" else {}
-        before = {symbol(d.time): symbol(d.time) - 1, **self._before} if d.kind == "difference" else {}
-        readings = {**{k: symbol(k) for k in (*d.states, *d.extra_names)}, **dict(d.outputs)}
+        readings: dict[str, Any] = {**{k: symbol(k) for k in (*d.states, *d.extra_names)}, **dict(d.outputs)}
+        read = names_in(as_node(readings[v]) for _, v, _ in gain) if d.equations is not None else set(d.forcing_names)
+        self._before = self._forcings_before(read) if d.kind == "difference" else {}
+        before = {symbol(d.time): symbol(d.time) - self._step, **self._before} if d.kind == "difference" else {}
         shown = {k: e.subs({**before, **self._first}) for k, e in readings.items()}
         errors = {v: self._error(v, shown[v]) for v in dict.fromkeys(v for _, v, _ in gain)}
         self._by = [(state, v, self._gain(state, v, k) * errors[v]) for state, v, k in gain]
@@ -184,7 +186,8 @@ class _Corrected:
         """Return y - h, which is zero where the variable corrects nothing."""
         found = [s.of(variable) for s in self.samples]
         if self._d.kind == "difference":  # of the step before
-            y = self._forcing(f"{variable}_read", [(t + 1, v) if len(t) else _ZERO for t, v in found], "linear")
+            later = [(t + self._step, v) if len(t) else _ZERO for t, v in found]
+            y = self._forcing(f"{variable}_read", later, "linear")
             return self._at_steps(f"{variable}_is_read", [t for t, _ in found]) * (y - shown)
         y = self._forcing(f"{variable}_read", [(t, v) if len(t) else _ZERO for t, v in found], "linear")
         if self.form == "innovation" or all(len(t) and t[0] <= self._start and t[-1] >= self._end for t, _ in found):
@@ -201,21 +204,24 @@ class _Corrected:
 
     def _at_steps(self, name: str, times: Sequence[Vector]) -> Any:
         """Return what is 1 at the steps that follow these times, else 0."""
-        steps = self._start + np.arange(np.floor(self._end - self._start + 1.5))
+        h, last = self._step, np.rint((self._end - self._start) / self._step)
+        steps = self._start + h * np.arange(last + 1)
         series = []
         for t in times:
-            on = np.isin(steps - self._start, np.rint(t + 1 - self._start)).astype(float)
+            on = np.isin(np.arange(last + 1), np.rint((t - self._start) / h) + 1).astype(float)
             changes = np.flatnonzero(np.append(True, on[1:] != on[:-1]))
             series.append((steps[changes], on[changes]))
         return self._forcing(name, series, "constant")
 
-    def _forcings_before(self) -> dict[Any, Any]:
-        """Return by forcing that of the step before."""
+    def _forcings_before(self, read: Collection[str]) -> dict[Any, Any]:
+        """Return by forcing that is read that of the step before."""
         out = {}
         for k, f in enumerate(self._d.forcings):
+            if f.name not in read:
+                continue
             of_runs = [d.forcings[k] for d in self.definitions]
             out[symbol(f.name)] = self._forcing(
-                f"{f.name}_before", [(g.times + 1, g.values) for g in of_runs], f.method
+                f"{f.name}_before", [(g.times + self._step, g.values) for g in of_runs], f.method
             )
         return out
 
@@ -270,6 +276,7 @@ class _Corrected:
             starts=tuple(tuple(s.values()) for s in (self._starts[-1:] + self._starts[:-1])),
             added=tuple(by.get(k, 0) for k in d.states) if by else (),
             before=tuple(s.name for s in self._before.values()),
+            step=self._step,
         )
 
     def _events(self, d: Definition, samples: Samples) -> list[dict[str, Any]]:
@@ -359,6 +366,8 @@ class CorrectedFunction:
         What is added to the rates of the first copy; empty: nothing.
     before : tuple of str
         Names of the model's forcings of the step before.
+    step : float
+        Of a difference equation: its length.
     """
 
     definition: Definition
@@ -368,6 +377,7 @@ class CorrectedFunction:
     starts: tuple[tuple[Any, ...], ...]
     added: tuple[Any, ...]
     before: tuple[str, ...]
+    step: float
 
     def draft(self, given: ModelArguments) -> Draft:
         """Return what it holds."""
@@ -381,7 +391,8 @@ class CorrectedFunction:
         d, n = self.definition, len(self.definition.states)
         extras = None
         if self.starts:  # those of the first copy at the step before
-            extras = self._extras(t - 1, self._first(y), p, np.array([u[self.forcings.index(k)] for k in self.before]))
+            before = np.array([u[self.forcings.index(k)] for k in self.before])
+            extras = self._extras(t - self.step, self._first(y), p, before)
         made = self._expressions(t, y, p, u, extras)
         starts = np.array(made[: len(y)]) if self.starts else np.asarray(y, dtype=float)
         assert d.function is not None, "it is made around a function"

@@ -164,8 +164,8 @@ class StartAtRest:
         start = float(model.times[0])
         span = float(model.times[-1]) - start or 1.0
         self._label, self._states, self._map, self._own = label, tuple(model.states), map, own
-        # rows at whole numbers of steps, for difference equations
-        times = [start + float(np.ceil(span * s)) for s in SPANS]
+        dt = float(getattr(model, "dt", 1.0))  # rows at whole numbers of steps, for difference equations
+        times = [start + dt * float(np.ceil(span * s / dt)) for s in SPANS]
         self._bounds = [model.bind(map.full_names, times=[t], **words) for t in times]
         self._places = [definition.states.index(s) for s in anew]
         self._anew = ValueTable([definition.initial[i] for i in self._places], own.full_names, own.full_names)
@@ -320,11 +320,11 @@ class BoundToRest(OfRuns):
         """Yield the model bound to ever longer runs; rows before the last two are those wanted."""
         start, ends = float(self._model.times[0]), [*self._model.times[-1:], *self._before[-1:]]
         last = float(max(ends))
-        span = last - start or 1.0
+        span, dt = last - start or 1.0, float(getattr(self._model, "dt", 1.0))
         for k, pair in enumerate(pairwise(SPANS)):
             if k not in self._made:
                 # rows at whole numbers of steps, for difference equations
-                later = [last + float(np.ceil(span * s)) for s in pair]
+                later = [last + dt * float(np.ceil(span * s / dt)) for s in pair]
                 bound = self._model.bind(names, times=np.array([*self._before, *later]), **self._words)
                 bound = (tightened(bound) or bound) if self._is_tight else bound
                 if self._box is not None:

@@ -39,7 +39,7 @@ def plot_map(system: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     **kwargs
         Keywords of every picture, and of matplotlib's FancyArrowPatch for the arrows.
     """
-    links = variable_links(system)
+    links = system.links
     names = _in_circle([m.name for m in system.modules], links)
     small = len(names) <= _MOST_LEVEL
     ax = get_ax(ax, figsize=(7.0, 6.0) if small else (10.0, 10.0))
@@ -86,17 +86,6 @@ def _bend(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
     along, middle = end - start, (start + end) / 2
     aside = np.array([along[1], -along[0]])
     return float(_APART - _INWARDS * (middle @ aside) / (along @ along))
-
-
-def variable_links(system: Any) -> dict[tuple[str, str], list[str]]:
-    """Return the variables that one module gives a value to and another reads, by the two modules."""
-    links: dict[tuple[str, str], list[str]] = {}
-    for v in system.variables.values():
-        for a in v.assigned_in:
-            for b in v.read_in:
-                if a != b and a not in [m for n, meeting in system.conflicts if n == v.name for m in meeting[:-1]]:
-                    links.setdefault((a, b), []).append(v.name)
-    return links
 
 
 def _in_circle(names: list[str], links: dict[tuple[str, str], list[str]]) -> list[str]:

@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         line = text.partition("\n")[0].rstrip(".")
         one = commands.add_parser(name, help=line[:1].lower() + line[1:], **_help(text))
         for word, how in arguments.items():
-            one.add_argument(word, **how)
+            one.add_argument(*word.split(), **how)
         one.set_defaults(execute=execute, own=one)
     return top
 
@@ -318,12 +318,20 @@ def map_variables(given: argparse.Namespace) -> int:
     writes to the folder (default: the file's name without .toml, beside it):
       variable_map.csv   the map
       variable_map.png   modules as boxes, variables as arrows
+      variable_map.html  with --html: who computes and who reads a variable, equations, values, feedback loops, a search
     """
     model, folder = _opened(given)
     if not isinstance(model, ModularModel):
         raise ArgumentError(f"{given.file}: a map is of modules, and this model has none.")
     print(model.variable_map.to_string())
-    print(_written(folder, {"variable_map": model.variable_map.reset_index()}, {"variable_map": model.plot_map}))
+    written = _written(folder, {"variable_map": model.variable_map.reset_index()}, {"variable_map": model.plot_map})
+    if given.html:
+        from fmepy.workflow.report.module_map import map_page
+
+        page = map_page(model, Path(given.file).stem)
+        (folder / "variable_map.html").write_text(page, encoding="utf-8", newline="\n")
+        written += ", variable_map.html"
+    print(written)
     return 0
 
 
@@ -423,11 +431,15 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], dict[str, dict[st
     "schema": (schema, {}),
     "run": (run, {
         "file": _MODEL,
-        "--output": _FOLDER,
+        "--output --out": _FOLDER,
         "--strict": _flag("diagnostics are errors (exit code 2)"),
         "--no-plots": _flag("draw no picture"),
     }),
-    "map": (map_variables, {"file": _MODEL, "--output": _FOLDER}),
+    "map": (map_variables, {
+        "file": _MODEL,
+        "--output --out": _FOLDER,
+        "--html": _flag("write a page with a search, too; it runs the model"),
+    }),
 }  # fmt: skip
 """By name what runs, and its arguments as argparse takes them.
 

@@ -323,33 +323,52 @@ def test_a_python_module_runs_among_the_others():
     assert not model.bind().runs_on_threads
 
 
-def in_steps(data):
-    return data.assign(step=data["time"] / 0.5).drop(columns="time")
+def test_costs_hold_its_equations_against_data_at_the_times_of_the_system(model, data):
+    later = {"times": model.times + 1990.0, "dt": 0.5}
+    system, seen = model.replace(**later), data.assign(time=data["time"] + 1990.0)
+    steps, sd = system.compiled("difference"), {"N": 1.0, "P": 0.3}
+    assert steps().columns[0] == "time"
+    np.testing.assert_allclose(steps(), system()[steps().columns], rtol=1e-12)
+    for copy in (pickle.loads(pickle.dumps(steps)), fme.transformed(steps, {"r": "log"})):
+        same, own = (fme.SimulationCost(m, seen, measurement_noise=sd)() for m in (copy, steps))
+        assert same.minus2loglik == pytest.approx(own.minus2loglik, rel=1e-12)
+    early = model.replace(dt=0.5)
+    for make in (
+        lambda m, d: fme.FimlofCost(m, d, process_noise={"N": 1.0}, measurement_noise=sd),
+        lambda m, d: fme.FimlofCost(m, d, process_noise={}, measurement_noise=sd, initial="diffuse"),
+        lambda m, d: fme.PredictionErrorCost(m, d, gain={"N": {"N": 0.5}}, measurement_noise=sd),
+        lambda m, d: fme.SimulationCost(m, d, measurement_noise=sd),
+    ):
+        there, here = make(system, seen), make(early, data)
+        bound, same = there.bind(["r", "a"]), here.bind(["r", "a"])
+        assert bound.minus2loglik(bound.theta0) == pytest.approx(same.minus2loglik(same.theta0), rel=1e-9)
+    between = seen.assign(time=seen["time"] + 0.1)
+    with pytest.raises(DataError, match=r"one step every 0.5.* nearest such time is"):
+        fme.FimlofCost(system, between, process_noise={"N": 1.0}, measurement_noise=sd)
 
 
-def test_times_of_the_system_are_not_held_against_steps(model, data):
-    steps = model.replace(dt=0.5).compiled("difference")
-    assert steps().columns[0] == "step"
-    said = r"`x='time'`: .* steps of 0.5, .*obs.assign\(step=obs\['time'\] / 0.5\)"
-    sd = {"N": 1.0, "P": 0.3}
-    for copy in (
-        steps,
-        steps.replace(parms={"r": 0.3}),
-        pickle.loads(pickle.dumps(steps)),
-        fme.transformed(steps, {"r": "log"}),
+def test_a_filter_of_modules_has_noise_on_levels_and_on_variables(model, data):
+    system, sd = model.replace(dt=0.5), {"N": 1.0, "P": 0.3}
+    noisy = fme.FimlofCost(system, data, process_noise={"eaten": "q"}, measurement_noise=sd, parms={"q": 0.4})
+    assert noisy.parms["eaten_noise"] == 0.0
+    by_hand = Module("hunt", "eaten = a * N * P + shock\nd(P)/dt = e * eaten - m * P\nP(0) = P0")
+    same = system.replace(modules={"hunt": by_hand}, data=[system.data, {"shock": 0.0}])
+    other = fme.FimlofCost(same, data, process_noise={"shock": 0.4}, measurement_noise=sd)
+    assert noisy() == pytest.approx(other(), rel=1e-12)
+    table = pd.DataFrame([[0.16, 0.05], [0.05, 1.0]], index=["eaten", "N"], columns=["eaten", "N"])
+    both = fme.FimlofCost(system, data, process_noise=table, measurement_noise=sd)
+    assert both.process_noise.columns.tolist() == ["eaten_noise", "N"]
+    assert both() != noisy()
+    with pytest.raises((ArgumentError, ModelError), match="capacity"):
+        fme.FimlofCost(system, data, process_noise={"capacity": 0.4}, measurement_noise=sd)
+    text = "eaten = a * lag(N, 1, 50) * P\nd(P)/dt = e * eaten - m * P\nP(0) = P0"
+    lagged = system.replace(modules={"hunt": Module("hunt", text)})
+    for make in (
+        lambda: fme.FimlofCost(lagged, data, process_noise={"N": 1.0}, measurement_noise=sd),
+        lambda: fme.PredictionErrorCost(lagged, data, gain={"N": {"N": 0.5}}),
     ):
-        with pytest.raises(ArgumentError, match=said):
-            fme.SimulationCost(copy, data)
-    for cost in (
-        lambda: fme.FimlofCost(steps, data, process_noise={"N": 1.0}, measurement_noise=sd),
-        lambda: fme.PredictionErrorCost(steps, data, gain={"N": {"N": 0.5}}),
-        lambda: fme.fit_boundary(steps, data, ["r"]),
-    ):
-        with pytest.raises(ArgumentError, match=said):
-            cost()
-    assert fme.PredictionErrorCost(steps, in_steps(data), x="step", gain={"N": {"N": 0.5}}).model is steps
-    daily = ModularModel([Module("m", "d(x)/dt = -k * x\nx(0) = 1")], {"k": 0.5}, times=range(5), dt=1)
-    assert daily.compiled("difference")().columns[0] == "time"
+        with pytest.raises(ModelError, match="lag"):
+            make()
 
 
 def test_its_equations_give_the_same_numbers_and_can_be_filtered(model, data):
@@ -357,8 +376,7 @@ def test_its_equations_give_the_same_numbers_and_can_be_filtered(model, data):
     steps, course = fast.compiled("difference"), fast.compiled("ode")
     np.testing.assert_allclose(steps()[["N", "P", "eaten"]], fast()[["N", "P", "eaten"]], rtol=1e-12)
     assert set(steps.parms.index) >= {"r", "K", "a", "e", "m"}
-    rows = in_steps(data)
-    exact = fme.SimulationCost(steps, rows, x="step").bind(["r", "a"])
+    exact = fme.SimulationCost(steps, data).bind(["r", "a"])
     by_runs = fme.SimulationCost(fast, data).bind(["r", "a"])
     np.testing.assert_allclose(by_runs.jacobian(by_runs.theta0), exact.jacobian(exact.theta0), rtol=1e-5, atol=1e-6)
     fine = fast.replace(dt=0.5 / 64, method="rk4")
@@ -370,9 +388,8 @@ def test_its_equations_give_the_same_numbers_and_can_be_filtered(model, data):
 @pytest.mark.slow
 def test_its_equations_can_be_filtered(model, data):
     """Which modules themselves cannot; without process noise, from a known start, it is simulation."""
-    steps, rows = model.replace(dt=0.5).compiled("difference"), in_steps(data)
     sd = {"N": 1.0, "P": 0.3}
-    flt = fme.FimlofCost(steps, rows, x="step", process_noise={"N": 1e-9}, measurement_noise=sd)
+    flt = fme.FimlofCost(model.replace(dt=0.5), data, process_noise={"N": 1e-9}, measurement_noise=sd)
     own = fme.SimulationCost(model.replace(dt=0.5), data, measurement_noise=sd)
     assert flt() == pytest.approx(own().minus2loglik, rel=1e-8)
 
@@ -390,7 +407,3 @@ def test_costs_that_need_equations_refuse_it_by_name(model, data):
     hint = r'The equations of its modules are one: model.compiled\("difference"\)'
     with pytest.raises((ArgumentError, ModelError), match=hint):
         fme.fit_boundary(model, data, ["r"], segments=3)
-    with pytest.raises(ArgumentError, match=hint):
-        fme.FimlofCost(model, data, process_noise={"N": 1.0}, measurement_noise={"N": 1.0, "P": 1.0})
-    with pytest.raises(ModelError, match=hint):
-        fme.PredictionErrorCost(model, data, gain={"N": {"N": 0.5}})

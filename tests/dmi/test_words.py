@@ -131,6 +131,9 @@ def test_a_table_without_a_word_holds_and_its_points_are_parameters():
     assert model.variable_map.loc["effect", "dims"] == "[2,2]"
     longer = model.replace(data={"effect": [[0, 1], [1, 0], [2, 5]]})
     assert longer()["y"].tolist() == [2, 0, 10]
+    with_unit = model_of("y = f(t) [kg]\nf = [(0, 1), (2, 5)] [kg]", times=[0, 1, 3], dt=0.5)
+    assert with_unit()["y"].tolist() == [1, 3, 5]
+    assert with_unit.variable_map["unit"].to_dict() == {"y": "kg", "f": "kg"}
     assert model.replace(modules={"n": fme.dmi.Module("n", "z = effect(y)")})()["z"].tolist() == [5, 5, 5]
 
 

@@ -139,16 +139,3 @@ def test_a_circle_that_converges_is_told_as_a_loop():
     assert (row.kind, row.level, row.variable, row.line) == ("loop", "note", "y", 1)
     assert "'y', 'x' need one another" in row.message
     assert fme.dmi.ModularModel([Module("m", "d(x)/dt = y\ny = x\nx(0) = 1")], times=[0, 1], dt=1).diagnostics.empty
-
-
-def test_units_stand_behind_expressions_and_in_the_map():
-    text = (
-        "dims D[2]\nx = a * 2 [widgets]\nd(L)/dt = x / 3 [widgets / a]   # moves\nL(0) = D[1] [widgets]\ny = D [0]\n"
-        "D = [1, 2]\nz = (x) [1/a]"
-    )
-    model = fme.dmi.ModularModel([Module("m", text)], {"a": fme.dmi.item(3, unit="kg")}, times=[0, 1], dt=1)
-    units = {"x": "widgets", "a": "kg", "L": "widgets", "D": "", "y": "", "z": "1/a"}
-    assert model.variable_map["unit"].to_dict() == units
-    assert list(model.variable_map.columns) == ["dims", "unit", "m"]
-    assert model()["y"].tolist() == [1, 1]
-    assert "unit" not in fme.dmi.ModularModel([Module("m", "x = t")], times=[0, 1], dt=1).variable_map

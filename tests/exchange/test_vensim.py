@@ -110,8 +110,8 @@ def test_a_model_runs_as_euler_does_by_hand(read):
     assert model.parms.to_dict() == {"Room": 70, "Start": 180, "Time_Constant": 10}
     assert model.renamed[["Tea Temperature", "Heat Loss"]].tolist() == ["Tea_Temperature", "Heat_Loss"]
     units = {"Tea_Temperature": "Degrees", "Heat_Loss": "Degrees/Year", "Room": "Degrees", "Time_Constant": "Year"}
-    assert model.units[model.units.ne("")].to_dict() == units
-    assert model.variable_map["unit"].to_dict() == units | {"Start": "", "Twice": ""}
+    assert model.units.to_dict() == units | {"Twice": "degree"}
+    assert model.variable_map["unit"].to_dict() == units | {"Start": "", "Twice": "degree"}
     assert model.documentation.loc["Room"].tolist() == ["Room", "Degrees", 0, 100, "of the air", 5]
     assert model.documentation.loc["Time_Constant", ["lower", "upper"]].tolist() == [0, np.inf]
     assert "[Degrees/Year]  # as it {cools}" in model.modules[0].text

@@ -470,7 +470,7 @@ def test_neither_process_nor_measurement_noise_is_refused(model, data):
 def test_data_that_cannot_be_are_refused(cost, data):
     with pytest.raises(DataError, match="before the model's start at 0"):
         cost.replace(obs=data.assign(time=data.time - 5))
-    with pytest.raises(DataError, match="one step per unit of time"):
+    with pytest.raises(DataError, match=r"one step every 1, .* nearest such time is"):
         cost.replace(obs=data.assign(time=data.time + 0.5))
     with pytest.raises(DataError, match="not a variable of the model"):
         cost.replace(obs=data.rename(columns={"both": "bth"}))

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fmepy as fme
 from fmepy.compiled import folder as compiled_folder
 from fmepy.compiled import llvm_code, machine
 from fmepy.errors import ModelError, ParameterError, SimulationError
@@ -56,6 +57,59 @@ def central_differences(f, theta, h=1e-5):
 
 
 # --- exact answers
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_steps_of_another_length_are_the_same_steps_at_other_times(engine):
+    def weekly(n, x, y, *, a, b, u):
+        return a * x + b * u + 0.01 * (n - 1990) / 0.25, np.where(x > 1, x * y, y + a)
+
+    plain = driven_model(engine=engine)
+    moved = DifferenceModel(weekly, state={"x": "x0", "y": "2 * x0"}, times=1990 + 0.25 * np.arange(11), dt=0.25,
+                            parms=plain.parms, outputs={"z": "log(x**2 + 1) + b * u", "w": "z * x0"}, engine=engine,
+                            forcings={"u": (1990 + 0.25 * np.arange(11), np.sin(np.arange(11)))})  # fmt: skip
+    np.testing.assert_allclose(moved().iloc[:, 1:], plain().iloc[:, 1:], rtol=1e-12)
+    assert moved()["time"].tolist() == (1990 + 0.25 * np.arange(11)).tolist()
+    (_, S), (_, other) = (b.sensitivities(b.theta0) for b in (moved.bind(), plain.bind()))
+    np.testing.assert_allclose(S, other, rtol=1e-6 if engine == "python" else 1e-10, atol=1e-8)
+    assert moved.replace(times=[1990, 1992])().shape == (2, 5)
+    with pytest.raises(ModelError, match=r"every 0.25, .* nearest such time is 1990.5. .*`dt`"):
+        moved.replace(times=[1990, 1990.6])
+    for bad in (0, -1, np.nan, "day"):
+        with pytest.raises(ModelError, match="`dt"):
+            moved.replace(dt=bad)
+
+
+@pytest.mark.parametrize("update", ["ekf", "unscented"])
+def test_filters_and_predictors_follow_steps_of_another_length(update):
+    fives = np.arange(0, 41, 5.0)
+    daily = DifferenceModel("next(x) = a * x + u", state={"x": 4.0}, times=np.arange(9), parms={"a": 0.8},
+                            forcings={"u": (np.arange(9), np.cos(np.arange(9)))})  # fmt: skip
+    slow = daily.replace(times=fives, dt=5, forcings={"u": (fives, np.cos(np.arange(9)))})
+    seen = np.sin(np.arange(1, 9)) + 3
+    noise = {"process_noise": {"x": 0.5}, "measurement_noise": {"x": 0.1}}
+    a = fme.FimlofCost(daily, {"time": np.arange(1, 9), "x": seen}, update=update, **noise)
+    b = fme.FimlofCost(slow, {"time": fives[1:], "x": seen}, update=update, **noise)
+    assert b() == pytest.approx(a(), rel=1e-12)
+    ahead, later = a.filter().forecast(steps=3).frame, b.filter().forecast(steps=3).frame
+    assert later["time"].unique().tolist() == [45, 50, 55]
+    np.testing.assert_allclose(later[["mean", "sd"]], ahead[["mean", "sd"]], rtol=1e-12)
+    np.testing.assert_allclose(b.filter().at([2 * 5]).smoothed["x"], a.filter().at([2]).smoothed["x"], rtol=1e-12)
+    gained = {"gain": {"x": {"x": 0.4}}}
+    for steps in (1, 2):
+        c = fme.PredictionErrorCost(daily, {"time": np.arange(1, 9), "x": seen}, steps=steps, **gained)
+        d = fme.PredictionErrorCost(slow, {"time": fives[1:], "x": seen}, steps=steps, **gained)
+        assert d().model == pytest.approx(c().model, rel=1e-12)
+    still = {"gain": "stationary", **noise}
+    c = fme.PredictionErrorCost(daily, {"time": np.arange(1, 9), "x": seen}, **still)
+    d = fme.PredictionErrorCost(slow, {"time": fives[1:], "x": seen}, **still)
+    assert d.stationary.gain == c.stationary.gain
+    sums = {"accumulate": {"x": 2}}, {"accumulate": {"x": (10, "mean")}}
+    rows = np.arange(2, 9, 2)
+    e = fme.FimlofCost(daily, {"time": rows, "x": 2 * seen[rows - 1]}, **sums[0], process_noise={"x": 0.5},
+                       measurement_noise={"x": 0.2})  # fmt: skip
+    f = fme.FimlofCost(slow, {"time": 5.0 * rows, "x": seen[rows - 1]}, **sums[1], **noise)
+    assert e() == pytest.approx(f() + 2 * len(rows) * np.log(2), rel=1e-12)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -280,8 +334,8 @@ def test_replace_merges_and_shares_the_equations():
     assert other().iloc[0][["x", "y"]].tolist() == [1.5, 7]
     assert other.equations is model.equations
     assert model.parms["a"] == 0.9
-    with pytest.raises(ValueError, match="'dt'"):
-        model.replace(dt=1)
+    with pytest.raises(ValueError, match="'stpe'"):
+        model.replace(stpe=1)
 
 
 def test_parameters_of_the_model_cannot_be_changed_from_outside():

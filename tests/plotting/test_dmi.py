@@ -6,7 +6,7 @@ import pytest
 import fmepy as fme
 from fmepy.dmi.variables import system_of
 from fmepy.errors import ArgumentError
-from fmepy.plotting.dmi import plot_map, variable_links
+from fmepy.plotting.dmi import plot_map
 
 Module = fme.dmi.Module
 
@@ -32,7 +32,7 @@ def arrows(ax):
 
 
 def test_variables_lead_from_who_computes_them_to_who_reads_them():
-    assert variable_links(MARKET) == {
+    assert MARKET.links == {
         ("sales", "delivery"): ["OB"],
         ("sales", "capacity"): ["OB"],
         ("delivery", "sales"): ["DDRM"],
@@ -43,7 +43,7 @@ def test_variables_lead_from_who_computes_them_to_who_reads_them():
 
 def test_who_is_overruled_computes_nothing():
     system = system_of([Module("a", "x = 1"), Module("b", "x = 2"), Module("c", "y = x")])
-    assert variable_links(system) == {("b", "c"): ["x"]}
+    assert system.links == {("b", "c"): ["x"]}
 
 
 def test_boxes_name_modules_and_arrows_variables():

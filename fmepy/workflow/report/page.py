@@ -87,14 +87,19 @@ def render(
     if facts["is_bad"] or found.demands:
         first.append(written("warnings", title, "warnings.html", found, facts, tone))
     last = written("reproduce", "How to reproduce this", "reproduce.html", found, overview.reproduce_facts(found))
-    js = files(__package__).joinpath("templates", "report.js").read_text(encoding="utf-8")
-    js_hash = "sha256-" + base64.b64encode(hashlib.sha256(js.encode()).digest()).decode("ascii")
+    js, js_hash = script("report.js")
     page = environment().get_template("page.html").render(
         title=" ".join(task.case.title.split()) or task.case.file.stem,
         sections=[*first, *sections, last], version=__version__, js=Markup(js), js_hash=js_hash,
         date=str(record.get("started") or "")[:10],
     )  # fmt: skip
     return words.readable(page)
+
+
+def script(*names: str) -> tuple[str, str]:
+    """Return scripts of the templates as one, and its hash, by which a page allows it."""
+    js = "".join(files(__package__).joinpath("templates", name).read_text(encoding="utf-8") for name in names)
+    return js, "sha256-" + base64.b64encode(hashlib.sha256(js.encode()).digest()).decode("ascii")
 
 
 def _of_step(step: CalibrationStep, found: Findings) -> ReportSection:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import is_ours
+from fmepy.design.structural import StructuralIdentifiability, structural_identifiability
 from fmepy.errors import ArgumentError
 from fmepy.journal.saving import Saved
 from fmepy.sensitivity.collin import Collin, collin
@@ -42,11 +43,14 @@ class Screened(Saved):
         Of sets of parameters; None where it was not asked for.
     together : float
         Collinearity of all fitted parameters; 1 of a single one.
+    structural : StructuralIdentifiability or None
+        What no data of this kind could tell; None where it was not asked for.
     """
 
     sensitivities: SensFun
     collinearity: Collin | None
     together: float
+    structural: StructuralIdentifiability | None = None
 
 
 class ScreenStep(CalibrationStep):
@@ -66,6 +70,7 @@ class ScreenStep(CalibrationStep):
 
     keys: ClassVar[Mapping[str, Key]] = {
         "collin": Key(FLAG, "Whether the collinearity of sets of parameters is looked at; without it true."),
+        "structural": Key(FLAG, "Whether it is looked at what no data of this kind could tell; without it false."),
         **arguments_of(sensFun, (*NO_FILE, "func", "parms", "map"), sensvar=NAMES, senspar=NAMES,
                        tiny={"least": 0, "open": True}),
         **arguments_of(collin, (*NO_FILE, "sensfun"), parset=NAMES, which=NAMES,
@@ -85,7 +90,7 @@ class ScreenStep(CalibrationStep):
             check_named(task, self.name, key, arguments.get(key), task.start.index)
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Screened:
-        words = {k: v for k, v in arguments.items() if k != "collin" and k not in _OF_COLLIN}
+        words = {k: v for k, v in arguments.items() if k not in ("collin", "structural", *_OF_COLLIN)}
         own = natural(task, task.start)
         start, f = dict(zip(map(str, own.index), own.tolist(), strict=True)), task.cost
         if not is_ours(f):
@@ -97,13 +102,16 @@ class ScreenStep(CalibrationStep):
         sets = None
         if arguments.get("collin", True) and len(sens.names) > 1:
             sets = collin(sens, **{k: arguments[k] for k in _OF_COLLIN if k in arguments})
-        return Screened(sens, sets, together)
+        return Screened(sens, sets, together, _structural(task, own) if arguments.get("structural") else None)
 
     def tables(self, task: CalibrationTask, result: Screened) -> Tables:
+        known = result.structural
         ranks = result.sensitivities.summary().frame.rename_axis("parameter").reset_index()
-        return {"screen.csv": ranks} | (
-            {} if result.collinearity is None else {"collin.csv": result.collinearity.frame}
-        )
+        return {
+            "screen.csv": ranks,
+            **({} if result.collinearity is None else {"collin.csv": result.collinearity.frame}),
+            **({} if known is None else {"structural.csv": known.verdicts.rename_axis("parameter").reset_index()}),
+        }
 
     def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
         sens = result.sensitivities
@@ -118,8 +126,20 @@ class ScreenStep(CalibrationStep):
             "courses": few and len(strength) <= _MOST_LINES and partial(
                 drawn_each, list(sens.var), sens.plot, finish=lambda ax, k: ax.set_xlabel(found.x_name)),
             "sets": None if result.collinearity is None else _sets(result.collinearity.frame),
+            "structural": [] if result.structural is None else result.structural.told(),
             "tone": lambda row, column: "bad" * (column == "collinearity" and not row[column] < APART),
         }  # fmt: skip
+
+
+def _structural(task: CalibrationTask, start: pd.Series) -> StructuralIdentifiability:
+    """Return what no data of this kind could tell of the fitted parameters, the others being known."""
+    own = getattr(task.model, "parms", None)
+    if own is None:
+        raise ArgumentError(
+            "`structural` looks at the equations of a model, and the file names a Python function. Leave it out."
+        )
+    known = [name for name in own.index if name not in start.index]
+    return structural_identifiability(task.cost, known=known, seed=0)
 
 
 def _as_table(f: Any, start: dict[str, float], words: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
