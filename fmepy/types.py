@@ -55,8 +55,8 @@ __all__ = [
     "GlobalIndices", "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector", "Landscape", "Matrix", "ModCRL",
     "ModCost", "ModFit", "ModFitSummary", "ModMCMC", "Model", "OptimalDesign", "PetabProblem", "Prediction", "Profile",
     "PseudoOptim", "RangeSummary", "Runs", "SbmlModel", "ScenarioSummary", "Scenarios", "Sector", "Seed", "SensFun",
-    "SensFunSummary", "SensRange", "SteadyState", "StructuralIdentifiability", "SumCost", "Transport", "UserBounds", "UserParameters",
-    "Vector", "Which",
+    "SensFunSummary", "SensRange", "SteadyState", "StructuralIdentifiability", "SumCost", "Transport", "UserBounds",
+    "UserParameters", "Vector", "Which",
 ]  # fmt: skip
 RESULTS_AND_CONTRACTS = tuple(name for name in __all__ if name not in globals())
 

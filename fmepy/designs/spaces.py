@@ -101,6 +101,7 @@ class ReadingsInTime(DesignSpace):
         self._set(table, [np.array([i]) for i in range(len(table))])
 
     def allowed(self, taken: Sequence[int]) -> Any:
+        """Return which times keep their distance."""
         x = self.table[self.task.readings[0].x].to_numpy(dtype=float)
         out = np.ones(len(self), dtype=bool)
         for i in taken if self.min_gap else ():
@@ -108,6 +109,7 @@ class ReadingsInTime(DesignSpace):
         return out
 
     def polished(self, chosen: list[int]) -> list[Any]:
+        """Return the times moved to their best places."""
         name = self.task.readings[0].x
         table = self.table.iloc[chosen].copy().reset_index(drop=True)
         step = (self.high - self.low) / (_GRID - 1)
@@ -153,10 +155,12 @@ class ControlledExperiments(DesignSpace):
         self._set(pd.concat(parts, ignore_index=True), [np.arange(a, b) for a, b in pairwise(ends)])
 
     def experiment(self, setting: Mapping[str, float]) -> pd.DataFrame:
+        """Return the readings of an experiment with these controls."""
         table = _with_variables(self.task.readings[0], pd.DataFrame(self.function(dict(setting))), None)
         return table.assign(**{k: v for k, v in setting.items() if k not in table.columns})
 
     def polished(self, chosen: list[int]) -> list[Any]:
+        """Return the experiments with their controls moved to their best places."""
         from scipy.optimize import minimize
 
         parts = [self.rows(i) for i in chosen]

@@ -10,7 +10,7 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, PythonModule, module, read_module_file, read_modules
 
 if TYPE_CHECKING:
-    from fmepy.exchange.vensim import read_vensim
+    from fmepy.exchange.vensim import VensimModel, read_vensim
 
 __all__ = [
     "Database",
@@ -19,6 +19,7 @@ __all__ = [
     "ModularModel",
     "Module",
     "PythonModule",
+    "VensimModel",
     "item",
     "module",
     "read_module_file",
@@ -28,9 +29,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return `read_vensim`, which stands in a room above this one, when it is asked for."""
-    if name == "read_vensim":
-        return import_module("fmepy.exchange.vensim").read_vensim
+    """Return `read_vensim` and what it makes, which stand in a room above this one, when they are asked for."""
+    if name in ("VensimModel", "read_vensim"):
+        return getattr(import_module("fmepy.exchange.vensim"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

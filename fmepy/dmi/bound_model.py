@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fmepy.dmi.draws import drawn
 from fmepy.dmi.modular_run import ModularRun
 from fmepy.dmi.statements import END, START
 from fmepy.errors import ModelError, SimulationError
@@ -34,7 +35,8 @@ class BoundModular(BoundRuns):
         self._keep = model.steps_of(times).astype(np.int64)
         self._start, self._dt = float(model.times[0]), model.dt
         grid = self._start + np.arange(program.rows_per_step * self._keep[-1] + 1) * (model.dt / program.rows_per_step)
-        self._series = inputs.sampled(grid, program.rows_per_step)
+        random = np.repeat(drawn(program.work.draws, model.seed, int(self._keep[-1])), program.rows_per_step, axis=0)
+        self._series = np.hstack([inputs.sampled(grid, program.rows_per_step), random[: len(grid)]])
         ends = {START: self._start, END: float(model.times[-1])}
         self._z = program.values(inputs.starts(self._start) | self._values | ends)
         self._places = program.places(names)

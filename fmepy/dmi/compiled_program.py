@@ -37,7 +37,7 @@ class ModularProgram:
     Attributes
     ----------
     columns, series : tuple of str
-        The elements that are columns, and those of series that no module computes.
+        The elements that are columns, and those of series that no module computes, random numbers at the end.
     rows_per_step : int
         Rows of a series a step: 2 for rk4, which evaluates half-way too.
     python_modules : tuple of str
@@ -61,6 +61,7 @@ class ModularProgram:
         changing = (system.variables[name] for name in series)
         self.columns = tuple(e for name in outputs for e in element_names(name, self.work.shapes[name]))
         self.series = tuple(e for v in changing for e, mine in zip(v.elements, v.assigned, strict=True) if not mine)
+        self.series += tuple(e for draw in self.work.draws for e in draw.elements)
         self.output_places, self.forced = self.places(self.columns), self.places(self.series)
         self._set_lags()
         self._schedules: dict[int, tuple[tuple[frozenset[int], ...], IntVector]] = {}

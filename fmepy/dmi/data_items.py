@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.statements import element_name, indices_of
+from fmepy.dmi.statements import Shape, element_name, indices_of
 from fmepy.errors import DataError, check_choice
 from fmepy.models.running.forcings import Forcing
 from fmepy.types import Matrix, Vector
@@ -16,7 +16,8 @@ from fmepy.types import Matrix, Vector
 INTERPOLATIONS = ("linear", "constant")
 MOST_ELEMENTS = 10_000
 """Most elements of an array, as in the text of modules."""
-Index = tuple[int, ...]
+Index = tuple[int | str, ...]
+"""Numbers counted from 0, or the names of elements of a range."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,10 @@ class Item:
         Where it comes from.
     whole : bool
         Whether it was given as a whole; else element by element.
+    lower, upper : float
+        Between which it lies; told, and nothing else.
+    comment : str
+        What was written to it.
 
     Examples
     --------
@@ -54,6 +59,9 @@ class Item:
     extrapolate: bool = False
     source: str = ""
     whole: bool = True
+    lower: float = -np.inf
+    upper: float = np.inf
+    comment: str = ""
 
     @property
     def is_series(self) -> bool:
@@ -61,9 +69,10 @@ class Item:
         return isinstance(next(iter(self.elements.values())), Forcing)
 
     @property
-    def shape(self) -> Index:
+    def shape(self) -> Shape:
         """Its dimensions; () of a scalar."""
-        return tuple(max(sizes) + 1 for sizes in zip(*self.elements, strict=True))
+        axes = zip(*self.elements, strict=True)
+        return tuple(max(i if isinstance(i, int) else -1 for i in a) + 1 or len(set(a)) for a in axes)
 
     @property
     def kind(self) -> str:
@@ -119,8 +128,9 @@ class Item:
 
 
 def item(
-    values: Any, *, times: Any = None, interpolation: str = "linear", extrapolate: bool = False, unit: str = ""
-) -> Item:
+    values: Any, *, times: Any = None, interpolation: str = "linear", extrapolate: bool = False, unit: str = "",
+    lower: float = -np.inf, upper: float = np.inf, comment: str = "",
+) -> Item:  # fmt: skip
     """Return an item for a `Database`: a constant, a vector, or a time series on a grid of its own.
 
     Parameters
@@ -134,7 +144,11 @@ def item(
     extrapolate : bool
         Hold the series at its ends outside its range. Otherwise a run that asks for it there is an error.
     unit : str
-        Shown in tables.
+        Shown in tables, as the following are.
+    lower, upper : float
+        Between which it lies.
+    comment : str
+        What it is, where it comes from.
 
     Raises
     ------
@@ -154,14 +168,15 @@ def item(
     method = check_choice(interpolation, INTERPOLATIONS, "interpolation")
     if not isinstance(extrapolate, (bool, np.bool_)):
         raise DataError(f"`extrapolate={extrapolate!r}` must be True or False.")
-    return as_item("values", values, times, unit=str(unit), interpolation=method, extrapolate=bool(extrapolate))
+    words = {"unit": str(unit), "lower": float(lower), "upper": float(upper), "comment": str(comment)}
+    return as_item("values", values, times, interpolation=method, extrapolate=bool(extrapolate), **words)
 
 
 def as_item(name: str, values: Any, times: Any = None, **words: Any) -> Item:
     """Return an item of values that were given in Python; see `item`."""
     array = finite_array(values, name)
     if times is None:
-        numbers = {index: float(array[index]) for index in _indices(array.shape, name)}
+        numbers: dict[Index, float] = {index: float(array[index]) for index in _indices(array.shape, name)}
         return Item(name, numbers, **words)
     grid = finite_array(times, f"{name} (its times)")
     if grid.ndim != 1 or array.ndim == 0 or len(array) != len(grid):
@@ -182,7 +197,7 @@ def as_item(name: str, values: Any, times: Any = None, **words: Any) -> Item:
     return Item(name, {k: Forcing(element_name(name, k), grid, column, method) for k, column in pairs}, **words)
 
 
-def _indices(shape: Index, name: str) -> list[Index]:
+def _indices(shape: Shape, name: str) -> list[Shape]:
     """Return the indices of all elements of an array, by rows."""
     if 0 in shape:
         raise DataError(f"{name!r} is an empty array; at least one number is needed.")

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import whole_number
 from fmepy.dmi.data_items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
 from fmepy.dmi.expressions import name_problem
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
@@ -26,8 +25,8 @@ from fmepy.results.tables import readable
 from fmepy.tables.databases import file_sheets
 from fmepy.tables.sheet import Sheet, frame_sheet
 
-_ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?")
-_OWN_COLUMNS = ("name", "value", "unit", "interpolation", "extrapolate")
+_ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\w+(?:\s*,\s*\w+)*)\s*\])?")
+_OWN_COLUMNS = ("name", "value", "unit", "interpolation", "extrapolate", "lower", "upper", "comment")
 _YES, _NO = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0", "")
 
 
@@ -50,11 +49,15 @@ class _Note(NamedTuple):
     unit: str
     interpolation: str
     extrapolate: str
+    lower: str
+    upper: str
+    comment: str
     place: str
 
     def put_on(self, found: Item) -> Item:
         """Return the item with what is said here."""
-        changes: dict[str, Any] = {"unit": self.unit} if self.unit else {}
+        changes: dict[str, Any] = {w: v for w in ("unit", "comment") if (v := getattr(self, w))}
+        changes |= {w: float(v) for w in ("lower", "upper") if (v := getattr(self, w))}
         if self.extrapolate:
             changes["extrapolate"] = self.extrapolate in _YES
         if self.interpolation:
@@ -92,8 +95,8 @@ class Database:
     **Tables.** One with a column ``time`` holds series, a column each, on the rows where the cell is not empty;
     columns ``D[0]``, ``D[1]`` make a vector. If its only columns are time and value, the series is called like the
     file. One without has the columns ``name`` and ``value``, and may have ``unit``, ``interpolation`` (linear or
-    constant) and ``extrapolate`` (true or false). A table called ``items``, of the columns ``name``, ``unit``,
-    ``interpolation`` and ``extrapolate``, says more of items wherever they stand.
+    constant), ``extrapolate`` (true or false), ``lower``, ``upper`` and ``comment``. A table called ``items``, of
+    ``name`` and these columns, says more of items wherever they stand.
 
     Between its data a series is linear, or constant: the value of the last datum passed. Outside its range it is an
     error, unless the item says ``extrapolate``: then it is held at its ends. Units are checked against equations
@@ -202,6 +205,8 @@ class Database:
     def items(self) -> pd.DataFrame:
         """A row an item: name (the index) kind shape unit interpolation extrapolate start stop source.
 
+        Behind them lower, upper and comment, where an item has one.
+
         `start` and `stop` are the first and the last time of series.
         """
         rows = [
@@ -209,7 +214,10 @@ class Database:
             for x in self
         ]
         columns = ["kind", "shape", "unit", "interpolation", "extrapolate", "start", "stop", "source"]
-        return pd.DataFrame(rows, columns=columns, index=pd.Index(list(self._items), name="name", dtype=object))
+        table = pd.DataFrame(rows, columns=columns, index=pd.Index(list(self._items), name="name", dtype=object))
+        more = {w: [getattr(x, w) for x in self] for w in ("lower", "upper", "comment")}
+        usual = {"lower": -np.inf, "upper": np.inf, "comment": ""}
+        return table.assign(**{w: v for w, v in more.items() if any(x != usual[w] for x in v)})
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -314,8 +322,9 @@ def split_name(text: str, where: str) -> tuple[str, Index]:
         raise DataError(f"{where}: {text!r} is not the name of a variable; names are such as price, D[0] or A[0,1].")
     if why := name_problem(local):
         raise DataError(f"{where}: {why}.")
-    index = tuple(whole_number(int(i[:9]), "index") for i in match.group(2).split(",")) if match.group(2) else ()
-    if np.prod([i + 1 for i in index], dtype=float) > MOST_ELEMENTS:
+    words = re.split(r"\s*,\s*", match.group(2)) if match.group(2) else []
+    index = tuple(int(i[:9]) if i.isascii() and i.isdigit() else i for i in words)
+    if np.prod([i + 1 for i in index if isinstance(i, int)], dtype=float) > MOST_ELEMENTS:
         raise DataError(f"{where}: {text!r} lies in an array of more than {MOST_ELEMENTS} elements.")
     return name, index
 
@@ -393,7 +402,7 @@ def _constants_of(sheet: Sheet) -> list[Item]:
             raise sheet.error(f"{title!r} stands there twice.", line)
         elements[index] = float(value)
         first = words.setdefault(name, note)
-        differing = [(a, b) for a, b in zip(note[:3], first[:3], strict=True) if a != b]
+        differing = [(a, b) for a, b in zip(note[:-1], first[:-1], strict=True) if a != b]
         if differing:
             (here, there), *_ = differing
             raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
@@ -402,8 +411,8 @@ def _constants_of(sheet: Sheet) -> list[Item]:
 
 def _rows_with_notes(sheet: Sheet) -> Iterator[tuple[str, int, _Note]]:
     """Return the name of each row, its line, and what the row says of the item."""
-    columns = (sheet.texts(c) for c in ("name", "unit", "interpolation", "extrapolate"))
-    for line, name, unit, interpolation, extrapolate in zip(sheet.lines, *columns, strict=True):
+    columns = (sheet.texts(c) for c in ("name", "unit", "interpolation", "extrapolate", "lower", "upper", "comment"))
+    for line, name, unit, interpolation, extrapolate, lower, upper, comment in zip(sheet.lines, *columns, strict=True):
         if not name:
             raise sheet.error("the name is missing.", line)
         if interpolation not in (*INTERPOLATIONS, ""):
@@ -411,7 +420,10 @@ def _rows_with_notes(sheet: Sheet) -> Iterator[tuple[str, int, _Note]]:
             raise sheet.error(f"interpolation {interpolation!r} is not known; write linear or constant.{near}", line)
         if extrapolate.lower() not in (*_YES, *_NO):
             raise sheet.error(f"extrapolate {extrapolate!r} is not known; write true or false.", line)
-        yield name, line, _Note(unit, interpolation, extrapolate.lower(), sheet.place(line))
+        for word, bound in (("lower", lower), ("upper", upper)):
+            if bound and not re.fullmatch(r"[-+]?(inf|(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)", bound, re.IGNORECASE | re.ASCII):
+                raise sheet.error(f"{word} {bound!r} is not a number.", line)
+        yield name, line, _Note(unit, interpolation, extrapolate.lower(), lower, upper, comment, sheet.place(line))
 
 
 def _notes(sheet: Sheet) -> dict[str, _Note]:

@@ -61,7 +61,7 @@ def with_lower_orders(
         tau, file, n = memory.arguments[1], system.module(s.module).file, steps[s.module]
         read = next((r for r in s.reads if r.node is tau), None)
         name = read.name if read else ""
-        elements = element_names(name, read.value_shape) if read and read.index is None else [f"{tau}"]
+        elements = [element_names(name, read.shape)[i] for i in read.positions] if read else []
         known = {**parms, **literal}
         taus = [tau.value] if isinstance(tau, Number) else [known[e] for e in elements if e in known]
         least = min(taus, default=float("inf"))

@@ -10,6 +10,7 @@ series_for_initial    a time series for what only needs an initial value: the on
 mixed_array           some elements assigned, others from outside, and a series for all (a note: level ``note``)
 local_read            a module reads a name that another one keeps to itself
 short_delay           a smooth or delay whose tau is too short for the step: of lower order, or runs with it fail
+loop                  variables that need one another in a circle (a note in the table alone)
 replaced              two sources of the data base have an item of that name: the later one holds
 units                 an equation that does not fit the units, or a unit that cannot be read (a note, without a warning)
 ====================  ===============================================================================================
@@ -110,7 +111,7 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
         lines = "\n".join(f"  {d.kind}: {d}" for d in wrong)
         raise ModelError(f"strict=True, and {len(wrong)} diagnostic{'s' * (len(wrong) != 1)}:\n{lines}")
     for d in found:
-        if d not in already and d.kind != "units":  # which change no number
+        if d not in already and d.kind not in ("loop", "units"):  # which change no number
             warn(DiagnosticWarning(d))
 
 
@@ -135,6 +136,18 @@ def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection
             message = f"{name!r} is in the data base, but no module reads it.{did_you_mean(name, system.variables)}"
             found.append(Diagnostic("redundant", name, file=item.source, message=message))
     return tuple(found)
+
+
+def loop_notes(system: ModuleSystem, loops: Iterable[tuple[str, ...]]) -> Iterator[Diagnostic]:
+    """Return a note of each circle of variables."""
+    for names in loops:
+        variable = system.variables.get(names[0].partition("[")[0])
+        if variable is not None:
+            message = (
+                f"{listed(names, most=12)} need one another in a circle, whose statements are executed until nothing "
+                "moves; where one of them takes time, it is a level or a delay"
+            )
+            yield _at(system, variable, "loop", names[0], variable.assigned_in, message, "note")
 
 
 def units_of(system: ModuleSystem, data: Mapping[str, Item]) -> tuple[dict[str, str], list[Diagnostic]]:
@@ -236,8 +249,9 @@ def _of_variable(
 
 
 def _near(variable: Variable, data: Mapping[str, Item], system: ModuleSystem) -> str:
-    """Return the item nobody uses that may have been meant."""
-    return did_you_mean(variable.name, (n for n in data if n not in system.variables))
+    """Return the item nobody uses, or the variable that is computed, that may have been meant."""
+    computed = (n for n, v in system.variables.items() if v.endogenous)
+    return did_you_mean(variable.name, [*(n for n in data if n not in system.variables), *computed])
 
 
 def _together(elements: list[str], variable: Variable) -> str:

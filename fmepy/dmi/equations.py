@@ -31,6 +31,7 @@ from fmepy.language.nodes import (
     Shared,
     Symbol,
     call,
+    choose_above,
     in_order,
     number,
     shared,
@@ -102,7 +103,12 @@ def as_model(
     shapes = source.work.shapes
     outside = [p for n in outputs for p in source.layout.span(Reference(n, shapes[n])) if names[p] not in state]
     extras, rates = [now.of(p) for p in outside], [now.of(p) for p in source.levels.values()]
-    if kind == "difference":
+    if kind == "ode":
+        rates = [
+            choose_above(symbol(names[p]), ZERO, e, call("max", e, ZERO)) if p in source.nonnegative else e
+            for p, e in zip(source.levels, rates, strict=True)
+        ]
+    else:
         h = number(step)
         before = {name: f"{name} before" for name in series}
         past: dict[Node, Node] = {symbol(a): symbol(b) for a, b in before.items()}
@@ -150,6 +156,8 @@ class _Source:
         Their places, and those of their rates.
     kept : dict of int to int
         The places of what is kept for the next step, and of what it is then.
+    nonnegative : set of int
+        The places of levels that stay at 0 or above.
     outside : set of int
         The places of what starts from outside.
     noisy : set of int
@@ -173,6 +181,7 @@ class _Source:
         self.layout = Layout(self.work.shapes)
         span = self.layout.span
         self.levels = {x: dx for v in self.work.levels for x, dx in zip(span(v.target), span(v.rate), strict=True)}
+        self.nonnegative = {self.layout.begin[v.target.name] + i for v in self.work.levels for i in v.nonnegative}
         self.kept = {to: x for k in self.work.kept for to, x in zip(span(k.to), span(k.value), strict=True)}
         variables = [(span(Reference(v.name, v.shape)), v.outside) for v in system.variables.values()]
         self.noisy: set[int] = set()
@@ -188,6 +197,8 @@ class _Source:
         out = []
         for place, rate in zip(self.levels, rates, strict=True):
             value = symbol(self.layout.names[place]) + h * rate
+            if place in self.nonnegative:
+                value = call("max", value, ZERO)
             if place in shortest:  # less than nothing has no root: the run fails
                 more = shortest[place]
                 value = choose(relation(">=", more, ZERO), value, call("sqrt", more))

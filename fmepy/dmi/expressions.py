@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from fmepy.dmi.ranges import Bound, Ranges, places_of
 from fmepy.dmi.statements import (
     DT,
     END,
@@ -21,14 +23,15 @@ from fmepy.dmi.statements import (
     Memory,
     Reference,
     Shape,
+    Size,
     Whole,
     array_node,
-    element_name,
+    indices_of,
     is_list_of_numbers,
 )
 from fmepy.errors import did_you_mean
 from fmepy.language.conditions import Condition, choose, relation
-from fmepy.language.nodes import Node, Number, Symbol, as_node, call
+from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
 from fmepy.language.text import OTHER_WORDS, Converter, Value, called_name, text_functions
 from fmepy.language.tree import Tree, reserved_name
 
@@ -43,10 +46,12 @@ class ModuleFunction(NamedTuple):
 
 OWN = {
     "clip": ModuleFunction(4, 4), "step": ModuleFunction(2, 2), "ramp": ModuleFunction(2, 3),
-    "pulse": ModuleFunction(2, 4), "sum": ModuleFunction(1, 1), "dot": ModuleFunction(2, 2),
+    "pulse": ModuleFunction(2, 4), **dict.fromkeys(("sum", "prod", "mean"), ModuleFunction(1, 1)),
+    "dot": ModuleFunction(2, 2),
     "table": ModuleFunction(2, 4), "initial": ModuleFunction(1, 1, True), "sample": ModuleFunction(3, 3, True),
     "lag": ModuleFunction(3, 3, True), "rate": ModuleFunction(1, 1, True),
     **dict.fromkeys(("smooth", "smooth3", "delay1", "delay3", "delay_fixed", "trend"), ModuleFunction(2, 3, True)),
+    "random_uniform": ModuleFunction(2, 2, True), "random_normal": ModuleFunction(2, 4, True),
     **dict.fromkeys(("smoothn", "delayn", "forecast"), ModuleFunction(3, 4, True)),
 }  # fmt: skip
 """What modules have beside the functions of the model language; docs/dmi.md says what they are."""
@@ -86,30 +91,20 @@ def name_problem(name: str) -> str:
     return reserved_name(name)
 
 
-def element(name: str, index: Sequence[object], shape: Shape) -> tuple[int, ...]:
-    """Return an index into an array after checking it; raise ValueError with what is wrong."""
-    shown = element_name(name, shape)
-    if not shape:
-        raise ValueError(f"{name!r} has no elements, for it has no dimensions; declare them: dims {name}[3]")
-    whole = tuple(i for i in index if isinstance(i, int))
-    if len(whole) < len(index):
-        raise ValueError("an index is a plain number such as 0: it is constant, and counted from 0")
-    if len(whole) != len(shape):
-        takes = "one index" if len(shape) == 1 else "two indices"
-        raise ValueError(f"{name!r} is declared as {shown}: an element takes {takes}")
-    for i, n in zip(whole, shape, strict=True):
-        if not 0 <= i < n:
-            raise ValueError(f"the index {i} is out of range: {shown} has the indices 0 to {n - 1} there")
-    return whole
-
-
 def shape_text(shape: Shape) -> str:
     """Return a shape in words."""
     if not shape:
         return "a scalar"
     if len(shape) == 1:
-        return f"a vector of {shape[0]}"
-    return f"a matrix of {shape[0]} x {shape[1]}"
+        return f"a vector of {int(shape[0])}"
+    return f"{'a matrix' if len(shape) == 2 else 'an array'} of {' x '.join(str(int(n)) for n in shape)}"
+
+
+def differ(a: Shape, b: Shape) -> bool:
+    """Tell whether two arrays cannot be joined by element: other sizes, or other elements of the same number."""
+    return a != b or any(
+        isinstance(n, Size) and isinstance(m, Size) and n.elements != m.elements for n, m in zip(a, b, strict=True)
+    )
 
 
 class RightSide(Converter):
@@ -129,6 +124,8 @@ class RightSide(Converter):
         Whether it is an initial value, where functions with a memory make no sense.
     tables : dict of str to shape
         Names without dims that are the points of tables, whose dims the data base says; what is found is added.
+    ranges, bound
+        The ranges of subscripts, and the elements that those of the left-hand side stand for.
 
     Attributes
     ----------
@@ -145,7 +142,7 @@ class RightSide(Converter):
 
     def __init__(
         self, tree: Tree, declared: Mapping[str, Shape], numbers: Iterator[int], module: str, is_initial: bool,
-        tables: dict[str, Shape],
+        tables: dict[str, Shape], ranges: Ranges, bound: Bound,
     ) -> None:  # fmt: skip
         super().__init__(tree)
         self.reads: list[Reference] = []
@@ -154,6 +151,7 @@ class RightSide(Converter):
         self._shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
         self._declared, self._numbers, self._module, self._is_initial = declared, numbers, module, is_initial
         self._own: dict[ast.expr, Shape] = {}  # of what is not computed by element
+        self._ranges, self._bound = ranges, bound
         self._tables, self._points = tables, dict[ast.expr, Shape]()
         self.value = as_node(self.whole())
         ((self.shape,),) = self._shapes
@@ -163,9 +161,11 @@ class RightSide(Converter):
         self._shapes.append([])
         match node:
             case ast.Subscript():
-                value = self._element(node)
+                value = self._element(node, depth)
             case ast.List():
                 value = self._array(node, depth)
+            case ast.Call(func=ast.Name(id="min" | "max" as name), args=[_]) if not node.keywords:
+                value = self._least_or_largest(node, name, depth)
             case ast.Call(func=ast.Name(id="table")):
                 value = self._table(node, depth)
             case ast.Call(func=ast.Name(id=name)) if name in OWN:
@@ -209,20 +209,27 @@ class RightSide(Converter):
         if reason := name_problem(node.id):
             raise self._error(reason, node)
 
-    def _element(self, node: ast.Subscript) -> Value:
+    def _element(self, node: ast.Subscript, depth: int) -> Value:
         if not isinstance(node.value, ast.Name):
             raise self._error("{} is not allowed here: only a variable has elements", node)
         self._check_name(node.value)
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        values = [i.value if isinstance(i, ast.Constant) else None for i in indices]
-        shape = self._declared.get(node.value.id, ())
+        shape, name = self._declared.get(node.value.id, ()), node.value.id
         try:
-            index = element(node.value.id, values, shape)
+            places = places_of(name, shape, [_index(i) for i in indices], self._ranges, self._bound)
         except ValueError as error:
             raise self._error(str(error), node) from None
-        reference = Reference(node.value.id, shape, index)
-        self.reads.append(reference)
-        return reference.node
+        index = tuple(p for p in places if isinstance(p, int))
+        if len(index) == len(shape):
+            self.reads.append(Reference(name, shape, index))
+            return self.reads[-1].node
+        self._own[node] = tuple(
+            n if len(p) == n else len(p) for n, p in zip(shape, places, strict=True) if isinstance(p, list)
+        )
+        found = [Reference(name, shape, i) for i in product(*(p if isinstance(p, list) else [p] for p in places))]
+        self.reads += found
+        array = array_node("array", *(r.node for r in found))
+        return array if depth == 0 else self._stored(array, self._own[node])
 
     def _array(self, node: ast.List, depth: int) -> Value:
         self._count(node, depth)
@@ -264,7 +271,7 @@ class RightSide(Converter):
             values.insert(0, choose(condition, as_node(1.0), as_node(0.0)))
         shapes = self._shapes[-1]
         self._check_values(name, values, node)
-        if name in ("sum", "dot"):
+        if name in ("sum", "prod", "mean", "dot"):
             return self._reduced(node, name, values, shapes)
         if OWN[name].has_memory:
             return self._memory(node, name, values, shapes)
@@ -279,10 +286,12 @@ class RightSide(Converter):
         if kind.endswith("n") and kind in CHAINS:
             order = self._order(values[2], node.args[2])
             values, shapes = values[:2] + values[3:], shapes[:2] + shapes[3:]
-        x = shapes[kind == "sample"]
+        x = self._joined(shapes, node) if kind.startswith("random") else shapes[kind == "sample"]
+        if kind == "random_normal" and len(values) == 3:
+            raise self._error("random_normal(mean, sd) or random_normal(mean, sd, lo, hi); 3 arguments given", node)
         if self._joined(shapes, node) != x:
             raise self._error(f"the first argument of {kind} is {shape_text(x)}, another one is not a scalar", node)
-        return self._hidden(kind, values, shapes, order)
+        return self._hidden(kind, values, [x, *shapes[1:]] if kind.startswith("random") else shapes, order)
 
     def _order(self, n: Value, place: ast.expr) -> int:
         """Return how many levels are in a row."""
@@ -295,19 +304,46 @@ class RightSide(Converter):
         """Return a sum or a matrix product."""
         for argument, shape in zip(node.args, shapes, strict=True):
             if not shape:
-                of = "numbers is written with +" if name == "sum" else "a scalar is written with *"
-                of = f"a {'sum of' if name == 'sum' else 'product with'} {of}"
-                raise self._error(f"{name}(...) takes arrays, and {{}} is a scalar; {of}", argument)
-        if name == "sum":
+                hints = {
+                    "sum": "; a sum of numbers is written with +", "dot": "; a product with a scalar is written with *",
+                }  # fmt: skip
+                raise self._error(f"{name}(...) takes arrays, and {{}} is a scalar{hints.get(name, '')}", argument)
+        if name != "dot":
             self._own[node] = ()
-            return array_node(name, values[0], prod(shapes[0]))
+            if name == "prod":
+                return mul(*self._elements(values[0], shapes[0]))
+            total, n = array_node("sum", values[0], prod(shapes[0])), prod(shapes[0])
+            return total if name == "sum" else total / float(n)
         a, b = shapes
+        if max(len(a), len(b)) > 2:
+            raise self._error("{}: the product is of vectors and matrices", node)
         if a[-1] != b[0]:
             what = f"{shape_text(a)} times {shape_text(b)} does not fit; {a[-1]} and {b[0]} should be equal"
             raise self._error(f"{{}}: {what}", node)
         self._own[node] = (*a[:-1], *b[1:])
         factors = map(self._stored, values, shapes)
         return array_node(name, *factors, prod(a[:-1]), b[0], prod(b[1:]))
+
+    def _elements(self, array: Value, shape: Shape) -> list[Node]:
+        """Return the elements of an array."""
+        stored = as_node(self._stored(array, shape))
+        if not isinstance(stored, Whole):
+            return list(stored.args)
+        found = [Reference(stored.name, shape, i) for i in indices_of(shape)]
+        self.reads += [] if "(" in stored.name else found  # hidden ones are no user's
+        return [r.node for r in found]
+
+    def _least_or_largest(self, node: ast.Call, name: str, depth: int) -> Value:
+        """Return the least or the largest element of an array."""
+        self._count(node, depth)
+        array = self.number(node.args[0], depth + 1)
+        (shape,) = self._shapes[-1]
+        if not shape:
+            called_name(self.tree, node, self.functions())
+        self._own[node], found = (), self._elements(array, shape)
+        while len(found) > 1:
+            found = [call(name, *found[i : i + 20]) if found[i + 1 :] else found[i] for i in range(0, len(found), 20)]
+        return found[0]
 
     # tables
 
@@ -396,9 +432,10 @@ class RightSide(Converter):
 
     def _joined(self, parts: Sequence[Shape], place: ast.expr) -> Shape:
         """Return the shape of what is computed by element; a scalar spreads."""
-        shapes = list(dict.fromkeys(filter(None, parts)))
-        if len(shapes) > 1:
-            first, second = map(shape_text, shapes[:2])
+        shapes = list(filter(None, parts))
+        other = next((s for s in shapes if differ(s, shapes[0])), None)
+        if other:
+            first, second = map(shape_text, (shapes[0], other))
             raise self._error(
                 f"the shapes do not fit: {first} and {second} cannot be joined by element (the matrix product is "
                 "dot(A, D))", place
@@ -436,3 +473,15 @@ def _while(since: Node, interval: Node, width: Node, height: Node) -> Node:
     """Return what is there during a width at the beginning of each interval, or the only time where that is 0."""
     into = choose(relation(">", interval, as_node(0.0)), call("mod", since, interval), since)
     return choose(relation("<", into, width), height, as_node(0.0))  # type: ignore[no-any-return]
+
+
+def _index(node: ast.expr) -> object:
+    """Return what an index says: a number, a word, None of ``:``; something else where it is none of these."""
+    match node:
+        case ast.Constant(value=value):
+            return value if isinstance(value, int) else ()
+        case ast.Name(id=word):
+            return word
+        case ast.Slice(lower=None, upper=None, step=None):
+            return None
+    return ()

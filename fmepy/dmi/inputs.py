@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from fmepy.dmi.data_items import Item
 from fmepy.dmi.database import Database
 from fmepy.dmi.evaluation_order import components, needs_of
+from fmepy.dmi.ranges import places_of
 from fmepy.dmi.statements import FunctionStatement, element_name, indices_of
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError
@@ -24,7 +25,8 @@ class Inputs:
     Attributes
     ----------
     system : ModuleSystem
-    data : Database
+    data : dict of str to Item
+        What is used of the data base, with elements by number.
     by_element : dict of str to Item
         Items by the name of the variable, or of elements where an item does not hold all of them: what diagnostics
         look at.
@@ -39,7 +41,7 @@ class Inputs:
     """
 
     system: ModuleSystem
-    data: Database
+    data: dict[str, Item]
     by_element: dict[str, Item]
     series: tuple[str, ...]
     guesses: tuple[str, ...]
@@ -53,7 +55,7 @@ class Inputs:
             if name in self.data and (any(variable.outside) or name in self.guesses):
                 indices = list(self.data[name].elements)
                 (values,) = self.data[name].sampled(np.array([start]), indices).tolist()
-                found |= {element_name(name, k): v for k, v in zip(indices, values, strict=True)}
+                found |= {variable.element(k): v for k, v in zip(indices, values, strict=True)}
         return found
 
     def grids(self, times: Vector) -> dict[str, Forcing]:
@@ -107,17 +109,19 @@ def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) ->
     by_element: dict[str, Item] = {}
     series, guesses, parameters = [], [], dict[str, float]()
     loops = _loops(system, written)
+    used_items: dict[str, Item] = {}
     for item in data:
         variable = system.variables.get(item.name)
         if variable is None:
             by_element[item.name] = item
             continue
+        item = used_items[item.name] = _by_number(item, variable)
         _check_shape(item, variable, system)
         indices = indices_of(variable.shape)
         if all(index in item.elements for index in indices):
             by_element[item.name] = item
         else:
-            by_element |= {element_name(item.name, index): item for index in item.elements}
+            by_element |= {variable.element(index): item for index in item.elements}
         if item.name in loops and not all(variable.initial) and not any(variable.outside):
             guesses.append(item.name)
         if item.is_series and variable.exogenous:
@@ -126,8 +130,19 @@ def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) ->
         for index, mine, outside in zip(indices, variable.assigned, variable.outside, strict=True):
             used = not mine or outside or item.name in guesses
             if used and index in item.elements and not item.is_series:
-                parameters[element_name(item.name, index)] = item.numbers[element_name(item.name, index)]
-    return Inputs(system, data, by_element, tuple(series), tuple(guesses), parameters, bool(loops))
+                parameters[variable.element(index)] = float(item.elements[index])  # type: ignore[arg-type]
+    return Inputs(system, used_items, by_element, tuple(series), tuple(guesses), parameters, bool(loops))
+
+
+def _by_number(item: Item, variable: Variable) -> Item:
+    """Return an item whose elements are counted, where the data base has them by the names of a range."""
+    if not any(isinstance(i, str) for index in item.elements for i in index):
+        return item
+    try:
+        places: list[Any] = [tuple(places_of(item.name, variable.shape, i, {}, {})) for i in item.elements]
+    except ValueError as error:
+        raise ModelError(f"{item.source}: {error}.") from None
+    return replace(item, elements=dict(zip(places, item.elements.values(), strict=True)))
 
 
 def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:

@@ -13,7 +13,8 @@ from fmepy.checks import positive_number, whole_number
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
 from fmepy.dmi.run_loop import RunPlan
-from fmepy.dmi.stateful_functions import Evaluation
+from fmepy.dmi.stateful_functions import Evaluation, Work
+from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice
 from fmepy.types import IntMatrix
 
@@ -85,6 +86,16 @@ def plan_of(program: ModularProgram, short: frozenset[int], masks: Sequence[froz
     return _tables(program, graph, schedules)
 
 
+def loops_of(system: ModuleSystem) -> list[tuple[str, ...]]:
+    """Return what needs itself within a step: variables, or elements where it is some of them."""
+    work = Work(system)
+    layout, evaluations = Layout(work.shapes), work.evaluations
+    graph = Graph(evaluations, layout, frozenset())
+    pieces = [p for e, p in zip(evaluations, graph.whole, strict=True) if e.kind != "initial"]
+    loops = [b.pieces for b in graph.blocks(pieces) if b.is_loop]
+    return [_names_of(layout, evaluations, p, [i for q in p for i in graph.written(q)]) for p in loops]
+
+
 def _schedule(
     program: ModularProgram, graph: Graph, pieces: Sequence[Piece], first: Sequence[Piece] = ()
 ) -> list[Block]:
@@ -140,7 +151,6 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
             sections.append((first, len(order), loop if block.is_loop else -1, n_loops if block.is_loop else 0))
             n_loops += block.is_loop
         counts.append(n_loops)
-    spans = [(layout.span(level.target), layout.span(level.rate), level.step) for level in work.levels]
     kept = [(layout.span(k.value), layout.span(k.to), k.step) for k in work.kept]
     plan = RunPlan(
         tasks=_rows(5, (_task(program, piece) for piece in tasks)),
@@ -149,7 +159,14 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
         schedules=np.array([*begins, len(sections), *counts], dtype=np.int64),
         loops=np.cumsum([0, *map(len, loops)], dtype=np.int64),
         places=np.array([place for loop in loops for place in loop], dtype=np.int64),
-        levels=_rows(3, ((x, dx, step) for to, of, step in spans for x, dx in zip(to, of, strict=True))),
+        levels=_rows(
+            4,
+            (
+                (x, dx, v.step, int(i in v.nonnegative))
+                for v in work.levels
+                for x, dx, i in zip(layout.span(v.target), layout.span(v.rate), v.target.positions, strict=True)
+            ),
+        ),
         kept=_rows(3, ((x, y, step) for of, to, step in kept for x, y in zip(of, to, strict=True))),
         lags=_rows(10, (_lag(layout, work.evaluations[i]) for i in program.lags)),
         delays=_rows(3, ((layout.span(d.tau)[0], len(layout.span(d.tau)), d.step) for d in work.delays)),

@@ -21,27 +21,28 @@ from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import with_lower_orders
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, units_of, warn_of
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, units_of, warn_of
+from fmepy.dmi.draws import drawn
 from fmepy.dmi.inputs import Inputs, inputs_of
-from fmepy.dmi.loop_tables import Rules
+from fmepy.dmi.loop_tables import Rules, loops_of
+from fmepy.dmi.model_views import ModelViews
 from fmepy.dmi.modules import AnyModule
 from fmepy.dmi.statements import noise_of
 from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
+from fmepy.models.running.forcings import Forcing
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from fmepy.models.difference import DifferenceModel
     from fmepy.models.ode import OdeModel
 
 logger = logging.getLogger(__name__)
 
 
-class ModularModel(SimulatedModel):
+class ModularModel(ModelViews, SimulatedModel):
     """A model of modules and a data base.
 
     ``model(parms)`` runs it and returns a table; it is a Model like any other: costs, fits, sensitivities, ranges,
@@ -73,6 +74,8 @@ class ModularModel(SimulatedModel):
         Whether statements are evaluated in the order of what they need, or as they are written, over and over.
     unsettled : {"minimise", "error", "keep"}
         What happens with a loop that has not settled: its movement is minimised; the run fails; it goes on.
+    seed : int
+        Of the random numbers in the text, one stream a variable: runs with the same seed have the same.
 
     Attributes
     ----------
@@ -149,12 +152,13 @@ class ModularModel(SimulatedModel):
         max_iterations: int = 10,
         order: str = "sorted",
         unsettled: str = "minimise",
+        seed: int = 0,
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         before = self._like
         self._set_times(times)
         self.rules = Rules(dt, method, order, tol, max_iterations, unsettled)
-        self.dt = self.rules.dt
+        self.dt, self.seed = self.rules.dt, whole_number(seed, "seed", 0)
         if strict not in (True, False):
             raise ModelError(f"`strict={strict!r}` must be True or False.")
         self.data: Database = as_database(data)
@@ -172,6 +176,7 @@ class ModularModel(SimulatedModel):
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *short,
+            *(loop_notes(self.system, loops_of(self.system)) if self.inputs.has_loops and order == "sorted" else ()),
             *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
             *misfits,
         )
@@ -233,66 +238,6 @@ class ModularModel(SimulatedModel):
         """How many elementary steps a run takes."""
         return int(self.steps_of(self.times)[-1])
 
-    @property
-    def variable_map(self) -> pd.DataFrame:
-        """The global variable map: a row a variable, its dimensions, its unit where any is known, a column a module."""
-        out = self.system.variable_map
-        if len(self.units):
-            out.insert(1, "unit", [self.units.get(name, "") for name in out.index])
-        return out
-
-    @property
-    def element_map(self) -> pd.DataFrame:
-        """The map by element of arrays."""
-        return self.system.element_map
-
-    @property
-    def diagnostics(self) -> pd.DataFrame:
-        """Problems found between modules and data: kind level variable modules file line message."""
-        return diagnostics_table(self._found)
-
-    def plot_map(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw the variable map: modules as boxes, variables as arrows; return the Axes."""
-        from fmepy.plotting.dmi import plot_map
-
-        axes: Axes = plot_map(self.system, ax=ax, **kwargs)
-        return axes
-
-    def feedback_loops(self, most: int = 100) -> pd.DataFrame:
-        r"""Return the shortest feedback loops, a row each: loop, length, kind.
-
-        Parameters
-        ----------
-        most : int
-            How many at most, the shortest first.
-
-        Returns
-        -------
-        DataFrame
-            ``loop``: its variables as a text, ``a → b → a``, from a level on; smooths and delays are passed, not named.
-            ``length``: how many variables. ``kind``: "reinforcing" where a push comes back larger, "balancing" where it
-            comes back turned round, by the derivatives of its links along a run; "changing" where these change sign,
-            "inactive" where they are zero, "unknown" where they cannot be had (Python modules, a model that does not
-            run).
-
-        Notes
-        -----
-        The loops are the shortest ones through each link, not all there are, which can be more than anybody counts
-        (compare the shortest independent loops of R. Oliva 2004, System Dynamics Review 20).
-
-        Examples
-        --------
-        >>> import fmepy as fme
-        >>> rabbits = fme.dmi.Module("rabbits", "d(N)/dt = births - N / 4\nbirths = 0.5 * N * (1 - N / 100)\nN(0) = 10")
-        >>> fme.dmi.ModularModel([rabbits], times=[0, 10, 20], dt=0.5).feedback_loops()
-                     loop  length         kind
-        0           N → N       1    balancing
-        1  N → births → N       2  reinforcing
-        """
-        from fmepy.dmi.feedback import feedback_loops
-
-        return feedback_loops(self, whole_number(most, "most", 1))
-
     def compiled(self, kind: Literal["difference", "ode"] = "difference") -> DifferenceModel | OdeModel:
         """Return the equations of the modules as a model of its own.
 
@@ -319,8 +264,8 @@ class ModularModel(SimulatedModel):
 
         return as_model(
             self.system, kind, parms=self.inputs.starts(float(self.times[0])) | parms,
-            series=self.inputs.grids(self.times), times=self.times, dt=self.dt, outputs=self._kept,
-            method=self.rules.method, noisy=noisy,
+            series=self.inputs.grids(self.times) | self._random_series(), times=self.times, dt=self.dt,
+            outputs=self._kept, method=self.rules.method, noisy=noisy,
         )  # fmt: skip
 
     def followed(self, noise: Any = None) -> tuple[DifferenceModel, Any]:
@@ -352,6 +297,13 @@ class ModularModel(SimulatedModel):
         elif isinstance(noise, Mapping):
             noise = {new.get(k, k): value for k, value in noise.items()}
         return self._equations_of("difference", noisy), noise
+
+    def _random_series(self) -> dict[str, Forcing]:
+        """Return the random numbers of the text as series."""
+        draws, n = self.program.work.draws, self.n_steps
+        grid, columns = self.times[0] + self.dt * np.arange(n + 1), drawn(draws, self.seed, n).T
+        names = (e for d in draws for e in d.elements)
+        return {k: Forcing(k, grid, u, "constant") for k, u in zip(names, columns, strict=True)}
 
     def steps_of(self, times: Any) -> IntVector:
         """Return the number of the elementary step at each time.

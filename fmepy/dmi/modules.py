@@ -37,6 +37,8 @@ class Module:
             SM(0) = 10                      its initial value, else it comes from the data base
             dims D[3], A[2,3]               vectors and matrices
             D[0] = 2 * D[1]                 elements, counted from 0
+            subscripts region: north, south names of elements: dims B[region], B[north] = 1
+            nonnegative SM                  a level that stays at 0 or above
             step 2                          the module is active at every second elementary step
             local a, b                      names that no other module shares
             exogenous x                     its initial value comes from outside
@@ -65,6 +67,8 @@ class Module:
         All of them, and the line where each occurs first.
     open : tuple of str
         The points of tables that have no dims: the data base says these.
+    points : tuple of str
+        The tables whose points stand in the text, which are dims, too.
     units : mapping of str to str
         What stands in brackets behind statements.
 
@@ -108,6 +112,7 @@ class Module:
     reads: tuple[str, ...] = field(compare=False)
     names: Mapping[str, int] = field(compare=False)
     open: tuple[str, ...] = field(compare=False)
+    points: tuple[str, ...] = field(compare=False)
     units: Mapping[str, str] = field(compare=False)
 
     def __init__(
@@ -448,7 +453,7 @@ def _dims(dims: Any, where: str) -> tuple[tuple[str, Shape], ...]:
     for name, given in zip(names, dims.values(), strict=True):
         numbers = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         try:
-            whole = [int(n) if hasattr(n, "__index__") and not isinstance(n, bool) else n for n in numbers]
+            whole = [int(n) if hasattr(n, "__index__") and not isinstance(n, int) else n for n in numbers]
             found.append((name, checked_shape(name, whole)))
         except ValueError as error:
             raise ModelError(f"{where}: `dims={{{name!r}: {given!r:.60}}}`: {error}.") from None

@@ -42,7 +42,7 @@ class RunPlan(NamedTuple):
     places: IntVector
     """The places of values, loop by loop."""
     levels: IntMatrix
-    """Of each element of a level: its place, that of its rate, its module's step."""
+    """Of each element of a level: its place, that of its rate, its module's step, 1 if it stays at 0 or above."""
     kept: IntMatrix
     """Of what is kept for the next step: from where, to where, the step."""
     lags: IntMatrix
@@ -227,6 +227,8 @@ def _move(levels, z, moves, at, k):
     for i in range(len(levels)):
         if k % levels[i, 2] == 0:
             z[levels[i, 0]] += moves[i]
+            if levels[i, 3] == 1 and z[levels[i, 0]] < 0.0:
+                z[levels[i, 0]] = 0.0
             if not abs(z[levels[i, 0]]) < math.inf:
                 at[STATUS], at[STEP], at[STAGE], at[ABOUT] = NOT_FINITE, k, 0, i
                 return True
@@ -274,6 +276,8 @@ def _stage(levels, z, stage, p, s):
         slope = z[levels[i, 1]]
         s.total[i] = weight * slope if stage == 0 else s.total[i] + weight * slope
         z[levels[i, 0]] = s.saved[levels[i, 0]] + to * slope
+        if levels[i, 3] == 1 and z[levels[i, 0]] < 0.0:
+            z[levels[i, 0]] = 0.0
     if stage < 3:
         return stage + 1
     for i in range(len(z)):

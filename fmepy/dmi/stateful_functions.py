@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+from fmepy.dmi.draws import Draw
 from fmepy.dmi.expressions import CHAINS
 from fmepy.dmi.statements import (
     DT,
@@ -87,6 +88,7 @@ class Level(NamedTuple):
     target: Reference
     rate: Reference
     step: int
+    nonnegative: tuple[int, ...]
 
 
 class Kept(NamedTuple):
@@ -119,6 +121,7 @@ class Work:
         Of all variables, the hidden ones behind those of the user.
     levels : list of Level
     kept : list of Kept
+    draws : list of Draw
     delays : list of DelayedLevel
     python : dict of str to str
         The modules that run as Python, and why they cannot be statements.
@@ -134,6 +137,7 @@ class Work:
         self.levels: list[Level] = []
         self.kept: list[Kept] = []
         self.delays: list[DelayedLevel] = []
+        self.draws: list[Draw] = []
         self.python: dict[str, str] = {}
         steps = {m.name: m.step for m in system.modules}
         for s in system.statements:
@@ -141,7 +145,7 @@ class Work:
             if isinstance(s, FunctionStatement):
                 self._function(s)
             elif s.kind == "level":
-                self._level(s.target, self._remembered(s))
+                self._level(s.target, self._remembered(s), s.nonnegative)
             else:
                 self._do(s.kind, s.target, self._remembered(s))
 
@@ -167,15 +171,16 @@ class Work:
         evaluation = Evaluation(kind, target, value, self._module, self._step, self._line, arguments, **more)
         self.evaluations.append(evaluation)
 
-    def _level(self, target: Reference, rate: Node) -> None:
+    def _level(self, target: Reference, rate: Node, nonnegative: tuple[int, ...] = ()) -> None:
         of = replace(target, name=f"d({target.name})/dt")
         self.shapes[of.name] = target.shape
-        self.levels.append(Level(target, of, self._step))
+        self.levels.append(Level(target, of, self._step, nonnegative))
         self._do("rate", of, rate)
 
     def _remembered(self, s: ModuleStatement) -> Node:
         """Return the value of a statement after adding what remembers in it."""
         rule: dict[Node, Node] = {}
+        self._stream = f"{s.kind} {s.target.element}"
         for memory in s.memories:
             arguments = substituted(memory.arguments, rule)
             value: Node = getattr(self, f"_{CHAINS.get(memory.kind, memory.kind)}")(memory, *arguments)
@@ -273,6 +278,20 @@ class Work:
         self._do("assign", now, choose_above(chosen, HALF, x, before.node))
         self.kept.append(Kept(now, before, self._step))
         return now.node
+
+    def _random_uniform(self, memory: Memory, low: Node, high: Node) -> Node:
+        return low + (high - low) * self._drawn(memory)
+
+    def _random_normal(self, memory: Memory, mean: Node, sd: Node, *bounds: Node) -> Node:
+        x = mean + sd * self._drawn(memory)
+        return call("min", call("max", x, bounds[0]), bounds[1]) if bounds else x
+
+    def _drawn(self, memory: Memory) -> Node:
+        """Return what stands for standard random numbers."""
+        number = sum(d.stream.startswith(f"{self._stream}, ") for d in self.draws)
+        target = self._new(memory.node.name, memory.shapes[0])
+        self.draws.append(Draw(target, memory.kind, f"{self._stream}, {number}"))
+        return target.node
 
     def _rate(self, memory: Memory, x: Node) -> Node:
         place = self._place(memory, 0, "x", x)

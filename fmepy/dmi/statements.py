@@ -33,6 +33,25 @@ TABLE_KINDS = ("hold", "extrapolate", "step")
 """What a table is outside its points, and between them: held, a line; a line, a line; held, the last y passed."""
 
 
+class Size(int):
+    """The size of an axis whose elements have names: those of a range of subscripts."""
+
+    name: str
+    elements: tuple[str, ...]
+
+    def __new__(cls, name: str, elements: tuple[str, ...]) -> Size:
+        """Return the size of a range."""
+        out = super().__new__(cls, len(elements))
+        out.name, out.elements = name, elements
+        return out
+
+    def __reduce__(self) -> Any:
+        return Size, (self.name, self.elements)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Whole(Symbol):
     """An array; in an expression, its element at the position that is computed."""
 
@@ -114,8 +133,7 @@ class Elements:
         """Return a variable at an element."""
         if not isinstance(e, Whole):
             return e
-        shape = self._shapes[e.name]
-        return Symbol(element_name(e.name, divmod(i, shape[1]) if len(shape) == 2 else (i,)))
+        return Symbol(element_name(e.name, index_at(i, self._shapes[e.name])))
 
     def of_array(self, e: Node, i: int) -> Node:
         """Return what looks at several elements at an element."""
@@ -243,6 +261,8 @@ class ModuleStatement:
         The module it stands in.
     line, column : int
         Of the module's text, from 1.
+    nonnegative : tuple of int
+        Of a level the positions of the elements that stay at 0 where their rates would take them below.
     """
 
     kind: Kind
@@ -255,6 +275,7 @@ class ModuleStatement:
     module: str
     line: int = field(compare=False)
     column: int = field(default=1, compare=False)
+    nonnegative: tuple[int, ...] = ()
 
     def renamed(self, names: Mapping[str, str]) -> ModuleStatement:
         """Return it with other names of variables."""
@@ -295,6 +316,15 @@ def flat_position(index: tuple[int, ...], shape: Shape) -> int:
     return position
 
 
+def index_at(position: int, shape: Shape) -> tuple[int, ...]:
+    """Return the index of the element that stands at a position."""
+    out: tuple[int, ...] = ()
+    for n in reversed(shape):
+        position, i = divmod(position, n)
+        out = (i, *out)
+    return out
+
+
 def indices_of(shape: Shape) -> list[tuple[int, ...]]:
     """Return the indices of all elements of an array, row by row."""
     return list(product(*map(range, shape)))
@@ -303,12 +333,15 @@ def indices_of(shape: Shape) -> list[tuple[int, ...]]:
 def element_names(name: str, shape: Shape) -> tuple[str, ...]:
     """Return what columns, parameters and data call the elements of a variable: ``D[0]``, ``A[0,1]``; a scalar itself.
 
+    Elements of a range bear its names: ``births[north,1]``.
+
     Examples
     --------
     >>> element_names("A", (2, 2))
     ('A[0,0]', 'A[0,1]', 'A[1,0]', 'A[1,1]')
     """
-    return tuple(element_name(name, i) for i in indices_of(shape)) if shape else (name,)
+    axes: list[Iterable[Any]] = [n.elements if isinstance(n, Size) else range(n) for n in shape]
+    return tuple(element_name(name, i) for i in product(*axes)) if shape else (name,)
 
 
 def noise_of(element: str) -> str:
@@ -323,6 +356,6 @@ def noise_of(element: str) -> str:
     return f"{name}_noise{bracket}{index}"
 
 
-def element_name(name: str, index: tuple[int, ...]) -> str:
+def element_name(name: str, index: tuple[int | str, ...]) -> str:
     """Return what an element is called; the name itself where there is no index."""
     return f"{name}[{','.join(map(str, index))}]" if index else name

@@ -13,6 +13,8 @@ Declarations, one a line too, say what statements cannot::
 
     step 2                       the module is active at every second elementary step
     dims D[3], A[2,3]            vectors and matrices; names without dims are scalars
+    subscripts region: north, south     names of elements, for dims x[region] (`dmi.ranges`)
+    nonnegative x, y[0]          levels that stay at 0 where their rates would take them below
     local a, b                   names that no other module shares
     exogenous x                  x comes from outside, or its initial value does
     endogenous y                 y, a level or part of a loop, needs nothing from outside: it starts from 0
@@ -24,16 +26,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from math import prod
 from typing import NamedTuple
 
-from fmepy.dmi.expressions import RightSide, element, name_problem, shape_text
-from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name
+from fmepy.dmi.expressions import RightSide, differ, module_functions, name_problem, shape_text
+from fmepy.dmi.foreign_words import foreign_word
+from fmepy.dmi.ranges import Ranges, axis_size, check_mappings, each_place, read_range
+from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name, flat_position
 from fmepy.dmi.unit_text import read_unit
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
+from fmepy.language.text import OTHER_WORDS
 from fmepy.language.tree import logical_lines, right_side, split_equation
 from fmepy.parameters.names import normal_name
 
@@ -42,7 +48,8 @@ MAX_TEXT = 500_000
 MAX_ELEMENTS = 10_000
 """Most elements of an array."""
 
-DECLARATIONS = ("step", "dims", "local", "exogenous", "endogenous", "output")
+_LISTS = ("dims", "local", "exogenous", "endogenous", "output")
+DECLARATIONS = ("step", "subscripts", "nonnegative", *_LISTS)
 _FORMS = "x = ..., d(x)/dt = ..., x(0) = ..., or a declaration such as `local x`"
 _NAME = r"([^\W\d]\w*)"
 _TARGET = rf"{_NAME}\s*(?:\[([^\[\]]*)\])?"
@@ -76,6 +83,7 @@ class ModuleText(NamedTuple):
     reads: tuple[str, ...]
     names: Mapping[str, int]
     open: tuple[str, ...]
+    points: tuple[str, ...]
     units: Mapping[str, str]
 
 
@@ -99,25 +107,27 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     ModelTextError
         With line, column and a caret under the place.
     """
-    source = Source.of(text[: MAX_TEXT + 1] + "\n", where)  # two lines at least, so that every message names its line
-    if len(text) > MAX_TEXT:
-        raise source.error(f"a module of more than {MAX_TEXT} characters; split it", 0, 0)
-    lines = logical_lines(source)
-    declarations = [(row, code) for row, code in lines if _DECLARATION.match(code[0])]
-    equations = [(row, code) for row, code in lines if not _DECLARATION.match(code[0])]
+    source, read, equations = _declarations(text, where)
     if not equations:
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
-    read, tables = _Declarations(source), dict[str, Shape]()
-    for row, code in declarations:
-        read.add(row, code)
+    tables = dict[str, Shape]()
     declared = read.under(given)
-    numbers, shapes = count(), dict(declared.dims)
+    numbers, shapes, given_shapes = count(), dict(declared.dims), dict(declared.dims)
+    units = [_take_unit(code, row, source, shapes) for row, code in equations]
+    known = set(module_functions()) | set(OTHER_WORDS)
     for row, code in equations:
+        for i, line in enumerate(code):
+            if found := foreign_word(line, known):
+                raise source.error(found[1], row + i, found[0])
         _find_points(code, row, source, shapes)
-    units = [_take_unit(code, row, source) for row, code in equations]
-    statements = [_statement(code, row, source, shapes, numbers, name, tables) for row, code in equations]
+    statements, units_of = list[ModuleStatement](), dict[str, str]()
+    for (row, code), unit in zip(equations, units, strict=True):
+        some = _statements(code, row, source, shapes, numbers, name, tables, read.ranges)
+        units_of |= {some[0].target.name: unit} if unit else {}
+        statements += some
     _check_definitions(statements, source)
     _check_tables(statements, tables, source)
+    statements = _nonnegative(statements, read, shapes)
     declared = declared._replace(dims=tuple({**tables, **shapes}.items()))
     lines_of: dict[str, int] = {}
     used: dict[str, None] = {}
@@ -127,12 +137,34 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
         for n in (s.target.name, *names):
             lines_of.setdefault(n, s.line)
     assigned = dict.fromkeys(s.target.name for s in statements)
-    units_of = {s.target.name: unit for s, unit in zip(statements, units, strict=True) if unit}
     read.check_names(declared, lines_of, assigned)
-    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of, tuple(tables), units_of)
+    points = tuple(n for n in shapes if n not in given_shapes)
+    read_names = tuple(assigned), tuple(used), lines_of
+    return ModuleText(declared, tuple(statements), *read_names, tuple(tables), points, units_of)
 
 
 # --- declarations
+
+
+def declared_in(text: str, where: str) -> Declared:
+    """Return what a text declares, without reading its statements."""
+    return _declarations(text, where)[1].under(Declared())
+
+
+def _declarations(text: str, where: str) -> tuple[Source, _Declarations, list[tuple[int, list[str]]]]:
+    """Return a text with its declarations, read, and the lines that are statements."""
+    source = Source.of(text[: MAX_TEXT + 1] + "\n", where)  # two lines at least, so that every message names its line
+    if len(text) > MAX_TEXT:
+        raise source.error(f"a module of more than {MAX_TEXT} characters; split it", 0, 0)
+    lines, read = logical_lines(source), _Declarations(source)
+    declarations = [(row, code) for row, code in lines if _DECLARATION.match(code[0])]
+    for row, code in sorted(declarations, key=lambda line: not line[1][0].lstrip().startswith("subscripts")):
+        read.add(row, code)
+    try:
+        check_mappings(read.ranges)
+    except ValueError as error:
+        raise source.error(f"subscripts: {error}", declarations[0][0], 0) from None
+    return source, read, [(row, code) for row, code in lines if not _DECLARATION.match(code[0])]
 
 
 class _Declarations:
@@ -142,7 +174,9 @@ class _Declarations:
         self.source = source
         self.step: int | None = None
         self.dims: dict[str, Shape] = {}
-        self.names: dict[str, dict[str, tuple[int, int]]] = {word: {} for word in DECLARATIONS[1:]}
+        self.ranges: Ranges = {}
+        self.nonnegative: list[tuple[str, str | None, tuple[int, int]]] = []
+        self.names: dict[str, dict[str, tuple[int, int]]] = {word: {} for word in _LISTS}
 
     def add(self, row: int, code: list[str]) -> None:
         """Read one declaration."""
@@ -158,10 +192,23 @@ class _Declarations:
                 raise self._error(message, row, text, start)
             self.step = int(text[start:])
             return
+        if word == "subscripts":
+            self._range(row, text, start)
+            return
         if not text[start:].strip():
             raise self._error(f"nothing is declared; write names, as in `{word} x, y`", row, text, start)
         while start < len(text):
             start = self._item(word, row, text, start)
+
+    def _range(self, row: int, text: str, start: int) -> None:
+        """Read the elements of a range."""
+        try:
+            name, found = read_range(text[start:])
+            if name in self.ranges:
+                raise ValueError(f"the range {name!r} is declared twice")
+        except ValueError as error:
+            raise self._error(str(error), row, text, start + 1) from None
+        self.ranges[name] = found
 
     def _item(self, word: str, row: int, text: str, start: int) -> int:
         """Read one name, and its dimensions; return where the next one begins."""
@@ -171,6 +218,9 @@ class _Declarations:
             form = form if word == "dims" else f"names between commas, as in `{word} x, y`"
             raise self._error(f"this cannot be read as a declaration of {form}", row, text, start)
         name, inside, place = normal_name(match[1]), match[2], match.start(1)
+        if word == "nonnegative":
+            self.nonnegative.append((name, inside, _place(row, text, place)))
+            return match.end()
         if problem := name_problem(name):
             raise self._error(problem, row, text, place)
         if (inside is None) == (word == "dims"):
@@ -186,7 +236,7 @@ class _Declarations:
         self.names[word][name] = _place(row, text, place)
         if word == "dims":
             try:
-                self.dims[name] = checked_shape(name, [_whole(i) for i in inside.split(",")])
+                self.dims[name] = checked_shape(name, [axis_size(i, self.ranges) for i in inside.split(",")])
             except ValueError as error:
                 raise self._error(str(error), row, text, place) from None
         return match.end()
@@ -208,7 +258,7 @@ class _Declarations:
 
     def check_names(self, declared: Declared, found: Mapping[str, int], assigned: Mapping[str, None]) -> None:
         """Refuse declarations of names that do not occur in the statements, or not as declared."""
-        for word, names in zip(DECLARATIONS[1:], (dict(declared.dims), *declared[2:]), strict=True):
+        for word, names in zip(_LISTS, (dict(declared.dims), *declared[2:]), strict=True):
             for name in names or ():
                 if name not in found:
                     message = f"{name!r} is declared {word}, but no statement names it.{did_you_mean(name, found)}"
@@ -233,16 +283,13 @@ def _place(row: int, text: str, position: int) -> tuple[int, int]:
     return row + before.count("\n"), position - (before.rfind("\n") + 1)
 
 
-def _whole(text: str) -> int | None:
-    """Return the whole number that a text is, None if it is something else."""
-    return int(text) if _WHOLE.fullmatch(text.strip()) else None
-
-
 def checked_shape(name: str, numbers: Sequence[object]) -> Shape:
     """Return the shape of an array; raise ValueError if it cannot be that."""
     shape = tuple(n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and n >= 1)
-    if not 1 <= len(shape) <= 2 or len(shape) < len(numbers):
-        raise ValueError(f"dimensions are one or two whole numbers from 1 on, as in `dims {name}[3]` or `{name}[2,3]`")
+    if not shape or len(shape) < len(numbers):
+        raise ValueError(
+            f"dimensions are whole numbers from 1 on, or ranges of `subscripts`, as in `dims {name}[3]`, `{name}[2,3]`"
+        )
     if prod(shape) > MAX_ELEMENTS:
         raise ValueError(f"{element_name(name, shape)} has {prod(shape)} elements; an array has {MAX_ELEMENTS} at most")
     return shape
@@ -251,35 +298,67 @@ def checked_shape(name: str, numbers: Sequence[object]) -> Shape:
 # --- statements
 
 
-def _statement(
+def _statements(
     code: list[str], row: int, source: Source, shapes: Mapping[str, Shape], numbers: count[int], module: str,
-    tables: dict[str, Shape],
-) -> ModuleStatement:  # fmt: skip
-    """Return one statement, both sides understood and their shapes compared."""
+    tables: dict[str, Shape], ranges: Ranges,
+) -> list[ModuleStatement]:  # fmt: skip
+    """Return one statement, both sides understood and their shapes compared; of ranges on the left, one an element."""
     left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _meant(code[0])))
     try:
-        kind, target = _read_left(left, shapes)
+        kind, targets = _read_left(left, shapes, ranges)
     except ValueError as error:
         raise source.error(str(error), row, start) from None
-    tree = right_side(code, row, source, end)
-    right = RightSide(tree, shapes, numbers, module, kind == "initial", tables)
-    if right.shape not in ((), target.value_shape):
-        hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
-        sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
-        raise tree.error(f"{left} is {sides}{hint}")
-    return ModuleStatement(
-        kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words), module,
-        source.line_number(row), start + 1,
-    )  # fmt: skip
+    tree, found = right_side(code, row, source, end), []
+    for target, bound in targets:
+        right = RightSide(tree, shapes, numbers, module, kind == "initial", tables, ranges, bound)
+        if right.shape and differ(right.shape, target.value_shape):
+            hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
+            sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
+            raise tree.error(f"{left} is {sides}{hint}")
+        found.append(ModuleStatement(
+            kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words),
+            module, source.line_number(row), start + 1,
+        ))  # fmt: skip
+    return found
+
+
+def _nonnegative(
+    statements: list[ModuleStatement], read: _Declarations, shapes: Mapping[str, Shape]
+) -> list[ModuleStatement]:
+    """Return statements with the levels marked that stay at 0 or above."""
+    for name, inside, place in read.nonnegative:
+        levels = {s.target.name for s in statements if s.kind == "level"}
+        try:
+            if name not in levels:
+                near = did_you_mean(name, levels)
+                raise ValueError(f"{name!r} is declared nonnegative, but it is no level here.{near}")
+            places = each_place(name, shapes.get(name, ()), _indices(inside), read.ranges) if inside else ()
+            wanted = {flat_position(at, shapes[name]) for at, _ in places}
+        except ValueError as error:
+            raise read.source.error(str(error), *place) from None
+        for k, s in enumerate(statements):
+            if s.kind == "level" and s.target.name == name:
+                more = (i for i in s.target.positions if not inside or i in wanted)
+                statements[k] = replace(s, nonnegative=(*s.nonnegative, *more))
+    return statements
+
+
+def _indices(inside: str) -> list[object]:
+    """Return the indices in brackets: numbers, words, None of ``:``; something else where it is none of these."""
+    words = (w.strip() for w in inside.split(","))
+    return [int(w) if _WHOLE.fullmatch(w) else None if w == ":" else w if w.isidentifier() else () for w in words]
 
 
 _UNIT = re.compile(r"(?<=[\w)\]])\s+\[([^\[\]:,]*[^\W\d][^\[\]:,]*|[1$€%\-])\]\s*$")
 
 
-def _take_unit(code: list[str], row: int, source: Source) -> str:
+def _take_unit(code: list[str], row: int, source: Source, shapes: Mapping[str, Shape]) -> str:
     """Return the unit in brackets behind a statement, and take it out of the code."""
     match = _UNIT.search(code[-1])
     if match is None or (len(code) == 1 and "=" not in code[0][: match.start()]):
+        return ""
+    word = re.search(r"\w+$", code[-1][: match.start()])
+    if word and word[0] in shapes:  # an index
         return ""
     if read_unit(match[1]) is None:
         raise source.error(
@@ -318,7 +397,9 @@ def _meant(line: str) -> str:
     return "." * bool(near) + near
 
 
-def _read_left(left: str, shapes: Mapping[str, Shape]) -> tuple[Kind, Reference]:
+def _read_left(
+    left: str, shapes: Mapping[str, Shape], ranges: Ranges
+) -> tuple[Kind, list[tuple[Reference, dict[str, str]]]]:
     """Return what a left-hand side gives a value to, and how; raise ValueError with what is wrong."""
     kind: Kind = "assign"
     if match := _RATE.fullmatch(left):
@@ -343,8 +424,9 @@ def _read_left(left: str, shapes: Mapping[str, Shape]) -> tuple[Kind, Reference]
         raise ValueError(problem)
     shape = shapes.get(name, ())
     if match[2] is None:
-        return kind, Reference(name, shape)
-    return kind, Reference(name, shape, element(name, [_whole(i) for i in match[2].split(",")], shape))
+        return kind, [(Reference(name, shape), {})]
+    places = each_place(name, shape, _indices(match[2]), ranges)
+    return kind, [(Reference(name, shape, at), bound) for at, bound in places]
 
 
 def _check_definitions(statements: list[ModuleStatement], source: Source) -> None:

@@ -14,8 +14,17 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
+from fmepy.dmi.expressions import differ
 from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
-from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Shape, element_name, element_names
+from fmepy.dmi.statements import (
+    FunctionStatement,
+    ModuleStatement,
+    Shape,
+    Size,
+    element_name,
+    element_names,
+    flat_position,
+)
 from fmepy.errors import ModelError, listed
 
 if TYPE_CHECKING:
@@ -87,6 +96,10 @@ class Variable:
     assigned: tuple[bool, ...] = field(repr=False)
     initial: tuple[bool, ...] = field(repr=False)
     outside: tuple[bool, ...] = field(repr=False)
+
+    def element(self, index: Any) -> str:
+        """Return what an element is called."""
+        return self.elements[flat_position(index, self.shape)]
 
     @property
     def endogenous(self) -> bool:
@@ -312,7 +325,7 @@ def _check_shapes(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModul
     first, *others = uses
     for other in others:
         a, b = uses[first].shape, uses[other].shape
-        if a != b:
+        if differ(a, b):
             places = " and ".join(
                 f"{element_name(name, shape) if shape else f'{name} without dims'} in {_place(m, uses[m], modules)}"
                 for m, shape in ((first, a), (other, b))
@@ -365,7 +378,7 @@ def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]],
     if before is not None and list(before.uses.items()) == list(uses.items()):
         return before
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
-    shape = next(iter(uses.values())).shape
+    shape = max((use.shape for use in uses.values()), key=lambda s: sum(isinstance(n, Size) for n in s))
     nowhere = (False,) * prod(shape)
     of_elements = (
         tuple(map(any, zip(nowhere, *marks, strict=True)))

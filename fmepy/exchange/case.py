@@ -13,6 +13,7 @@ from typing import Any
 from fmepy.errors import ArgumentError, listed
 from fmepy.exchange.petab import PetabProblem, read_petab
 from fmepy.exchange.sbml import SbmlModel, read_sbml
+from fmepy.exchange.vensim import SUFFIXES, VensimModel, read_vensim
 
 PROBLEMS, MODELS = (".yaml", ".yml"), (".xml", ".sbml")
 STARTS = 10
@@ -32,12 +33,12 @@ _PRIORS = {
 
 
 def write_case(path: Any, folder: Any) -> Path:
-    """Write a calibration of a PEtab problem, or of an SBML model, into a new folder; return the calibration file.
+    """Write a calibration of a problem or a model from elsewhere into a new folder; return the calibration file.
 
     Parameters
     ----------
     path : str or Path
-        A PEtab problem (.yaml) or an SBML model (.xml).
+        A PEtab problem (.yaml), an SBML model (.xml), or a model of Vensim or Stella (.mdl, .xmile, .stmx).
     folder : str or Path
         It must not be there, or be empty.
 
@@ -48,21 +49,22 @@ def write_case(path: Any, folder: Any) -> Path:
     """
     path, folder = Path(path), Path(folder)
     suffix = path.suffix.lower()
-    if suffix not in (*PROBLEMS, *MODELS):
-        raise ArgumentError(f"{path}: {listed((*PROBLEMS, *MODELS))} are read, by the ending of the name.")
+    if suffix not in (*PROBLEMS, *MODELS, *SUFFIXES):
+        raise ArgumentError(f"{path}: {listed((*PROBLEMS, *MODELS, *SUFFIXES))} are read, by the ending of the name.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError(f"{str(folder)!r} is there already; nothing is written over. Choose another name.")
-    files: dict[str, str]
-    if suffix in PROBLEMS:
-        problem = read_petab(path)
-        files = _files_of_problem(problem, path)
-    else:
-        problem, files = None, _files_of_model(read_sbml(path), path)
+    problem = read_petab(path) if suffix in PROBLEMS else None
+    system = read_vensim(path) if suffix in SUFFIXES else None
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if problem is not None:
+            files = _files_of_problem(problem, path)
             problem.write(folder / "petab")
+        elif system is not None:
+            files = _files_of_system(system, system.write(folder).read_text(encoding="utf-8"), path)
+        else:
+            files = _files_of_model(read_sbml(path), path)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
     except BaseException:  # a half-written case is none
@@ -146,6 +148,16 @@ def _model_text(model: SbmlModel) -> str:
     lines += [f"# event: {row}" for row in model.events or ()]
     lines += [f"# {id} of the file is called {name}" for id, name in model.renamed.items()]
     return "\n".join(lines) + "\n"
+
+
+def _files_of_system(system: VensimModel, said: str, path: Path) -> dict[str, str]:
+    toml = [
+        f"# From {_text(path.name)}. To calibrate it, name data and say which parameters are estimated:",
+        '#   [data]', '#   file = "my.csv"', "#   [fit]", "#   [parameters]",
+        f"#   {_key(next(iter(system.parms.index), 'k'))} = {{ start = 1, lower = 0, upper = 10 }}",
+        f"title = {_text(path.stem)}", "", "[model]", said,
+    ]  # fmt: skip
+    return {"case.toml": "\n".join(toml), "documentation.csv": system.documentation.to_csv()}
 
 
 def _files_of_model(model: SbmlModel, path: Path) -> dict[str, str]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from fmepy.dmi.data_items import Item, item
 from fmepy.dmi.database import Database
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
 from fmepy.dmi.text import MAX_TEXT
-from fmepy.dmi.unit_text import read_unit
 from fmepy.errors import ArgumentError, ModelError, listed
 from fmepy.exchange.vensim_data import read_series
 from fmepy.exchange.vensim_mdl import read_mdl
@@ -39,16 +37,19 @@ class VensimModel(ModularModel):
     ----------
     renamed : Series
         By name in the file (of elements of arrays, too) the name here.
+    documentation : DataFrame
+        By name here what the file says of a variable: name, unit, lower, upper, comment, line.
     ignored : tuple of str
         What the file holds and a run does not need.
     """
 
     renamed: pd.Series
+    documentation: pd.DataFrame
     ignored: tuple[str, ...]
 
     def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
         made = super()._remade(arguments, merged)
-        made.renamed, made.ignored = self.renamed, self.ignored
+        made.renamed, made.documentation, made.ignored = self.renamed, self.documentation, self.ignored
         return made
 
 
@@ -112,8 +113,8 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
         system.refuse(0, "", f"the integration method {system.method!r}: Euler and Runge-Kutta of order 4 are known")
     system.check()
     times, dt = _times(control, system.where)
-    model = VensimModel(_modules(t), _database(t), times=times, dt=dt, method=system.method)
-    model.renamed, model.ignored = _renamed(t), tuple(system.ignored)
+    model = VensimModel(_modules(t), Database(t.items), times=times, dt=dt, method=system.method)
+    model.renamed, model.ignored, model.documentation = _renamed(t), tuple(system.ignored), _documentation(t)
     return model
 
 
@@ -158,29 +159,25 @@ def _modules(t: Translation) -> list[Module]:
     for key, found in t.lines.items():
         of = key.removesuffix(" at start")
         module = home.get(of) or t.variables[of].equations[0].group or REST
-        lines.setdefault(module, []).extend(_with_unit(found, t.variables[of].name, t.variables[of].unit))
-    shapes = {v.name: f"{v.name}[{', '.join(str(len(a)) for a in v.axes)}]" for v in t.variables.values() if v.axes}
+        lines.setdefault(module, []).extend(found)
+    shapes = {v.name: ", ".join(map(t.word_of, v.ranges)) for v in t.variables.values() if v.axes}
     if not any(lines.values()):  # nothing but constants: they are what there is to see
-        lines[REST] = [f"{v.name} = {t.items.pop(v.name)!r}" for v in t.variables.values() if v.name in t.items]
+        lines[REST] = [f"{n} = {x}" for i in t.items.values() for n, x in i.numbers.items()]
+        t.items.clear()
         if not lines[REST]:
             raise ModelError(f"{t.system.where}: there is no variable in it.")
-    names: set[str] = set()
+    names = {"dims", "unit", "variable"}  # columns of the map
     modules = []
     for view, found in lines.items():
         for part in _parts(found):
             used = set(re.findall(r"[^\W\d]\w*", "\n".join(part)))
-            own = [text for name, text in shapes.items() if name in used]
-            text = "\n".join([*([f"dims {', '.join(own)}"] if own else []), *part])
+            dims = [f"{name}[{axes}]" for name, axes in shapes.items() if name in used]
+            used |= set(re.findall(r"[^\W\d]\w*", "\n".join(dims)))
+            ranges = [r for r in t.system.ranges if t.word_of(r) in used]
+            head = [f"subscripts {t.word_of(r)}: {', '.join(map(t.word_of, t.system.elements(r)))}" for r in ranges]
+            text = "\n".join([*head, *([f"dims {', '.join(dims)}"] if dims else []), *part])
             modules.append(Module(_module_name(view, names), text))
     return modules
-
-
-def _with_unit(lines: Sequence[str], name: str, unit: str) -> list[str]:
-    """Return statements, the unit of a variable behind the first of its own."""
-    mine = [i for i, line in enumerate(lines) if re.match(rf"(d\()?{name}\b", line) and "\n" not in line]
-    if not mine or re.search(r"[\[\],:#\n]", unit) or read_unit(unit) is None:
-        return list(lines)
-    return [f"{line} [{unit}]" if i == mine[0] else line for i, line in enumerate(lines)]
 
 
 def _parts(lines: list[str]) -> Iterator[list[str]]:
@@ -205,9 +202,12 @@ def _module_name(view: str, taken: set[str]) -> str:
     return name
 
 
-def _database(t: Translation) -> Database:
-    units = {v.name: v.unit for v in t.variables.values()}
-    return Database({n: x if isinstance(x, Item) else item(x, unit=units.get(n, "")) for n, x in t.items.items()})
+def _documentation(t: Translation) -> pd.DataFrame:
+    """Return what the file says of each variable."""
+    said = {v.name: v.equations[0] for v in t.variables.values()}
+    rows = [(e.label, t.variables[e.key].unit, e.lower, e.upper, e.comment, e.line) for e in said.values()]
+    columns = ["name", "unit", "lower", "upper", "comment", "line"]
+    return pd.DataFrame(rows, columns=columns, index=pd.Index(said, name="variable", dtype=object))
 
 
 def _renamed(t: Translation) -> pd.Series:
@@ -221,5 +221,5 @@ def _renamed(t: Translation) -> pd.Series:
             for place in t.system.places(eq.subs, eq.excepts):
                 if place:
                     there = ",".join(t.system.labels.get(p, p) for p in place)
-                    found[f"{v.label}[{there}]"] = f"{v.name}[{','.join(map(str, v.index(place)))}]"
+                    found[f"{v.label}[{there}]"] = t.reference(v, place)
     return pd.Series(found, dtype=object, name="name")

@@ -20,11 +20,13 @@ _NUMBER = r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
 _QUOTED = r'(?P<quoted>"(?:\\.|[^"\\])*")|(?P<text>\'[^\']*\')'
 _SIGNS = r"(?P<sign>:[A-Za-z][A-Za-z ]*:|<->|<>|<=|>=|->|:=|==|//|.)"
 _SPACE = r"(?P<space>(?:\s|\\\s*\n|\{[^{}]*\})+)"
+_OTHER = r"\x80-\U0010ffff"  # marks of other scripts, which are no letters
+_LETTER = rf"(?:[^\W\d]|[{_OTHER}])"
 _WORDS = {
     dialect: re.compile(f"{_SPACE}|{_QUOTED}|(?P<name>{word})|{_NUMBER}|{_SIGNS}", re.S)
     for dialect, word in (
-        ("mdl", r"[^\W\d][\w$']*(?:(?:\s|\\\s*\n)+[\w$']+)*"),
-        ("xmile", r"[^\W\d][\w$]*(?:\.[^\W\d]\w*)*"),
+        ("mdl", rf"{_LETTER}[\w$'{_OTHER}]*(?:(?:\s|\\\s*\n)+[\w$'{_OTHER}]+)*"),
+        ("xmile", rf"{_LETTER}[\w$.{_OTHER}]*"),
     )
 }
 _INFIX = ("and", "or", "not", "mod", "if", "then", "else")
@@ -283,7 +285,7 @@ class Reader:
         args = []
         while not self.takes(")"):
             args.append(self.expression())
-            if self.token.text != ")":
+            if self.token.text != ")" and not self.takes(":"):  # behind a colon: what a macro gives
                 self.needs(",")
         return Expr("call", tuple(args), key, subs, line)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise, product
 from math import prod
 from typing import Any
@@ -14,26 +12,18 @@ from typing import Any
 from fmepy.dmi.expressions import name_problem
 from fmepy.errors import did_you_mean
 from fmepy.exchange.draft import free_name
-from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name
+from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name, number
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.exchange.vensim_words import FROM_START, LEVELS, REFUSED, START, WORDS
 
 _ATOM, _POWER, _PRODUCT, _SUM, _LOOSE = 9, 8, 6, 5, 0
 _RELATIONS = {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
-_REDUCED = {
-    "sum": "sum",
-    "vmin": "min",
-    "vmax": "max",
-    "prod": "prod",
-    "min": "min",
-    "max": "max",
-    "mean": "mean",
-    "size": "size",
-    "elmcount": "size",
-}
+REDUCED = {k: k for k in ("sum", "prod", "min", "max", "mean", "size")}
+REDUCED |= {"vmin": "min", "vmax": "max", "elmcount": "size"}
+_UNFIT = {"points": "a table", "list": "a list of numbers", "text": "a text"}
 MOST_TERMS = 2000
 """Most terms of a sum over elements."""
-BY_ELEMENT = ("vector_select", "sum", "vmin", "vmax", "prod", "mean", "size", "elmcount", *START)
+BY_ELEMENT = ("vector_select", "size", *LEVELS)
 Said = tuple[str, int]
 """A text, and how tightly it binds."""
 
@@ -54,7 +44,9 @@ class Formulas:
         self.variables: dict[str, ForeignVariable] = {}
         self._taken: set[str] = set()
         self._at_start = False
-        self._whole: Equation | None = None  # that is said of whole arrays
+        self._bound: list[str] | None = None  # the ranges on the left of an equation that is said of all their elements
+        self._words: dict[str, str] = {}
+        self._tables: dict[tuple[str, ...], str] = {}
         self._parts: list[str] = []  # hidden statements of the variable at hand
         self._label = ""
         self._starts: dict[str, ForeignVariable] = {}
@@ -66,6 +58,8 @@ class Formulas:
                     system.refuse(eq.line, eq.label, "it has two equations")
                 seen.append(eq.label)
                 continue
+            if eq.key in system.ranges and system.dialect == "mdl":
+                system.refuse(eq.line, eq.label, "it is the name of a range of subscripts, too")
             if eq.key not in self.variables:
                 self.variables[eq.key] = ForeignVariable(eq.label, self.new_name(eq.label), [])
             self.variables[eq.key].equations.append(eq)
@@ -86,6 +80,8 @@ class Formulas:
             self.system.refuse(error.line or eq.line, v.label, str(error))
         except RecursionError:
             self.system.refuse(eq.line, v.label, "it is too deeply nested")
+        except IndexError:
+            self.system.refuse(eq.line, v.label, "a function in it lacks an argument")
         return None
 
     def _find_axes(self, v: ForeignVariable) -> bool:
@@ -100,10 +96,20 @@ class Formulas:
                 if e not in self.system.all_elements:
                     raise UnsaidError(f"there is no subscript {e!r}.{did_you_mean(e, self.system.all_elements)}")
             inside = [r for r in self.system.ranges if used.keys() <= set(self.system.elements(r))]
-            key = min(inside, key=lambda r: len(self.system.elements(r)), default="")
+            said = [eq.subs[k].value for eq in v.equations]
+            key = min(inside, key=lambda r: (len(self.system.elements(r)), r not in said), default="")
+            axis = [e for e in self.system.elements(key) if e in used] if key else list(used)
+            if not key or axis != self.system.elements(key):
+                key = self.system.add_range(f"{v.label} axis {k + 1}", axis)
             v.ranges.append(key)
-            v.axes.append([e for e in self.system.elements(key) if e in used] if key else list(used))
+            v.axes.append(axis)
         return True
+
+    def word_of(self, key: str) -> str:
+        """Return what a range or an element is called."""
+        if key not in self._words:
+            self._words[key] = free_name(self.system.labels.get(key, key), self._words.values())
+        return self._words[key]
 
     def _part(self, text: str) -> str:
         """Return the name of a hidden variable that has the value of a text."""
@@ -146,19 +152,21 @@ class Formulas:
 
     def reference(self, v: ForeignVariable, place: Sequence[str]) -> str:
         """Return what an element is called."""
-        if not place or (self._whole is not None and v.axes):
-            return v.name
-        try:
-            return f"{v.name}[{', '.join(map(str, v.index(place)))}]"
-        except KeyError:
-            raise UnsaidError(
-                f"{v.label}[{', '.join(self.system.labels.get(p, p) for p in place)}] has no equation"
-            ) from None
+        for e, axis in zip(place, v.axes, strict=True) if self._bound is None else ():
+            if e not in axis:
+                shown = ",".join(self.system.labels.get(p, p) for p in place)
+                raise UnsaidError(f"{v.label}[{shown}] has no equation")
+        return f"{v.name}[{','.join(map(self.word_of, place))}]" if place else v.name
 
     # tables
 
     def _table_name(self, v: ForeignVariable, place: Sequence[str]) -> str:
-        return "_".join([v.name, *(str(i) for i in v.index(place))])
+        if not place:
+            return v.name
+        key = (v.name, *place)
+        if key not in self._tables:
+            self._tables[key] = self.new_name("_".join([v.name, *map(self.word_of, place)]))
+        return self._tables[key]
 
     def points_of(self, e: Any) -> list[list[float]]:
         """Return the points of a table, in order; a jump lasts a billionth of its range."""
@@ -195,6 +203,8 @@ class Formulas:
 
     def text(self, e: Expr, where: Where, least: int = _LOOSE) -> str:
         """Return an expression, in brackets if it binds less tightly than asked for."""
+        if e.word in _UNFIT:
+            raise UnsaidError(f"{_UNFIT[e.word]} stands where a number is needed", e.line)
         found, level = getattr(self, f"_{e.word}")(e, where)
         return found if level >= least else f"({found})"
 
@@ -251,15 +261,6 @@ class Formulas:
     def _not(self, e: Expr, where: Where) -> Said:
         return f"where({self.condition(e, where)}, 1, 0)", _ATOM
 
-    def _points(self, e: Expr, where: Where) -> Said:
-        raise UnsaidError("a table stands where a number is needed", e.line)
-
-    def _text(self, e: Expr, where: Where) -> Said:
-        raise UnsaidError(f"the text {e.value!r:.40} has no meaning here", e.line)
-
-    def _list(self, e: Expr, where: Where) -> Said:
-        raise UnsaidError("a list of numbers stands where a number is needed", e.line)
-
     def _name(self, e: Expr, where: Where) -> Said:
         v = self.variables.get(e.value)
         if v is not None:
@@ -271,6 +272,8 @@ class Formulas:
             return self.reference(own, self._place(v, e, where)), _ATOM
         builtin = {"time": "t", "starttime": "t_start", "stoptime": "t_end", "pi": "pi", **CONTROLS}
         builtin |= {"dt": "dt"} if self.system.dialect == "xmile" else {}
+        if e.value == "saveper":
+            return self._number(number(self.system.value(e)), where)
         if e.value in builtin:
             return builtin[e.value], _ATOM
         if e.value in self.system.ranges or e.value in self.system.all_elements:  # its number in the whole family
@@ -282,23 +285,23 @@ class Formulas:
     def _place(self, v: ForeignVariable, e: Expr, where: Where) -> list[str]:
         """Return the elements that a reference is of."""
         if not e.subs and v.axes:  # of all arrays of the equation at the same place
-            return [self.system.element(r, where) for r in v.ranges]
+            return [self.system.element(r, where) for r in v.ranges] if self._bound is None else v.ranges
         if len(e.subs) != len(v.axes):
             raise UnsaidError(f"{v.label!r} has {len(v.axes)} subscripts, not {len(e.subs)}", e.line)
+        if self._bound is not None:
+            return [s.value for s in e.subs]
         return [self.system.element(s.value + "!" * (s.word == "each"), where) for s in e.subs]
 
     # calls
 
     def _call(self, e: Expr, where: Where) -> Said:
         if e.value in self.variables:
-            return self._looked_up(
-                self.text(e.args[0], where), Expr("name", value=e.value, subs=e.subs, line=e.line), where
-            )
+            return self._looked_up(self.text(e.args[0], where), name(e.value, e.subs, e.line), where)
         special = getattr(self, f"_call_{e.value}", None)
         if special is not None:
             found: Said = special(e, where)
             return found
-        if e.value in _REDUCED and (reduced := self._reduced(e, where)):
+        if e.value in REDUCED and (reduced := self._reduced(e, where)):
             return reduced
         if self._at_start and e.value in START:
             k = START[e.value]
@@ -338,24 +341,51 @@ class Formulas:
     def _levels(self, e: Expr, where: Where) -> Said:
         """Return a smooth or delay of several levels; Vensim's delays have no more than their time has steps."""
         fixed, at, start = LEVELS[e.value]
-        n = fixed or int(self.value(e.args[at]))
+        n = fixed or int(self.system.value(e.args[at], at_start=True))  # it does not change in a run
         word = "delay" if e.value.startswith("delay") else "smooth"
-        if word == "delay" and self.system.dialect == "mdl":
-            with suppress(UnsaidError):  # a time that moves
-                most = max(1, int(self.value(e.args[1]) / self.value(Expr("name", value="time_step")) * (1 + 1e-9)))
-                if most < n:
-                    told = f"a delay of {most} steps has no {n} levels; it is of order {most}"
-                    self.system.ignored.append(f"line {e.line}, {self._label!r}: {told}")
-                n = min(n, most)
+        if word == "delay":
+            try:
+                steps = self._least(e.args[1]) / self.system.value(name("time_step"))
+                most = max(1, int(steps * (1 + 1e-9)))
+            except UnsaidError:  # a time that moves
+                most = n
+                if e.value == "delay_n" and n > 1:
+                    return self._pipe(e, where, n), _ATOM
+            if most < n:
+                told = f"a delay of {most} steps has no {n} levels; it is of order {most}"
+                self.system.ignored.append(f"line {e.line}, {self._label!r}: {told}")
+            n = min(n, most)
         args = [self.text(a, where) for a in e.args[:2]] + ([str(n)] if n not in (1, 3) else [])
         args += [self.text(e.args[start], where)] if start < len(e.args) else []
         kind = {("smooth", 1): "smooth", ("delay", 1): "delay1"}.get((word, n), f"{word}{3 if n == 3 else 'n'}")
         return f"{kind}({', '.join(args)})", _ATOM
 
+    def _least(self, e: Expr) -> float:
+        """Return the value of a constant, of an array the least one."""
+        v = self.variables.get(e.value) if e.word == "name" else None
+        rights = [eq.expr or Expr("text") for eq in v.equations] if v else [e]  # a text: data, which are no constant
+        return min(self.system.value(x) for r in rights for x in (r.args if r.word == "list" else [r]))
+
+    def _pipe(self, e: Expr, where: Where, n: int) -> str:
+        """Return Vensim's DELAY N with a time that moves: that of the k-th level comes k steps later."""
+        outflow, tau = self.text(e.args[0], where), self._part(self.text(e.args[1], where))
+        start = f"{self._part(f'initial({self.text(e.args[2], where, _ATOM)} * {tau})')} / {n}"
+        for k in range(n):
+            level = self.new_name(f"{self._label} level")
+            own = self._part(f"delay_fixed({tau}, {k} * dt, initial({tau}))") if k else tau
+            self._parts += [f"d({level})/dt = {outflow} - {n} * {level} / {own}", f"{level}(0) = {start}"]
+            outflow = self._part(f"{n} * {level} / {own}")
+        return outflow
+
     def _call_get_time_value(self, e: Expr, where: Where) -> Said:
         if [a.value for a in e.args[::2]] != [0, 0]:
             raise UnsaidError("GET TIME VALUE is read as (0, offset, 0), the time itself", e.line)
         return f"t + {self.text(e.args[1], where, _SUM)}", _SUM
+
+    def _call_pulse_train(self, e: Expr, where: Where) -> Said:
+        alone = len(e.args) == 4 and e.args[2] == number(0)
+        args = [self.text(a, where) for a in e.args[: 2 if alone else 4]]
+        return f"pulse({', '.join(args)})", _ATOM
 
     def _call_with_lookup(self, e: Expr, where: Where) -> Said:
         return self._looked_up(self.text(e.args[0], where), e.args[1], where)
@@ -376,15 +406,17 @@ class Formulas:
 
     def _reduced(self, e: Expr, where: Where) -> Said | None:
         """Return a sum, product, ... over the subscripts that are marked; None where it is no such function."""
-        kind = _REDUCED[e.value]
+        kind = REDUCED[e.value]
         if kind == "size" and e.args and e.args[0].value in self.system.ranges:
             return str(len(self.system.elements(e.args[0].value))), _ATOM
-        marked = [self._marked(a, where) for a in e.args]
+        marked = [self._marked(a) for a in e.args] if len(e.args) == 1 else list(e.args)
         keys = self._keys(marked)
         if not keys:
             if e.value in ("min", "max"):
-                return self._chained(kind, [self.text(a, where) for a in e.args]) if len(e.args) != 2 else None
+                return self._chained(kind, [self.text(a, where) for a in e.args])
             raise UnsaidError(f"{e.value.upper()} needs a subscript with !", e.line)
+        if self._bound is not None and len(marked) == 1 and kind != "size":
+            return f"{kind}({self.text(marked[0], where)})", _ATOM
         parts = [
             self.text(a, w, _PRODUCT + 1 if kind == "prod" else _SUM) for w in self._over(keys, where) for a in marked
         ]
@@ -395,7 +427,7 @@ class Formulas:
     def _call_vector_select(self, e: Expr, where: Where) -> Said:
         if len(e.args) != 5:
             raise UnsaidError("VECTOR SELECT takes 5 arguments", e.line)
-        marked = [self._marked(a, where) for a in e.args[:2]]
+        marked = [self._marked(a) for a in e.args[:2]]
         pairs = [tuple(self.text(a, w, _ATOM) for a in marked) for w in self._over(self._keys(marked), where)]
         action = e.args[3]
         if action.word == "number":
@@ -421,17 +453,15 @@ class Formulas:
     def _chained(self, kind: str, parts: list[str]) -> Said:
         if kind in ("min", "max"):
             while len(parts) > 1:  # by halves: a chain would be too deep
-                parts = [
-                    f"{kind}({', '.join(parts[i : i + 2])})" if i + 1 < len(parts) else parts[i]
-                    for i in range(0, len(parts), 2)
-                ]
+                pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+                parts = [f"{kind}({', '.join(p)})" if len(p) > 1 else p[0] for p in pairs]
             return parts[0], _ATOM
         if kind == "prod":
             return " * ".join(parts), _PRODUCT
         total = " + ".join(parts)
         return (f"({total}) / {len(parts)}", _PRODUCT) if kind == "mean" else (total, _SUM)
 
-    def _marked(self, e: Expr, where: Where) -> Expr:
+    def _marked(self, e: Expr) -> Expr:
         """Return an argument with * and, in XMILE, whole arrays marked."""
 
         def rule(part: Expr) -> Expr | None:
@@ -441,10 +471,9 @@ class Formulas:
             if not part.subs and self.system.dialect == "xmile":
                 return name(part.value, tuple(Expr("each", value=r) for r in v.ranges), part.line)
             if any(s.word == "all" for s in part.subs):
-                subs = (
-                    Expr("each", value=r) if s.word == "all" else s for s, r in zip(part.subs, v.ranges, strict=True)
-                )
-                return name(part.value, tuple(subs), part.line)
+                pairs = zip(part.subs, v.ranges, strict=True)
+                subs = tuple(Expr("each", value=r) if s.word == "all" else s for s, r in pairs)
+                return name(part.value, subs, part.line)
             return None
 
         return e.changed(rule)
@@ -458,33 +487,3 @@ class Formulas:
             raise UnsaidError(f"more than {MOST_TERMS} terms")
         for place in product(*axes):
             yield {**where, **{f"{k}!": e for k, e in zip(keys, place, strict=True)}}
-
-    @cached_property
-    def known(self) -> dict[str, Equation]:
-        """Equations by key."""
-        return {eq.key: eq for eq in self.system.equations}
-
-    def value(self, e: Expr, depth: int = 0) -> float:
-        """Return what an expression of constants is."""
-        if depth > 100:
-            raise UnsaidError("it needs itself")
-        if e.word == "number":
-            return float(e.value)
-        inner = self.known[e.value].expr if e.word == "name" and e.value in self.known and not e.subs else None
-        if inner is not None:
-            return self.value(inner, depth + 1)
-        args = [self.value(a, depth + 1) for a in e.args]
-        try:
-            match e.word:
-                case "minus":
-                    return -args[0]
-                case "power":
-                    return float(args[0] ** args[1])
-                case "chain" if set(e.value) <= set("+-*/"):
-                    total = args[0]
-                    for sign, a in zip(e.value, args[1:], strict=True):
-                        total = {"+": total + a, "-": total - a, "*": total * a}[sign] if sign != "/" else total / a
-                    return total
-        except (ArithmeticError, TypeError):
-            raise UnsaidError("it has no value", e.line) from None
-        raise UnsaidError("it is no constant: it is needed before the run begins; write a number", e.line)

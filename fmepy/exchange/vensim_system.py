@@ -150,7 +150,7 @@ class ForeignSystem:
     def refuse(self, line: int, label: str, message: str) -> None:
         """Keep in mind what cannot be said."""
         self.problems.append((line, label, message))
-        if len(self.problems) > 10 * MOST_TOLD:
+        if len(self.problems) > 2 * MOST_TOLD:
             self.check()
 
     def check(self) -> None:
@@ -181,6 +181,8 @@ class ForeignSystem:
         if key not in self._elements:
             if key in inside:
                 raise UnsaidError(f"the ranges {', '.join(inside)} are made of one another")
+            if key not in self.ranges:
+                raise UnsaidError(f"there is no range of subscripts {key!r}.{did_you_mean(key, self.ranges)}")
             found: dict[str, None] = {}
             for e in self.ranges[key]:
                 more = self.elements(e, (*inside, key)) if e in self.ranges and e != key else [e]
@@ -244,6 +246,42 @@ class ForeignSystem:
             raise UnsaidError(f"more than {MOST_ELEMENTS} elements")
         left_out = {place for e in excepts for place in self.places(e)}
         return [place for place in product(*axes) if place not in left_out]
+
+    # constants
+
+    @cached_property
+    def known(self) -> dict[str, Equation]:
+        """Equations by key."""
+        return {eq.key: eq for eq in self.equations}
+
+    def value(self, e: Expr, depth: int = 0, *, at_start: bool = False) -> float:
+        """Return what an expression of constants is; `at_start`, one of time, too, is what it is then."""
+        if depth > 100:
+            raise UnsaidError("it needs itself")
+        if e.word == "number":
+            return float(e.value)
+        inner = self.known[e.value].expr if e.word == "name" and e.value in self.known and not e.subs else None
+        if inner is not None:
+            return self.value(inner, depth + 1, at_start=at_start)
+        args = [self.value(a, depth + 1, at_start=at_start) for a in e.args]
+        try:
+            match e.word:
+                case "name" if at_start and e.value == "time":
+                    return self.value(name("initial_time"))
+                case "call" if at_start and e.value == "step":
+                    return args[0] if self.value(name("initial_time")) >= args[1] else 0.0
+                case "minus":
+                    return -args[0]
+                case "power":
+                    return float(args[0] ** args[1])
+                case "chain" if set(e.value) <= set("+-*/"):
+                    total = args[0]
+                    for sign, a in zip(e.value, args[1:], strict=True):
+                        total = {"+": total + a, "-": total - a, "*": total * a}[sign] if sign != "/" else total / a
+                    return total
+        except (ArithmeticError, TypeError):
+            raise UnsaidError("it has no value", e.line) from None
+        raise UnsaidError("it is no constant: it is needed before the run begins; write a number", e.line)
 
     # macros
 

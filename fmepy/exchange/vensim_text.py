@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Any
 
+from fmepy.dmi.data_items import Index, Item, item
+from fmepy.dmi.unit_text import read_unit
 from fmepy.exchange.vensim_data import Series, series_item
-from fmepy.exchange.vensim_expressions import Expr, UnsaidError
-from fmepy.exchange.vensim_formulas import BY_ELEMENT, Formulas
+from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name
+from fmepy.exchange.vensim_formulas import BY_ELEMENT, REDUCED, Formulas
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.language.tree import MAX_EXPRESSION
+from fmepy.models.running.forcings import Forcing
 
 
 class Translation(Formulas):
@@ -19,14 +23,14 @@ class Translation(Formulas):
     ----------
     lines : dict of str to list of str
         By key the statements.
-    items : dict of str to object
-        Constants and tables of the data base, arrays as nested lists.
+    items : dict of str to Item
+        Constants, tables and series.
     """
 
     def __init__(self, system: ForeignSystem, series: Series) -> None:
         super().__init__(system)
         self.lines: dict[str, list[str]] = {}
-        self.items: dict[str, Any] = {}
+        self.items: dict[str, Item] = {}
         self._series = series
         for key, v in self.variables.items():
             self.lines[key] = self._statements(v)
@@ -41,7 +45,8 @@ class Translation(Formulas):
         if v in self.broken:
             return found
         if all(eq.expr is None for eq in v.equations):
-            self.items[v.name] = self._guarded(v, v.equations[0], series_item, self.system, self._series)
+            if found_item := self._guarded(v, v.equations[0], series_item, self.system, self._series):
+                self.items[v.name] = found_item
             return found
         if v.is_table:
             for eq in v.equations:
@@ -52,7 +57,16 @@ class Translation(Formulas):
             return found
         for eq in v.equations:
             found += self._guarded(v, eq, self._of_equation, eq) or []
-        return found
+        return self._described(v, found)
+
+    def _described(self, v: ForeignVariable, lines: list[str]) -> list[str]:
+        """Return statements with unit and comment behind the first that gives the variable its value."""
+        target = re.compile(rf"{v.name}(\[[^\]]*\])?(\(0\))? = ")
+        at = next((i for i, line in enumerate(lines) if target.match(line)), -1)
+        is_read = v.unit and not re.search(r"[\[\],:#]", v.unit) and read_unit(v.unit) is not None
+        unit = f" [{v.unit}]" if is_read else ""
+        comment = " ".join(filter(None, ("" if unit else v.unit, v.equations[0].comment)))
+        return [f"{x}{unit}{f'  # {comment:.150}' * bool(comment)}" if i == at else x for i, x in enumerate(lines)]
 
     @staticmethod
     def _is_number(e: Expr | None) -> bool:
@@ -62,11 +76,13 @@ class Translation(Formulas):
         )
 
     def _constant(self, v: ForeignVariable) -> None:
-        values = {}
+        values: dict[Index, float | Forcing] = {}
         for eq in v.equations:
             for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
-                values[v.index(place)] = self.value(e)
-        self.items[v.name] = self._nested(v, values) if v.axes else values[()]
+                values[tuple(map(self.word_of, place))] = self.system.value(e)
+        said = v.equations[0]
+        words: dict[str, Any] = {"lower": said.lower, "upper": said.upper, "comment": said.comment}
+        self.items[v.name] = Item(v.name, values, unit=v.unit, source=self.system.where, **words)
 
     def _listed(self, eq: Equation) -> list[Expr]:
         """Return the right-hand side of each place of an equation."""
@@ -79,40 +95,44 @@ class Translation(Formulas):
             raise UnsaidError(f"{len(eq.expr.args)} numbers for {len(places)} elements", eq.line)
         return list(eq.expr.args)
 
-    def _nested(self, v: ForeignVariable, values: dict[tuple[int, ...], float], at: tuple[int, ...] = ()) -> Any:
-        if len(at) == len(v.axes):
-            return values.get(at, 0.0)
-        return [self._nested(v, values, (*at, i)) for i in range(len(v.axes[len(at)]))]
-
     def _of_equation(self, v: ForeignVariable, eq: Equation) -> list[str]:
-        if v.axes and self._is_uniform(v, eq):
-            self._whole = eq
+        if self._is_general(eq):
+            self._bound = [s.value for s in eq.subs]
             try:
-                where = {s.value: axis[0] for s, axis in zip(eq.subs, v.axes, strict=True)}
-                return self._of_element(v, v.name, self._listed(eq)[0], where)
+                return self._of_element(v, self.reference(v, self._bound), self._listed(eq)[0], {})
             finally:
-                self._whole = None
+                self._bound = None
         found = []
         for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
             where = {s.value: p for s, p in zip(eq.subs, place, strict=True) if s.value in self.system.ranges}
             found += self._of_element(v, self.reference(v, place), e, where)
         return found
 
-    def _is_uniform(self, v: ForeignVariable, eq: Equation) -> bool:
-        """Tell whether an equation holds for arrays as they are: all read what stands at the same place."""
-        keys = [s.value for s in eq.subs]
-        axes = [self.system.elements(k) if k in self.system.ranges else [] for k in keys]
-        if axes != v.axes or len(set(keys)) < len(keys) or eq.excepts or eq.expr is None or len(v.equations) > 1:
+    def _is_general(self, eq: Equation) -> bool:
+        """Tell whether an equation can be said once, of all elements of its ranges."""
+        ranges, bound = self.system.ranges, [s.value for s in eq.subs]
+        if not eq.subs or eq.excepts or eq.expr is None or len(set(bound)) < len(bound):
             return False
         for p in eq.expr.parts(subscripts=False):
-            other = self.variables.get(p.value) if p.word == "name" else None
-            if p.word == "list" or (p.word == "call" and (p.subs or p.value in BY_ELEMENT)):
+            marked = [tuple(s.value for s in q.subs if s.word == "each") for q in p.parts() if q.word == "name"]
+            if p.word == "call" and len(set(filter(None, marked))) > 1:
+                return False  # arrays are joined by their shapes
+            v = self.variables.get(p.value)
+            if p.word == "list" or (p.word == "call" and (p.subs or p.value in BY_ELEMENT or (v and v.axes))):
                 return False
-            if other is None:
-                if p.word == "name" and (p.value in self.system.ranges or p.value in self.system.all_elements):
+            if p.word == "call" and p.value in REDUCED and self.system.dialect == "xmile" and len(p.args) == 1:
+                return False  # a bare array in it is the whole array
+            if p.word != "name":
+                continue
+            if v is None and (p.value in ranges or p.value in self.system.all_elements):
+                return False
+            subs = p.subs or (tuple(map(name, v.ranges)) if v else ())
+            for s, axis in zip(subs, v.axes if v else (), strict=False):
+                is_said = s.value not in bound if s.word == "each" else s.value in bound or s.value not in ranges
+                if not is_said or not set(self.system.elements(s.value) if s.value in ranges else [s.value]) <= set(
+                    axis
+                ):
                     return False
-            elif other.axes and (other.axes != axes or [s.value for s in p.subs] not in ([], keys)):
-                return False
         return True
 
     def _of_element(self, v: ForeignVariable, target: str, e: Expr, where: Where) -> list[str]:
@@ -130,18 +150,18 @@ class Translation(Formulas):
 
     def _table_items(self, v: ForeignVariable, eq: Equation) -> None:
         for place in self.system.places(eq.subs, eq.excepts):
-            self.items[self._table_name(v, place)] = self.points_of(eq.expr)
+            self.items[self._table_name(v, place)] = item(self.points_of(eq.expr), unit=v.unit)
 
     @cached_property
     def control(self) -> dict[str, float]:
         """The values of control variables, which are constant."""
         found = {}
         for key in CONTROLS:
-            eq = self.known.get(key)
+            eq = self.system.known.get(key)
             if eq is None or eq.expr is None:
                 continue
             try:
-                found[key] = self.value(eq.expr)
+                found[key] = self.system.value(eq.expr)
             except UnsaidError as error:
                 self.system.refuse(eq.line, eq.label, str(error))
         return found

@@ -12,11 +12,14 @@ integer/1=trunc modulo/2=fmod mod/2=fmod log/2 step/2 ramp/2 ramp/3 delay1/2 del
 """
 _VENSIM = """
 delay1i/3=delay1 delay3i/3=delay3 delay_n/4=delayn(0,1,3,2) smooth/2 smooth/3 smoothi/3=smooth smooth3/2 smooth3/3
-smooth3i/3=smooth3 smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3 pulse/2 pulse_train/4=pulse(0,1,2,3)
+smooth3i/3=smooth3 smooth_n/4=smoothn(0,1,3,2) delay_fixed/3 forecast/3 pulse/2
+random_uniform/3=random_uniform(0,1) random_normal/5=random_normal(2,3,0,1)
 """
 _XMILE = """
 int/1=floor log10/1 smth1/2=smooth smth1/3=smooth smth3/2=smooth3 smth3/3=smooth3 smthn/3=smoothn smthn/4=smoothn
 delayn/3 delayn/4 delay/3=delay_fixed forcst/3=forecast forcst/4=forecast
+uniform/2=random_uniform uniform/3=random_uniform(0,1) random/2=random_uniform random/3=random_uniform(0,1)
+normal/2=random_normal normal/3=random_normal(0,1)
 """
 
 
@@ -42,17 +45,21 @@ WORDS = {
         "game/1": "{0!}",
         "reinitial/1": "initial({0})",
         "power/2": "{0!}^{1!}",
+        "random_0_1/0": "random_uniform(0, 1)",
         "sample_if_true/3": "sample({0?}, {1}, {2})",
     },
-    "xmile": _BOTH | _calls(_XMILE) | {
+    "xmile": _BOTH | _calls(_VENSIM, _XMILE) | {
         "safediv/2": "where({1!} == 0, 0, {0!} / {1!})",
         "safediv/3": "where({1!} == 0, {2}, {0!} / {1!})",
         "delay/2": "delay_fixed({0}, {1}, initial({0}))",
         "previous/2": "delay_fixed({0}, dt, {1})",
         "trend/2": "trend({0}, {1}, 0)",
         "round/1": "floor({0!} + 0.5)",
-        "pulse/1": "where(abs(t - t_start) < 0.5 * dt, {0!} / dt, 0)",
-        "pulse/2": "where(abs(t - {1!}) < 0.5 * dt, {0!} / dt, 0)",
+        "sinwave/2": "{0!} * sin(2 * pi * t / {1!})",
+        "coswave/2": "{0!} * cos(2 * pi * t / {1!})",
+        "pulse/1": "{0!} / dt * pulse(t_start, dt)",
+        "pulse/2": "{0!} / dt * pulse({1}, dt)",
+        "pulse/3": "{0!} / dt * pulse({1}, dt, {2}, t_end + dt)",
     },
 }  # fmt: skip
 """By dialect the template of a function, by ``name/number of arguments``."""
@@ -66,10 +73,11 @@ REFUSED = {
 }  # fmt: skip
 """Functions that are refused by name, and why."""
 START = {
-    "initial": 0, "init": 0, "smooth": 0, "smoothi": 2, "smooth3": 0, "smooth3i": 2, "delay1": 0, "delay1i": 2,
-    "delay3": 0, "delay3i": 2, "delay_fixed": 2, "active_initial": 1, "sample_if_true": 2, "reinitial": 0,
+    "initial": 0, "init": 0, "reinitial": 0, "active_initial": 1, "previous": 1, "smoothn": 3, "smthn": 3, "delayn": 3,
+    **dict.fromkeys(("smooth", "smoothi", "smooth3", "smooth3i", "smooth_n", "smth1", "smth3", "delay1", "delay1i"), 2),
+    **dict.fromkeys(("delay3", "delay3i", "delay_n", "delay_fixed", "delay", "sample_if_true"), 2),
 }  # fmt: skip
-"""Which argument a function with a memory is at the start."""
+"""Which argument a function with a memory is at the start; the first where it has not as many."""
 FROM_START = ("smooth", "smooth3", "delay1", "delay3", "smth1", "smth3")
 """Functions that start with what their first argument is, unless a third one says more."""
 LEVELS = {

@@ -15,6 +15,10 @@ from fmepy.exchange.vensim_system import Equation, ForeignSystem, Macro
 MOST_DEPTH = 100
 _METHODS = {"": "euler", "euler": "euler", "rk4": "rk4"}
 _QUANTITIES = ("stock", "flow", "aux", "gf")
+_READ = {
+    "eqn", "init_eqn", "inflow", "outflow", "non_negative", "gf", "dimensions", "element", "units", "doc", "range",
+    "scale", "format", "display", "xscale", "yscale", "xpts", "ypts",
+}  # fmt: skip
 _KINDS = {"continuous": "hold", "": "hold", "extrapolate": "extrapolate", "discrete": "step"}
 
 
@@ -199,6 +203,8 @@ class _XmileReader:
         if inside is not None:
             self.system.refuse(inside.line, label, f"a {inside.tag} has no word here; write it as levels and rates")
             return
+        others = {e.tag for e in v.children} - _READ
+        self.system.ignored += [f"line {v.line}, {label!r}: <{tag}>" for tag in sorted(others) if ":" not in tag]
         for part in parts or [v]:
             subs = tuple(name(key_of(s)) for s in part.attributes.get("subscript", "").split(",")) if parts else dims
             expr = self._value(v, part, label, subs)
@@ -215,18 +221,15 @@ class _XmileReader:
         table = part.first("gf") if part.all("gf") else v.first("gf")
         if v.tag == "gf" or (table.children and not part.first("eqn").text.strip()):
             return self._table(v if v.tag == "gf" else table, label)
-        eqns = part.all("eqn") or v.all("eqn") or [part.first("eqn")]
-        found = [self.expression(e, label) for e in eqns]
-        expr = (
-            found[0] if len(found) == 1 or None in found else Expr("list", tuple(filter(None, found)), line=part.line)
-        )
-        if expr is None:
+        found = [self.expression(e, label) for e in part.all("eqn") or v.all("eqn") or [part.first("eqn")]]
+        begin = [self.expression(e, label) for e in v.all("init_eqn")]
+        points = [self._table(table, label)] if table.children else []
+        if None in (*found, *begin, *points):
             return None
-        if table.children:
-            points = self._table(table, label)
-            if points is None:
-                return None
-            expr = called("with_lookup", expr, points, line=expr.line)
+        read = [e for e in (*found, *begin, *points) if e is not None]
+        expr = read[0] if len(found) == 1 else Expr("list", tuple(read[: len(found)]), line=part.line)
+        expr = called("with_lookup", expr, read[-1], line=expr.line) if points else expr
+        expr = called("active_initial", expr, read[len(found)], line=expr.line) if begin else expr
         is_kept = _is_set(v)
         kept = is_kept == {"yes"} or (not is_kept and v.tag in self.non_negative)
         if v.tag == "flow":

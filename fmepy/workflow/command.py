@@ -224,14 +224,15 @@ def _calibrated(given: argparse.Namespace, file: Path) -> int:
 
 
 def import_problem(given: argparse.Namespace) -> int:
-    """Make a calibration of a PEtab problem or an SBML model: a folder to go on with.
+    """Make a calibration of a problem or model from elsewhere: a folder to go on with.
 
-    Read a PEtab problem (.yaml, version 1 or 2) or an SBML model (.xml), and write a folder with a calibration file,
-    the model as text, and the data.
+    Read a PEtab problem (.yaml, version 1 or 2), an SBML model (.xml), or a model of Vensim or Stella (.mdl, .xmile,
+    .stmx), and write a folder with a calibration file, the model as text, and the data.
 
     writes to the folder, which must not be there:
       case.toml          the calibration file: fmepy calibrate DIR/case.toml
       model.txt          equations, initial values, constants
+      *.fme data/ model.toml documentation.csv    of Vensim: modules, data base, a file for fmepy run, units and notes
       measurements.csv problem.py petab/      of a problem: its readings, its cost, its files
 
     exit codes: 0 done; 2 what cannot be read, with its place; nothing is written then.
@@ -279,7 +280,7 @@ def run(given: argparse.Namespace) -> int:
       data = ["market_db/", "extra.sqlite"]
       times = { start = 0, stop = 100, step = 1 }  # of the rows
       dt = 0.25                                    # the elementary step
-      outputs = ["SM", "OB"]                       # also: method, tol, max_iterations, strict, order, unsettled
+      outputs = ["SM", "OB"]                       # also: method, tol, max_iterations, strict, order, unsettled, seed
       [parameters]                                 # on top of the data base
       SEM = 410.0
     """
@@ -414,7 +415,7 @@ def _flag(text: str) -> dict[str, Any]:
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], dict[str, dict[str, Any]]]] = {
     "new": (new, ARGUMENTS),
     "import": (import_problem, {
-        "file": {"metavar": "FILE", "help": "a PEtab problem (.yaml) or an SBML model (.xml)"},
+        "file": {"metavar": "FILE", "help": "a problem (.yaml) or model (.xml, .mdl, .xmile, .stmx)"},
         "--out": {"metavar": "DIR", "required": True, "help": "the folder to make"},
     }),
     "check": (check, {"file": _FILE, "--no-python": _flag("refuse a file that names Python, before it is imported")}),

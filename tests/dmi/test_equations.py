@@ -146,12 +146,14 @@ def test_a_system_that_moves_by_rk4_is_no_difference_model():
 
 SPECIAL = {
     "where": "where(x > 1 and not x > 5, x, 2)", "clip": "clip(1, 2, x, k)", "step": "step(x, 0.5)",
-    "ramp": "ramp(k, 0.5, 1.5)", "pulse": "pulse(k, 0.25, 1)", "sum": "sum([x, k])", "dot": "dot([x, k], [1, 2])",
+    "ramp": "ramp(k, 0.5, 1.5)", "pulse": "pulse(k, 0.25, 1)", "sum": "sum([x, k])", "prod": "prod([x, k])",
+    "mean": "mean([x, k])", "dot": "dot([x, k], [1, 2])",
     "table": "table(x, [0, 1, 2], [0, 2, 3])", "lag": "lag(x, 0.5, 1)", "rate": "rate(x)", "smooth": "smooth(k * t, 2)",
     "delay1": "delay1(k + t, 2)", "smooth3": "smooth3(k * t, 2, x)", "smoothn": "smoothn(k * t, 2, 2)",
     "delayn": "delayn(k + t, 2, 4, x)", "delay_fixed": "delay_fixed(x, 0.5, 1)", "trend": "trend(k + t, 2)",
     "forecast": "forecast(k + t, 2, 3, 0.1)", "delay3": "delay3(k + t, 2)", "min": "min(x, k, t)", "max": "max(x, k)",
-    "initial": "initial(2 * x)", "sample": "sample(x > 1, x, k)", "fmod": "fmod(x, 0.7)",
+    "initial": "initial(2 * x)", "random_uniform": "random_uniform(x, x)", "random_normal": "random_normal(x, 0, 0, 9)",
+    "sample": "sample(x > 1, x, k)", "fmod": "fmod(x, 0.7)",
     "pow": "pow(x, k)", "asin": "asin(x / 9)", "acos": "acos(x / 9)", "tan": "tan(x / 9)",
 }  # fmt: skip
 

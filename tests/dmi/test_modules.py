@@ -62,7 +62,7 @@ def test_a_module_is_frozen_and_pickles():
         ({"exogenous": ["x"], "endogenous": ["x"]}, "exogenous and endogenous"),
         ({"outputs": ["t"]}, "is the time"),
         ({"dims": {"x": 0}}, "from 1 on"),
-        ({"dims": {"x": (2, 2, 2)}}, "one or two"),
+        ({"dims": {"x": (2, 2, 0)}}, "whole numbers"),
         ({"dims": {"x": 2.5}}, "whole numbers"),
         ({"dims": {"x": True}}, "whole numbers"),
         ({"dims": {"x": "2"}}, "whole numbers"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fmepy as fme
+from fmepy.dmi.foreign_words import FOREIGN
 from fmepy.errors import ModelError, ModelTextError, SimulationError
 from tests.dmi.runs import ran
 
@@ -130,6 +131,9 @@ def test_a_table_without_a_word_holds_and_its_points_are_parameters():
     assert model.variable_map.loc["effect", "dims"] == "[2,2]"
     longer = model.replace(data={"effect": [[0, 1], [1, 0], [2, 5]]})
     assert longer()["y"].tolist() == [2, 0, 10]
+    with_unit = model_of("y = f(t) [kg]\nf = [(0, 1), (2, 5)] [kg]", times=[0, 1, 3], dt=0.5)
+    assert with_unit()["y"].tolist() == [1, 3, 5]
+    assert with_unit.variable_map["unit"].to_dict() == {"y": "kg", "f": "kg"}
     assert model.replace(modules={"n": fme.dmi.Module("n", "z = effect(y)")})()["z"].tolist() == [5, 5, 5]
 
 
@@ -230,3 +234,117 @@ def test_a_fixed_delay_breaks_a_circle():
 def test_the_number_of_levels_is_plain(n):
     with pytest.raises(ModelTextError, match="a plain number from 1 to 100"):
         model_of(f"y = delayn(t, 3, {n})", {"k": 2})
+
+
+# --- levels that stay at 0
+
+
+@pytest.mark.parametrize("method", ["euler", "rk4"])
+def test_a_nonnegative_level_stays_at_zero(method):
+    text = "nonnegative S\nd(S)/dt = 3 * sin(t) - out\nS(0) = k\nout = sqrt(S) + 1\nd(T)/dt = out\nT(0) = 0"
+    model = model_of(text, {"k": 1.0}, method=method)
+    run = model()
+    assert run["S"].min() == 0
+    assert (run["S"] > 0).any()
+    if method == "euler":
+        s, wanted = 1.0, []
+        for t in TIMES:
+            wanted.append(s)
+            s = max(s + 0.25 * (3 * np.sin(t) - np.sqrt(s) - 1), 0)
+        np.testing.assert_allclose(run["S"], wanted, rtol=1e-12)
+        the_same_in_equations(model)
+    else:
+        plain = model_of(text.replace("sqrt(S)", "S / 2"), {"k": 1.0}, method=method)
+        fine = plain.replace(dt=1 / 256)()["S"]
+        np.testing.assert_allclose(plain.compiled("ode")()["S"], fine, atol=2e-2)
+
+
+def test_only_elements_that_are_declared_stay():
+    got = ran("dims A[2,2]\nnonnegative A[0,1], A[1,:]\nd(A)/dt = -1\nA(0) = 1", n=3)
+    assert [got[f"A[{i}]"][-1] for i in ("0,0", "0,1", "1,0", "1,1")] == [-2, 0, 0, 0]
+    with pytest.raises(ModelTextError, match="declared nonnegative, but it is no level here"):
+        model_of("nonnegative stok\nd(stock)/dt = 1\nstock(0) = 1")
+
+
+# --- random numbers
+
+NOISE = "d(x)/dt = u - x\nx(0) = 0\nu = random_normal(m, sd)\nv = random_uniform(a, 3) + 100 * random_uniform(0, 1)"
+
+
+def test_random_numbers_are_those_of_the_seed():
+    data = {"m": 2.0, "sd": 0.5, "a": 1.0}
+    model = model_of(NOISE, data, times=np.arange(0, 2000), dt=1.0)
+    run = model()
+    assert run["u"].mean() == pytest.approx(2, abs=0.05)
+    assert run["u"].std() == pytest.approx(0.5, abs=0.03)
+    assert np.corrcoef(run["u"], run["v"])[0, 1] == pytest.approx(0, abs=0.1)
+    first = (run["v"] - 1) % 100
+    assert run["v"].min() >= 1
+    assert first.max() > 2
+    assert model().equals(run)
+    assert not model.replace(seed=1)()["u"].equals(run["u"])
+    other = model_of(f"w = random_normal(0, 1)\n{NOISE}", data, times=np.arange(0, 100), dt=1.0)()
+    assert other["u"].equals(run["u"][:100])  # whatever else there is, however long the run
+    assert not np.allclose(other["w"], (other["u"] - 2) / 0.5)
+
+
+def test_random_numbers_have_exact_slopes_and_are_the_same_in_equations():
+    model = model_of(NOISE, {"m": 2.0, "sd": 0.5, "a": 1.0})
+    the_same_in_equations(model, "m", "sd", "a")
+    shifted = model.replace(times=TIMES + 0.3)
+    the_same_in_equations(shifted)
+    np.testing.assert_allclose(shifted()["u"], model()["u"])
+
+
+def test_random_numbers_between_bounds_of_vectors_and_in_modules_of_longer_steps():
+    text = "dims D[3], M[3]\nD = random_normal(M, 1, 0, 9)"
+    run = model_of(text, {"M": [0.0, 1.0, 5.0]}, times=np.arange(0, 500), dt=1.0)()
+    assert run.min().min() == 0
+    assert run.iloc[:, 1:].corr().abs().to_numpy()[0, 1:].max() < 0.2
+    slow = model_of("step 2\ny = random_uniform(0, 1)", times=np.arange(0, 8), dt=1.0)()["y"]
+    assert (slow[::2].to_numpy() == slow[1::2].to_numpy()).all()
+    assert slow.nunique() == 4
+    with pytest.raises(ModelTextError, match="3 arguments given"):
+        model_of("y = random_normal(0, 1, 2)")
+    with pytest.raises(fme.errors.ArgumentError, match="seed"):
+        model_of("y = t", seed=-1)
+
+
+# --- words of others
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = IF THEN ELSE(a > 1, 2, 3)", r"IF THEN ELSE\(c, a, b\) is written where\(c, a, b\) here"),
+        ("x = INTEG(a, 3)", r"d\(x\)/dt = flow, x\(0\) = start"),
+        ("x = if_then_else(a > 1, 2, 3)", r"where\(c, a, b\)"),
+        ("x = DELAY3I(a, 2, 3)", r"delay3\(x, tau, x0\)"),
+        ("x = 2 * MODULO(a, 2)", r"fmod\(a, b\)"),
+        ("x = XIDZ(a, 2, 0)", r"where\(b == 0, c, a / b\)"),
+        ("x = a * TIME STEP", "is written dt here"),
+        ("x = (1 +\n  ZIDZ(a, 2))", r"line 2: ZIDZ"),
+    ],
+)
+def test_words_of_others_are_answered_with_ours(text, says):
+    with pytest.raises(ModelTextError, match=says) as told:
+        fme.dmi.Module("m", text)
+    assert len(str(told.value).splitlines()) == 3
+
+
+def test_names_that_begin_like_words_of_others_are_names():
+    assert ran("x = TIME_STEPS + initial_time_x + zidz", n=1, TIME_STEPS=1.0, initial_time_x=2.0, zidz=3.0)["x"][0] == 6
+
+
+def test_the_page_on_vensim_has_all_words_of_others(root):
+    page = (root / "docs" / "from_vensim.md").read_text(encoding="utf-8")
+    assert [a for a, b in FOREIGN.items() if f"| `{a}` | `{b}` |" not in page] == []
+
+
+@pytest.mark.parametrize("ours", FOREIGN.values())
+def test_what_is_answered_can_be_read(ours):
+    text = ours.replace("d(x)/dt = flow, x(0)", "d(z)/dt = flow\nz(0)").replace("y = x, y(0)", "z = x\nz(0)")
+    text = f"subscripts r: a, b\ndims x[r]\nz = {text}" if "[:]" in text else text if "(0) =" in text else f"z = {text}"
+    for theirs, example in (("(c,", "(c > 0,"), (", n,", ", 3,")):
+        text = text.replace(theirs, example)
+    fme.dmi.Module("m", text)

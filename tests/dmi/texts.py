@@ -15,7 +15,7 @@ _leaf = st.one_of(
 
 def _grown(inner):
     condition = st.one_of(
-        st.tuples(inner, st.sampled_from(["<", "<=", ">", ">="]), inner).map(" ".join),
+        st.tuples(inner, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), inner).map(" ".join),
         st.tuples(inner, inner, inner).map(lambda v: f"{v[0]} < {v[1]} and not {v[2]} > 1 or {v[0]} <= {v[2]}"),
     )
     return st.one_of(
@@ -30,6 +30,10 @@ def _grown(inner):
         ),
         st.tuples(inner, inner).map(lambda v: f"lag({v[0]}, 2, {v[1]})"),
         inner.map(lambda v: f"table({v}, [0, 1, 2], [3, 1, 4])"),
+        inner.map(lambda v: f"sample({v} > 1, {v}, 2) + initial({v}) * dt - t_start + trunc(fmod({v}, 2))"),
+        inner.map(lambda v: f"delayn({v}, 3, 2, a) + smooth3({v}, 4) + trend({v}, 2) - forecast({v}, 2, 1, b)"),
+        inner.map(lambda v: f"delay_fixed({v}, 2) + table({v}, [(0, 1), (2, 3)], 'step') + random_normal({v}, 1)"),
+        inner.map(lambda v: f"max(D) - prod(E) * mean(D) + sum(A[0, :]) + min(A[:, 1] * {v}) + pulse(1, 2, 4, 9)"),
         inner.map(lambda v: f"rate({v}) + smooth({v}, 2) - delay1({v}, 3) + delay3({v}, 4)"),
         st.tuples(condition, inner, inner).map(lambda v: f"where({v[0]}, {v[1]}, {v[2]})"),
         st.tuples(condition, inner, inner).map(lambda v: f"({v[1]} if {v[0]} else {v[2]})"),
@@ -89,7 +93,8 @@ PIECES = [
     "and", "d(", ")/dt", "next(x)", "(0)", "dims", "local", "step", "output", "[", "]", "(", ")", "{", "}", "=", "==",
     ",", ":", ";", "\\", "\n", "\t", "\r", "\x00", "\ufeff", "'", '"', "#", "@", "!", "$", "`", "µ", "·", "𝟙", "١",
     "\u200b", "\ud800", "(" * 60, "-" * 120, "exp(" * 50, "1 + " * 300, "e" * 200, "9" * 70,
-    "table(x, [1, 1], [2, 2])", "lag(x)", "sum(x)",
+    "table(x, [1, 1], [2, 2])", "lag(x)", "sum(x)", "subscripts r: a, b", "dims x[r]", "x[r]", "[:]", "->", "[kg/a]",
+    "nonnegative x", "f(x)", "f(x, 'step')", "'hold'", "delayn(x, 2, n)", "IF THEN ELSE(x, 1, 2)", "[(0, 1), (1, 2)]",
 ]  # fmt: skip
 """What is put into texts: other languages' words, code that would do something if it ran, signs."""
 
@@ -114,6 +119,16 @@ x = table(t, [0, 1,
               2], [3, 1, 4])
 y = lag(x, 2, 0) - delay3(x, 4) / rate(x)
 x(0) = 1 if a > 0 else 2""",
+    """subscripts r: north, south
+subscripts s: n2, s2 -> r
+dims F[r, s], G[r]
+nonnegative F[north, :]
+d(F[r, s])/dt = G[r] - F[r, s] / 2 [kg]
+F[r, s](0) = 1
+G[south] = sum(F[:, s2]) + effect(t, "extrapolate")
+G[north] = max(F[north, s])
+effect = [(0, 1), (2, 3)]
+H = other(t) + table(t, xs, ys)""",
 )
 _good = st.sampled_from(GOOD)
 

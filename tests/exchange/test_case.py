@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
+from fmepy.dmi import read_vensim
 from fmepy.errors import ArgumentError
 from fmepy.exchange.case import write_case
 from fmepy.workflow.command import main
@@ -80,3 +82,53 @@ def test_nothing_is_written_over(tmp_path):
     path = problem(tmp_path / "a", TABLES)
     with pytest.raises(ArgumentError, match="already"):
         write_case(path, tmp_path / "a")
+
+
+MDL = """{UTF-8}
+Tea Temperature = INTEG(-Heat Loss, 180) ~ Degrees ~ |
+Heat Loss = (Tea Temperature - Room) / Time Constant * effect(Time) ~ Degrees/Year ~ |
+Room = 70 ~ Degrees [0,100] ~ of the air |
+Time Constant = 10 ~~|
+effect((0,1),(4,1)) ~~|
+Place: North, South ~~|
+rate[Place] = 1, 2 ~~|
+stock[Place] = INTEG(rate[Place], 0) ~~|
+INITIAL TIME = 0 ~~|
+FINAL TIME = 4 ~~|
+TIME STEP = 0.5 ~~|
+SAVEPER = 1 ~~|
+"""
+
+
+def test_an_imported_model_of_vensim_runs_and_calibrates(tmp_path, capsys):
+    file, case = tmp_path / "tea.mdl", tmp_path / "case"
+    file.write_text(MDL)
+    assert main(["import", str(file), "--out", str(case)]) == 0
+    assert sorted(p.name for p in case.iterdir()) == [
+        "case.toml", "data", "documentation.csv", "model.fme", "model.toml"
+    ]  # fmt: skip
+    run = read_vensim(file)()
+    for name in ("model.toml", "case.toml"):
+        assert main(["run", str(case / name), "--output", str(tmp_path / name), "--no-plots"]) == 0
+        again = pd.read_csv(tmp_path / name / "outputs.csv")
+        pd.testing.assert_frame_equal(again[run.columns], run, rtol=1e-14, check_dtype=False)
+    assert main(["check", str(case / "case.toml")]) == 0
+    text = (case / "case.toml").read_text()
+    run[["time", "Tea_Temperature"]].to_csv(case / "my.csv", index=False)
+    text = text.replace("\n[model]\n", '\n[data]\nfile = "my.csv"\n\n[fit]\n\n[model]\n')
+    text += "\n[parameters]\nTime_Constant = { start = 12, lower = 1, upper = 100 }\n"
+    (case / "case.toml").write_text(text)
+    assert main(["calibrate", str(case / "case.toml"), "--steps", "fit"]) == 0, capsys.readouterr()
+    estimates = pd.read_csv(case / "case_report" / "estimates.csv")
+    assert estimates["estimate"].tolist() == pytest.approx([10], rel=1e-4)
+
+
+@pytest.mark.parametrize("text", ["x = GET XLS DATA('a.xls', 'b', 'c', 'd') ~~|", "x = ((1 ~~|", "", "x = 1 ~~|"])
+def test_what_cannot_be_imported_ends_with_2_and_leaves_no_folder(tmp_path, capsys, text):
+    file, case = tmp_path / "m.mdl", tmp_path / "case"
+    file.write_text(text)
+    assert main(["import", str(file), "--out", str(case)]) == 2
+    said = capsys.readouterr().err
+    assert "m.mdl" in said
+    assert "Traceback" not in said
+    assert not case.exists()

@@ -109,10 +109,13 @@ def test_a_model_runs_as_euler_does_by_hand(read):
     assert out["Tea_Temperature"].to_numpy() == pytest.approx(expected, rel=1e-14)
     assert model.parms.to_dict() == {"Room": 70, "Start": 180, "Time_Constant": 10}
     assert model.renamed[["Tea Temperature", "Heat Loss"]].tolist() == ["Tea_Temperature", "Heat_Loss"]
-    assert model.units.to_dict() == {
-        "Tea_Temperature": "Degrees", "Heat_Loss": "Degrees/Year", "Room": "Degrees", "Time_Constant": "Year",
-        "Twice": "degree",
-    }  # fmt: skip
+    units = {"Tea_Temperature": "Degrees", "Heat_Loss": "Degrees/Year", "Room": "Degrees", "Time_Constant": "Year"}
+    assert model.units.to_dict() == units | {"Twice": "degree"}
+    assert model.variable_map["unit"].to_dict() == units | {"Start": "", "Twice": "degree"}
+    assert model.documentation.loc["Room"].tolist() == ["Room", "Degrees", 0, 100, "of the air", 5]
+    assert model.documentation.loc["Time_Constant", ["lower", "upper"]].tolist() == [0, np.inf]
+    assert "[Degrees/Year]  # as it {cools}" in model.modules[0].text
+    assert model.data.items.loc["Room", ["lower", "upper", "comment"]].tolist() == [0, 100, "of the air"]
     assert model.data.items.loc["Room", "unit"] == "Degrees"
     assert model({"Time_Constant": 20.0})["Tea_Temperature"].iloc[1] == pytest.approx(180 - 110 / 20)
     assert model.replace(parms={"Room": 60}).renamed.equals(model.renamed)
@@ -160,21 +163,29 @@ most = VMAX(people[Place!, Age!]) ~~|
 aged[Old] = people[North, Young] ~~|
 of the north = people[North, A2] ~~|
 number[Age] = Age * ELMCOUNT(Place) ~~|
+curve[North]((0,0),(4,8)) ~~|
+curve[South]((0,1),(4,1)) ~~|
+bent[Place] = curve[Place](Time) ~~|
 """
 
 
 def test_subscripts_ranges_mappings_exceptions_and_reductions(read):
     model = read(RANGES)
+    assert "d(people[Place,Age])/dt = births[Place,Age] - 0.1 * people[Place,Age]" in model.modules[0].text
+    assert "total[Place] = sum(people[Place,Age])" in model.modules[0].text
+    assert model.parms["start[A1]":"start[A3]"].tolist() == [1, 2, 3]
+    assert model.parms["curve_South[1,1]"] == 1
     out = model()
     people = np.tile([1.0, 2.0, 3.0], (2, 1))
     for i in range(5):
         ours = out.iloc[i]
         for p, a in np.ndindex(2, 3):
             assert ours[model.renamed[f"people[{('North', 'South')[p]},A{a + 1}]"]] == pytest.approx(people[p, a])
-        assert ours[["total[1]", "most"]].tolist() == pytest.approx([people[1].sum(), people.max()])
+        assert ours[["total[South]", "most"]].tolist() == pytest.approx([people[1].sum(), people.max()])
         assert [ours[model.renamed[f"aged[A{k}]"]] for k in (2, 3)] == pytest.approx(people[0, :2])
         assert ours["of_the_north"] == pytest.approx(people[0, 1])
-        assert [ours[f"number[{k}]"] for k in range(3)] == [2, 4, 6]
+        assert [ours[f"number[A{k}]"] for k in (1, 2, 3)] == [2, 4, 6]
+        assert ours[["bent[North]", "bent[South]"]].tolist() == [2 * i, 1]
         people = people * (1 + np.array([[0.5], [0.0 if i > 1 else 1.0]]) - 0.1)
 
 
@@ -186,12 +197,54 @@ def test_macros_are_expanded_at_each_call(read):
     assert model()["a"].tolist() == [10, 12, 16, 22, 30]
 
 
+def test_a_macro_gives_more_than_its_value(read):
+    model = read(
+        ":MACRO: SPLIT(x, part : rest)\nSPLIT = x * part ~~|\nrest = x - SPLIT ~~|\n:END OF MACRO:\n"
+        "a = SPLIT(Time, 0.25 : left over) ~~|\nb = left over * 2 ~~|\n"
+    )
+    assert model()["a"].tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert model()["b"].tolist() == [0, 1.5, 3, 4.5, 6]
+
+
 def test_a_pulse_lasts_its_width_and_a_train_comes_again(read):
-    model = read("a = PULSE(1, 2) ~~|\nb = PULSE TRAIN(0, 1, 2, 3) ~~|\nc = ramp(2, 1, 3) + STEP(5, 3) ~~|")
+    model = read(
+        "a = PULSE(1, 2) ~~|\nb = PULSE TRAIN(0, 1, 2, 3) ~~|\nc = ramp(2, 1, 3) + STEP(5, 3) ~~|\n"
+        "d = SAVEPER + TIME STEP + INITIAL TIME + FINAL TIME ~~|"
+    )
     out = model()
     assert out["a"].tolist() == [0, 1, 1, 0, 0]
     assert out["b"].tolist() == [1, 0, 1, 0, 0]
     assert out["c"].tolist() == [0, 0, 2, 9, 9]
+    assert out["d"].tolist() == [6] * 5
+
+
+def test_orders_of_delays_are_lowered_and_told_and_a_time_that_moves_goes_from_level_to_level(read):
+    model = read(
+        "x = STEP(8, 1) ~~|\nlowered = DELAY3(x, 2) ~~|\nsecond = DELAY N(x, 2, 0, 2) ~~|\n"
+        "tau = 2 + STEP(2, 2) ~~|\nmoving = DELAY N(x, tau, 0, 2) ~~|\n"
+    )
+    out = model()
+    assert out["lowered"].tolist() == out["second"].tolist() == [0, 0, 0, 8, 8]
+    assert model.ignored == ("line 3, 'lowered': a delay of 2 steps has no 3 levels; it is of order 2",)
+    first, second, expected = 0.0, 0.0, []
+    for i in range(5):
+        a, b = 2 * first / (2, 2, 4, 4, 4)[i], 2 * second / (2, 2, 2, 4, 4)[i]
+        expected.append(b)
+        first, second = first + (8 if i >= 1 else 0) - a, second + a - b
+    assert out["moving"].tolist() == pytest.approx(expected)
+
+
+def test_what_has_a_memory_starts_as_it_says(read):
+    model = read(
+        "a = SMOOTHI(Time, 2, 5) ~~|\nb = DELAY FIXED(Time, 2, -1) ~~|\nc = INITIAL(a + 1) ~~|\n"
+        "d = SAMPLE IF TRUE(Time = 2, Time, 9) ~~|\ne = DELAY1I(Time, 2, 3) ~~|\n"
+    )
+    out = model()
+    assert out["a"].tolist() == [5, 2.5, 1.75, 1.875, 2.4375]
+    assert out["b"].tolist() == [-1, -1, 0, 1, 2]
+    assert out["c"].tolist() == [6] * 5
+    assert out["d"].tolist() == [9, 9, 2, 2, 2]
+    assert out["e"].tolist() == [3, 1.5, 1.25, 1.625, 2.3125]
 
 
 def test_initial_values_use_the_second_argument_of_active_initial(read):
@@ -209,8 +262,21 @@ STELLA = """
 <aux name="by place"><dimensions><dim name="Place"/></dimensions><element subscript="North"><eqn>1</eqn></element>
 <element subscript="South"><eqn>Full Time / 10</eqn></element></aux>
 <aux name="all"><eqn>SUM(by_place[*]) + SUM(by_place)</eqn></aux>
+<aux name="least"><dimensions><dim name="Place"/></dimensions><eqn>MIN(by_place, 1.05) + SUM(by_place)</eqn></aux>
 <aux name="doubled"><dimensions><dim name="Place"/></dimensions><eqn>2 * by_place</eqn></aux>
 """
+
+
+def test_initial_equations_and_pulses_of_stella_and_what_is_ignored(read):
+    model = read(
+        xmile(
+            '<stock name="s"><eqn>a</eqn><inflow>p</inflow></stock><flow name="p"><eqn>PULSE(6, 1, 2)</eqn></flow>'
+            '<aux name="a"><eqn>s + 1</eqn><init_eqn>4</init_eqn><tint/></aux>'
+        ), "model.xmile",
+    )  # fmt: skip
+    assert model()["s"].tolist() == [4, 4, 10, 10, 16]
+    assert model()["a"].tolist() == [5, 5, 11, 11, 17]
+    assert model.ignored == ("line 5, 'a': <tint>",)
 
 
 @pytest.mark.parametrize("name", ["model.xmile", "model.stmx"])
@@ -220,7 +286,8 @@ def test_a_model_of_stella_runs_as_by_hand(read, name: str):
     for i in range(5):
         row = out.iloc[i]
         expected = [full, (0, 5, 7, 7, 7)[i], full / 5, 2 * (1 + full / 10)]
-        assert row[["Full_Time", "jump", "doubled[1]", "all"]].tolist() == pytest.approx(expected)
+        expected += [min(full / 10, 1.05) + 1 + full / 10]
+        assert row[["Full_Time", "jump", "doubled[South]", "all", "least[South]"]].tolist() == pytest.approx(expected)
         full += (4 if i >= 2 else 1) - 0.1 * full
 
 
@@ -294,6 +361,10 @@ def test_everything_that_cannot_be_said_is_told_at_once_with_its_line(read):
         (":MACRO: M(a)\nM = M(a) + M(a) ~~|\n:END OF MACRO:\nx = M(1) ~~|", "without end"),
         ("x = TIME ~~|\nFINAL TIME = x ~~|", "two equations"),
         ("a[b = 1 ~~|", "line 2, 'a'"),
+        ("A: a1 ~~|\nx[A] = 1 ~~|\ny = SUM(x[B!]) ~~|", "there is no range of subscripts 'b'"),
+        ("a = INITIAL() ~~|", "lacks an argument"),
+        ("a = 'text' ~~|", "a text stands where a number is needed"),
+        ("A: a1 ~~|\na[A] = 1 ~~|", "line 3, 'a': it is the name of a range of subscripts, too"),
     ],
 )
 def test_bad_text_is_an_error_with_the_place(read, text: str, message: str):

@@ -54,7 +54,7 @@ def run(*arguments):
         return end.code
 
 
-@pytest.mark.parametrize(("tau", "code"), [("0.1", 2), ("tau", 1), ("0.25", 0)])
+@pytest.mark.parametrize(("tau", "code"), [("0.1", 1), ("tau", 1), ("0.25", 0)])
 def test_a_delay_shorter_than_the_step_is_no_success(case, capsys, tau, code):
     edited(case, "prey.fme", "- eaten", f"- smooth(eaten, {tau})")
     edited(case, "db/constants.csv", "m,0.2\n", "m,0.2\ntau,0.1\n" if tau == "tau" else "m,0.2\n")

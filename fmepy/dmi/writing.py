@@ -1,0 +1,154 @@
+"""A modular model -> a folder that reads back to the same numbers: modules, data base, a file for ``fmepy run``."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.dmi.data_items import Item
+from fmepy.dmi.modules import SUFFIX, Module
+from fmepy.dmi.statements import element_name
+from fmepy.dmi.text import declared_in
+from fmepy.errors import ModelError, ModelTextError, listed
+from fmepy.models.running.forcings import Forcing
+
+if TYPE_CHECKING:
+    from fmepy.dmi.model import ModularModel
+
+FILE, DATA = "model.toml", "data"
+_NOTES = ("unit", "interpolation", "extrapolate", "lower", "upper", "comment")
+_SAID = ("method", "tol", "max_iterations", "order", "unsettled")
+
+
+def write_model(model: ModularModel, folder: Any) -> Path:
+    """Write a model into a folder; see `ModularModel.write`."""
+    root = Path(folder)
+    names = _file_names(model.given, SUFFIX)
+    files = {name: _module_text(m) for name, m in zip(names, model.given, strict=True)}
+    files |= {f"{DATA}/{name}": text for name, text in _data_files(model)}
+    files[FILE] = _settings(model, names, any(name.startswith(DATA) for name in files))
+    if root.exists() and not root.is_dir():
+        raise ModelError(f"{str(folder)!r} is a file; a model is written into a folder.")
+    there = [name for name in files if (root / name).exists() or (root / name).is_symlink()]
+    data = root / DATA
+    if there or data.is_symlink() or (data.exists() and (not data.is_dir() or any(data.iterdir()))):
+        raise ModelError(f"{str(folder)!r} holds {listed(there or [DATA])} already; nothing is written over.")
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8", newline="\n")
+    return root / FILE
+
+
+def _file_names(things: Iterable[Any], suffix: str) -> list[str]:
+    """Return names of files, in order, each another and no way out of the folder."""
+    found: list[str] = []
+    for thing in things:
+        stem = re.sub(r"[^\w. -]", "_", thing.name).strip(". ") or "_"
+        taken = {f.lower() for f in found}
+        while f"{stem}{suffix}".lower() in taken:
+            stem += "_"
+        found.append(f"{stem}{suffix}")
+    return found
+
+
+# --- modules
+
+
+def _module_text(m: Any) -> str:
+    """Return the text of a module, with declarations of what its arguments declare."""
+    if not isinstance(m, Module):
+        raise ModelError(f"The module {m.name!r} is a Python function, which cannot be written as text.")
+    declared, text = declared_in(m.text, m.name), inspect.cleandoc(m.text).strip("\n")
+    dims = {n: s for n, s in m.dims.items() if n not in (*m.open, *dict(declared.dims)) and n not in m.points}
+    lines = [f"dims {element_name(n, s)}" for n, s in dims.items()]
+    lines += [f"step {m.step}"] * (m.step != declared.step)
+    for word in ("local", "exogenous", "endogenous", "outputs"):
+        names = [n for n in getattr(m, word) or () if n not in (getattr(declared, word) or ())]
+        lines += [f"{word.removesuffix('s')} {', '.join(names)}"] * bool(names)
+    text = "\n".join([*lines, text, ""])
+    try:
+        again = Module(m.name, text)
+    except ModelTextError:
+        again = None
+    fields = ("step", "dims", "outputs", "assigns", "reads")
+    if again is None or any(getattr(again, w) != getattr(m, w) for w in fields):
+        raise ModelError(
+            f"The module {m.name!r} is declared by arguments in another way than in its text, which cannot be written; "
+            "change the text."
+        )
+    return text
+
+
+# --- the data base
+
+
+def _data_files(model: ModularModel) -> Iterator[tuple[str, str]]:
+    """Return the files of the data base: constants, what is said of series, and these."""
+    series = [x for x in model.data if x.is_series]
+    rows = [
+        {"name": name, "value": model.parms.get(name, value), **_notes(x)}
+        for x in model.data
+        if not x.is_series
+        for name, value in _elements(model, x)
+    ]
+    if rows:
+        yield "constants.csv", _csv(pd.DataFrame(rows))
+    if any(_csv(pd.DataFrame([_notes(x)])) != _csv(pd.DataFrame([_notes(Item("", {}))])) for x in series):
+        yield "items.csv", _csv(pd.DataFrame([{"name": x.name, **_notes(x)} for x in series]))
+    for name, x in zip(_file_names(series, ".csv"), series, strict=True):
+        columns = {k: pd.Series(f.values, index=f.times) for k, f in _elements(model, x) if isinstance(f, Forcing)}
+        name = f"series_{name}" if name in ("constants.csv", "items.csv") else name
+        yield name, _csv(pd.DataFrame(columns).rename_axis("time").reset_index())
+
+
+def _elements(model: ModularModel, item: Item) -> list[tuple[str, Any]]:
+    """Return the elements of an item by the names that the system has for them."""
+    found = model.inputs.data.get(item.name, item)
+    variable = model.system.variables.get(item.name)
+    called = variable.element if variable is not None else lambda i: element_name(item.name, i)
+    return [(called(i), value) for i, value in found.elements.items()]
+
+
+def _notes(item: Item) -> dict[str, Any]:
+    """Return what is said of an item, where it is not what would be meant without it."""
+    usual = Item("", {})
+    return {w: v if (v := getattr(item, w)) != getattr(usual, w) else "" for w in _NOTES}
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    out = StringIO()
+    said = frame.drop(columns=[c for c in frame if c in _NOTES and (frame[c] == "").all()])
+    said.to_csv(out, index=False, lineterminator="\n")
+    return out.getvalue()
+
+
+# --- the file for `fmepy run`
+
+
+def _settings(model: ModularModel, modules: list[str], has_data: bool) -> str:
+    """Return the description of the run."""
+    times, given, usual = model.times, model.arguments, inspect.signature(type(model)).parameters
+    step, whole = float(times[1] - times[0]) if len(times) > 1 else 0.0, len(times) > 1
+    grid = times[0] + step * np.arange(len(times))
+    even = whole and np.array_equal(grid, times)
+    lines = [
+        f"modules = {json.dumps(modules, ensure_ascii=False)}",
+        *[f'data = ["{DATA}/"]'] * has_data,
+        f"times = {{ start = {float(times[0])!r}, stop = {float(times[-1])!r}, step = {step!r} }}" if even
+        else f"times = {times.tolist()!r}",
+        f"dt = {float(model.dt)!r}",
+    ]  # fmt: skip
+    if given["outputs"] is not None:
+        lines.append(f"outputs = {json.dumps(list(model.var_names), ensure_ascii=False)}")
+    said = {**{w: getattr(model.rules, w) for w in _SAID}, "seed": model.seed}
+    lines += [f"{w} = {json.dumps(v)}" for w, v in said.items() if v != usual[w].default]
+    lines += ["strict = true"] * bool(given["strict"])
+    return "\n".join([*lines, ""])
