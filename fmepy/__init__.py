@@ -18,8 +18,9 @@ from fmepy.costs import ModCost as ModCost
 from fmepy.costs import PredictionErrorCost, SimulationCost, modCost
 from fmepy.costs import SumCost as SumCost
 from fmepy.costs.mapped import transformed
-from fmepy.design import StructuralIdentifiability as StructuralIdentifiability
-from fmepy.design import structural_identifiability
+from fmepy.designs import OptimalDesign as OptimalDesign
+from fmepy.designs import StructuralIdentifiability as StructuralIdentifiability
+from fmepy.designs import design, structural_identifiability
 from fmepy.exchange import PetabProblem as PetabProblem
 from fmepy.exchange import SbmlModel as SbmlModel
 from fmepy.exchange import read_petab, read_sbml
@@ -80,7 +81,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DifferenceModel", "Equations", "FimlofCost", "Grid", "Grid1D", "Halton", "Latinhyper", "Norm", "OdeModel",
     "PredictionErrorCost", "SimulationCost", "Sobol", "SteadyModel", "Unif", "__version__", "collin", "compare_fits",
-    "confidence", "cross2long", "datasets", "derived", "dmi", "errors", "fit_boundary", "gaussianWeights",
+    "confidence", "cross2long", "datasets", "derived", "design", "dmi", "errors", "fit_boundary", "gaussianWeights",
     "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load", "modCRL", "modCost", "modFit",
     "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile", "pseudoOptim", "read_petab",
     "read_sbml", "resume_mcmc", "run_many", "runsteady", "sandwich", "scenarios", "screen_bad_data", "sector",

@@ -30,7 +30,7 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [
         {"sensitivity"},
         {"boundary"},
-        {"design"},
+        {"designs"},
     ],  # a loop of select and fit, and a solution with all that is said of a fit
     [{"fitting"}, {"montecarlo"}, {"mcmc"}],
     [{"fimlof"}],
@@ -242,6 +242,7 @@ FAMILIES = (
 APART = {
     "fmepy.boundary.simultaneous_runs": "its reader is as long as a file may be",
     "fmepy.command_line": "the first to be imported, before anything that takes time",
+    "fmepy.designs.criteria": "the formulas, of which `design` makes use",
     "fmepy.dmi.model_views": "its reader would be longer than a file may be",
     "fmepy.language.display": "the one reader of sympy",
     "fmepy.numerics.rightmost": "pure linear algebra below the models",

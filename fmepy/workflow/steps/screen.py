@@ -12,7 +12,7 @@ import pandas as pd
 
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import is_ours
-from fmepy.design.structural import StructuralIdentifiability, structural_identifiability
+from fmepy.designs.structural import StructuralIdentifiability, structural_identifiability
 from fmepy.errors import ArgumentError
 from fmepy.journal.saving import Saved
 from fmepy.sensitivity.collin import Collin, collin

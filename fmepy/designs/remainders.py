@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fmepy.design.power_series import PRIME, inverse
+from fmepy.designs.power_series import PRIME, inverse
 from fmepy.types import IntMatrix
 
 

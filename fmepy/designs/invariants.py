@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.design.power_series import PRIME, inverse
-from fmepy.design.remainders import echelon, independent, null_space, small_fraction
+from fmepy.designs.power_series import PRIME, inverse
+from fmepy.designs.remainders import echelon, independent, null_space, small_fraction
 from fmepy.types import IntMatrix
 
 _MOST_TERMS = 150  # of a function of degree two

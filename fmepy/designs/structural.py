@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng
-from fmepy.design.invariants import invariants
-from fmepy.design.power_series import PRIME, SingularStartError, Truncated
-from fmepy.design.remainders import independent, null_space
-from fmepy.design.uniqueness import unique_parameters
+from fmepy.designs.invariants import invariants
+from fmepy.designs.power_series import PRIME, SingularStartError, Truncated
+from fmepy.designs.remainders import independent, null_space
+from fmepy.designs.uniqueness import unique_parameters
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.journal.saving import Saved
 from fmepy.language.nodes import Node, Symbol, as_node

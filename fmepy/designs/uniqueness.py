@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from fmepy.design.power_series import PRIME, remainder
+from fmepy.designs.power_series import PRIME, remainder
 from fmepy.language.nodes import Node, Number, Symbol, in_order
 
 MOST_PARAMETERS = 6
@@ -41,7 +41,7 @@ def unique_parameters(case: Any, names: Sequence[str]) -> set[str]:
         "rates": [place[e] for e in case.rates], "initial": [place[e] for e in case.initial],
         "observed": [place[case.outputs[n]] for n in case.observed], "wanted": list(names),
     }  # fmt: skip
-    command = [sys.executable, "-m", "fmepy.design.uniqueness"]
+    command = [sys.executable, "-m", "fmepy.designs.uniqueness"]
     try:
         done = subprocess.run(command, input=json.dumps(task), capture_output=True, text=True, timeout=SECONDS)
         told = done.stdout

@@ -1,0 +1,181 @@
+"""What possible readings tell of parameters: the expected information of -2 log L, reading by reading.
+
+Readings of a cost are rows of its own table with other times, and so their noise, entities and transforms are the
+cost's; controls are parameters that a row sets. The information of a reading with mean mu and sd s is::
+
+    I = (dmu/dp)' (dmu/dp) / s^2 + 2 (ds/dp)' (ds/dp) / s^2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.simulation import SimulationCost
+from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.types import Cube, Matrix, Vector
+
+VARIABLE, SD, PRICE = "variable", "sd", "cost"
+"""Columns of a table of candidates."""
+
+
+class Readings:
+    """The information of possible readings of a model or cost, at one point of the parameters.
+
+    Parameters
+    ----------
+    asked : Cost or Model
+    theta : Series
+        The parameters that are to be known, and where.
+    sd : number, mapping by variable, or None
+        Of a reading, where neither the table nor the cost says it.
+    """
+
+    def __init__(self, asked: Any, theta: pd.Series, sd: Any) -> None:
+        self.is_cost = hasattr(asked, "comparison") or hasattr(asked, "specification")
+        self.asked, self.theta, self._sd = asked, theta, sd
+        self.model = asked.model if self.is_cost else asked
+        self.x = str(getattr(asked, "x", None) or getattr(self.model, "x_name", "time"))
+        self.entity = getattr(asked, "entity", None)
+        self.variance = 1.0  # of a reading of a cost without errors
+        known = getattr(asked, "parms", None)
+        if known is None:
+            raise ArgumentError(f"`design` needs a fmepy model or cost; got {type(asked).__name__}.")
+        for name in theta.index:
+            if name not in known.index:
+                raise ArgumentError(f"`p`: {name!r} is no parameter.{did_you_mean(str(name), known.index)}")
+        self.variables = self._variables()
+
+    def _variables(self) -> list[str]:
+        if self.is_cost:
+            return list(self.asked.comparison.group_names)
+        outputs = [n for n in self.model.var_names if n not in getattr(self.model, "states", ())]
+        return outputs or list(self.model.var_names)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the readings of the cost have standard errors."""
+        if not self.is_cost:
+            return True
+        bound = self.asked.bind(list(self.theta.index))
+        with_error = getattr(self.asked.comparison, "with_error", None)
+        return bool(bound.is_scalar or (with_error is not None and with_error.any()))
+
+    @property
+    def present(self) -> Matrix:
+        """The information of the data that are there; zeros of a model."""
+        n = len(self.theta)
+        if not self.is_cost:
+            return np.zeros((n, n))
+        M = _information(self.asked.bind(list(self.theta.index)), self.theta.to_numpy(dtype=float))
+        return np.asarray(M / self.variance)
+
+    def of(self, table: pd.DataFrame) -> Cube:
+        """Return the information of every row of a table of readings, shape (n_row, n_par, n_par)."""
+        n = len(self.theta)
+        out = np.zeros((len(table), n, n))
+        own = {self.x, VARIABLE, SD, PRICE, self.entity}
+        set_by = [c for c in table.columns if c not in own and c in self.model.parms.index]
+        if not set_by:
+            return self._of_rows(table, {}) / self.variance
+        for values, rows in table.groupby(set_by, sort=False).indices.items():
+            at = values if isinstance(values, tuple) else (values,)
+            out[rows] = self._of_rows(table.iloc[rows], dict(zip(set_by, map(float, at), strict=True)))
+        return out / self.variance
+
+    def _of_rows(self, table: pd.DataFrame, controls: Mapping[str, float]) -> Cube:
+        long = pd.DataFrame(
+            {
+                "name": table[VARIABLE].to_numpy(),
+                self.x: table[self.x].to_numpy(dtype=float),
+                "value": 1.0 + np.arange(len(table)),
+            }
+        )
+        if self.entity is not None:
+            long[self.entity] = table[self.entity].to_numpy()
+        cost = self._cost(long, table)
+        if controls:
+            cost = cost.replace(model=cost.model.replace(parms=dict(controls)))
+        # of an entity without candidates nothing is known
+        names = [n for n in self.theta.index if n not in controls and n in cost.parms.index]
+        bound = cost.bind(names)
+        J, mean = _rows(bound, self.theta[names].to_numpy(dtype=float))
+        places = np.asarray(cost.comparison.places)
+        both = np.concatenate([places, places[: len(J) - mean]]) if len(J) > mean else places
+        keep = [self.theta.index.get_loc(n) for n in names]
+        out = np.zeros((len(table), len(self.theta), len(self.theta)))
+        np.add.at(out, (both[:, None, None], np.array(keep)[None, :, None], np.array(keep)[None, None, :]),
+                  J[:, :, None] * J[:, None, :])  # fmt: skip
+        return out
+
+    def _cost(self, long: pd.DataFrame, table: pd.DataFrame) -> Any:
+        """Return a cost of these readings."""
+        sds = self._sds(table)
+        if not self.is_cost:
+            return SimulationCost(
+                self.model, long.assign(sd=1.0 if sds is None else sds), x=self.x, y="value", err="sd"
+            )
+        words: dict[str, Any] = {"y": "value", "err": None, "outside": "error"}
+        if sds is not None:
+            long = long.assign(sd=sds)
+            words |= {"err": "sd", "measurement_noise": None} if self.asked.measurement_noise is None else {"err": "sd"}
+        elif getattr(self.asked, "err", None) is not None:
+            raise ArgumentError(
+                "The readings of the cost have errors of their own (`err`); say those of the candidates in a column "
+                "'sd', or by `sd=`."
+            )
+        return self.asked.replace(obs=long, weight="none", censored=None, **words)
+
+    def _sds(self, table: pd.DataFrame) -> Vector | None:
+        if SD in table.columns:
+            return np.asarray(table[SD], dtype=float)
+        if isinstance(self._sd, Mapping):
+            lacking = sorted(set(table[VARIABLE]) - set(self._sd))
+            if lacking:
+                raise ArgumentError(f"`sd` has no value of {listed(lacking)}.")
+            return np.array([float(self._sd[v]) for v in table[VARIABLE]])
+        return None if self._sd is None else np.full(len(table), float(self._sd))
+
+    def gradient(self, row: Mapping[str, Any]) -> Vector:
+        """Return the gradient of a prediction, one variable at one time."""
+        model = self.model
+        bound = model.bind(list(self.theta.index), times=_times_to(model, float(row[self.x])))
+        _, S = bound.sensitivities(self.theta.to_numpy(dtype=float))
+        return np.asarray(S[-1, list(bound.var_names).index(str(row[VARIABLE]))])
+
+
+def _times_to(model: Any, time: float) -> Vector:
+    return np.unique([float(model.times[0]), time])
+
+
+def _rows(bound: Any, theta: Vector) -> tuple[Matrix, int]:
+    """Return rows whose product is the information, and how many of them are of means."""
+    if bound.is_scalar:
+        return np.asarray(bound.sensitivity_rows(theta)[2]), int(bound.nobs)
+    J = np.asarray(bound.jacobian(theta))
+    return J, len(J)
+
+
+def _information(bound: Any, theta: Vector) -> Matrix:
+    if bound.is_scalar:
+        return np.asarray(bound.information(theta))
+    J = np.asarray(bound.jacobian(theta))
+    return np.asarray(J.T @ J)
+
+
+def errors_of(M: Matrix) -> Vector:
+    """Return the standard errors of an information; infinite of what it leaves open."""
+    size = np.sqrt(np.diag(M))
+    scale = np.where(size > 0, size, 1.0)
+    value, V = np.linalg.eigh(M / np.outer(scale, scale))
+    good = value > _TINY * max(value.max(initial=0.0), 1e-300)
+    is_open = (np.abs(V[:, ~good]) > 1e-6).any(axis=1) | (size == 0)
+    with np.errstate(divide="ignore"):
+        errors = np.sqrt((V[:, good] ** 2 / value[good]).sum(axis=1)) / scale
+    return np.where(is_open, np.inf, errors)
+
+
+_TINY = 1e-12

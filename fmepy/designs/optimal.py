@@ -1,0 +1,326 @@
+"""Optimal designs: which readings, of those that are possible, tell most of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.checks import as_rng, whole_number
+from fmepy.designs.criteria import CRITERIA, Criterion
+from fmepy.designs.information import VARIABLE, Readings, errors_of
+from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
+from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
+from fmepy.journal.saving import Saved
+from fmepy.parameters.named import as_parameters
+from fmepy.results.tables import Part, as_html, bullets, heading, long_table
+from fmepy.types import AxesArray, Cube, Vector
+from fmepy.vocabulary import own_words
+
+_STARTS = 6  # designs from which exchanges begin
+_MOST_DRAWS = 20  # of a prior or chain
+_ROUNDS = 50
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OptimalDesign(Saved):
+    """A design; made by `design`.
+
+    Attributes
+    ----------
+    chosen : DataFrame
+        The readings to take: rows of the candidates' table (all rows of an experiment), in the order of time.
+    before, after : Series
+        Standard errors of the parameters now and with these readings, by the expected information; infinite of what is
+        not identifiable.
+    criterion : str
+    value : float
+        Of the criterion; larger is better.
+    efficiency : float
+        At least how good the design is beside the best with as many readings, replicates and fractions of readings
+        allowed (by the equivalence theorem: Kiefer and Wolfowitz 1960); NaN where the criterion has no slope.
+    sensitivity : DataFrame
+        The candidates, and in ``sensitivity`` by how much the criterion would grow with a reading there.
+    notes : tuple of str
+    """
+
+    chosen: pd.DataFrame
+    before: pd.Series
+    after: pd.Series
+    criterion: str
+    value: float
+    efficiency: float
+    sensitivity: pd.DataFrame
+    notes: tuple[str, ...] = field(default=())
+
+    def told(self) -> list[str]:
+        """Return what was found in sentences."""
+        said = [f"Standard error of {name}: {_short(before)} now, {_short(after)} with these readings."
+                for name, before, after in zip(self.before.index, self.before, self.after, strict=True)]  # fmt: skip
+        if np.isfinite(self.efficiency):
+            said.append(
+                f"By the criterion {self.criterion} at least {self.efficiency:.1%} as good as the best there is."
+            )
+        return [*said, *self.notes]
+
+    def plot(self, axes: Any = None, **words: Any) -> AxesArray:
+        """Draw what a reading would add over its place, and the readings that were chosen; return the Axes."""
+        from fmepy.plotting.design import plot_design
+
+        return plot_design(self, axes, **words)
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Design of {len(self.chosen)} readings", self.chosen.to_string(index=False), *self.told()])
+
+    def _repr_html_(self) -> str:
+        parts: list[Part] = [heading(f"Design of {len(self.chosen)} readings"), long_table(self.chosen)]
+        return as_html([*parts, *bullets(self.told())])
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if np.isfinite(value) else "infinite"
+
+
+@own_words
+def design(
+    model: Any, p: Any, *, n: int | None = None, candidates: Any = None, times: Any = None, controls: Any = None,
+    criterion: str = "D", for_: Any = None, sd: Any = None, variables: Any = None, min_gap: float = 0.0,
+    by: str | None = None, budget: float | None = None, seed: Any = None,
+) -> OptimalDesign:  # fmt: skip
+    """Return the readings that tell most of the parameters.
+
+    Parameters
+    ----------
+    model : Cost or Model
+        Present readings of a cost count; a model has none.
+    p : dict, Series, ModFit, Profile, ModMCMC or DataFrame
+        The parameters that are to be known, and where: designs are best where the parameters are. Of draws (a chain, a
+        table of a prior) the expected criterion over 20 of them is meant.
+    n : int
+        How many readings, or experiments (`by`, `controls`). May be left out where a `budget` limits it.
+    candidates : DataFrame, or callable of dict
+        A row a possible reading: the column of the times, ``variable``, ``sd``, the entity's column, ``cost`` (of a
+        `budget`), and columns called as parameters, which the reading sets. A row is taken at most once; repeat it for
+        replicates. Or a function of controls that returns such a table for one experiment.
+    times : (float, float), optional
+        Readings at any times between two bounds, equal ones too, in place of `candidates`.
+    controls : mapping of parameter to (lower, upper), optional
+        What `candidates(dict)` is a function of.
+    criterion : {"D", "A", "E", "ME", "G", "c"}
+        See `fmepy.designs.criteria`: the volume of the confidence ellipsoid, the sum of variances, the longest axis,
+        the ratio of axes, the largest variance of a prediction among the candidates, that of one prediction.
+    for_ : str, sequence of str, or mapping
+        The parameters in question (the others are nuisances; D is Ds then); of "c" the prediction, such as
+        ``{"time": 10, "variable": "y"}``.
+    sd : number or mapping by variable, optional
+        Of a reading; without it the cost's noise, else the fit's, else 1.
+    variables : sequence of str, optional
+        Which may be read, where `candidates` has no column ``variable``; by default those of the cost, or the model's
+        outputs.
+    min_gap : float
+        Least distance of two times, with `times`.
+    by : str, optional
+        Column of `candidates` whose groups are taken as wholes.
+    budget : float, optional
+        What all readings may cost together, by the column ``cost``.
+    seed : int, Generator or None
+        Of the designs that exchanges start from: the same seed, the same design.
+
+    Returns
+    -------
+    OptimalDesign
+
+    Raises
+    ------
+    ArgumentError
+        No candidates; fewer readings than it takes, with the parameters that stay open; what no candidate tells; bounds
+        that are crossed; a budget that buys nothing; unknown names.
+
+    Notes
+    -----
+    Readings are exchanged one by one while the criterion grows (Fedorov 1972), from several starts; times and controls
+    between bounds then move continuously. The information is the expected one of -2 log L, with exact sensitivities
+    where the model has them. A `FimlofCost` judges readings one by one as its own run does without the others' help,
+    and so cannot be asked.
+
+    References
+    ----------
+    Atkinson, A. C., Donev, A. N. and Tobias, R. D. (2007), Optimum Experimental Designs, with SAS. Fedorov, V. V.
+    (1972), Theory of Optimal Experiments. Kiefer, J. and Wolfowitz, J. (1960), Canad. J. Math. 12, 363-366.
+
+    Examples
+    --------
+    >>> import fmepy as fme
+    >>> model = fme.OdeModel("d(A)/dt = -k * A", state={"A": 1.0}, times=[0, 10], parms={"k": 0.5})
+    >>> best = fme.design(model, {"k": 0.5}, times=(0, 10), n=1, sd=0.1, seed=1)      # at 1/k
+    >>> best.chosen["time"].round(4).tolist()
+    [2.0]
+    """
+    check_choice(criterion, CRITERIA, "criterion")
+    task = _Task(model, p, sd, criterion, for_, as_rng(seed))
+    if controls is not None:
+        space: DesignSpace = ControlledExperiments(task, candidates, controls)
+    elif times is not None:
+        space = ReadingsInTime(task, times, variables, min_gap)
+    else:
+        space = ListedReadings(task, candidates, variables, by, budget)
+    if n is None and budget is None:
+        raise ArgumentError("`n`, the number of readings, is needed (or a `budget`).")
+    count = len(space) if n is None else whole_number(n, "n", 1)
+    task.set_candidates(space)
+    _check_possible(task, space, count)
+    return _result(task, space, space.polished(_exchanged(task, space, count)))
+
+
+class _Task:
+    """What is asked: the parameters, where they are, and the criterion."""
+
+    def __init__(self, asked: Any, p: Any, sd: Any, criterion: str, for_: Any, rng: np.random.Generator) -> None:
+        if hasattr(asked, "specification"):
+            raise ArgumentError(
+                "`design` judges readings one by one, and those of a FimlofCost hang together by its process noise. "
+                "Give the SimulationCost of the same model, or its model."
+            )
+        p_given, draws = p, getattr(p, "pars", p)
+        p = getattr(p, "par", p)
+        if isinstance(draws, pd.DataFrame):
+            rows = rng.choice(len(draws), size=min(_MOST_DRAWS, len(draws)), replace=False)
+            self.points = [draws.iloc[i].astype(float) for i in rows]
+        else:
+            read = as_parameters(p, argument="p")
+            self.points = [pd.Series(read.values, index=list(read.names), dtype=float)]
+        self.names = [str(n) for n in self.points[0].index]
+        self.readings = [Readings(asked, point, sd) for point in self.points]
+        self.kind, self.rng, self.notes = criterion, rng, list[str]()
+        self._for = for_
+        self.criteria: list[Criterion] = []
+        if not self.readings[0].has_errors and sd is None and (variance := _variance(p_given)):
+            for r in self.readings:
+                r.variance = variance
+            self.notes.append(f"A reading has the fit's standard deviation of {variance**0.5:.3g}.")
+        self.present = np.array([r.present for r in self.readings])
+
+    def set_candidates(self, space: DesignSpace) -> None:
+        """Make the criterion, now that the candidates are known."""
+        chosen, gradient = np.arange(len(self.names)), None
+        if self.kind == "c":
+            if not isinstance(self._for, Mapping):
+                raise ArgumentError('`for_` of criterion="c" is a prediction, such as {"time": 10, "variable": "y"}.')
+        elif self._for is not None:
+            names = [self._for] if isinstance(self._for, str) else list(self._for)
+            for name in names:
+                if name not in self.names:
+                    near = did_you_mean(name, self.names)
+                    raise ArgumentError(f"`for_`: {name!r} is not among the parameters.{near}")
+            chosen = np.array([self.names.index(name) for name in names])
+        for k, readings in enumerate(self.readings):
+            gradient = readings.gradient({VARIABLE: readings.variables[0], **self._for}) if self.kind == "c" else None
+            everywhere = space.information[k] if self.kind == "G" else None
+            self.criteria.append(Criterion(self.kind, chosen, gradient, everywhere))
+
+    def information(self, table: pd.DataFrame) -> Cube:
+        """Return the information of rows at every point, shape (n_point, n_row, n_par, n_par)."""
+        return np.array([r.of(table) for r in self.readings])
+
+    def value(self, M: Any) -> Vector:
+        """Return the expected criterion of many designs, M of shape (n_point, n_design, n_par, n_par)."""
+        return np.asarray(np.mean([c.of(m) for c, m in zip(self.criteria, M, strict=True)], axis=0))
+
+
+def _check_possible(task: _Task, space: DesignSpace, n: int) -> None:
+    everything = task.present + space.information.sum(axis=1)
+    open_names = [name for name, e in zip(task.names, errors_of(everything[0]), strict=True) if np.isinf(e)]
+    wanted = {task.names[i] for i in task.criteria[0].chosen}
+    if open_names and (task.kind == "D" or wanted & set(open_names)):
+        raise ArgumentError(
+            f"All candidates together leave {listed(open_names)} open: offer other readings, or take what is known out "
+            "of `p`."
+        )
+    if n > len(space) and not space.repeats:
+        raise ArgumentError(f"`n={n}`: there are {len(space)} candidates, each of which is taken at most once.")
+
+
+def _exchanged(task: _Task, space: DesignSpace, n: int) -> list[int]:
+    """Return the best of several designs, each improved by exchanges of one unit while that helps."""
+    best: tuple[float, list[int]] = (-np.inf, [])
+    ridge = 1e-9 * np.array([np.diag(np.diag(m)) for m in task.present + space.information.mean(axis=1)])
+    for k in range(_STARTS):
+        taken = _grown(task, space, n, ridge, random=k > 0)
+        now = float(task.value((task.present + space.information[:, taken].sum(axis=1))[:, None])[0])
+        for _ in range(_ROUNDS):
+            before = now
+            for place in range(len(taken)):
+                others = taken[:place] + taken[place + 1 :]
+                open_units = np.flatnonzero(space.allowed(others))
+                M = (task.present + space.information[:, others].sum(axis=1))[:, None]
+                M = M + space.information[:, open_units]
+                values = task.value(M)
+                j = int(np.argmax(values))
+                if values[j] > now + 1e-12 * (1 + abs(now)) or (not np.isfinite(now) and np.isfinite(values[j])):
+                    taken[place], now = int(open_units[j]), float(values[j])
+            if not now > before + 1e-10 * (1 + abs(before)):
+                break
+        if now > best[0]:
+            best = (now, sorted(taken))
+    if not best[1] or not np.isfinite(best[0]):
+        M = (task.present + space.information[:, _grown(task, space, n, ridge, False)].sum(axis=1))[0]
+        names = [name for name, e in zip(task.names, errors_of(M), strict=True) if np.isinf(e)]
+        raise ArgumentError(
+            f"So few readings leave {listed(names or task.names)} open, and the criterion is not defined: take more "
+            f"than {n}, name the parameters in question by `for_`, or give what is known its value in the model."
+        )
+    return best[1]
+
+
+def _grown(task: _Task, space: DesignSpace, n: int, ridge: Cube, random: bool) -> list[int]:
+    """Return units taken one after the other, each the best there is; of a random start the first half by chance."""
+    taken: list[int] = []
+    while len(taken) < n:
+        units = np.flatnonzero(space.allowed(taken))
+        if not len(units):
+            break
+        if random and len(taken) < (n + 1) // 2:
+            taken.append(int(task.rng.choice(units)))
+            continue
+        M = (task.present + ridge + space.information[:, taken].sum(axis=1))[:, None] + space.information[:, units]
+        values = task.value(M)
+        if space.prices is not None:
+            now = task.value((task.present + ridge + space.information[:, taken].sum(axis=1))[:, None])[0]
+            values = (values - now) / np.maximum(space.prices[units], 1e-300)
+        taken.append(int(units[int(np.argmax(values))]))
+    return taken
+
+
+def _result(task: _Task, space: DesignSpace, parts: Sequence[pd.DataFrame]) -> OptimalDesign:
+    x = task.readings[0].x
+    chosen = pd.concat(parts, ignore_index=True)
+    own = np.stack([task.information(part).sum(axis=1) for part in parts], axis=1)
+    M = task.present + own.sum(axis=1)
+    slopes: list[Any] = [c.slope(m) for c, m in zip(task.criteria, M, strict=True)]
+    gains, efficiency = np.full(len(space), np.nan), np.nan
+    if all(s is not None for s in slopes):
+        gains = np.mean([np.einsum("ij,kij->k", s, F) for s, F in zip(slopes, space.information, strict=True)], axis=0)
+        now = np.mean([np.einsum("ij,kij->", s, F) for s, F in zip(slopes, own, strict=True)])
+        gap = len(parts) * gains.max() - now
+        efficiency = task.criteria[0].efficiency(M[0], float(gap))
+    of_rows = np.empty(len(space.table))
+    for k, unit in enumerate(space.units):
+        of_rows[unit] = gains[k]
+    order = [c for c in (task.readings[0].entity, x) if c is not None]
+    index = pd.Index(task.names, name="parameter")
+    before, after = (pd.Series(np.mean([errors_of(m) for m in Ms], axis=0), index=index) for Ms in (task.present, M))
+    return OptimalDesign(
+        chosen.sort_values(order, kind="stable", ignore_index=True), before, after, task.kind,
+        float(task.value(M[:, None])[0]), float(efficiency), space.table.assign(sensitivity=of_rows), tuple(task.notes),
+    )  # fmt: skip
+
+
+def _variance(fit: Any) -> float:
+    """Return the residual variance of a fit; 0 where there is none."""
+    residuals: Any = getattr(fit, "residuals", None)
+    if residuals is None or len(residuals) <= len(fit.par):
+        return 0.0
+    return float(np.sum(np.square(np.asarray(residuals, dtype=float)))) / (len(residuals) - len(fit.par))

@@ -1,0 +1,40 @@
+"""Pictures of designs: what a reading would add, and the readings that were chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fmepy.plotting.axes import color, each_panel, picture
+from fmepy.types import AxesArray
+
+
+@picture
+def plot_design(found: Any, axes: Any = None, **words: Any) -> AxesArray:
+    """Draw what a reading would add over its place, a panel a variable, and the chosen readings as marks below.
+
+    Parameters
+    ----------
+    found : OptimalDesign
+    axes : Axes or array of them, optional
+    **words
+        Keywords of every picture, and of matplotlib's lines.
+    """
+    table, chosen = found.sensitivity, found.chosen
+    x = next(c for c in table.columns if c not in ("variable", "sensitivity"))
+    names = list(dict.fromkeys(table["variable"]))
+
+    def draw(ax: Any, name: str) -> None:
+        mine = table[table["variable"] == name].groupby(x)["sensitivity"].max()
+        ax.plot(mine.index, mine.to_numpy(), color=color(0), **words)
+        here = chosen.loc[chosen["variable"] == name, x]
+        times, counts = np.unique(here, return_counts=True)
+        ax.plot(times, np.zeros(len(times)), "^", color=color(1), markersize=8, clip_on=False, label="chosen")
+        for t, n in zip(times, counts, strict=True):
+            if n > 1:
+                ax.annotate(f"{n} x", (t, 0), textcoords="offset points", xytext=(0, 8), ha="center", fontsize=8)
+        if len(times):
+            ax.legend(loc="best")
+
+    return each_panel(names, draw, axes, x=x, y="gain by a reading")

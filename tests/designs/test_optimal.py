@@ -1,0 +1,234 @@
+"""Optimal designs: optima in closed form, published ones, errors shown by refits, what cannot be."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import fmepy as fme
+from fmepy.errors import ArgumentError
+
+DECAY = fme.OdeModel("d(A)/dt = -k * A", state={"A": "A0"}, times=[0, 10], parms={"k": 0.5, "A0": 1.0})
+CHAIN = fme.OdeModel(
+    "d(A)/dt = -k1*A\nd(B)/dt = k1*A - k2*B", state={"A": 1, "B": 0}, times=[0, 20], parms={"k1": 0.7, "k2": 0.2}
+)
+ENZYME = fme.OdeModel(
+    "d(z)/dt = 0*z\nv = Vm*S/(Km + S)", state={"z": 0}, times=[0, 1], parms={"Vm": 2, "Km": 1.5, "S": 1}
+)
+CURVE = fme.OdeModel("d(z)/dt = 0*z\ny = a + b*t + c*t**2", state={"z": 0}, times=[-1, 1], parms=dict(a=1, b=1, c=1))
+
+
+def test_a_decay_is_read_at_one_over_its_rate():
+    best = fme.design(DECAY, {"k": 0.5}, times=(0, 10), n=1, sd=0.1, seed=1)
+    assert best.chosen["time"].tolist() == pytest.approx([2.0], abs=1e-4)
+    assert best.after["k"] == pytest.approx(0.1 * np.e / 2, rel=1e-6)
+    assert np.isinf(best.before["k"])
+    assert best.efficiency == pytest.approx(1, abs=1e-5)
+
+
+def test_box_and_lucas():
+    best = fme.design(CHAIN, {"k1": 0.7, "k2": 0.2}, times=(0, 20), n=2, variables=["B"], seed=1)
+    assert best.chosen["time"].tolist() == pytest.approx([1.229, 6.858], abs=1e-3)
+    four = fme.design(CHAIN, {"k1": 0.7, "k2": 0.2}, times=(0, 20), n=4, variables="B", seed=1)
+    assert four.chosen["time"].tolist() == pytest.approx([1.229, 1.229, 6.858, 6.858], abs=2e-3)
+    assert four.efficiency > 0.9999
+
+
+def test_michaelis_and_menten_by_their_substrate():
+    def at(control):
+        return {"time": [0.5], "variable": ["v"]}
+
+    best = fme.design(ENZYME, {"Vm": 2, "Km": 1.5}, candidates=at, controls={"S": (0.01, 10)}, n=2, seed=1)
+    assert sorted(best.chosen["S"]) == pytest.approx([1.5 * 10 / (2 * 1.5 + 10), 10], rel=1e-3)
+
+
+@pytest.mark.parametrize("criterion", ["D", "G"])
+def test_a_parabola_is_read_at_its_ends_and_in_the_middle(criterion):
+    table = pd.DataFrame({"time": np.repeat(np.linspace(-1, 1, 21), 3), "variable": "y"})
+    best = fme.design(CURVE, {"a": 1, "b": 1, "c": 1}, candidates=table, n=6, criterion=criterion, seed=1)
+    assert best.chosen["time"].tolist() == pytest.approx([-1, -1, 0, 0, 1, 1], abs=1e-9)
+
+
+def by_hand(times, criterion, chosen=(0, 1, 2)):
+    F = np.array([[1, t, t * t] for t in times])
+    C = np.linalg.inv(F.T @ F)[np.ix_(chosen, chosen)]
+    return {
+        "A": -np.trace(C), "E": 1 / np.linalg.eigvalsh(C)[-1], "D": -np.log(np.linalg.det(C)),
+        "ME": -np.log(np.linalg.eigvalsh(C)[-1] / np.linalg.eigvalsh(C)[0]),
+    }[criterion]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("criterion", "for_"), [("A", None), ("E", None), ("ME", None), ("D", ["c"]), ("A", ["a", "c"])]
+)
+def test_exchanges_come_to_the_best_of_all_designs(criterion, for_):
+    from itertools import combinations
+
+    times = np.linspace(-1, 1, 9)
+    best = fme.design(CURVE, {"a": 1, "b": 1, "c": 1}, candidates=pd.DataFrame({"time": times, "variable": "y"}), n=4,
+                      criterion=criterion, for_=for_, sd=1, seed=1)  # fmt: skip
+    chosen = (0, 1, 2) if for_ is None else [("a", "b", "c").index(n) for n in for_]
+    most = max(by_hand(some, criterion, chosen) for some in combinations(times, 4))
+    assert by_hand(best.chosen["time"], criterion, chosen) == pytest.approx(most, rel=1e-9)
+    assert best.value == pytest.approx(most, rel=1e-6)
+
+
+def test_a_prediction_is_read_where_it_is():
+    best = fme.design(CURVE, {"a": 1, "b": 1, "c": 1}, times=(-1, 1), n=5, criterion="c", for_={"time": 0.0}, seed=1,
+                      sd=1.0)  # fmt: skip
+    F = np.array([[1, t, t * t] for t in best.chosen["time"]])
+    assert -best.value == pytest.approx(np.linalg.inv(F.T @ F)[0, 0], rel=1e-6)
+    assert best.efficiency > 0.7
+
+
+def simulated(sd=0.02, times=(0.5, 1.0, 1.5)):
+    rng = np.random.default_rng(2)
+    return pd.DataFrame({"time": times, "A": np.exp(-0.5 * np.array(times)) + sd * rng.standard_normal(len(times))})
+
+
+def test_present_readings_count_and_refits_have_the_errors_that_were_foretold():
+    sd, data = 0.02, simulated()
+    cost = fme.SimulationCost(DECAY, data, measurement_noise={"A": sd})
+    p = {"k": 0.5, "A0": 1.0}
+    later = pd.DataFrame({"time": [2, 4, 6, 8]})
+    best = fme.design(cost, p, candidates=later, n=2, seed=1)
+    assert (best.after < best.before).all()
+    rng, found = np.random.default_rng(1), []
+    times = np.concatenate([data["time"], best.chosen["time"]])
+    for _ in range(200):
+        obs = {"time": times, "A": np.exp(-0.5 * times) + sd * rng.standard_normal(len(times))}
+        found.append(fme.modFit(cost.replace(obs=pd.DataFrame(obs)), p, hessian=False).par)
+    np.testing.assert_allclose(pd.DataFrame(found).std(), best.after[["k", "A0"]], rtol=0.15)
+
+
+def test_the_noise_is_the_costs_and_its_parameters_are_known_better_too():
+    cost = fme.SimulationCost(DECAY, simulated(), measurement_noise={"A": "s * A"}, parms={"s": 0.1})
+    best = fme.design(cost, {"k": 0.5, "A0": 1.0, "s": 0.1}, times=(0.1, 9), n=3, seed=1)
+    n = 6
+    assert best.after["s"] == pytest.approx(0.1 / np.sqrt(2 * n), rel=1e-2)
+    assert best.before["s"] == pytest.approx(0.1 / np.sqrt(6), rel=1e-2)
+
+
+def test_a_fit_says_the_noise_where_nobody_else_does():
+    cost = fme.SimulationCost(DECAY, simulated(times=np.linspace(0.2, 3, 12)))
+    fit = fme.modFit(cost)
+    best = fme.design(cost, fit, candidates={"time": [4.0, 5.0]}, n=1, seed=1)
+    np.testing.assert_allclose(best.before, fit.std_error, rtol=1e-3)
+    assert any("fit's standard deviation" in note for note in best.notes)
+
+
+def test_entities_are_columns_and_their_parameters_their_own():
+    data = pd.concat([simulated().assign(rat=r) for r in "ab"])
+    cost = fme.SimulationCost(DECAY, data, entity="rat", entity_parms=["k"], measurement_noise={"A": 0.02})
+    p = {"k[a]": 0.5, "k[b]": 0.5, "A0": 1.0}
+    table = pd.DataFrame({"time": [2.0, 2.0, 4.0, 4.0], "rat": list("abab")})
+    best = fme.design(cost, p, candidates=table, n=2, for_=["k[b]"], seed=1)
+    assert set(best.chosen["rat"]) == {"b"}
+    with pytest.raises(ArgumentError, match="no column 'rat'"):
+        fme.design(cost, p, candidates={"time": [2.0]}, n=1)
+
+
+def test_the_cure_of_a_flat_profile_closes_it():
+    growth = fme.OdeModel("d(x)/dt = Vm*x/(Km + x)*0 - Vm*x/(Km + x)", state={"x": 1.0}, times=[0, 100],
+                          parms={"Vm": 0.5, "Km": 0.2})  # fmt: skip
+    few = pd.DataFrame({"time": [0.1, 0.2, 0.3]})
+    truth = growth(times=np.unique([0, *few["time"]]))["x"].to_numpy()[1:]
+    cost = fme.SimulationCost(growth, few.assign(x=truth), measurement_noise={"x": 0.02})
+    fit = fme.modFit(cost, lower=1e-3, upper=50)
+    flat = fme.profile(cost, fit, which=["Km"])
+    assert not flat.verdicts["Km"].startswith("identifiable")
+    cure = fme.design(cost, {"Vm": 0.5, "Km": 0.2}, for_="Km", times=(0, 6), n=4, seed=1)
+    assert cure.after["Km"] < 0.3 * cure.before["Km"]
+    both = pd.DataFrame({"time": [*few["time"], *cure.chosen["time"]]}).sort_values("time")
+    seen = both.assign(x=np.interp(both["time"], *growth(times=np.linspace(0, 6, 2001))[["time", "x"]].to_numpy().T))
+    again = cost.replace(obs=seen)
+    closed = fme.profile(again, fme.modFit(again, {"Vm": 0.5, "Km": 0.2}, lower=1e-3, upper=50), which=["Km"])
+    assert closed.verdicts["Km"].startswith("identifiable")
+    assert fme.design(cost, flat, for_="Km", times=(0, 6), n=2, seed=1).chosen.shape == (2, 2)
+
+
+def test_groups_are_taken_as_wholes_and_a_budget_is_kept():
+    table = pd.DataFrame({"time": [1, 2, 1, 8, 0.1, 0.2], "experiment": [1, 1, 2, 2, 3, 3], "cost": [1, 1, 2, 2, 1, 1]})
+    p = {"k": 0.5, "A0": 1.0}
+    best = fme.design(DECAY, p, candidates=table, n=1, by="experiment", seed=1)
+    assert best.chosen["experiment"].nunique() == 1
+    assert len(best.chosen) == 2
+    cheap = fme.design(DECAY, p, candidates=table, budget=3.0, seed=1)
+    assert cheap.chosen["cost"].sum() <= 3
+    assert np.isfinite(cheap.after).all()
+    with pytest.raises(ArgumentError, match="buys nothing"):
+        fme.design(DECAY, p, candidates=table, budget=0.5)
+    with pytest.raises(ArgumentError, match="column 'cost'"):
+        fme.design(DECAY, p, candidates=table.drop(columns="cost"), budget=3)
+
+
+def test_times_keep_their_distance_and_a_prior_is_averaged():
+    apart = fme.design(DECAY, {"k": 0.5, "A0": 1.0}, times=(0, 10), n=4, min_gap=1.0, seed=1)
+    assert np.diff(apart.chosen["time"]).min() >= 1 - 1e-6
+    draws = pd.DataFrame({"k": np.geomspace(0.1, 2.5, 15)})
+    robust = fme.design(DECAY, draws, times=(0, 10), n=1, sd=0.1, seed=1)
+    expected = np.mean([np.log((t := robust.chosen["time"].iloc[0]) ** 2 * np.exp(-2 * k * t)) for k in draws["k"]])
+    grid = np.linspace(0.05, 10, 4000)
+    most = np.mean([np.log(grid**2 * np.exp(-2 * k * grid)) for k in draws["k"]], axis=0).max()
+    assert expected == pytest.approx(most, abs=1e-6)
+
+
+def test_a_thousand_candidates_and_twenty_readings_come_in_seconds():
+    table = pd.DataFrame({"time": np.repeat(np.linspace(0.02, 10, 500), 2), "variable": ["A", "B"] * 500})
+    p = {"k1": 0.7, "k2": 0.2}
+    best = fme.design(CHAIN, p, candidates=table, n=20, seed=1)
+    assert len(best.chosen) == 20
+    assert not best.chosen.duplicated().any()
+    again = fme.design(CHAIN, p, candidates=table, n=20, seed=1)
+    assert again.chosen.equals(best.chosen)
+    assert best.efficiency > 0.9
+
+
+def test_it_prints_shows_draws_and_is_saved(tmp_path):
+    best = fme.design(CHAIN, {"k1": 0.7, "k2": 0.2}, times=(0, 20), n=3, seed=1)
+    assert "Design of 3 readings" in repr(best)
+    assert "<table" in best._repr_html_()
+    axes = best.plot()
+    assert [ax.get_title() for ax in axes] == ["A", "B"]
+    plt.close("all")
+    again = fme.load(best.save(tmp_path / "design.json"))
+    assert again.chosen.equals(best.chosen)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"n": 1}, "`candidates`, a table"),
+        ({"n": 1, "candidates": pd.DataFrame({"time": []})}, "empty"),
+        ({"n": 1, "candidates": {"day": [1.0]}}, "no column 'time'"),
+        ({"n": 3, "candidates": {"time": [1.0, 2.0]}}, "taken at most once"),
+        ({"n": 1, "times": (0, 10)}, "open, and the criterion is not defined"),
+        ({"n": 2, "times": (5, 1)}, "crossed"),
+        ({"n": 2, "times": (-5, 1)}, "before the model's start"),
+        ({"n": 2, "candidates": {"time": [0.0, 0.0]}}, "All candidates together leave 'k' open"),
+        ({"candidates": {"time": [1.0]}}, "`n`, the number"),
+        ({"n": 2, "times": (0, 10), "criterion": "F"}, "criterion"),
+        ({"n": 2, "times": (0, 10), "for_": "kk"}, "Did you mean 'k'"),
+        ({"n": 2, "times": (0, 10), "criterion": "c"}, "is a prediction"),
+        ({"n": 2, "times": (0, 10), "variables": ["B"]}, "no variable 'B'"),
+        ({"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {"q": (0, 1)}}, "no parameter of the model"),
+        ({"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {"A0": (1, 0)}}, "crossed"),
+        ({"n": 2, "candidates": {"time": [1.0]}, "controls": {"A0": (0, 1)}}, "is a function"),
+        ({"n": 1, "candidates": {"time": [1.0, 2.0]}, "by": "day"}, "no column 'day'"),
+    ],
+)
+def test_what_cannot_be_is_said(words, message):
+    with pytest.raises(ArgumentError, match=message):
+        fme.design(DECAY, {"k": 0.5, "A0": 1.0}, **words)
+
+
+def test_other_askers_are_refused_with_what_to_do():
+    with pytest.raises(ArgumentError, match=r"no parameter.*Did you mean 'k'"):
+        fme.design(DECAY, {"kk": 0.5}, times=(0, 1), n=1)
+    walk = fme.DifferenceModel("next(x) = x", state={"x": 0.0}, times=range(4))
+    data, sd = {"time": [1, 2], "x": [0.1, 0.2]}, {"x": 0.1}
+    noisy = fme.FimlofCost(walk, data, process_noise={"x": "q"}, measurement_noise=sd, parms={"q": 0.1})
+    with pytest.raises(ArgumentError, match="FimlofCost hang together"):
+        fme.design(noisy, {"q": 0.1}, times=(1, 3), n=1)
