@@ -238,6 +238,7 @@ FAMILIES = (
 APART = {
     "fmepy.boundary.simultaneous_runs": "its reader is as long as a file may be",
     "fmepy.command_line": "the first to be imported, before anything that takes time",
+    "fmepy.costs.depths": "its reader would be longer than a file may be",
     "fmepy.language.display": "the one reader of sympy",
     "fmepy.numerics.rightmost": "pure linear algebra below the models",
 }
