@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.plotting.axes import color, each_panel, get_ax, picture
+from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture
 from fmepy.types import AxesArray, Vector
 
 if TYPE_CHECKING:
@@ -21,6 +22,27 @@ def plot_image(table: pd.DataFrame, edges: Vector, name: str, *, unit: str = "",
     A time stands in the middle of its column, whose edges are halfway to its neighbours.
     """
     ax = get_ax(ax)
+    _draw_image(ax, table, edges, name, unit, **kwargs)
+    return ax
+
+
+def is_by_depth(table: pd.DataFrame) -> bool:
+    """Tell whether a table has rows by time and x, as those of models on a grid."""
+    return len(table.columns) > 2 and table.columns[1] == "x" and bool(table.iloc[:, 0].duplicated().any())
+
+
+def draw_images(table: pd.DataFrame, names: Sequence[str], axes: Any, **kwargs: Any) -> AxesArray:
+    """Return the panels in which profiles are drawn as colours, the edges of cells halfway between their middles."""
+    x = np.unique(table["x"].to_numpy(dtype=float))
+    inner = (x[1:] + x[:-1]) / 2
+    edges = np.concatenate([2 * x[:1] - inner[:1], inner, 2 * x[-1:] - inner[-1:]])
+    panels = get_axes(len(names), axes)
+    for ax, name in zip(panels, names, strict=True):
+        _draw_image(ax, table, edges, name, "", **kwargs)
+    return panels
+
+
+def _draw_image(ax: Axes, table: pd.DataFrame, edges: Vector, name: str, unit: str, **kwargs: Any) -> None:
     times = np.unique(table.iloc[:, 0].to_numpy(dtype=float))
     between = (times[1:] + times[:-1]) / 2
     ends = np.concatenate([times[:1], between, times[-1:]]) if len(times) > 1 else times[0] + np.array([-0.5, 0.5])
@@ -28,7 +50,6 @@ def plot_image(table: pd.DataFrame, edges: Vector, name: str, *, unit: str = "",
     mesh = ax.pcolormesh(ends, edges, values, **kwargs)
     ax.set(xlabel=str(table.columns[0]), ylabel="x", ylim=(edges[-1], edges[0]))
     ax.figure.colorbar(mesh, ax=ax, label=f"{name} ({unit})" if unit else name)
-    return ax
 
 
 @picture

@@ -120,3 +120,5 @@ def test_what_is_no_pair_of_columns():
         fme.SimulationCost(MODEL, WIDE, x=["day", "dept"])
     with pytest.raises(DataError, match=r"'O3' is not a variable.*'O2'"):
         fme.SimulationCost(MODEL, WIDE.rename(columns={"O2": "O3"}), x=["day", "depth"])
+    with pytest.raises(DataError, match=r"'O2' is a profile: x="):
+        fme.SimulationCost(MODEL, WIDE[["day", "O2"]], x="day")

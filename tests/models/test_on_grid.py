@@ -9,7 +9,7 @@ import pytest
 from scipy.special import erfc
 
 import fmepy as fme
-from fmepy.errors import FmepyError, ModelError, ParameterError
+from fmepy.errors import ArgumentError, FmepyError, ModelError, ParameterError
 
 GRID = fme.Grid1D(np.linspace(0, 10, 51))
 N = len(GRID)
@@ -192,7 +192,17 @@ def test_an_image_has_time_to_the_right_and_depth_downwards():
     assert mesh.get_array().shape == (N, len(TIMES))
     assert np.allclose(mesh.get_array()[:, -1], column()()["O2"].iloc[-N:])
     assert ax.figure.axes[1].get_ylabel() == "O2 (mmol/m3)"
+    panels = fme.plot_model(column()())
+    assert [ax.get_ylim() for ax in panels] == [pytest.approx((10.0, 0.0))] * 3
+    with pytest.raises(ArgumentError, match="one table is drawn"):
+        fme.plot_model(column()(), column()())
     with pytest.raises(ParameterError, match=r"'O3'.*'O2'"):
         column().image("O3")
     with pytest.raises(ModelError, match="is for an OdeModel with grid"):
         fme.OdeModel("d(A)/dt = -A", state={"A": 1}, times=[0, 1]).image("A")
+
+
+def test_a_profile_is_all_its_cells_where_variables_are_chosen():
+    model = column(times=[0, 10])
+    found = fme.sensRange(model, parRange={"D": (0.5, 1.0)}, num=3, seed=1, sensvar=["O2", "into"]).summary()
+    assert set(found["var"]) == {f"O2[{i}]" for i in range(1, N + 1)} | {"into"}
