@@ -15,17 +15,25 @@ NAMES = ["D", "r", "ks", "nit", "den"]
 PARMS = dict(D=1.0, r=20.0, ks=5.0, nit=2.0, den=10.0)
 
 
-def sediment(t, O2, NO3, NH3, *, D=1.0, r=20.0, ks=5.0, nit=2.0, den=10.0):
-    """Return the rates of oxygen, nitrate and ammonium where organic matter decays."""
-    decay, oxic = r * np.exp(-GRID.mid / 2), O2 / (O2 + ks)
-    aerobic, reduced, nitrified = decay * oxic, decay * (1 - oxic) * NO3 / (NO3 + den), nit * NH3 * oxic
-    flow = [fme.transport_1d(C, GRID, D=D, v=0.05, up=top) for C, top in ((O2, 300.0), (NO3, 20.0), (NH3, 1.0))]
-    rates = (
-        flow[0].rate - aerobic - 2 * nitrified,
-        flow[1].rate - 0.8 * reduced + nitrified,
-        flow[2].rate + 0.15 * (aerobic + reduced) - nitrified,
-    )
-    return rates, {"UpFlux": flow[0].flux[0]}
+def sediment_on(grid):
+    """Return the model of a sediment in these cells."""
+
+    def sediment(t, O2, NO3, NH3, *, D=1.0, r=20.0, ks=5.0, nit=2.0, den=10.0):
+        """Return the rates of oxygen, nitrate and ammonium where organic matter decays."""
+        decay, oxic = r * np.exp(-grid.mid / 2), O2 / (O2 + ks)
+        aerobic, reduced, nitrified = decay * oxic, decay * (1 - oxic) * NO3 / (NO3 + den), nit * NH3 * oxic
+        flow = [fme.transport_1d(C, grid, D=D, v=0.05, up=top) for C, top in ((O2, 300.0), (NO3, 20.0), (NH3, 1.0))]
+        rates = (
+            flow[0].rate - aerobic - 2 * nitrified,
+            flow[1].rate - 0.8 * reduced + nitrified,
+            flow[2].rate + 0.15 * (aerobic + reduced) - nitrified,
+        )
+        return rates, {"UpFlux": flow[0].flux[0]}
+
+    return sediment
+
+
+sediment = sediment_on(GRID)
 
 
 def by_hand(theta: np.ndarray) -> np.ndarray:
@@ -99,4 +107,41 @@ def transport_in_time() -> Row:
     return Row("500 boxes of advection and diffusion in time", ours, "odeint by hand, without a band", full, goals)
 
 
-ROWS = [steady_sediment, transport_in_time]
+def sediment_in_time() -> Row:
+    """Return what a year of the sediment takes by profiles beside odeint with its band, and in ten times the cells."""
+    times, start = np.arange(0, 366), {"O2": 100.0, "NO3": 10.0, "NH3": 10.0}
+
+    def column(grid: fme.Grid1D) -> fme.OdeModel:
+        def rates(t, O2, NO3, NH3, *, D=1.0, r=20.0, ks=5.0, nit=2.0, den=10.0):
+            return sediment_on(grid)(t, O2, NO3, NH3, D=D, r=r, ks=ks, nit=nit, den=den)[0]
+
+        return fme.OdeModel(rates, state=start, grid=grid, times=times)
+
+    def by_odeint() -> np.ndarray:
+        def rates(t: float, z: np.ndarray) -> np.ndarray:
+            return np.stack(sediment(t, *z.reshape(100, 3).T)[0], axis=1).ravel()
+
+        words = {"tfirst": True, "ml": 5, "mu": 5, "rtol": 1e-6, "atol": 1e-6}
+        return np.asarray(odeint(rates, np.tile([100.0, 10.0, 10.0], 100), times, **words))
+
+    bound, fine = (column(g).bind(NAMES) for g in (GRID, fme.Grid1D(np.linspace(0, 10, 1001))))
+    theta = bound.theta0
+    cells = bound.simulate(theta).reshape(366, 3, 100).transpose(0, 2, 1)
+    np.testing.assert_allclose(cells.reshape(366, 300), by_odeint(), atol=2e-3)
+    ours, slopes, large, hand = side_by_side(
+        lambda: bound.simulate(theta),
+        lambda: bound.sensitivities(theta),
+        lambda: fine.simulate(theta),
+        by_odeint,
+        rounds=7,
+    )
+    goals = [
+        at_least(hand / ours, 1, "odeint {:.1f} times as long"),
+        at_most(1e3 * ours, 30, "{:.1f} ms"),
+        at_most(slopes / ours, 4, "with sensitivities to 5 parameters {:.1f} runs"),
+        at_most(large / ours, 12, "ten times the cells {:.1f} times as long"),
+    ]
+    return Row("a year of 3 species in 100 boxes, by profiles", ours, "odeint by hand, band given", hand, goals)
+
+
+ROWS = [steady_sediment, transport_in_time, sediment_in_time]

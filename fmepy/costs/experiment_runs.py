@@ -71,7 +71,8 @@ class ModelsOfCost:
     def arguments(self) -> dict[str, Any]:
         """The arguments that make the cost, by name."""
         own: Any = self  # a dataclass
-        return {f.name: getattr(self, f.name) for f in fields(own) if f.init} | {"parms": self._given}
+        as_given = {"parms": self._given, "x": getattr(self, "given_x", own.x)}
+        return {f.name: getattr(self, f.name) for f in fields(own) if f.init} | as_given
 
     def _check_scales(self) -> None:
         for name in self.scales:
@@ -227,6 +228,8 @@ class RunsOfCost(ModelsOfCost):
     def plot(self, parms: UserParameters = None, *, times: Any = None, axes: Any = None, **kwargs: Any) -> Any:
         """Draw the runs behind the cost with the data, in their own units: a panel an entity, or else a variable.
 
+        Of data by time and depth: profiles at the days of the data, depth downwards, a panel a variable and entity.
+
         Parameters
         ----------
         parms, times
@@ -241,6 +244,12 @@ class RunsOfCost(ModelsOfCost):
         """
         if self.x is None:
             raise ArgumentError("Means (x=None) have no time to be drawn against.")
+        if self.comparison.depths is not None:
+            from fmepy.plotting.profiles_in_time import plot_days
+
+            seen = self.readings.assign(depth=self.comparison.depths)
+            curves = self.run(parms, np.unique(seen["x"]))
+            return plot_days(curves, seen, day=self.x, entity=self.entity, axes=axes, **kwargs)
         c, curves, x_name = self.comparison, self.run(parms, times), str(getattr(self.predictor, "x_name", "time"))
         if c.scale.is_logarithmic(len(c)):  # what is compared as logarithms is seen as such
             kwargs.setdefault("yscale", "log")

@@ -87,6 +87,10 @@ class Places:
         What x is called in messages.
     runs : ndarray of int, shape (n_obs,), or None
         In which of several runs; None: there is one.
+    depths : ndarray, shape (n_obs,), or None
+        Where in profiles, whose cells are variables ``name[1]``, ``name[2]``, ...; None: the names are all.
+    mid : ndarray, shape (n_cell,), or None
+        The middles of the cells.
     """
 
     names: tuple[str, ...]
@@ -94,16 +98,20 @@ class Places:
     on_grid: bool = False
     x_name: str | None = "time"
     runs: IntVector | None = None
+    depths: Vector | None = None
+    mid: Vector | None = None
 
     def only(self, rows: IntVector) -> Places:
         """Return some of them, as places of one run."""
-        names = tuple(self.names[i] for i in rows)
-        return Places(names, None if self.x is None else self.x[rows], self.on_grid, self.x_name)
+        return replace(self.elsewhere([self.names[i] for i in rows], rows), runs=None)
 
     def elsewhere(self, names: Sequence[str], rows: IntVector) -> Places:
         """Return other variables at some of these places."""
         x = None if self.x is None else self.x[rows]
-        return replace(self, names=tuple(names), x=x, runs=None if self.runs is None else self.runs[rows])
+        runs = None if self.runs is None else self.runs[rows]
+        return replace(
+            self, names=tuple(names), x=x, runs=runs, depths=None if self.depths is None else self.depths[rows]
+        )
 
     @property
     def reads_grid(self) -> bool:
@@ -122,6 +130,8 @@ class Places:
     def lookup(self, rows: Vector, grid: Vector, var_names: Sequence[str]) -> Lookup:
         """Return where they stand in a run with these `rows`, of a model whose own times are `grid`."""
         position = {name: k for k, name in enumerate(var_names)}
+        if self.depths is not None:
+            return self._in_profiles(rows, grid, var_names)
         cols = np.array([position[name] for name in self.names], dtype=np.intp)
         own, n_var = nearest_rows(rows, grid), len(var_names)
         if self.x is None:
@@ -131,6 +141,18 @@ class Places:
             return Lookup((nearest_rows(rows, self.x) * n_var + cols)[None])
         low, high, weight = brackets(grid, self.x)
         return Lookup(np.stack([own[low], own[high]]) * n_var + cols, np.stack([1 - weight, weight]))
+
+    def _in_profiles(self, rows: Vector, grid: Vector, var_names: Sequence[str]) -> Lookup:
+        """Return the same linear between the cells around every depth; what is no profile has one value."""
+        mid = np.asarray(self.mid, dtype=float)
+        *around, weight = brackets(mid, np.clip(np.asarray(self.depths), mid[0], mid[-1]))
+        known, parts = set(var_names), []
+        for cells, part in zip(around, (1 - weight, weight), strict=True):
+            named = zip(self.names, (cells + 1).tolist(), strict=True)
+            names = tuple(cell if (cell := f"{name}[{i}]") in known else name for name, i in named)
+            one = replace(self, names=names, depths=None).lookup(rows, grid, var_names)
+            parts.append((one.at, part * (1.0 if one.weights is None else one.weights) * np.ones(one.at.shape)))
+        return Lookup(*(np.concatenate(both) for both in zip(*parts, strict=True)))
 
 
 def joined_places(places: Sequence[Places]) -> Places:

@@ -263,6 +263,8 @@ def _table_of_residuals(c: Comparison, mod: Vector, with_marks: bool) -> pd.Data
             "res": res,
         }
     )
+    if c.depths is not None:
+        table.insert(2, "depth", c.depths)
     if with_marks:
         table["censored"] = "" if c.marks is None else signs(c.marks)
     if c.entities is not None:

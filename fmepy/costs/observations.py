@@ -127,6 +127,8 @@ class Comparison(CostData):
         Readings whose density is their own, not that of what is compared; None: nobody's is.
     laplace : ndarray of bool, shape (n_obs,), or None
         Readings with Laplace errors; None: all errors are normal.
+    depths : ndarray, shape (n_obs,), or None
+        Where in a profile every observation was made; None: x is all.
 
     The others are those of `CostData`; its groups are the variables, in the order of ``ModCost.var``.
     """
@@ -142,18 +144,25 @@ class Comparison(CostData):
     marks: IntVector | None = None
     own_scale: BoolVector | None = None
     laplace: BoolVector | None = None
+    depths: Vector | None = None
 
     @property
     def all_marks(self) -> IntVector:
         """The marks, zeros where there are none."""
         return np.zeros(len(self), dtype=np.intp) if self.marks is None else self.marks
 
+    @property
+    def all_depths(self) -> Vector:
+        """The depths, NaN where there are none."""
+        return np.full(len(self), np.nan) if self.depths is None else self.depths
+
     def repeats(self, other: Comparison) -> bool:
         """Tell whether the same data are compared in the same way."""
         if self.names != other.names or self.entities != other.entities:
             return False
         arrays = ("obs", "x", "weights", "all_marks", "own_scale", "laplace")
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
+        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
+        return same and np.array_equal(self.all_depths, other.all_depths, equal_nan=True)
 
     @property
     def observed(self) -> ObservedData:
@@ -400,10 +409,11 @@ def check_observed(names: Sequence[str], known: Sequence[str], what: str = "the 
     """Raise a DataError for the first observed variable that is not `known`, with the nearest that is."""
     for name in names:
         if name not in known:
+            profile = f" {name!r} is a profile: x=['day', 'depth'] compares by depth." if f"{name}[1]" in known else ""
             raise DataError(
                 f"Observed variable {name!r} is not a variable of {what}.{did_you_mean(name, known)} There are "
-                f"{listed(known)}. Leave other columns out of a wide table; in a long one the first column names the "
-                "variables and `y` the values."
+                f"{listed(known)}.{profile} Leave other columns out of a wide table; in a long one the first column "
+                "names the variables and `y` the values."
             )
 
 
@@ -587,6 +597,9 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         marks=marks if marks.any() else None,
         own_scale=_joined_masks([c.own_scale for c in comparisons], comparisons),
         laplace=_joined_masks([c.laplace for c in comparisons], comparisons),
+        depths=None
+        if all(c.depths is None for c in comparisons)
+        else np.concatenate([c.all_depths for c in comparisons]),
     )
 
 

@@ -25,6 +25,7 @@ import pandas as pd
 from fmepy.checks import as_rng, changed_arguments
 from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.cost_words import WordsOfCost
+from fmepy.costs.depths import profiles_of, read_depths
 from fmepy.costs.entities import (
     Experiments,
     check_given,
@@ -39,7 +40,7 @@ from fmepy.costs.observable_parameters import (
     names_by_row,
     read_row_parameters,
 )
-from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
+from fmepy.costs.observations import OUTSIDE, Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.predictions import BoundSimulation
 from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, check_choice, counted
@@ -69,9 +70,12 @@ class SimulationCost(WordsOfCost, AddableCost):
         A fmepy model (`OdeModel`, `DifferenceModel`, ...).
     obs : DataFrame, or mapping of names to columns
         The data, wide or long, as `modCost` takes them.
-    x : str or None
+    x : str, pair of str, or None
         The column of the observation times (a fmepy model knows its own time). Time inf is the steady state, which a
         run comes to after its events (found by simulating on until nothing changes; an error where it never does).
+        Of a model on a grid the columns of times and depths, such as ``["day", "depth"]``: exact in time, linear in
+        depth between the middles of cells (between an edge and the middle beside it: the value of that cell), and
+        `outside` is about both.
         None: the mean of a variable's observations is compared with its mean over the model's times.
     y, err : str, optional
         Columns of the values of a long table, and of standard errors. With a `transform`, errors are on the
@@ -252,7 +256,7 @@ class SimulationCost(WordsOfCost, AddableCost):
     model: Any
     obs: Any
     _: KW_ONLY
-    x: str | None = "time"
+    x: Any = "time"  # given as one column or two, kept as that of times
     y: str | None = None
     err: str | None = None
     unit: str | None = None
@@ -274,18 +278,22 @@ class SimulationCost(WordsOfCost, AddableCost):
     comparison: Comparison = field(init=False)
     cases: Experiments = field(init=False)
     noise: MeasurementNoise | None = field(init=False)
+    given_x: Any = field(init=False)
     _given: dict[str, float] = field(init=False)
     _own: pd.Series = field(init=False)
 
     def __post_init__(self) -> None:
         _check_model(self.model)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
+        x, depths = read_depths(as_table(self.obs), self.x, self.model)
+        vars(self).update(given_x=self.x, x=x)
         table = as_table(with_times(self.obs, self.x, self.unit, self.origin))
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
         by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})
         gone: list[Any] = [] if self.entity is None else [normal_name(self.entity)]
         gone += () if by_row is None else {c.name for c in by_row.columns.values()}
+        gone += () if depths is None else [depths.column]
         used = table.drop(columns=gone) if gone else table
         sds = self.measurement_noise if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
         noisy, of_row = tuple(map(normal_name, dict(sds))), None if column is None else column.of_row
@@ -296,10 +304,14 @@ class SimulationCost(WordsOfCost, AddableCost):
             err=self.err,
             censored=self.censored,
             noisy=noisy,
-            experiments=of_row,
+            experiments=of_row if depths is None else depths.apart(of_row),
             at_rest=self.is_plain_simulation and self.interpolate == "exact",
         )
-        check_observed(observations.names, self.model.var_names)
+        known = self.model.var_names
+        if depths is not None:
+            observations, beyond = depths.inside(observations, check_choice(self.outside, OUTSIDE, "outside"))
+            known = (*depths.on_grid.profiles(known), *known)
+        check_observed(observations.names, known)
         first, last = float(self.model.times[0]), float(self.model.times[-1])
         words = words_by_variable(self.likelihood, observations.names)
         comparison = prepare(
@@ -311,6 +323,9 @@ class SimulationCost(WordsOfCost, AddableCost):
             transforms=transforms_of(self.transform, words, observations.names),
             experiments=of_row,
         )
+        if depths is not None:
+            z = depths.of_row[comparison.places]
+            comparison = replace(comparison, depths=z, n_outside=comparison.n_outside + beyond)
         comparison = with_errors_of(comparison if column is None else column.of(comparison), words)
         vars(self).update(obs=table.copy(), _given=given_values(self.parms), comparison=comparison)
         parms = self._read_cases(observations, column, by_row, len(table))
@@ -438,7 +453,9 @@ class SimulationCost(WordsOfCost, AddableCost):
         """Values looked up during a run."""
         c = self.comparison
         runs = None if self.plain_run else self.cases.apart[1][self.cases.case_of]
-        return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
+        own = profiles_of(self.model) if c.depths is not None else None
+        at = (None, None) if own is None else (c.depths, own.grid.mid)
+        return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs, *at)
 
 
 def _check_model(model: Any) -> None:

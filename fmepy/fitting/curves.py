@@ -53,7 +53,7 @@ def fitted_panels(fit: ModFit) -> list[FittedPanel]:
     out: list[FittedPanel] = []
     for part in () if isinstance(fit.source, Gone) else getattr(fit.source, "parts", (fit.source,)):
         with suppress(FmepyError):  # what cannot be run is left out: residuals are drawn in any case
-            if hasattr(part, "readings") and part.x is not None:
+            if hasattr(part, "readings") and part.x is not None and part.comparison.depths is None:
                 out += list(_of_runs(fit, part))
             elif hasattr(part, "filter"):
                 out += list(_of_filter(fit, part))

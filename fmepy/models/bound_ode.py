@@ -332,7 +332,7 @@ class BoundOde(BoundDynamic):
     @cached_property
     def _limits(self) -> list[float]:
         """Below which size each state is too small for its tolerance; nothing where none is used."""
-        if self._options is None or self._model._engine.steps:
+        if self._options is None or self._model._engine.steps or self._model.on_grid is not None:
             return []
         limits: list[float] = (RESOLVED * self._options.atol).tolist()
         return limits

@@ -21,6 +21,7 @@ from fmepy.models.mapped import BoundMappedModel
 from fmepy.parameters.functions import UserFunction
 from fmepy.parameters.maps import Map, Selected
 from fmepy.parameters.named import Parameters, check_names
+from fmepy.parameters.selection import cells_of
 from fmepy.tables.columns import Columns
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
@@ -101,7 +102,8 @@ class Simulator(OfRuns):
         """
         if sensvar is None:
             return np.arange(len(self.var_names), dtype=np.intp)
-        wanted = [sensvar] if isinstance(sensvar, (str, int, np.integer)) else list(sensvar)
+        given: list[Any] = [sensvar] if isinstance(sensvar, (str, int, np.integer)) else list(sensvar)
+        wanted = [one for w in given for one in cells_of(w, self.var_names) or [w]]
         if not wanted:
             raise ArgumentError("`sensvar` is empty; name at least one variable, or pass None for all.")
         return np.array([self._place(w) for w in wanted], dtype=np.intp)

@@ -232,6 +232,7 @@ class DynamicModel(Runnable):
     equations: Any = property(attrgetter("definition.equations"), doc="The symbolic form, None of what runs as Python.")
     _made_bound: Any  # the kind of its bound models
     _is_traced = True  # whether equations are made of functions
+    _flat_words: dict[str, Any] | None = None  # what stands in the place of arguments
 
     def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
         self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
@@ -242,10 +243,11 @@ class DynamicModel(Runnable):
             events = events if inputs.events is None else [row for rows in inputs.events.values() for row in rows]
             of_first = {name: next(iter(series.values())) for name, series in inputs.forcings.items()}
             forcings = {**dict(forcings or {}), **of_first}
+        words: dict[str, Any] = {k: arguments.get(k) for k in _MERGED if k != "forcings"} | (self._flat_words or {})
         self.definition: Definition = define(
             kind,
             source,
-            **{k: arguments.get(k) for k in _MERGED if k != "forcings"},
+            **words,
             forcings=forcings,
             events=events,
             algebraic=arguments.get("algebraic"),

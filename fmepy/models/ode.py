@@ -12,12 +12,13 @@ import pandas as pd
 from fmepy.errors import ModelError, SimulationError, check_choice, warn
 from fmepy.language.equations import Equations
 from fmepy.models.bound_ode import BoundOde
-from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry
 from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.on_grid import ProfileModel, by_species
 from fmepy.models.running import tolerances
 from fmepy.models.running.algebraic import check_index
 from fmepy.models.running.events import events_outside, sizes_set
+from fmepy.models.transport import Grid1D
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 from fmepy.vocabulary import with_own_words
@@ -31,7 +32,7 @@ _STEPPED_OVER = (
 
 
 @with_own_words
-class OdeModel(DynamicModel):
+class OdeModel(ProfileModel):
     """A model of ordinary differential equations, as a function of its parameters.
 
     ``model(parms)`` runs it and returns a table. Functions whose arguments are named, and text, are turned into
@@ -94,6 +95,8 @@ class OdeModel(DynamicModel):
     max_step : float, optional
         Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
         a function that cannot be traced.
+    grid : Grid1D, optional
+        The cells of profiles: states are arrays of one value a cell, see Notes.
     algebraic : sequence of str, optional
         Of a function: the states in whose place it returns, instead of a rate, what is to be zero at every time, such
         as ``B - K*A**2`` in that of ``B``. Text says it by ``0 = ...``.
@@ -131,6 +134,16 @@ class OdeModel(DynamicModel):
     solvers call them. Sensitivities are exact there, with "lsoda" and with fixed steps. They are differences of runs
     where rates jump with a state (a comparison of states), with root events, and of more than 100 states of which every
     rate depends on most. A function that decides by a value (``if``), or writes into ``np.zeros(n)``, runs as it is.
+
+    **Profiles.** With `grid` a function with named arguments gets the profile of every species as an array, shape
+    (n_cell,), and returns ``a, b``, ``a, b, {name: output}`` or ``(a, b), {name: output}``: one array of rates a
+    species in the order of `state`, and outputs of one number of the run, or one a cell; ``f(t, y, p)`` gets all cells
+    of the first species, then of the second. A `SteadyModel` takes the same function. A profile starts at a number, an
+    array of the cells, or an expression of parameters and the place ``x``, such as ``"top * exp(-x/L)"``; `state` may
+    be the whole table of a SteadyModel (numbers: sensitivities do not follow the steady state). In tables and
+    messages, and wherever one name is one number, ``O2[3]`` is O2 in the third cell from the first edge. Without
+    `atol` a species has one tolerance, that of its largest value. `outputs`, `events`, `history` and `algebraic` are
+    refused.
 
     **Algebraic states** are those without a rate. As many equations 0 = g(t, x, w, p) as there are of them determine
     them at every time, at the start too, where w is solved for from the guess in `state`, and again after events and
@@ -225,6 +238,28 @@ class OdeModel(DynamicModel):
     1     5  14.33
     2    10  15.41
 
+    Oxygen in a sediment, from its surface down, and the flux that enters; see `transport_1d`:
+
+    >>> from fmepy.models.transport import transport_1d
+    >>> grid = Grid1D(np.linspace(0, 4, 41))
+    >>> def sediment(t, O2, *, D=1.0, k=0.5, top=300.0):
+    ...     flow = transport_1d(O2, grid, D=D, up=top)
+    ...     return flow.rate - k * O2, {"into": flow.flux[0]}
+    >>> column = OdeModel(sediment, state={"O2": "top * exp(-2 * x)"}, grid=grid, times=[0, 1, 10])
+    >>> column
+    OdeModel of 1 profile (O2) in 40 cells, 3 parameters; engine compiled, method switching
+    >>> column().iloc[[0, 40, 80, 119]].round(2)
+         time     x      O2
+    0       0  0.05  271.45
+    40      1  0.05  288.12
+    80     10  0.05  289.47
+    119    10  3.95   35.25
+    >>> column(wide=True)[["time", "O2[1]", "O2[40]", "into"]].round(2)
+       time   O2[1]  O2[40]    into
+    0     0  271.45    0.11  570.98
+    1     1  288.12    4.74  237.63
+    2    10  289.47   35.25  210.56
+
     A ball that bounces, and when; the times move with the parameters:
 
     >>> def falling(t, height, speed, *, g=10.0, e=0.8):
@@ -260,10 +295,18 @@ class OdeModel(DynamicModel):
         atol: Any = None,
         max_step: float | None = None,
         algebraic: Sequence[str] | None = None,
+        grid: Grid1D | None = None,
     ) -> None:
         engine = registry.ALIASES.get(engine, engine)
         check_choice(engine, ("auto", *registry.engine_names()), "engine")
-        super().__init__("ode", rhs, locals(), 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES)
+        given = dict(locals())
+        most = 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES
+        if grid is not None:
+            given["state"], most = self._flatten(given), 0
+        super().__init__("ode", rhs if self.on_grid is None else self.on_grid, given, most)
+        if grid is not None and self.on_grid is not None:
+            atol = by_species(atol, self.on_grid.species, len(grid))
+            self._check_rates()
         rtol, atol = tolerances.read_tolerances(rtol, atol, self.states)
         span = float(self.times[-1] - self.times[0])
         longest = tolerances.read_max_step(max_step, span)
@@ -386,6 +429,8 @@ class OdeModel(DynamicModel):
         events += [c for r in d.roots for c in r.changes]
         plain, given = p.tolist(), self.options.atol
         starts = tolerances.known_starts(d)(plain)
+        if self.on_grid is not None:  # of a profile the largest counts
+            return self.on_grid.in_all_cells(given, starts, self._first_run)
         if np.isnan(given).all():  # what grows from here has been looked at
             self.seen_starts = np.where(starts > 0, starts, np.inf)
         return tolerances.scaled_tolerances(given, starts, self._first_run, sizes_set(events, d, plain))

@@ -208,7 +208,7 @@ class OfFunction(SteadyRates):
         if rates.size != self.n or rates.ndim > 2:
             raise ModelError(
                 f"The function must return the rates of {listed(self._function.states)} in {self._cells} cells: an "
-                f"array of {self._cells} numbers a species, in that order. It returned {_shapes(result)}."
+                f"array of {self._cells} numbers a species, in that order. It returned {told_shapes(result)}."
             )
         return rates.reshape(-1)
 
@@ -251,8 +251,8 @@ class OfFunction(SteadyRates):
             except (TypeError, ValueError):
                 many = f"one number, or {self.n_rows}, one a cell" if self._cells is not None else "one number"
                 raise ModelError(
-                    f"The function's output {name!r} must be {many}; it is {_shapes(value)}. Of a flux at every edge "
-                    "give the one that is meant, such as flow.flux[0]."
+                    f"The function's output {name!r} must be {many}; it is {told_shapes(value)}. Of a flux at every "
+                    "edge give the one that is meant, such as flow.flux[0]."
                 ) from None
         return out
 
@@ -361,7 +361,7 @@ class OfFunction(SteadyRates):
         return out.reshape(-1, len(places))
 
 
-def _shapes(value: Any) -> str:
+def told_shapes(value: Any) -> str:
     """Return what a value looks like, for messages."""
     if value is None:
         return "None"

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError
 from fmepy.models.definition.arguments import check_increasing, finite_numbers
 from fmepy.models.definition.array_tracing import as_traced, is_traced, require
@@ -44,20 +45,27 @@ class Grid1D:
     edges : array_like, shape (n_cell + 1,)
         Where cells meet, increasing; they need not be evenly spaced.
     area : float, array_like of shape (n_cell + 1,), or callable
-        Cross-section at the edges, or as a function of x.
+        Cross-section at the edges, or as a function of x; it may be zero at an end.
 
     Attributes
     ----------
     edges, area : ndarray, shape (n_cell + 1,)
     mid, width, volume : ndarray, shape (n_cell,)
-        Middles of the cells; the volume is the width times the mean area of both edges.
+        Middles of the cells. The volume is the integral of the area where that is a function (by a rule that is exact
+        of polynomials of degree 15), else the width times the mean area of both edges.
     distance : ndarray, shape (n_cell + 1,)
         From middle to middle, and at both ends from the boundary to the middle.
 
     Raises
     ------
     ArgumentError
-        Fewer than two cells, edges that do not increase, areas that are not positive.
+        Fewer than two cells, edges that do not increase, areas that are negative, or zero between the ends.
+
+    See Also
+    --------
+    Grid1D.sphere, Grid1D.cylinder : shells around a centre, the x is the radius.
+    Grid1D.growing : cells that are finer at the first edge.
+    Grid1D.phase : what a phase takes of a grid, such as the porewater of a sediment.
 
     Examples
     --------
@@ -83,16 +91,112 @@ class Grid1D:
                 f"`area` has the shape {given.shape}; one number is needed, or one for each of the "
                 f"{len(self.edges)} edges, or a function of x."
             )
-        if not (given > 0).all():
-            raise ArgumentError(f"`area` must be above zero; its smallest is {float(given.min()):g}.")
         self.area = np.broadcast_to(given, self.edges.shape).copy()
+        if not (given >= 0).all() or not (self.area[1:-1] > 0).all():
+            raise ArgumentError(
+                f"`area` must be above zero (zero is possible at an end alone); its smallest is {given.min():g}."
+            )
         self.width: Vector = np.diff(self.edges)
         self.mid: Vector = (self.edges[:-1] + self.edges[1:]) / 2
-        self.volume: Vector = self.width * (self.area[:-1] + self.area[1:]) / 2
+        self.volume: Vector = self.width * self._means(area if callable(area) else self.area, "area")
         self.distance: Vector = np.diff(np.concatenate([self.edges[:1], self.mid, self.edges[-1:]]))
         self._known: dict[tuple[float, float], tuple[Any, Any]] = {}
         for array in (self.edges, self.area, self.width, self.mid, self.volume, self.distance):
             array.flags.writeable = False
+
+    def _means(self, given: Any, argument: str) -> Vector:
+        """Return the mean in every cell of a function of x, or of what is given at the edges."""
+        if not callable(given):
+            at_edges = np.broadcast_to(given, self.edges.shape)
+            return np.asarray((at_edges[:-1] + at_edges[1:]) / 2)
+        nodes, weights = np.polynomial.legendre.leggauss(8)
+        x = self.mid[:, None] + self.width[:, None] / 2 * nodes
+        values = finite_numbers([[given(a) for a in row] for row in x.tolist()], argument, ArgumentError)
+        if not (values > 0).all():
+            raise ArgumentError(f"`{argument}` must be above zero within the cells; its smallest is {values.min():g}.")
+        return np.asarray(values @ weights / 2)
+
+    @classmethod
+    def sphere(cls, edges: Any) -> Grid1D:
+        """Return shells around the centre of a sphere (edges are radii): the area is 4 pi r^2.
+
+        Examples
+        --------
+        >>> Grid1D.sphere([0, 1, 3]).volume.round(2)  # 4/3 pi (r_2^3 - r_1^3)
+        array([  4.19, 108.91])
+        """
+        return cls(_radii(edges), area=lambda r: 4 * np.pi * r**2)
+
+    @classmethod
+    def cylinder(cls, edges: Any, *, length: float = 1.0) -> Grid1D:
+        """Return shells around the axis of a cylinder (edges are radii): the area is 2 pi r times the length."""
+        return cls(_radii(edges), area=lambda r: 2 * np.pi * r * length)
+
+    @classmethod
+    def growing(cls, start: float, end: float, n: int, *, first: float, area: Any = 1.0) -> Grid1D:
+        """Return n cells whose widths grow by one factor from the `first` on: finer at the surface.
+
+        Parameters
+        ----------
+        start, end : float
+            The first and the last edge.
+        n : int
+        first : float
+            Width of the first cell, not above that of even cells.
+        area
+            As of `Grid1D`.
+
+        Examples
+        --------
+        >>> Grid1D.growing(0, 7, 3, first=1)
+        Grid1D of 3 cells from 0 to 7, widths 1 to 4, area 1
+        """
+        span, n = end - start, whole_number(n, "n", 2)
+        if not 0 < first <= span / n:
+            raise ArgumentError(
+                f"`first={first!r}` must be above 0, and not above the width of {n} even cells, {span / n:g}."
+            )
+        from scipy.optimize import brentq
+
+        powers = np.arange(n)
+        factor = brentq(lambda q: first * (q**powers).sum() - span, 1.0, (span / first) ** (1 / (n - 1)), xtol=1e-15)
+        inner = start + first * np.cumsum(factor**powers)[:-1]
+        return cls(np.concatenate([[start], inner, [end]]), area=area)
+
+    def phase(self, fraction: Any) -> Grid1D:
+        """Return what a phase takes of the grid, such as porewater by the porosity, and solids by one minus that.
+
+        Concentrations on it are per volume of the phase, and fluxes per area of the phase: ``flow.flux * phase.area``
+        is what goes through the grid.
+
+        Parameters
+        ----------
+        fraction : float, array_like of shape (n_cell + 1,), or callable
+            Of the volume, above 0 and at most 1: at the edges, or as a function of x.
+
+        Examples
+        --------
+        >>> grid = Grid1D([0, 1, 2, 3])
+        >>> grid.phase([0.9, 0.7, 0.6, 0.6]).volume
+        array([0.8 , 0.65, 0.6 ])
+        """
+        at_edges = [fraction(x) for x in self.edges] if callable(fraction) else fraction
+        at_edges = finite_numbers(at_edges, "fraction", ArgumentError)
+        if at_edges.ndim and at_edges.shape != self.edges.shape:
+            raise ArgumentError(
+                f"`fraction` has the shape {at_edges.shape}; one number is needed, or one for each of the "
+                f"{len(self.edges)} edges, or a function of x."
+            )
+        if not ((at_edges > 0) & (at_edges <= 1)).all():
+            raise ArgumentError(
+                f"`fraction` must be above 0 and at most 1; it goes from {at_edges.min():g} to {at_edges.max():g}."
+            )
+        out = Grid1D(self.edges)
+        out.area = self.area * at_edges
+        out.volume = self.volume * self._means(fraction if callable(fraction) else at_edges, "fraction")
+        for array in (out.area, out.volume):
+            array.flags.writeable = False
+        return out
 
     def exchange(self, D: Any, v: Any) -> tuple[Any, Any]:
         """Return (G, v) of the fluxes ``G (C_a - C_b) + v C_a`` between neighbours a and b; v is None where it is zero.
@@ -124,7 +228,7 @@ class Grid1D:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Grid1D):
             return NotImplemented
-        return np.array_equal(self.edges, other.edges) and np.array_equal(self.area, other.area)
+        return all(np.array_equal(getattr(self, k), getattr(other, k)) for k in ("edges", "area", "volume"))
 
     def __hash__(self) -> int:
         return hash((self.edges.tobytes(), self.area.tobytes()))
@@ -136,6 +240,13 @@ class Grid1D:
 
         ends = f"from {self.edges[0]:g} to {self.edges[-1]:g}"
         return f"Grid1D of {len(self)} cells {ends}, {told('width', self.width)}, {told('area', self.area)}"
+
+
+def _radii(edges: Any) -> Vector:
+    radii = finite_numbers(edges, "edges", ArgumentError)
+    if (radii < 0).any():
+        raise ArgumentError(f"`edges` are radii, at least 0; the smallest is {radii.min():g}.")
+    return radii
 
 
 @dataclass(slots=True, eq=False)

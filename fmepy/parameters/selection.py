@@ -11,10 +11,17 @@ from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed, re
 from fmepy.parameters.names import normal_name
 
 
+def cells_of(name: Any, known: Sequence[str]) -> list[str]:
+    """Return the names of all cells of a profile, ``O2[1]`` and so on; none where there is no such profile."""
+    return [k for k in known if k.startswith(f"{name}[")] if isinstance(name, str) and name not in known else []
+
+
 def chosen(
     wanted: Any, known: Sequence[str], argument: str = "which", what: str = "variable", *, is_set: bool = False
 ) -> list[str]:
     """Return the names of `known` that `wanted` selects, in its order: names, positions from 0, or None for all.
+
+    Of variables the name of a profile, ``O2``, is that of all its cells, ``O2[1]`` and so on.
 
     With `is_set` none of them, or one twice, will not do.
 
@@ -41,6 +48,9 @@ def chosen(
                 raise kind(f"`{argument}`: there is no {what} {item}; positions go from 0 to {len(known) - 1}.")
             out.append(known[int(item)])
         elif isinstance(item, str):
+            if what == "variable" and (cells := cells_of(item, known)):
+                out += cells  # a profile
+                continue
             if normal_name(item) not in spelled:
                 raise kind(
                     f"`{argument}`: there is no {what} {item!r}.{did_you_mean(item, known)} There are {listed(known)}."

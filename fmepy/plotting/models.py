@@ -12,6 +12,7 @@ from fmepy.errors import ArgumentError, DataError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import DASHES, color, each_panel, get_axes, name_columns, picture, set_axes
 from fmepy.plotting.observations import draw_marked, draw_observed, observed, table_of_variables
+from fmepy.plotting.profiles_in_time import draw_images, is_by_depth
 from fmepy.types import AxesArray, Which
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def plot_model(
     Parameters
     ----------
     *outputs : DataFrame or mapping of columns
-        Runs of a model; the first column is x. They need not share their x, nor all variables.
+        Runs of a model; the first column is x. They need not share their x, nor all variables. One table of a model on
+        a grid (time, x, profiles) is drawn as images, time to the right and depth downwards.
     obs : DataFrame, mapping of columns, or a sequence of them, optional
         Observations. *Wide*: a column named like the outputs' x, and one column per variable. *Long*: the first
         column says which variable, a column named like the outputs' x where, and the next column what was seen.
@@ -83,6 +85,10 @@ def plot_model(
     tables = [table_of_variables(o, f"outputs[{i}]") for i, o in enumerate(outputs)]
     if not tables:
         raise ArgumentError("`outputs` is missing: give at least one table, such as plot_model(model()).")
+    if is_by_depth(tables[0]):
+        if len(tables) > 1 or obs is not None or labels is not None:
+            raise ArgumentError("Of profiles in time one table is drawn, as images; cost.plot() draws them with data.")
+        return draw_images(tables[0], chosen(which, list(tables[0].columns[2:])), axes, **kwargs)
     x = str(tables[0].columns[0])
     if labels is not None and (isinstance(labels, str) or len(labels) != len(tables)):
         raise ArgumentError(f"`labels={labels!r}` must be a list of {len(tables)} texts, one per output.")

@@ -184,3 +184,63 @@ def test_one_number_at_an_end_may_come_in_an_array():
     one = fme.transport_1d(np.ones(30), UNEVEN, D=1.0, up=2.0).rate
     for up in (np.array(2.0), np.array([2.0]), np.float64(2.0), 2):
         np.testing.assert_array_equal(fme.transport_1d(np.ones(30), UNEVEN, D=1.0, up=up).rate, one)
+
+
+# --- geometry
+
+
+def test_spheres_and_cylinders_have_their_volumes_also_at_the_centre():
+    r = np.array([0, 0.1, 0.35, 1.0])
+    ball, pipe = fme.Grid1D.sphere(r), fme.Grid1D.cylinder(r, length=3.0)
+    assert np.allclose(ball.volume, 4 / 3 * np.pi * np.diff(r**3), rtol=1e-13)
+    assert np.allclose(pipe.volume, 3 * np.pi * np.diff(r**2), rtol=1e-13)
+    assert (ball.area[0], pipe.area[0]) == (0, 0)
+    cone = fme.Grid1D(r, area=lambda x: (1 - x / 2) ** 2)
+    assert np.allclose(cone.volume, np.diff(-2 / 3 * (1 - r / 2) ** 3), rtol=1e-13)
+
+
+def test_diffusion_into_a_sphere():
+    """C/C0 = 1 + 2a/(pi r) sum_n (-1)^n / n sin(n pi r / a) exp(-D n^2 pi^2 t / a^2) (Crank 1975, eq. 6.18)."""
+    grid, D, a, t = fme.Grid1D.sphere(np.linspace(0, 2, 101)), 0.5, 2.0, 0.8
+
+    def ball(t, C, *, D=0.5):
+        return fme.transport_1d(C, grid, D=D, down=1.0).rate
+
+    table = fme.OdeModel(ball, state={"C": 0.0}, grid=grid, times=[0, t])()
+    r, n = grid.mid[:, None], np.arange(1, 60)
+    terms = (-1.0) ** n / n * np.sin(n * np.pi * r / a) * np.exp(-D * (n * np.pi / a) ** 2 * t)
+    known = 1 + 2 * a / (np.pi * grid.mid) * terms.sum(axis=1)
+    assert np.abs(table["C"].to_numpy()[100:] - known).max() < 1e-3
+
+
+def test_cells_that_grow():
+    grid = fme.Grid1D.growing(1, 11, 40, first=0.02)
+    assert grid.width[0] == pytest.approx(0.02)
+    assert np.ptp(grid.width[1:] / grid.width[:-1]) < 1e-9
+    assert (grid.edges[0], grid.edges[-1], len(grid)) == (1, 11, 40)
+    assert np.allclose(fme.Grid1D.growing(0, 1, 4, first=0.25).width, 0.25)
+    with pytest.raises(ArgumentError, match=r"width of 4 even cells, 0\.25"):
+        fme.Grid1D.growing(0, 1, 4, first=0.3)
+
+
+def test_phases_share_the_volume_and_keep_their_amounts():
+    edges = np.linspace(0, 2, 21)
+    grid = fme.Grid1D(edges, area=2.0)
+    water, solids = grid.phase(lambda x: 0.6 + 0.3 * np.exp(-x)), grid.phase(lambda x: 0.4 - 0.3 * np.exp(-x))
+    assert np.allclose(water.volume + solids.volume, grid.volume, rtol=1e-13)
+    assert np.allclose(water.volume, 2 * np.diff(0.6 * edges - 0.3 * np.exp(-edges)), rtol=1e-13)
+    flow = fme.transport_1d(np.linspace(3, 1, 20), water, D=0.7, v=0.1, up=4.0)
+    assert abs(flow.balance) < 1e-12
+    assert water != solids
+    half = fme.transport_1d(np.linspace(3, 1, 20), grid.phase(0.5), D=0.7, v=0.1, up=4.0)
+    whole = fme.transport_1d(np.linspace(3, 1, 20), grid, D=0.7, v=0.1, up=4.0)
+    assert np.allclose(half.rate, whole.rate)
+    for fraction, told in ((0.0, "above 0 and at most 1"), ([0.5, 0.5], r"shape \(2,\)"), (1.5, "goes from 1.5")):
+        with pytest.raises(ArgumentError, match=told):
+            grid.phase(fraction)
+
+
+@pytest.mark.parametrize("area", [[1, -1, 1, 1], [1, 0, 1, 1], lambda x: 1 - x, -2.0])
+def test_areas_below_zero_are_refused(area):
+    with pytest.raises(ArgumentError, match="`area` must be above zero"):
+        fme.Grid1D([0, 1, 2, 3], area=area)

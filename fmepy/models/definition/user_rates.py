@@ -49,7 +49,7 @@ class RatesFunction:
 
     def raw(self, t: Any, y: Any, p: Any, u: Any) -> tuple[Any, dict[str, Any]]:
         """Call the user's function and split what it returns into rates and extra outputs."""
-        return self._split(self.returned(t, y, p, u))
+        return self.split(self.returned(t, y, p, u))
 
     def returned(self, t: Any, y: Any, p: Any, u: Any) -> Any:
         """Call the user's function."""
@@ -74,11 +74,12 @@ class RatesFunction:
                 "Change a copy of it: y = y.copy()."
             ) from error
 
-    def _split(self, result: Any) -> tuple[Any, dict[str, Any]]:
-        """Split what the function returned into rates and extra outputs."""
+    def split(self, result: Any) -> tuple[Any, dict[str, Any]]:
+        """Split what the function returned into rates and extra outputs: ``rates, {...}``, or ``a, b, {...}``."""
         extra: dict[str, Any] = {}
-        if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping):
-            result, extra = result[0], {normal_name(k): v for k, v in result[1].items()}
+        if isinstance(result, tuple | list) and len(result) >= 2 and isinstance(result[-1], Mapping):
+            extra = {normal_name(k): v for k, v in result[-1].items()}
+            result = result[0] if len(result) == 2 else result[:-1]
         if isinstance(result, pd.Series) and set(result.index) & set(self.states):
             result = result.to_dict()
         if isinstance(result, Mapping):
@@ -108,7 +109,7 @@ class RatesFunction:
             result = function(t, y, ByName(values))
             if type(result) is np.ndarray and result.dtype == np.float64 and result.shape == size:
                 return result.copy()
-            return self.checked(self._split(result)[0], t)
+            return self.checked(self.split(result)[0], t)
 
         return rates
 

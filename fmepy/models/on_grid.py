@@ -1,0 +1,332 @@
+"""Models whose states are profiles on a grid, as the flat states that `OdeModel` runs: species after species.
+
+The state of species s in cell i, counted from 1, is called ``s[i]``, and so is an output that is a profile.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ModelError, counted, listed
+from fmepy.language.equations import names_in, symbol
+from fmepy.language.text import read_value
+from fmepy.models.definition.arguments import ModelArguments, as_parms
+from fmepy.models.definition.function import read_signature
+from fmepy.models.definition.values import ValueTable
+from fmepy.models.dynamic import DynamicModel
+from fmepy.models.running.forcings import as_forcings
+from fmepy.models.running.tolerances import scaled_tolerances
+from fmepy.models.steady_rates import told_shapes
+from fmepy.models.transport import Grid1D
+from fmepy.parameters.named import check_names
+from fmepy.parameters.names import normal_name
+from fmepy.types import Matrix, UserParameters, Vector
+
+
+class ProfileFunction:
+    """A function of profiles as a function of all their cells, ``f(t, y, p)``.
+
+    Parameters
+    ----------
+    function : callable
+        ``f(t, <profiles>, *, <parameters>, <forcings>)``, or ``f(t, y, p)``.
+    state : mapping of str to start
+    grid : Grid1D
+    parms, forcings : as of `OdeModel`
+
+    Attributes
+    ----------
+    species : tuple of str
+    parms : dict of str to float
+        Of the function's defaults too.
+    """
+
+    def __init__(self, function: Any, state: Mapping[str, Any], grid: Any, parms: Any, forcings: Any) -> None:
+        check_grid(grid)
+        if not callable(function):
+            raise ModelError(
+                "With a grid, a model is a function that gets profiles as arrays; text and equations have no word for "
+                "transport."
+            )
+        self.function, self.grid, self.species = function, grid, tuple(state)
+        given = ModelArguments(
+            kind="ode", initial=dict(state), parms=as_parms(parms), forcings=as_forcings(forcings), outputs={},
+            start=0.0, trace=True, most_states=0, is_copy=False, algebraic=(),
+        )  # fmt: skip
+        self._rates, self.parms, _ = read_signature(function, given)
+        if self._rates.form == "named":
+            starts = [read_value(v, "state") for v in state.values() if isinstance(v, str)]
+            used = {*self._rates.positional, *self._rates.keywords, *names_in(starts)} - {"x"}
+            check_names([k for k in given.parms if k not in self.species], used, argument="parms")
+
+    def __call__(self, t: Any, y: Any, p: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the rates of all cells, and the outputs beside them."""
+        rates, n = self._rates, len(self.grid)
+        states = y if rates.form == "vector" else y.reshape(len(self.species), n)
+        given = rates.returned(t, states, [p[k] for k in rates.parameters], [p[k] for k in rates.forcings])
+        result, extra = rates.split(given)
+        return self._flat(result), dict(self._by_cell(extra))
+
+    def _flat(self, result: Any) -> Any:
+        n, many = len(self.grid), len(self.species)
+        if isinstance(result, np.ndarray) and result.shape in ((many * n,), (many, n)):
+            return result.reshape(-1)
+        parts = result if isinstance(result, tuple | list) else ()
+        if [np.shape(part) for part in parts] != [(n,)] * many:
+            raise ModelError(
+                f"The function must return the rates of {listed(self.species)} in {n} cells: an array of {n} numbers a "
+                f"species, in that order. It returned {told_shapes(result)}."
+            )
+        return np.concatenate(list(parts))
+
+    def _by_cell(self, extra: Mapping[str, Any]) -> Any:
+        """Return outputs of one number each."""
+        n = len(self.grid)
+        for name, value in extra.items():
+            if np.ndim(value) == 0:
+                yield name, value
+            elif np.shape(value) == (n,):
+                yield from zip(in_cells(name, n), value, strict=True)
+            else:
+                raise ModelError(
+                    f"The function's output {name!r} must be one number, or {n}, one a cell; it has the shape "
+                    f"{np.shape(value)}. Of a flux at every edge give the one that is meant, such as flow.flux[0]."
+                )
+
+    def alike(self, other: ProfileFunction) -> bool:
+        """Tell whether another one gets the same by name."""
+        one, two = ((f.species, f._rates.parameters, f._rates.forcings) for f in (self, other))
+        return one == two
+
+    def in_all_cells(self, atol: Vector, starts: Vector, trial: Callable[[Vector], Matrix]) -> Vector:
+        """Return tolerances of all cells by the scale of their species, of those that are NaN where nobody says."""
+        n, many = len(self.grid), len(self.species)
+
+        def largest(Y: Matrix) -> Any:
+            return np.abs(Y).reshape(-1, many, n).max(axis=2)
+
+        (begins,), free = largest(starts), np.full(many, np.nan)
+        by_scale = scaled_tolerances(free, begins, lambda a: largest(trial(np.repeat(a, n))))
+        return np.where(np.isnan(atol), np.repeat(by_scale, n), atol)
+
+    def profiles(self, var_names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of what is a profile among a model's variables: species, then outputs."""
+        n = len(self.grid)
+        return tuple(v.removesuffix("[1]") for v in var_names if v.endswith("[1]") and f"{v[:-3]}[{n}]" in var_names)
+
+
+def in_cells(name: str, n: int) -> list[str]:
+    """Return what a profile is called in each of n cells."""
+    return [f"{name}[{i}]" for i in range(1, n + 1)]
+
+
+def check_grid(grid: Any) -> None:
+    """Refuse what is no grid."""
+    if not isinstance(grid, Grid1D):
+        raise ModelError(f"`grid` must be a Grid1D, such as Grid1D(np.linspace(0, 5, 101)); got {grid!r}.")
+
+
+def starts_by_name(state: Any, function: Callable[..., Any], grid: Grid1D) -> dict[str, Any]:
+    """Return the starts of profiles by species; of a table, such as a SteadyModel's, those that the function names."""
+    check_grid(grid)
+    if isinstance(state, pd.DataFrame):
+        if "x" not in state or len(state) != len(grid) or not np.allclose(state["x"], grid.mid, rtol=1e-9):
+            raise ModelError(
+                f"`state` is a table whose rows are not the cells of the grid: a column x with its {len(grid)} middles "
+                "is needed, as in the result of a SteadyModel on that grid."
+            )
+        named = [k for k in inspect.signature(function).parameters if k in state and k != "x"]
+        state = {k: state[k].to_numpy(dtype=float) for k in named or [str(c) for c in state if c != "x"]}
+    if not isinstance(state, dict | pd.Series) or not len(state):
+        raise ModelError("With a grid, `state` must name its species: a dict such as state={'O2': 100.0}.")
+    return {normal_name(k): v for k, v in state.items()}
+
+
+def flat_state(state: Mapping[str, Any], grid: Grid1D, parameters: Sequence[str]) -> dict[str, Any]:
+    """Return the starts of all cells by name; ModelError for a profile of another length."""
+    if "x" in parameters and any(isinstance(v, str) for v in state.values()):
+        raise ModelError("`x` is the place in the grid in starts of profiles; the parameter 'x' needs another name.")
+    return dict(
+        pair for name, value in state.items()
+        for pair in zip(in_cells(name, len(grid)), _in_all_cells(name, value, grid), strict=True)
+    )  # fmt: skip
+
+
+def _in_all_cells(name: str, value: Any, grid: Grid1D) -> Sequence[Any]:
+    n = len(grid)
+    if np.ndim(value) == 0:
+        start = read_value(value, f"state[{name!r}]")
+        at = [start] * n if isinstance(start, float) else [start.subs({symbol("x"): x}) for x in grid.mid.tolist()]
+        return [a if getattr(a, "free_symbols", None) else float(a) for a in at]
+    try:
+        profile: Vector = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        profile = np.empty(0)
+    if profile.shape != (n,) or not np.isfinite(profile).all():
+        raise ModelError(
+            f"`state[{name!r}]` must be one number, or {n} finite ones, one a cell, or an expression of x and "
+            f"parameters; got an array of shape {np.shape(value)}."
+        )
+    return list(profile.tolist())
+
+
+def by_species(atol: Any, species: Sequence[str], n: int) -> Any:
+    """Return tolerances of all cells, of those that were given by species."""
+    if isinstance(atol, Mapping | pd.Series):
+        return {cell: a for name, a in atol.items() for cell in (in_cells(str(name), n) if name in species else [name])}
+    return (
+        np.repeat(np.asarray(atol, dtype=object), n).tolist() if np.ndim(atol) and len(atol) == len(species) else atol
+    )
+
+
+def long_table(
+    Y: Any, rows: pd.Series, var_names: Sequence[str], profiles: Sequence[str], grid: Grid1D
+) -> pd.DataFrame:
+    """Return time, x and a column a profile: a row a time and cell, times before cells."""
+    n, place = len(grid), {name: k for k, name in enumerate(var_names)}
+    table = {rows.name: np.repeat(rows.to_numpy(), n), "x": np.tile(grid.mid, len(rows))}
+    return pd.DataFrame(table | {k: Y[:, [place[c] for c in in_cells(k, n)]].ravel() for k in profiles})
+
+
+class ProfileModel(DynamicModel):
+    """Base of models that may have profiles as states.
+
+    Attributes
+    ----------
+    on_grid : ProfileFunction or None
+        What the model is on its grid; None without one.
+    """
+
+    on_grid: ProfileFunction | None = None
+    method: str
+
+    def _flatten(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Make the function and starts of all cells from those of profiles; returns the starts by species."""
+        for word in ("outputs", "events", "history", "algebraic"):
+            if given[word] is not None:
+                raise ModelError(
+                    f"`{word}` is not for models on a grid. Further variables are returned by the function, as rates, "
+                    "{'name': value}, and what changes in time comes in `forcings`."
+                )
+        rhs, grid, like = given["rhs"], given["grid"], self._like
+        state = starts_by_name(given["state"], rhs, grid)
+        parms, known = given["parms"], None if like is None else like.on_grid
+        made = ProfileFunction(rhs, state, grid, parms, given["forcings"])
+        same = known is not None and known.function is rhs and known.grid == grid and known.alike(made)
+        self.on_grid = known if same else made  # what was compiled belongs to it
+        self._flat_words = {"state": flat_state(state, grid, tuple(made.parms)), "parms": made.parms}
+        return state
+
+    def _check_rates(self) -> None:
+        """Refuse rates that are no finite numbers at the start."""
+        d, t = self.definition, float(self.times[0])
+        assert d.function is not None, "a function of profiles"
+        p = d.parms.to_numpy(dtype=float)
+        with np.errstate(all="ignore"):
+            f = d.function(
+                t, ValueTable(d.initial, d.parameters).value(p.tolist()), p, [float(u.at(t)) for u in d.forcings]
+            )
+        if len(bad := np.flatnonzero(~np.isfinite(f))):
+            raise ModelError(
+                f"The rate of {d.states[bad[0]]!r} is {f[bad[0]]:g} at the start (of {counted(len(bad), 'cell')} it is "
+                "no finite number): a coefficient, or a profile at the start, is none."
+            )
+
+    def __call__(
+        self, parms: UserParameters = None, times: Any = None, *, entity: Any = None, wide: bool = False
+    ) -> pd.DataFrame:
+        """Run the model.
+
+        Parameters
+        ----------
+        parms : dict, Series, table row or lmfit.Parameters, optional
+            Values by name; a subset leaves the rest as it is.
+        times : array_like, optional
+            Times of the rows, increasing; default the model's own. The run starts at ``model.times[0]`` all the same.
+        entity : str or number, optional
+            For whom, where events or forcings belong to entities.
+        wide : bool
+            On a grid: a row a time with a column a cell (``O2[1]``, ``O2[2]``, ...), and what is one number of the run.
+
+        Returns
+        -------
+        DataFrame
+            Column ``time``, then states, then outputs. On a grid ``time``, ``x`` and a column a profile: a row a time
+            and cell, times before cells.
+
+        Raises
+        ------
+        SimulationError
+            The run failed; carries the parameters and the time reached.
+        ParameterError, ModelError
+            Unknown names; times that do not increase or lie before the start.
+        """
+        table = super().__call__(parms, times, entity=entity)
+        if self.on_grid is None or wide:
+            return table
+        names = self.on_grid.profiles(self.var_names)
+        return long_table(
+            table.to_numpy(dtype=float)[:, 1:], table[self.x_name], self.var_names, names, self.on_grid.grid
+        )
+
+    def __repr__(self) -> str:
+        if self.on_grid is None:
+            return super().__repr__()
+        species = f"{counted(len(self.on_grid.species), 'profile')} ({', '.join(self.on_grid.species)})"
+        parts = f"{len(self.on_grid.grid)} cells, {counted(len(self._parms), 'parameter')}"
+        return f"OdeModel of {species} in {parts}; engine {self.engine}, method {self.method}"
+
+    def image(
+        self,
+        name: str,
+        parms: UserParameters = None,
+        *,
+        times: Any = None,
+        unit: str = "",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Draw a profile in time: time to the right, depth downwards, its values as colours.
+
+        Parameters
+        ----------
+        name : str
+            A species, or an output that is a profile.
+        parms, times
+            As in a call.
+        unit : str
+            Of the values, for the colour bar.
+        ax : Axes, optional
+        **kwargs
+            Of ``Axes.pcolormesh`` (``cmap``, ``vmin``, ...), ``xlabel``, ``ylabel``, ``title``.
+
+        Returns
+        -------
+        Axes
+
+        Raises
+        ------
+        ModelError, ParameterError
+            A model without grid; an unknown name, with the nearest.
+
+        Examples
+        --------
+        >>> from fmepy import Grid1D, OdeModel, transport_1d
+        >>> grid = Grid1D(np.linspace(0, 5, 26))
+        >>> def sediment(t, O2, *, D=1.0, k=0.4):
+        ...     return transport_1d(O2, grid, D=D, up=300.0).rate - k * O2
+        >>> ax = OdeModel(sediment, state={"O2": 0.0}, grid=grid, times=[0, 1, 2, 5]).image("O2", unit="mmol/m3")
+        >>> ax.get_xlabel(), ax.get_ylabel(), bool(ax.yaxis_inverted())
+        ('time', 'x', True)
+        """
+        from fmepy.plotting.profiles_in_time import plot_image
+
+        if self.on_grid is None:
+            raise ModelError("`image` is for an OdeModel with grid=; of others plot_model(model()) draws lines.")
+        (name,) = check_names([name], self.on_grid.profiles(self.var_names), argument="name", what="profile")
+        return plot_image(self(parms, times), self.on_grid.grid.edges, name, unit=unit, ax=ax, **kwargs)

@@ -1,0 +1,84 @@
+"""Pictures of profiles in time: as colours over time and depth, and as lines at days, with the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture
+from fmepy.types import AxesArray, Vector
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@picture
+def plot_image(table: pd.DataFrame, edges: Vector, name: str, *, unit: str = "", ax: Any = None, **kwargs: Any) -> Any:
+    """Return the axes on which a profile is drawn as colours; see `ProfileModel.image`.
+
+    A time stands in the middle of its column, whose edges are halfway to its neighbours.
+    """
+    ax = get_ax(ax)
+    _draw_image(ax, table, edges, name, unit, **kwargs)
+    return ax
+
+
+def is_by_depth(table: pd.DataFrame) -> bool:
+    """Tell whether a table has rows by time and x, as those of models on a grid."""
+    return len(table.columns) > 2 and table.columns[1] == "x" and bool(table.iloc[:, 0].duplicated().any())
+
+
+def draw_images(table: pd.DataFrame, names: Sequence[str], axes: Any, **kwargs: Any) -> AxesArray:
+    """Return the panels in which profiles are drawn as colours, the edges of cells halfway between their middles."""
+    x = np.unique(table["x"].to_numpy(dtype=float))
+    inner = (x[1:] + x[:-1]) / 2
+    edges = np.concatenate([2 * x[:1] - inner[:1], inner, 2 * x[-1:] - inner[-1:]])
+    panels = get_axes(len(names), axes)
+    for ax, name in zip(panels, names, strict=True):
+        _draw_image(ax, table, edges, name, "", **kwargs)
+    return panels
+
+
+def _draw_image(ax: Axes, table: pd.DataFrame, edges: Vector, name: str, unit: str, **kwargs: Any) -> None:
+    times = np.unique(table.iloc[:, 0].to_numpy(dtype=float))
+    between = (times[1:] + times[:-1]) / 2
+    ends = np.concatenate([times[:1], between, times[-1:]]) if len(times) > 1 else times[0] + np.array([-0.5, 0.5])
+    values = table[name].to_numpy(dtype=float).reshape(len(times), -1).T
+    mesh = ax.pcolormesh(ends, edges, values, **kwargs)
+    ax.set(xlabel=str(table.columns[0]), ylabel="x", ylim=(edges[-1], edges[0]))
+    ax.figure.colorbar(mesh, ax=ax, label=f"{name} ({unit})" if unit else name)
+
+
+@picture
+def plot_days(
+    curves: pd.DataFrame, seen: pd.DataFrame, *, day: str, entity: str | None = None, axes: Any = None, **kwargs: Any
+) -> AxesArray:
+    """Return the axes on which profiles at days are drawn with data, depth downwards: a panel a variable (and entity).
+
+    Parameters
+    ----------
+    curves : DataFrame
+        Of a model on a grid: time, x, a column a profile; before them the column `entity`, if there is one.
+    seen : DataFrame
+        Columns name, x (the time), depth, obs; entity.
+    day : str
+        What the time is called in legends.
+    """
+    time = str(curves.columns[int(entity is not None)])
+    of = pd.Series("", seen.index) if entity is None else ", " + seen["entity"].astype(str)
+    seen = seen.assign(panel=seen["name"] + of)[seen["name"].isin(curves.columns)]
+
+    def draw(ax: Axes, panel: str) -> None:
+        data = seen[seen["panel"] == panel]
+        first = data.iloc[0]
+        mine = curves if entity is None else curves[curves[entity].astype(str) == str(first["entity"])]
+        for i, at_time in enumerate(np.unique(data["x"]).tolist()):
+            at, rows = np.isclose(mine[time], at_time, rtol=1e-12), data[data["x"] == at_time]
+            label = f"{day} {at_time:g}"
+            ax.plot(mine.loc[at, first["name"]], mine.loc[at, "x"], **{"color": color(i), "label": label, **kwargs})
+            ax.plot(rows["obs"], rows["depth"], "o", color=color(i))
+
+    return each_panel(list(dict.fromkeys(seen["panel"])), draw, axes, x="depth", xyswap=True)

@@ -1,0 +1,208 @@
+"""Profiles in time: `OdeModel(grid=)` beside analytic solutions, the same model on a plain vector, and its errors."""
+
+from __future__ import annotations
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import erfc
+
+import fmepy as fme
+from fmepy.errors import ArgumentError, FmepyError, ModelError, ParameterError
+
+GRID = fme.Grid1D(np.linspace(0, 10, 51))
+N = len(GRID)
+
+
+def lake(t, O2, OM, *, D=1.0, k=0.05, sink=0.1, ks=2.0, surface=300.0):
+    carried = fme.transport_1d(O2, GRID, D=D, up=surface)
+    sinking = fme.transport_1d(OM, GRID, v=sink, flux_up=1.0)
+    decay = k * OM * O2 / (O2 + ks)
+    return carried.rate - decay, sinking.rate - decay, {"into": carried.flux[0], "decay": decay}
+
+
+def flat(t, y, p):
+    O2, OM = y[:N], y[N:]
+    a, b, extra = lake(t, O2, OM, **{k: p[k] for k in ("D", "k", "sink", "ks", "surface")})
+    return np.concatenate([a, b]), {"into": extra["into"]}
+
+
+START = {"O2": 300.0, "OM": 0.0}
+TIMES = np.arange(0, 101, 10)
+
+
+def column(**words):
+    return fme.OdeModel(lake, **{"state": START, "grid": GRID, "times": TIMES, **words})
+
+
+def test_a_table_has_a_row_a_time_and_cell_and_a_wide_one_a_row_a_time():
+    model = column()
+    table, wide = model(), model(wide=True)
+    assert list(table) == ["time", "x", "O2", "OM", "decay"]
+    assert table["time"].tolist() == np.repeat(TIMES, N).tolist()
+    assert table["x"].tolist() == np.tile(GRID.mid, len(TIMES)).tolist()
+    assert wide["into"].shape == (len(TIMES),)
+    for name in ("O2", "OM", "decay"):
+        cells = wide[[f"{name}[{i}]" for i in range(1, N + 1)]]
+        assert np.array_equal(table[name].to_numpy().reshape(len(TIMES), N), cells)
+    assert np.allclose(table["decay"], 0.05 * table["OM"] * table["O2"] / (table["O2"] + 2))
+    assert repr(model).startswith("OdeModel of 2 profiles (O2, OM) in 50 cells, 5 parameters; engine compiled")
+
+
+def test_it_is_the_model_of_a_plain_vector():
+    parms = dict(D=1.0, k=0.05, sink=0.1, ks=2.0, surface=300.0)
+    y0 = [300.0] * N + [0.0] * N
+    tight = dict(times=TIMES, rtol=1e-9, atol=1e-9)
+    plain, ours = fme.OdeModel(flat, state=y0, parms=parms, **tight), column(rtol=1e-9, atol=1e-9)
+    (Y, S), (Y2, S2) = (m.bind().sensitivities(m.parms.to_numpy()) for m in (plain, ours))
+    assert np.allclose(Y2[:, : 2 * N + 1], Y, rtol=1e-7, atol=1e-8)
+    order = [list(ours.parms.index).index(k) for k in plain.parms.index]
+    assert np.allclose(S2[:, : 2 * N + 1][:, :, order], S, rtol=1e-6, atol=1e-6 * np.abs(S).max())
+
+
+def test_sensitivities_are_exact_also_to_a_parameter_of_the_start():
+    model = column(state={"O2": "top * exp(-x / L)", "OM": 1.0}, parms={"top": 200.0, "L": 5.0}, rtol=1e-9, atol=1e-9)
+    first = model().iloc[:N]
+    assert np.allclose(first["O2"], 200 * np.exp(-GRID.mid / 5))
+    bound = model.bind(["top", "L", "D"])
+    assert bound.exact
+    S = bound.sensitivities(bound.theta0)[1]
+    h = 1e-4 * bound.theta0
+    for j in range(3):
+        e = np.eye(3)[j] * h
+        slope = (bound.simulate(bound.theta0 + e) - bound.simulate(bound.theta0 - e)) / (2 * h[j])
+        assert np.allclose(S[:, :, j], slope, rtol=1e-4, atol=1e-4 * np.abs(slope).max())
+
+
+def test_front_of_ogata_and_banks():
+    """C/C0 = (erfc((x - vt) / 2 sqrt(Dt)) + exp(vx/D) erfc((x + vt) / 2 sqrt(Dt))) / 2, with C0 at x = 0."""
+    grid = fme.Grid1D(np.linspace(0, 40, 401))
+
+    def river(t, C, *, D=0.5, v=1.0):
+        return fme.transport_1d(C, grid, D=D, v=v, up=1.0).rate
+
+    table = fme.OdeModel(river, state={"C": 0.0}, grid=grid, times=[0, 5, 15])()
+    for t in (5, 15):
+        found, spread = table[table["time"] == t], 2 * np.sqrt(0.5 * t)
+        x = found["x"].to_numpy()
+        known = (erfc((x - t) / spread) + np.exp(x / 0.5) * erfc((x + t) / spread)) / 2
+        near = x < 30
+        assert np.abs(found["C"].to_numpy() - known)[near].max() < 2e-3
+
+
+def test_a_front_of_fisher_travels_at_its_speed():
+    """Of u_t = D u_xx + r u (1 - u) one that falls off as exp(-a x) has c = a D + r / a, where a <= sqrt(r / D)."""
+    grid = fme.Grid1D(np.linspace(0, 120, 1201))
+
+    def spread(t, u, *, D=1.0, r=1.0):
+        return fme.transport_1d(u, grid, D=D, up=1.0).rate + r * u * (1 - u)
+
+    model = fme.OdeModel(spread, state={"u": "1 / (1 + exp(0.5 * (x - 20)))"}, grid=grid, times=[0, 10, 20, 30])
+    table = model()
+    at = [np.interp(-0.5, -rows["u"].to_numpy(), rows["x"].to_numpy()) for _, rows in table.groupby("time")]
+    assert np.diff(at)[1:] / 10 == pytest.approx([2.5, 2.5], rel=5e-3)
+
+
+def test_steady_models_take_the_function_and_their_table_is_a_start():
+    tight = dict(rtol=1e-9, atol=1e-9)
+    rest = fme.SteadyModel(lake, state={"O2": 200.0, "OM": 5.0}, grid=GRID, positive=True, **tight)
+    table = rest()
+    model = column(state=table, **tight)
+    assert model.on_grid.species == ("O2", "OM")
+    moved = model()
+    for name in ("O2", "OM"):
+        profiles = moved[name].to_numpy().reshape(-1, N)
+        assert np.allclose(profiles, table[name].to_numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_forcings_and_one_species_and_a_function_of_an_array():
+    def one(t, C, temp, *, k=0.1):
+        return fme.transport_1d(C, GRID, D=1.0).rate - k * temp * C
+
+    forcing = {"temp": ([0, 100], [1.0, 3.0])}
+    model = fme.OdeModel(one, state={"C": 1.0}, grid=GRID, times=TIMES, forcings=forcing)
+    known = np.exp(-0.1 * (TIMES + TIMES**2 / 100))
+    assert np.allclose(model()["C"].to_numpy().reshape(-1, N), known[:, None], rtol=1e-4, atol=1e-6)
+
+    def array(t, y, p):
+        return fme.transport_1d(y, GRID, D=1.0).rate - p["k"] * p["temp"] * y
+
+    again = fme.OdeModel(array, state={"C": 1.0}, parms={"k": 0.1}, grid=GRID, times=TIMES, forcings=forcing)
+    assert np.allclose(again()["C"], model()["C"], rtol=1e-6, atol=1e-9)
+
+
+def test_copies_share_what_was_compiled_and_models_pickle():
+    model = column()
+    other = model.replace(parms={"k": 0.1}, state={"O2": np.linspace(300, 0, N)})
+    assert other.definition.arrays is model.definition.arrays
+    assert other()["O2"].iloc[N - 1] == 0
+    assert model.replace(grid=fme.Grid1D(GRID.edges, area=2.0)).definition.arrays is not model.definition.arrays
+    back = cloudpickle.loads(cloudpickle.dumps(other))
+    pd.testing.assert_frame_equal(back(), other())
+
+
+def test_tolerances_by_species():
+    atol = column(atol={"O2": 1e-3}).atol
+    assert set(atol.iloc[:N]) == {1e-3}
+    assert atol.iloc[N:].nunique() == 1
+    small = column(state={"O2": 1e-4, "OM": 0.0}, parms={"surface": 1e-4}).atol
+    assert small.iloc[0] == pytest.approx(1e-10, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"state": {"O2": np.ones(7), "OM": 0.0}}, "state\\['O2'\\].*50 finite ones.*\\(7,\\)"),
+        ({"state": {"O2": np.full(N, np.nan), "OM": 0.0}}, "50 finite ones"),
+        ({"state": [1.0] * 2 * N}, "must name its species"),
+        ({"state": pd.DataFrame({"x": [1.0, 2.0], "O2": [1.0, 1.0]})}, "not the cells of the grid"),
+        ({"state": {"O2": "topp", "OM": 0.0}, "parms": {"top": 1.0}}, "topp"),
+        ({"grid": [0, 1, 2]}, "must be a Grid1D"),
+        ({"outputs": {"both": "O2 + OM"}}, "`outputs` is not for models on a grid"),
+        ({"events": [dict(var="O2", time=1, value=0, method="add")]}, "`events` is not for"),
+        ({"parms": {"DD": 2.0}}, "'DD'.*'?D'?"),
+        ({"atol": {"O3": 1.0}}, "O3"),
+    ],
+)
+def test_what_is_wrong_is_told_at_the_door(words, told):
+    with pytest.raises((ModelError, ParameterError), match=told):
+        column(**words)
+
+
+def test_what_the_function_returns_is_checked():
+    def of(result):
+        return lambda t, O2, OM: result(O2, OM)
+
+    for result, told in (
+        (lambda a, b: a, "rates of 'O2', 'OM' in 50 cells"),
+        (lambda a, b: (a, b[:-1]), "rates of"),
+        (lambda a, b: None, "It returned"),
+        (lambda a, b: (a, b, {"flux": np.zeros(N + 1)}), "'flux' must be one number, or 50"),
+        (lambda a, b: (a, b * np.nan), "rate of 'OM\\[1\\]' is nan at the start"),
+    ):
+        with pytest.raises(FmepyError, match=told):
+            column().replace(rhs=of(result))
+
+
+def test_an_image_has_time_to_the_right_and_depth_downwards():
+    ax = column().image("O2", unit="mmol/m3", title="lake")
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_ylim(), ax.get_title()) == ("time", "x", (10.0, 0.0), "lake")
+    mesh = ax.collections[0]
+    assert mesh.get_array().shape == (N, len(TIMES))
+    assert np.allclose(mesh.get_array()[:, -1], column()()["O2"].iloc[-N:])
+    assert ax.figure.axes[1].get_ylabel() == "O2 (mmol/m3)"
+    panels = fme.plot_model(column()())
+    assert [ax.get_ylim() for ax in panels] == [pytest.approx((10.0, 0.0))] * 3
+    with pytest.raises(ArgumentError, match="one table is drawn"):
+        fme.plot_model(column()(), column()())
+    with pytest.raises(ParameterError, match=r"'O3'.*'O2'"):
+        column().image("O3")
+    with pytest.raises(ModelError, match="is for an OdeModel with grid"):
+        fme.OdeModel("d(A)/dt = -A", state={"A": 1}, times=[0, 1]).image("A")
+
+
+def test_a_profile_is_all_its_cells_where_variables_are_chosen():
+    model = column(times=[0, 10])
+    found = fme.sensRange(model, parRange={"D": (0.5, 1.0)}, num=3, seed=1, sensvar=["O2", "into"]).summary()
+    assert set(found["var"]) == {f"O2[{i}]" for i in range(1, N + 1)} | {"into"}
