@@ -66,11 +66,11 @@ class OptimalDesign(Saved):
             )
         return [*said, *self.notes]
 
-    def plot(self, axes: Any = None, **words: Any) -> AxesArray:
+    def plot(self, which: Any = None, *, axes: Any = None, **words: Any) -> AxesArray:
         """Draw what a reading would add over its place, and the readings that were chosen; return the Axes."""
         from fmepy.plotting.design import plot_design
 
-        return plot_design(self, axes, **words)
+        return plot_design(self, which, axes=axes, **words)
 
     def __repr__(self) -> str:
         return "\n".join([f"Design of {len(self.chosen)} readings", self.chosen.to_string(index=False), *self.told()])

@@ -6,24 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.parameters.selection import chosen as chosen_names
 from fmepy.plotting.axes import color, each_panel, picture
 from fmepy.types import AxesArray
 
 
 @picture
-def plot_design(found: Any, axes: Any = None, **words: Any) -> AxesArray:
+def plot_design(found: Any, which: Any = None, *, axes: Any = None, **words: Any) -> AxesArray:
     """Draw what a reading would add over its place, a panel a variable, and the chosen readings as marks below.
 
     Parameters
     ----------
     found : OptimalDesign
+    which : names or positions, optional
+        Variables; by default all.
     axes : Axes or array of them, optional
     **words
         Keywords of every picture, and of matplotlib's lines.
     """
     table, chosen = found.sensitivity, found.chosen
     x = next(c for c in table.columns if c not in ("variable", "sensitivity"))
-    names = list(dict.fromkeys(table["variable"]))
+    names = chosen_names(which, list(dict.fromkeys(table["variable"])))
 
     def draw(ax: Any, name: str) -> None:
         mine = table[table["variable"] == name].groupby(x)["sensitivity"].max()

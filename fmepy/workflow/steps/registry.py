@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fmepy.workflow.steps.base import CalibrationStep
+from fmepy.workflow.steps.design import DesignStep
 from fmepy.workflow.steps.filter import FilterStep
 from fmepy.workflow.steps.fit import FitStep
 from fmepy.workflow.steps.multistart import MultistartStep
@@ -21,5 +22,6 @@ STEPS: dict[str, CalibrationStep] = {
     "ranges": RangesStep(),
     "scenarios": ScenariosStep(),
     "filter": FilterStep(),
+    "design": DesignStep(),
 }
 """By name. From outside: ``STEPS["name"] = MyStep()`` runs after these."""
