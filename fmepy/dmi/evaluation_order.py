@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmepy.dmi.stateful_functions import Evaluation
-from fmepy.dmi.statements import TIME, Elements, Reference, Shape, Whole, element_names, reference_of
+from fmepy.dmi.statements import TIME, Elements, Reference, Shape, element_names, reference_of
 from fmepy.language.nodes import Symbol
 from fmepy.types import IntVector
 
@@ -64,9 +64,9 @@ class Layout:
 
     def places_of(self, symbol: Symbol) -> Sequence[int]:
         """Return where what a symbol stands for stands."""
-        if isinstance(symbol, Whole):
+        if self.shapes.get(symbol.name, True):  # an array, or an element of one
             return self.span(reference_of(symbol, self.shapes))
-        return (self.place[symbol.name],)
+        return (self.begin[symbol.name],)
 
     def span(self, target: Reference) -> range:
         """Return where what is referred to stands."""
@@ -130,6 +130,7 @@ class Graph:
     def _read_by(self, piece: Piece) -> list[int]:
         """Return the places that a piece reads."""
         if piece not in self._reads:  # the same in all schedules
+            spans: list[Sequence[int]]
             job, layout = self._evaluations[piece.evaluation], self._layout
             is_whole = piece == self.whole[piece.evaluation]
             if job.value is None:
