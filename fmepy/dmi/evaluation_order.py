@@ -18,6 +18,7 @@ import numpy as np
 
 from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.dmi.statements import TIME, Elements, Reference, Shape, element_names, reference_of
+from fmepy.language.nodes import Symbol
 from fmepy.types import IntVector
 
 MOST_PIECES = 5_000
@@ -60,6 +61,12 @@ class Layout:
     def of(self, name: str) -> slice:
         """Return where a whole variable stands."""
         return slice(self.begin[name], self.begin[name] + prod(self.shapes[name]))
+
+    def places_of(self, symbol: Symbol) -> Sequence[int]:
+        """Return where what a symbol stands for stands."""
+        if self.shapes.get(symbol.name, True):  # an array, or an element of one
+            return self.span(reference_of(symbol, self.shapes))
+        return (self.begin[symbol.name],)
 
     def span(self, target: Reference) -> range:
         """Return where what is referred to stands."""
@@ -123,6 +130,7 @@ class Graph:
     def _read_by(self, piece: Piece) -> list[int]:
         """Return the places that a piece reads."""
         if piece not in self._reads:  # the same in all schedules
+            spans: list[Sequence[int]]
             job, layout = self._evaluations[piece.evaluation], self._layout
             is_whole = piece == self.whole[piece.evaluation]
             if job.value is None:
@@ -131,11 +139,12 @@ class Graph:
                 if not is_whole:
                     spans = [s[piece.first : piece.last] if len(s) > 1 else s for s in spans]
             else:
-                elements = Elements(layout.shapes, expand=False)
-                parts = range(piece.first, piece.last)
-                values = [job.value] if is_whole else [elements.at(job.value, i) for i in parts]
+                values = [job.value]
+                if not is_whole:
+                    elements = Elements(layout.shapes, expand=False)
+                    values = [elements.at(job.value, i) for i in range(piece.first, piece.last)]
                 symbols = {s for value in values for s in value.free_symbols if s is not TIME}
-                spans = [layout.span(reference_of(s, layout.shapes)) for s in symbols]
+                spans = [layout.places_of(s) for s in symbols]
             self._reads[piece] = sorted({place for span in spans for place in span})
         return self._reads[piece]
 

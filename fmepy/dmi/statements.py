@@ -25,6 +25,7 @@ from fmepy.language.nodes import Node, Number, Symbol, add, as_node, choose_abov
 Shape: TypeAlias = tuple[int, ...]
 Kind: TypeAlias = Literal["assign", "level", "initial"]
 TIME = Symbol("t")
+_ONE = range(1)
 DT = "(dt)"
 """The variable that holds the elementary step; no name of a user looks like this."""
 START, END = "(t_start)", "(t_end)"
@@ -200,7 +201,7 @@ class Reference:
     def positions(self) -> range:
         """Of the elements that it is, row by row."""
         if self.index is None:
-            return range(prod(self.shape))
+            return range(prod(self.shape)) if self.shape else _ONE
         position = flat_position(self.index, self.shape)
         return range(position, position + 1)
 
