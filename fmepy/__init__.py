@@ -46,6 +46,8 @@ from fmepy.mcmc import ModMCMC as ModMCMC
 from fmepy.mcmc import modMCMC, resume_mcmc, simulation_based_calibration
 from fmepy.models.base import BoundModel as BoundModel
 from fmepy.models.base import Model as Model
+from fmepy.models.continuation import Branch as Branch
+from fmepy.models.continuation import continuation
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode, ode_1d
@@ -81,13 +83,12 @@ __version__ = "0.1.0"
 __all__ = [
     "DifferenceModel", "Equations", "FimlofCost", "Grid", "Grid1D", "Halton", "Latinhyper", "Norm", "OdeModel",
     "PredictionErrorCost", "SimulationCost", "Sobol", "SteadyModel", "Unif", "__version__", "collin", "compare_fits",
-    "confidence", "cross2long", "datasets", "derived", "design", "dmi", "errors", "fit_boundary", "gaussianWeights",
-    "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load", "modCRL", "modCost", "modFit",
-    "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile", "pseudoOptim", "read_petab",
-    "read_sbml", "resume_mcmc", "run_many", "runsteady", "sandwich", "scenarios", "screen_bad_data", "sector",
-    "sensFun", "sensRange", "simulation_based_calibration", "steady", "steady_1d", "structural_identifiability",
-    "transformed", "transport_1d",
-    "types", "workflow",
+    "confidence", "continuation", "cross2long", "datasets", "derived", "design", "dmi", "errors", "fit_boundary",
+    "gaussianWeights", "global_indices", "identifiability", "identifiable_fit", "lag", "landscape", "load", "modCRL",
+    "modCost", "modFit", "modMCMC", "obsplot", "ode", "ode_1d", "plot_model", "predict", "profile", "pseudoOptim",
+    "read_petab", "read_sbml", "resume_mcmc", "run_many", "runsteady", "sandwich", "scenarios", "screen_bad_data",
+    "sector", "sensFun", "sensRange", "simulation_based_calibration", "steady", "steady_1d",
+    "structural_identifiability", "transformed", "transport_1d", "types", "workflow",
 ]  # fmt: skip
 
 _ROOMS = ("dmi", "workflow")

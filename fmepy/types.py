@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     # each name would stand on a line of its own
     # isort: off
     from fmepy import (
-        BadData, BoundaryFit, BoundCost, BoundLikelihood, BoundModel, CalibrationCheck, Collin, Cost, FilterResult,
-        FilterSummary, FitComparison, Forecast, GlobalIndices, Identifiability, IdentifiableFit, Landscape, ModCost,
-        ModCRL, Model, ModFit, ModFitSummary, ModMCMC, OptimalDesign, PetabProblem, Prediction, Profile, PseudoOptim,
-        RangeSummary, Runs, SbmlModel, Scenarios, ScenarioSummary, Sector, SensFun, SensFunSummary, SensRange,
-        SteadyState, StructuralIdentifiability, SumCost, Transport,
+        BadData, BoundaryFit, BoundCost, BoundLikelihood, BoundModel, Branch, CalibrationCheck, Collin, Cost,
+        FilterResult, FilterSummary, FitComparison, Forecast, GlobalIndices, Identifiability, IdentifiableFit,
+        Landscape, ModCost, ModCRL, Model, ModFit, ModFitSummary, ModMCMC, OptimalDesign, PetabProblem, Prediction,
+        Profile, PseudoOptim, RangeSummary, Runs, SbmlModel, Scenarios, ScenarioSummary, Sector, SensFun,
+        SensFunSummary, SensRange, SteadyState, StructuralIdentifiability, SumCost, Transport,
     )  # fmt: skip
     # isort: on
 
 __all__ = [
     "ArrayLike", "AxesArray", "BadData", "BoolVector", "BoundCost", "BoundLikelihood", "BoundModel", "BoundaryFit",
-    "CalibrationCheck", "Collin", "Cost", "Cube", "FilterResult", "FilterSummary", "FitComparison", "Forecast",
-    "GlobalIndices", "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector", "Landscape", "Matrix", "ModCRL",
-    "ModCost", "ModFit", "ModFitSummary", "ModMCMC", "Model", "OptimalDesign", "PetabProblem", "Prediction", "Profile",
-    "PseudoOptim", "RangeSummary", "Runs", "SbmlModel", "ScenarioSummary", "Scenarios", "Sector", "Seed", "SensFun",
-    "SensFunSummary", "SensRange", "SteadyState", "StructuralIdentifiability", "SumCost", "Transport", "UserBounds",
-    "UserParameters", "Vector", "Which",
+    "Branch", "CalibrationCheck", "Collin", "Cost", "Cube", "FilterResult", "FilterSummary", "FitComparison",
+    "Forecast", "GlobalIndices", "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector", "Landscape", "Matrix",
+    "ModCRL", "ModCost", "ModFit", "ModFitSummary", "ModMCMC", "Model", "OptimalDesign", "PetabProblem", "Prediction",
+    "Profile", "PseudoOptim", "RangeSummary", "Runs", "SbmlModel", "ScenarioSummary", "Scenarios", "Sector", "Seed",
+    "SensFun", "SensFunSummary", "SensRange", "SteadyState", "StructuralIdentifiability", "SumCost", "Transport",
+    "UserBounds", "UserParameters", "Vector", "Which",
 ]  # fmt: skip
 RESULTS_AND_CONTRACTS = tuple(name for name in __all__ if name not in globals())
 

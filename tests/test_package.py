@@ -246,7 +246,6 @@ APART = {
     "fmepy.dmi.model_views": "its reader would be longer than a file may be",
     "fmepy.costs.depths": "its reader would be longer than a file may be",
     "fmepy.language.display": "the one reader of sympy",
-    "fmepy.numerics.rightmost": "pure linear algebra below the models",
 }
 
 
@@ -499,10 +498,10 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_870, "compiled": 4_125, "models": 8_150, "costs": 5_200, "filtering": 2_525, "fimlof": 3_600,
-    "fitting": 4_545, "mcmc": 3_020, "boundary": 2_275, "dmi": 4_830, "exchange": 3_870, "designs": 1_300,
-    "montecarlo sensitivity": 2_420, "workflow": 5_010, "plotting": 1_885,
-    "tables journal parallel results": 2_975, "parameters numerics root": 2_625,
+    "language": 1_870, "compiled": 4_125, "models": 8_355, "costs": 5_200, "filtering": 2_525, "fimlof": 3_600,
+    "fitting": 4_545, "mcmc": 3_020, "boundary": 2_275, "dmi": 4_840, "exchange": 3_870, "designs": 1_300,
+    "montecarlo sensitivity": 2_420, "workflow": 5_010, "plotting": 1_910,
+    "tables journal parallel results": 2_975, "parameters numerics root": 2_630,
 }  # fmt: skip
 SLACK = 100  # lines below which a figure follows its room down
 

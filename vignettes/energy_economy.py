@@ -31,7 +31,8 @@ economy = fme.dmi.ModularModel(
     fme.dmi.read_modules(here), data, times=np.arange(1990, 2021), dt=1 / 12, max_iterations=60
 )
 assert len(economy.parms) == 23
-assert not len(economy.diagnostics)
+# noted are the circle of which the map tells, and "1990 = 1", which is no unit
+assert set(economy.diagnostics["level"]) == {"note"}
 
 # %%
 # The map

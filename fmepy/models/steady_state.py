@@ -87,6 +87,11 @@ class SteadyState(Shown):
         return None if found is None else complex(found[0], found[1])
 
     @property
+    def eigenvalue(self) -> complex | None:
+        """The same as `rightmost`."""
+        return self.rightmost
+
+    @property
     def stable(self) -> bool | None:
         """Whether small disturbances die away; None where `rightmost` has no sign but for rounding."""
         found = self._numbers()

@@ -91,6 +91,9 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "BadData": lambda: fme.screen_bad_data(filtered_cost()),
     "Bands": lambda: steps.Bands({"1": ranges().summary(), "2": ranges().summary()}, "Tank", 8, 0, "the chain"),
     "BoundaryFit": lambda: fme.fit_boundary(model(), data(), {"r": 0.8, "N0": 2.0}, strategy="particular"),
+    "Branch": lambda: fme.continuation(
+        fme.SteadyModel("d(x)/dt = p - x**2", state={"x": 1}, parms={"p": 1}), "p", (0.5, 2)
+    ),
     "CalibrationCheck": lambda: fme.simulation_based_calibration(
         cost().replace(measurement_noise={"N": 0.1}), {"r": stats.norm(1, 0.1)}, num=4, niter=60, seed=1
     ),
@@ -129,6 +132,8 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "SensFun": sensitivities,
     "SensFunSummary": lambda: sensitivities().summary(),
     "SensRange": lambda: fme.sensRange(some_fail, {"a": 0.1}, parRange={"a": (0, 1)}, num=6, dist="grid"),
+    "OptimalDesign": lambda: fme.design(model(), {"r": 1.0}, candidates={"time": [1, 2, 3]}, n=1, seed=1),
+    "StructuralIdentifiability": lambda: fme.structural_identifiability(model(), observed=["N"], seed=1),
     "SteadyState": lambda: fme.steady({"N": 1.0}, lambda t, y, p: (2.0 - y, {"twice": 2 * y[0]})).as_stored(),
     "SumsqTest": lambda: filtered_cost().filter().sumsq_test(),
     "WhatIf": lambda: steps.WhatIf({"": what_if()}, None, "the chain"),

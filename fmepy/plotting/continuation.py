@@ -1,0 +1,47 @@
+"""Pictures of branches of steady states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import color, each_panel, picture
+from fmepy.types import AxesArray
+
+
+@picture
+def plot_branch(branch: Any, which: Any = None, *, axes: Any = None, **words: Any) -> AxesArray:
+    """Draw states over the parameter, a panel each: stable parts solid, others dashed, folds as marks.
+
+    Parameters
+    ----------
+    branch : Branch
+    which : names or positions, optional
+        States; by default the first six.
+    axes : Axes or array of them, optional
+    **words
+        Keywords of every picture, and of matplotlib's lines.
+    """
+    p, frame = branch.parameter, branch.frame
+    names = [c for c in frame.columns if c not in (p, "stable", "eigenvalue")]
+    stable = frame["stable"].eq(True).to_numpy()
+    ends = np.flatnonzero(np.diff(stable)) + 1
+    parts = np.split(np.arange(len(frame)), ends)
+
+    def draw(ax: Any, name: str) -> None:
+        x, y, named = frame[p].to_numpy(float), frame[name].to_numpy(float), set[bool]()
+        for part in parts:
+            is_stable = bool(stable[part[0]])
+            rows = np.append(part, part[-1] + 1) if part[-1] + 1 < len(frame) else part  # up to where the next begins
+            label = None if is_stable in named else "stable" if is_stable else "unstable"
+            named.add(is_stable)
+            ax.plot(
+                x[rows], y[rows], "-" if is_stable else "--", color=color(0 if is_stable else 1), label=label, **words
+            )
+        if len(branch.folds):
+            ax.plot(branch.folds[p], branch.folds[name], "o", color="0.2", markersize=5, label="fold")
+        ax.legend(loc="best")
+
+    return each_panel(chosen(which, names) if which is not None else names[:6], draw, axes, x=p)

@@ -1,0 +1,138 @@
+"""Branches of steady states: folds in closed form, stability along them, other branches, what is refused."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import fmepy as fme
+from fmepy.errors import ArgumentError, NoSteadyStateError
+
+
+def budworm(t, x, *, r=0.3, q=10.0):
+    """Return growth and predation of spruce budworms (Ludwig, Jones and Holling 1978)."""
+    return r * x * (1 - x / q) - x**2 / (1 + x**2)
+
+
+def reactor(t, x, *, Da=0.05, B=8.0):
+    """Return the conversion in a stirred reactor with a reaction that heats it (Uppal, Ray and Poore 1974)."""
+    return -x + Da * (1 - x) * np.exp(B * x)
+
+
+def schloegl(t, x, *, k=0.5):
+    """Return Schloegl's second model (1972), scaled."""
+    return -(x**3) + 6 * x**2 - 11 * x + 6 * k
+
+
+def brusselator(t, x, y, *, a=1.0, b=1.5):
+    return a - (b + 1) * x + x**2 * y, b * x - x**2 * y
+
+
+def test_folds_of_the_budworm():
+    branch = fme.continuation(fme.SteadyModel(budworm, state={"x": 0.5}), "r", (0.1, 0.7))
+    x = np.roots([-2, 10, 0, -10])
+    x = np.sort(x[x.real > 1].real)
+    np.testing.assert_allclose(branch.folds["x"], x, rtol=1e-7)
+    np.testing.assert_allclose(branch.folds["r"], 2 * x**3 / (1 + x**2) ** 2, rtol=1e-9)
+    f, p = branch.frame["x"].to_numpy(), branch.frame["r"].to_numpy()
+    np.testing.assert_allclose(p, f / (1 + f**2) / (1 - f / 10), rtol=1e-8)  # every point is on the curve
+    assert p[0] == pytest.approx(0.1)
+    assert p[-1] == pytest.approx(0.7)
+    between = (f > x[0] * 1.001) & (f < x[1] * 0.999)
+    assert not branch.frame.loc[between, "stable"].any()
+    assert branch.frame.loc[(f < x[0] * 0.999) | (f > x[1] * 1.001), "stable"].all()
+
+
+def test_folds_of_a_stirred_reactor():
+    branch = fme.continuation(fme.SteadyModel(reactor, state={"x": 0.1}), "Da", (0.001, 0.2))
+    x = (1 + np.array([-1, 1]) * np.sqrt(1 - 4 / 8)) / 2
+    np.testing.assert_allclose(branch.folds["Da"], x / (1 - x) * np.exp(-8 * x), rtol=1e-9)
+
+
+def test_folds_of_schloegl_and_a_function_that_is_no_equation():
+    x = 2 + np.array([-1, 1]) / np.sqrt(3)
+    wanted = (x**3 - 6 * x**2 + 11 * x) / 6
+    branch = fme.continuation(fme.SteadyModel(schloegl, state={"x": 0.1}), "k", (-1, 3))
+    np.testing.assert_allclose(branch.folds["k"], wanted, rtol=1e-9)
+
+    def opaque(t, y, p):
+        x = float(np.array(y)[0])
+        return [-(x**3) + 6 * x**2 - 11 * x + 6 * p["k"]]
+
+    plain = fme.SteadyModel(opaque, state={"x": 0.1}, parms={"k": 0.5})
+    np.testing.assert_allclose(fme.continuation(plain, "k", (-1, 3)).folds["k"], wanted, rtol=1e-6)
+
+
+def test_where_a_pair_crosses_the_axis_there_is_no_fold():
+    branch = fme.continuation(fme.SteadyModel(brusselator, state={"x": 1, "y": 1.5}), "b", (1.0, 3.0))
+    assert branch.folds.empty
+    b = branch.frame["b"].to_numpy()
+    assert (branch.frame["stable"].eq(True) == (b < 2)).all()  # Hopf at b = 1 + a^2
+    np.testing.assert_allclose(branch.frame["y"], b, rtol=1e-8)
+
+
+def test_another_branch_begins_at_another_state():
+    model = fme.SteadyModel(lambda t, x, *, p=0.0: -x * (x - 2) * (x - 4 - p), state={"x": 0.1})
+    assert fme.continuation(model, "p", (-1, 1)).frame["x"].abs().max() < 1e-8
+    other = fme.continuation(model, "p", (-1, 1), start={"x": 4.1})
+    np.testing.assert_allclose(other.frame["x"], 4 + other.frame["p"], rtol=1e-8)
+    again = fme.continuation(model, "p", (-1, 1), start=[3.9])
+    np.testing.assert_allclose(again.frame["x"], other.frame["x"], rtol=1e-8)
+
+
+def test_profiles_are_followed_like_numbers():
+    grid = fme.Grid1D(np.linspace(0, 1, 21))
+
+    def bratu(t, u, *, lam=1.0):
+        return fme.transport_1d(u, grid, D=1.0, up=0.0, down=0.0).rate + lam * np.exp(u)
+
+    branch = fme.continuation(fme.SteadyModel(bratu, state={"u": 0.1}, grid=grid), "lam", (0.1, 4.0))
+    assert len(branch.folds) == 1
+    assert branch.folds["lam"].iloc[0] == pytest.approx(3.5138, rel=5e-3)  # of the continuous equation
+
+
+def test_it_prints_shows_draws_and_is_saved(tmp_path):
+    branch = fme.continuation(fme.SteadyModel(budworm, state={"x": 0.5}), "r", (0.1, 0.7))
+    assert "folds at r = 0.559525" in repr(branch)
+    assert "<table" in branch._repr_html_()
+    (ax,) = branch.plot()
+    assert ax.get_xlabel() == "r"
+    assert [line.get_label() for line in ax.get_lines() if not line.get_label().startswith("_")] == [
+        "stable", "unstable", "fold",
+    ]  # fmt: skip
+    plt.close("all")
+    assert fme.load(branch.save(tmp_path / "branch.json")).frame.equals(branch.frame)
+
+
+def test_a_steady_state_says_its_eigenvalue():
+    found = fme.steady([1.0], lambda t, y, p: [-2 * y[0]])
+    assert found.eigenvalue == found.rightmost == pytest.approx(-2)
+    assert found.stable
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ({"parameter": "rr"}, ArgumentError, "Did you mean 'r'"),
+        ({"range_": (0.7, 0.1)}, ArgumentError, "is empty"),
+        ({"range_": (0.4, 0.7)}, ArgumentError, "does not hold the model's own r = 0.3"),
+        ({"range_": 3}, ArgumentError, "two numbers"),
+        ({"start": {"y": 1.0}}, ArgumentError, "not the states"),
+        ({"start": [1.0, 2.0]}, ArgumentError, "must hold 1 states"),
+        ({"max_step": 0}, ArgumentError, "max_step"),
+    ],
+)
+def test_what_cannot_be_is_said(words, error, message):
+    model = fme.SteadyModel(budworm, state={"x": 0.5})
+    asked = {"parameter": "r", "range_": (0.1, 0.7), **words}
+    with pytest.raises(error, match=message):
+        fme.continuation(model, asked.pop("parameter"), asked.pop("range_"), **asked)
+
+
+def test_other_models_and_no_root_at_the_start_are_errors():
+    with pytest.raises(ArgumentError, match="must be a SteadyModel"):
+        fme.continuation(lambda p: p, "a", (0, 1))
+    never = fme.SteadyModel(lambda t, x, *, p=1.0: x**2 + p, state={"x": 0.5})
+    with pytest.raises(NoSteadyStateError):
+        fme.continuation(never, "p", (0.5, 2))
