@@ -17,7 +17,7 @@ from tests.journal.samples import SAMPLES
 FOLDER = Path(__file__).parent / "version_0_1" / "results"
 LATER = {"SteadyState": "stable: .*\n"}
 """What results say since."""
-NEW = {"CalibrationCheck"}
+NEW = {"Branch", "CalibrationCheck", "OptimalDesign", "StructuralIdentifiability"}
 """Kinds that the last version did not have."""
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 
