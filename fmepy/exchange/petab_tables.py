@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, did_you_mean, listed, warn
 
 MOST_BYTES = 200_000_000
 SCALES = ("lin", "log", "log10")
@@ -163,6 +163,7 @@ def read_tables(path: Any) -> Tables:
     version = str(config.get("format_version", "")).split(".")[0]
     if version not in ("1", "2"):
         raise DataError(f"{path}: format_version is {config.get('format_version')!r}; PEtab 1 and 2 are read.")
+    _tell_unknown_keys(config, version, path)
     files, model = (_files_v1 if version == "1" else _files_v2)(config, path)
     for one in config.get("problems") or []:
         one.pop("visualization_files", None)  # how to draw it
@@ -186,6 +187,22 @@ def read_tables(path: Any) -> Tables:
 
 
 # --- files
+
+_LISTS = {f"{kind}_files" for kind in ("condition", "measurement", "observable", "visualization")}
+_KEYS_V1 = {"format_version", "parameter_file", "problems"}
+_KEYS_V2 = {"format_version", "id", "extensions", "parameter_files", "experiment_files", "model_files", "mapping_files"}
+_KEYS = {"1": _KEYS_V1, "2": _KEYS_V2 | _LISTS}
+"""Keys of a problem's file, by PEtab's version."""
+_KEYS_OF_PROBLEMS = {"sbml_files", "model_files", "mapping_files"} | _LISTS
+
+
+def _tell_unknown_keys(config: dict[str, Any], version: str, path: Path) -> None:
+    """Warn of keys that PEtab does not know, which are likely slips of the pen."""
+    problems = [one for one in config.get("problems") or [] if isinstance(one, dict)] if version == "1" else []
+    for given, known in ((config, _KEYS[version]), *((one, _KEYS_OF_PROBLEMS) for one in problems)):
+        for key in (str(k) for k in given if str(k) not in known):
+            near = did_you_mean(key, known | _KEYS_OF_PROBLEMS)
+            warn(f"{path}: {key!r} is no key of PEtab {version}, and is ignored.{near}")
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

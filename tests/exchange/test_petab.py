@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -338,3 +339,15 @@ def test_a_model_that_is_not_read_is_told(tmp_path):
     with pytest.raises(ModelError, match=r"model\.xml"):
         read(tmp_path, model="<sbml/>")
     assert compartment()
+
+
+def test_a_key_that_petab_does_not_know_is_told(tmp_path):
+    there = Path(__file__).parents[2] / "data" / "boehm"
+    for file in there.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    problem = tmp_path / "Boehm_JProteomeRes2014.yaml"
+    problem.write_text(problem.read_text(encoding="utf-8") + "\nmesurement_files: [x.tsv]\n", encoding="utf-8")
+    with pytest.warns(
+        UserWarning, match=r"'mesurement_files' is no key of PEtab 1, .* Did you mean 'measurement_files'"
+    ):
+        fme.read_petab(problem)
