@@ -63,7 +63,7 @@ habit = fme.design(cost, rates, candidates=even, n=4, seed=1)
 table = pd.DataFrame({"even times": habit.after, "best times": best.after})
 print(table.assign(ratio=table["even times"] / table["best times"]).round(3))
 assert (table["best times"] < table["even times"]).all()
-assert np.isclose(table.loc["bind", "even times"] / table.loc["bind", "best times"], 4.637, rtol=1e-2)
+assert np.isclose(table.loc["bind", "even times"] / table.loc["bind", "best times"], 4.637, rtol=3e-3)
 
 # %%
 # The errors that are foretold are those of fits to simulated samples.
@@ -75,7 +75,7 @@ for _ in range(100):
     fits.append(fme.modFit(cost.replace(obs=seen), rates, lower=0, hessian=False).par)
 spread = pd.DataFrame(fits).std()
 print(pd.DataFrame({"foretold": best.after, "of 100 fits": spread}).round(4))
-assert np.isclose(spread["V"], 0.3241, rtol=0.05)
+assert np.isclose(spread["V"], 0.3241, rtol=4e-3)
 assert np.isclose(spread["leave"], best.after["leave"], rtol=0.35)
 
 # %%
