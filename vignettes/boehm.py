@@ -20,7 +20,7 @@ import fmepy as fme
 # -----------
 # One line reads it. Its log likelihood at the published parameters is known: -138.222.
 
-here = (Path(__file__).parent if "__file__" in globals() else Path()).parent / "data" / "boehm"
+here = (Path(__file__).parent if "__file__" in globals() else Path()).resolve().parent / "data" / "boehm"
 problem = fme.read_petab(here / "Boehm_JProteomeRes2014.yaml")
 print(problem)
 print(problem.parameters[["estimated", "scale", "lower", "upper", "nominal"]])
