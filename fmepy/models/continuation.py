@@ -282,7 +282,7 @@ class _Path:
             if len(points) > 10 and np.linalg.norm((v - first) / size) < length:
                 return points, "where it began: it is closed", folds
             u, t = v, onwards
-            before, typical = size, max(float(np.abs(u[:-1]).max()), 1e-12)
+            before, typical = size, max(typical, float(np.abs(u[:-1]).max()))
             size = np.append(np.maximum(np.abs(u[:-1]), 0.1 * typical), size[-1])
             t = t * before / size
             t = t / np.linalg.norm(t)

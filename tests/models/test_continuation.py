@@ -136,3 +136,10 @@ def test_other_models_and_no_root_at_the_start_are_errors():
     never = fme.SteadyModel(lambda t, x, *, p=1.0: x**2 + p, state={"x": 0.5})
     with pytest.raises(NoSteadyStateError):
         fme.continuation(never, "p", (0.5, 2))
+
+
+def test_a_branch_passes_zero_without_small_steps():
+    cubic = fme.SteadyModel(lambda t, x, *, b=-3.0: b - x**3 + 3 * x, state={"x": -2.0})
+    branch = fme.continuation(cubic, "b", (-4, 4))
+    assert len(branch.frame) < 400
+    np.testing.assert_allclose(np.sort(branch.folds["b"]), [-2, 2], rtol=1e-9)
