@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.models.base import Model
 from fmepy.types import Cube, Matrix, Vector
 
 VARIABLE, SD, PRICE = "variable", "sd", "cost"
 """Columns of a table of candidates."""
+_TINY = 1e-12  # of the largest eigenvalue
 
 
 class Readings:
@@ -35,18 +38,21 @@ class Readings:
     """
 
     def __init__(self, asked: Any, theta: pd.Series, sd: Any) -> None:
-        self.is_cost = hasattr(asked, "comparison") or hasattr(asked, "specification")
+        self.is_cost = isinstance(asked, SimulationCost)
+        if isinstance(asked, PredictionErrorCost) or not (self.is_cost or isinstance(asked, Model)):
+            raise ArgumentError(
+                "`design` judges readings one by one, by a model or a SimulationCost on the natural scale; got "
+                f"{type(asked).__name__}. Readings of a filter or predictor hang together, and the parts of a sum or a "
+                "transformed cost have other tables: give the SimulationCost of the same model, or its model."
+            )
         self.asked, self.theta, self._sd = asked, theta, sd
         self.model = asked.model if self.is_cost else asked
         self.x = str(getattr(asked, "x", None) or getattr(self.model, "x_name", "time"))
         self.entity = getattr(asked, "entity", None)
         self.variance = 1.0  # of a reading of a cost without errors
-        known = getattr(asked, "parms", None)
-        if known is None:
-            raise ArgumentError(f"`design` needs a fmepy model or cost; got {type(asked).__name__}.")
         for name in theta.index:
-            if name not in known.index:
-                raise ArgumentError(f"`p`: {name!r} is no parameter.{did_you_mean(str(name), known.index)}")
+            if name not in asked.parms.index:
+                raise ArgumentError(f"`p`: {name!r} is no parameter.{did_you_mean(str(name), asked.parms.index)}")
         self.variables = self._variables()
 
     def _variables(self) -> list[str]:
@@ -137,7 +143,13 @@ class Readings:
             if lacking:
                 raise ArgumentError(f"`sd` has no value of {listed(lacking)}.")
             return np.array([float(self._sd[v]) for v in table[VARIABLE]])
-        return None if self._sd is None else np.full(len(table), float(self._sd))
+        if self._sd is not None:
+            return np.full(len(table), float(self._sd))
+        if self.is_cost and self.asked.weight != "none":  # the error of a variable, whatever is read of it
+            c = self.asked.comparison
+            by_variable = dict(zip(c.names, 1 / c.weights, strict=True))
+            return np.array([by_variable.get(v, 1.0) for v in table[VARIABLE]])
+        return None
 
     def gradient(self, row: Mapping[str, Any]) -> Vector:
         """Return the gradient of a prediction, one variable at one time."""
@@ -176,6 +188,3 @@ def errors_of(M: Matrix) -> Vector:
     with np.errstate(divide="ignore"):
         errors = np.sqrt((V[:, good] ** 2 / value[good]).sum(axis=1)) / scale
     return np.where(is_open, np.inf, errors)
-
-
-_TINY = 1e-12

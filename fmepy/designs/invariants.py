@@ -59,8 +59,8 @@ def _same(spaces: Sequence[IntMatrix]) -> list[list[Fraction]] | None:
     first, *others = (echelon(s)[0] for s in spaces)
     if any(s.shape != first.shape or (s != first).any() for s in others):
         return None
-    rows = [[small_fraction(v) for v in row] for row in first.tolist()]
-    return None if any(v is None for row in rows for v in row) else rows  # type: ignore[return-value]
+    rows = [[v for v in map(small_fraction, row) if v is not None] for row in first.tolist()]
+    return rows if all(len(row) == first.shape[1] for row in rows) else None
 
 
 def _orthogonal(rows: list[list[Fraction]]) -> list[list[int]]:

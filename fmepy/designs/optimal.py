@@ -14,7 +14,10 @@ from fmepy.designs.criteria import CRITERIA, Criterion
 from fmepy.designs.information import VARIABLE, Readings, errors_of
 from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
 from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
+from fmepy.fitting.profile_result import Profile
+from fmepy.fitting.result import ModFit
 from fmepy.journal.saving import Saved
+from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.named import as_parameters
 from fmepy.results.tables import Part, as_html, bullets, heading, long_table
 from fmepy.types import AxesArray, Cube, Vector
@@ -41,7 +44,8 @@ class OptimalDesign(Saved):
         Of the criterion; larger is better.
     efficiency : float
         At least how good the design is beside the best with as many readings, replicates and fractions of readings
-        allowed (by the equivalence theorem: Kiefer and Wolfowitz 1960); NaN where the criterion has no slope.
+        allowed (by the equivalence theorem: Kiefer and Wolfowitz 1960); NaN where the criterion has no slope, under a
+        `budget`, and of several draws but for D.
     sensitivity : DataFrame
         The candidates, and in ``sensitivity`` by how much the criterion would grow with a reading there.
     notes : tuple of str
@@ -176,28 +180,22 @@ def design(
 
 
 class _Task:
-    """What is asked: the parameters, where they are, and the criterion."""
+    """The parameters, where they are, and the criterion."""
 
     def __init__(self, asked: Any, p: Any, sd: Any, criterion: str, for_: Any, rng: np.random.Generator) -> None:
-        if hasattr(asked, "specification"):
-            raise ArgumentError(
-                "`design` judges readings one by one, and those of a FimlofCost hang together by its process noise. "
-                "Give the SimulationCost of the same model, or its model."
-            )
-        p_given, draws = p, getattr(p, "pars", p)
-        p = getattr(p, "par", p)
-        if isinstance(draws, pd.DataFrame):
+        draws = p if isinstance(p, pd.DataFrame) else p.pars if isinstance(p, ModMCMC) else None
+        if draws is not None:
             rows = rng.choice(len(draws), size=min(_MOST_DRAWS, len(draws)), replace=False)
             self.points = [draws.iloc[i].astype(float) for i in rows]
         else:
-            read = as_parameters(p, argument="p")
+            read = as_parameters(p.par if isinstance(p, Profile) else p, argument="p")
             self.points = [pd.Series(read.values, index=list(read.names), dtype=float)]
         self.names = [str(n) for n in self.points[0].index]
         self.readings = [Readings(asked, point, sd) for point in self.points]
         self.kind, self.rng, self.notes = criterion, rng, list[str]()
         self._for = for_
         self.criteria: list[Criterion] = []
-        if not self.readings[0].has_errors and sd is None and (variance := _variance(p_given)):
+        if not self.readings[0].has_errors and sd is None and (variance := _variance(p)):
             for r in self.readings:
                 r.variance = variance
             self.notes.append(f"A reading has the fit's standard deviation of {variance**0.5:.3g}.")
@@ -263,6 +261,8 @@ def _exchanged(task: _Task, space: DesignSpace, n: int) -> list[int]:
                     taken[place], now = int(open_units[j]), float(values[j])
             if not now > before + 1e-10 * (1 + abs(before)):
                 break
+        if len(taken) < n and space.budget is None:
+            raise ArgumentError(f"`n={n}` times do not fit between the bounds, `min_gap={space.min_gap:g}` apart.")
         if now > best[0]:
             best = (now, sorted(taken))
     if not best[1] or not np.isfinite(best[0]):
@@ -305,7 +305,8 @@ def _result(task: _Task, space: DesignSpace, parts: Sequence[pd.DataFrame]) -> O
         gains = np.mean([np.einsum("ij,kij->k", s, F) for s, F in zip(slopes, space.information, strict=True)], axis=0)
         now = np.mean([np.einsum("ij,kij->", s, F) for s, F in zip(slopes, own, strict=True)])
         gap = len(parts) * gains.max() - now
-        efficiency = task.criteria[0].efficiency(M[0], float(gap))
+        if space.budget is None and (len(M) == 1 or task.kind == "D"):  # the best of a budget may have other numbers
+            efficiency = task.criteria[0].efficiency(M[0], float(gap))
     of_rows = np.empty(len(space.table))
     for k, unit in enumerate(space.units):
         of_rows[unit] = gains[k]
@@ -320,7 +321,7 @@ def _result(task: _Task, space: DesignSpace, parts: Sequence[pd.DataFrame]) -> O
 
 def _variance(fit: Any) -> float:
     """Return the residual variance of a fit; 0 where there is none."""
-    residuals: Any = getattr(fit, "residuals", None)
+    residuals: Any = fit.residuals if isinstance(fit, ModFit) else None
     if residuals is None or len(residuals) <= len(fit.par):
         return 0.0
     return float(np.sum(np.square(np.asarray(residuals, dtype=float)))) / (len(residuals) - len(fit.par))

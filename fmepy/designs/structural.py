@@ -214,7 +214,8 @@ class _Case:
     def _start_events(self, d: Any) -> None:
         """Apply the events at the start to the initial values; later ones do not count."""
         for e in sorted((e for e in d.events if e.time == self.start), key=lambda e: e.order):
-            value, now = as_node(e.value), self.initial[e.state]
+            before = {Symbol(s): v for s, v in zip(self.states, self.initial, strict=True)}
+            value, now = as_node(e.value).subs(before), self.initial[e.state]
             self.initial[e.state] = {"add": now + value, "replace": value, "multiply": now * value}[e.method]
         if any(e.time > self.start for e in d.events):
             self.notes.append("What events after the start add to the data was left out: it can only help.")

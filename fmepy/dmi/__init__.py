@@ -29,7 +29,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return `read_vensim` and what it makes, which stand in a room above this one, when they are asked for."""
+    """Return `read_vensim` and what it makes, of a room above this one, at their first use."""
     if name in ("VensimModel", "read_vensim"):
         return getattr(import_module("fmepy.exchange.vensim"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -98,7 +98,7 @@ def diagnostics_table(diagnostics: Iterable[Diagnostic]) -> pd.DataFrame:
 
 
 def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Collection[Diagnostic] = ()) -> None:
-    """Warn of each diagnostic but units that was not told `already`, at the line outside fmepy that asked.
+    """Warn of each diagnostic but units, those `already` warned of aside, at the line outside fmepy of the call.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def loop_notes(system: ModuleSystem, loops: Iterable[tuple[str, ...]]) -> Iterat
 
 
 def units_of(system: ModuleSystem, data: Mapping[str, Item]) -> tuple[dict[str, str], list[Diagnostic]]:
-    """Return the units of variables, as said or by their equations, and what does not fit; see `fmepy.dmi.units`."""
+    """Return the units of variables, declared or by their equations, and what does not fit; see `fmepy.dmi.units`."""
     told = {name: item.unit for name, item in data.items() if item.unit}
     found, known = [], {}
     for module in system.modules:

@@ -383,7 +383,7 @@ class RightSide(Converter):
         return self._of_points(node, x, [node.func], [as_node(self.number(node.func, depth + 1))], kind)
 
     def _kind_of(self, node: ast.Call, least: int) -> tuple[int, list[ast.expr]]:
-        """Return which of `TABLE_KINDS` a table is said to be, and the other arguments."""
+        """Return which of `TABLE_KINDS` a table is, and the other arguments."""
         match node.args[least:]:
             case [*_, ast.Constant(value=str(kind))]:
                 return TABLE_KINDS.index(kind), node.args[:-1]
@@ -472,7 +472,7 @@ def _written(name: str, *x: Node) -> Node:
 def _while(since: Node, interval: Node, width: Node, height: Node) -> Node:
     """Return what is there during a width at the beginning of each interval, or the only time where that is 0."""
     into = choose(relation(">", interval, as_node(0.0)), call("mod", since, interval), since)
-    return choose(relation("<", into, width), height, as_node(0.0))  # type: ignore[no-any-return]
+    return choose(relation("<", into, width), height, as_node(0.0))  # type: ignore[no-any-return]  # a node
 
 
 def _index(node: ast.expr) -> object:

@@ -62,7 +62,7 @@ _WORDS = re.compile(rf"(?<![\w.])({'|'.join(map(_pattern, sorted(_OURS, key=len,
 
 
 def foreign_word(text: str, known: set[str]) -> tuple[int, str] | None:
-    """Return where a word of others stands in a text, and what to write for it; None where there is none.
+    """Return where a word of Vensim or Stella stands in a text, and what to write for it; None where there is none.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) ->
         for index, mine, outside in zip(indices, variable.assigned, variable.outside, strict=True):
             used = not mine or outside or item.name in guesses
             if used and index in item.elements and not item.is_series:
-                parameters[variable.element(index)] = float(item.elements[index])  # type: ignore[arg-type]
+                parameters[variable.element(index)] = float(item.elements[index])  # type: ignore[arg-type]  # no series is here
     return Inputs(system, used_items, by_element, tuple(series), tuple(guesses), parameters, bool(loops))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ModelViews:
-    """What is said of a system of modules, and its data, as tables, pictures and files."""
+    """A system of modules and its data as tables, pictures and files."""
 
     system: ModuleSystem
     units: pd.Series[str]
@@ -132,4 +132,4 @@ class ModelViews:
         """
         from fmepy.dmi.feedback import feedback_loops
 
-        return feedback_loops(self, whole_number(most, "most", 1))  # type: ignore[arg-type]
+        return feedback_loops(self, whole_number(most, "most", 1))  # type: ignore[arg-type]  # likewise

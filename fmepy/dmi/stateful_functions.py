@@ -214,14 +214,14 @@ class Work:
         x, part = self._parts(memory, x, tau)
         start = x if start is None else start
         for target in self._chain(memory):
-            x = self._hidden_level(target, lambda s, x=x: (x - s) / part, start)  # type: ignore[misc]
+            x = self._hidden_level(target, lambda s, x=x: (x - s) / part, start)  # type: ignore[misc]  # x is bound now
         return x
 
     def _delay(self, memory: Memory, x: Node, tau: Node, start: Node | None = None) -> Node:
         x, part = self._parts(memory, x, tau)
         full = (x if start is None else start) * part
         for target in self._chain(memory):
-            x = self._hidden_level(target, lambda s, x=x: x - s / part, full) / part  # type: ignore[misc]
+            x = self._hidden_level(target, lambda s, x=x: x - s / part, full) / part  # type: ignore[misc]  # x is bound now
         return x
 
     def _trend(self, memory: Memory, x: Node, tau: Node, start: Node = ZERO) -> Node:

@@ -6,7 +6,6 @@ Names are as they are written, but for case and plural; a month is no year, for 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -83,11 +82,11 @@ def _name(text: str) -> str:
 
 def times(*units: Unit) -> Unit:
     """Return the product of units."""
-    powers: Counter[str] = Counter()
+    powers: dict[str, Fraction] = {}
     for unit in units:
         for name, n in unit:
-            powers[name] += n  # type: ignore[assignment]
-    return frozenset((name, Fraction(n)) for name, n in powers.items() if n)
+            powers[name] = powers.get(name, Fraction(0)) + n
+    return frozenset((name, n) for name, n in powers.items() if n)
 
 
 def power_of(unit: Unit, n: Fraction) -> Unit:

@@ -42,7 +42,7 @@ def read_mdl(text: str, where: str) -> ForeignSystem:
                 system.macros[key_of(begins[1])] = macro
             else:
                 macro = None
-            done = (begins or ends).end()  # type: ignore[union-attr]
+            done = (begins or ends).end()  # type: ignore[union-attr]  # one of them is
             line += head.count("\n", 0, done)
             head = head[done:]
         if head.lstrip().startswith("****"):

@@ -206,6 +206,7 @@ def test_it_prints_shows_draws_and_is_saved(tmp_path):
         ({"n": 3, "candidates": {"time": [1.0, 2.0]}}, "taken at most once"),
         ({"n": 1, "times": (0, 10)}, "open, and the criterion is not defined"),
         ({"n": 2, "times": (5, 1)}, "crossed"),
+        ({"n": 5, "times": (0, 3), "min_gap": 1.0}, "do not fit"),
         ({"n": 2, "times": (-5, 1)}, "before the model's start"),
         ({"n": 2, "candidates": {"time": [0.0, 0.0]}}, "All candidates together leave 'k' open"),
         ({"candidates": {"time": [1.0]}}, "`n`, the number"),
@@ -230,5 +231,31 @@ def test_other_askers_are_refused_with_what_to_do():
     walk = fme.DifferenceModel("next(x) = x", state={"x": 0.0}, times=range(4))
     data, sd = {"time": [1, 2], "x": [0.1, 0.2]}, {"x": 0.1}
     noisy = fme.FimlofCost(walk, data, process_noise={"x": "q"}, measurement_noise=sd, parms={"q": 0.1})
-    with pytest.raises(ArgumentError, match="FimlofCost hang together"):
-        fme.design(noisy, {"q": 0.1}, times=(1, 3), n=1)
+    plain = fme.SimulationCost(DECAY, simulated(), measurement_noise={"A": 0.02})
+    ahead = fme.PredictionErrorCost(DECAY, simulated(), gain={"A": {"A": 0.5}})
+    both = plain + fme.SimulationCost(DECAY, simulated(times=(2.0, 3.0, 4.0)), measurement_noise={"A": 0.02})
+    for other in (noisy, ahead, both, fme.transformed(plain, "log"), lambda p: p):
+        with pytest.raises(ArgumentError, match="by a model or a SimulationCost"):
+            fme.design(other, {"k": 0.5}, times=(1, 3), n=1)
+
+
+def test_candidates_have_the_weights_of_their_variable():
+    data = simulated(times=np.linspace(0.2, 3, 12))
+    p, table = {"k": 0.5, "A0": 1.0}, {"time": [2.0, 4.0]}
+    weighted = fme.SimulationCost(DECAY, data, weight="std")
+    said = fme.SimulationCost(DECAY, data.assign(sd=data["A"].std()).melt(["time", "sd"], var_name="name")[
+        ["name", "time", "value", "sd"]], y="value", err="sd")  # fmt: skip
+    best = fme.design(weighted, p, candidates=table, n=1, seed=1)
+    same = fme.design(said, p, candidates=table, n=1, sd=float(data["A"].std()), seed=1)
+    np.testing.assert_allclose(best.after, same.after, rtol=1e-9)
+    fit = fme.modFit(weighted)
+    after = fme.design(weighted, fit, candidates=table, n=1, seed=1).after
+    plain = fme.SimulationCost(DECAY, data)
+    unweighted = fme.design(plain, fme.modFit(plain), candidates=table, n=1, seed=1).after
+    np.testing.assert_allclose(after, unweighted, rtol=1e-4)
+
+
+def test_a_parameter_may_be_called_par():
+    model = fme.OdeModel("d(A)/dt = -par * A", state={"A": 1.0}, times=[0, 10], parms={"par": 0.5})
+    for p in (pd.Series({"par": 0.5}), pd.DataFrame({"par": [0.5]})):
+        assert fme.design(model, p, times=(0, 10), n=1, seed=1).chosen["time"].iloc[0] == pytest.approx(2, abs=1e-4)

@@ -124,6 +124,16 @@ def test_inputs_are_rich_and_events_at_the_start_are_doses():
     assert any("events after the start" in note for note in found.notes)
 
 
+def test_an_event_at_the_start_may_be_of_states():
+    twice = [dict(var="B", time=0, value="A", method="replace")]  # B starts as A does, known
+    model = model_of("d(A)/dt = -k*A\nd(B)/dt = -m*B\ny = B/V", {"A": 3, "B": "B0"}, "k m V B0", events=twice)
+    found = fme.structural_identifiability(model, seed=1)
+    assert found.verdicts.to_dict() == {"k": "not", "m": "globally", "V": "globally", "B0": "not"}
+    grown = [dict(var="B", time=0, value="f*A", method="replace")]
+    model = model_of("d(A)/dt = -k*A\nd(B)/dt = -m*B\ny = B/V", {"A": "A0", "B": 1}, "k m V f A0", events=grown)
+    assert set(fme.structural_identifiability(model, seed=1).verdicts[["V", "f", "A0"]]) == {"not"}
+
+
 def test_a_cost_is_judged_by_what_it_has_data_of():
     text, state, parms, _, *_ = CASES["Lotka-Volterra"]
     model = model_of(text, state, parms)
