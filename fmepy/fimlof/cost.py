@@ -189,7 +189,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
     cases: Experiments = field(init=False)
 
     def __post_init__(self) -> None:
-        without = self.process_noise is not None and not len(self.process_noise) and self.initial == "known"
+        without = isinstance(self.process_noise, Mapping) and not self.process_noise and self.initial == "known"
         if callable(getattr(self.model, "followed", None)) and not without:
             model, noise = self.model.followed(self.process_noise)
             vars(self).update(model=model, process_noise=noise)
