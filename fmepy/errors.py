@@ -11,6 +11,7 @@ The family::
     │       ├── ModelTextError               ... written as text: carries line, column and a caret
     │       └── TracingError                 ... a Python function that cannot be turned into equations
     ├── SimulationError      (RuntimeError)  a run that failed: carries the parameters and the time reached
+    │   ├── EndedRunError                    a run that a root event ended before its last row: carries the run up to it
     │   └── NoSteadyStateError               a search for a steady state that did not arrive: carries where it stood
     └── ConvergenceError     (RuntimeError)  an iteration that did not arrive: carries where it stood
 
@@ -104,6 +105,20 @@ class SimulationError(FmepyError, RuntimeError):
         self.parameters = dict(parameters or {})
         self.time = time
         self.exploded = exploded
+
+
+class EndedRunError(SimulationError):
+    """A terminal root event ended a run before its last row.
+
+    Attributes
+    ----------
+    time : float
+        Of the event.
+    rows : ndarray
+        The run up to it: its rows before it, and the one at it.
+    """
+
+    rows: Any = None
 
 
 class NoSteadyStateError(SimulationError):
@@ -228,7 +243,9 @@ def repeated(names: Iterable[str]) -> list[str]:
 _NEIGHBOURS = {
     "Marq": "leastsq least_squares lm trf dogbox nls nls.lm", "Nelder-Mead": "nelder simplex fmin",
     "Port": "nlminb slsqp tnc", "bobyqa": "powell cobyla", "Pseudo": "differential_evolution de brute shgo",
-    "SANN": "basinhopping dual_annealing", "lsoda": "lsode lsodes vode odeint", "RK45": "ode45", "latin": "lhs",
+    "SANN": "basinhopping dual_annealing", "lsoda": "lsode lsodes lsodar vode daspk adams impadams impadams_d odeint",
+    "RK45": "ode45 rk34f rk45f rk45ck rk45e rk45dp6 rk45dp7", "RK23": "ode23 rk23 rk23bs", "BDF": "bdf_d",
+    "DOP853": "rk78dp rk78f", "Radau": "irk3r irk5r irk4hh irk6kb irk4l irk6l", "rk4": "rk2", "latin": "lhs",
     "dram": "metropolis mh am", "emcee": "stretch ensemble", "L-BFGS-B": "lbfgsb lbfgs",
 }  # fmt: skip
 """What methods of other tools are nearest to ours."""

@@ -9,8 +9,11 @@ its time is over: a basis of a few polynomials may take seconds or years.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -19,7 +22,10 @@ from fmepy.designs.power_series import PRIME, remainder
 from fmepy.language.nodes import Node, Number, Symbol, in_order
 
 MOST_PARAMETERS = 6
-SECONDS = 5.0
+SECONDS = 5
+"""Of a processor, whatever else the machine does; a machine that cannot count them gives them by the clock."""
+LONGEST = 60
+"""Seconds by the clock."""
 _RATIONAL = ("+", "*", "**", "shared", "number", "symbol")
 
 
@@ -43,11 +49,12 @@ def unique_parameters(case: Any, names: Sequence[str]) -> set[str]:
     }  # fmt: skip
     command = [sys.executable, "-m", "fmepy.designs.uniqueness"]
     try:
-        done = subprocess.run(command, input=json.dumps(task), capture_output=True, text=True, timeout=SECONDS)
-        told = done.stdout
+        done = subprocess.run(command, input=json.dumps(task), capture_output=True, text=True, timeout=LONGEST)
+        told, is_late = done.stdout, done.returncode != 0
     except subprocess.TimeoutExpired as late:
-        told = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
-        case.notes.append(f"Whether a parameter has one value only was tried for {SECONDS:g} s, not to the end.")
+        told, is_late = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or "", True
+    if is_late:
+        case.notes.append(f"Whether a parameter has one value only was tried for {SECONDS} s, not to the end.")
     lines = told.strip().splitlines()
     return set(json.loads(lines[-1])) if lines else set()
 
@@ -71,6 +78,7 @@ def main() -> None:
 
     from sympy import GF, field, groebner, ring
 
+    _end_later()
     task = json.load(sys.stdin)
     names, rng = task["names"], random.Random(1)
     F = field(names, GF(PRIME))[0]
@@ -100,6 +108,17 @@ def main() -> None:
         sys.stdout.flush()
         if proven == wanted:
             return
+
+
+def _end_later() -> None:
+    """Let this process end when it has computed for `SECONDS` from now on."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        threading.Timer(SECONDS, os._exit, [1]).start()
+        return
+    limit = int(time.process_time()) + SECONDS + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
 
 
 class _Series:

@@ -133,6 +133,11 @@ class TakesDifferences:
 
     _box: tuple[Vector, Vector] | None = None
     simulate: Any
+    times: Vector
+
+    def until_end(self, theta: Vector) -> tuple[Vector, Matrix]:
+        """Return the times of a run and its Y, shape (n_time, n_var)."""
+        return self.times, self.simulate(theta)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.errors import ModelError, SimulationError
+from fmepy.errors import EndedRunError, ModelError, SimulationError
 from fmepy.language.equations import names_in
 from fmepy.models.base import one_by_one
 from fmepy.models.dynamic import BoundDynamic
@@ -19,7 +20,7 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.crossings import Hit
+from fmepy.models.running.crossings import NEAR, Hit, so_far
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
@@ -117,9 +118,9 @@ class BoundOde(BoundDynamic):
     def _run(self, p: Vector, kind: str, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
         """Run on the first engine, and once more on the next if that fails, unless a state has exploded.
 
-        A list of `hits` gets those of the root events.
+        A list of `hits` gets those of the root events, also of a run that a terminal one ends.
         """
-        failures = []
+        failures: list[SimulationError] = []
         for i, engine in enumerate(tuple(self.engines)):
             runner = self._runner(engine, kind)
             if runner is None:
@@ -127,6 +128,10 @@ class BoundOde(BoundDynamic):
             own: list[Hit] = []
             try:
                 out = runner.run(p, own)
+            except EndedRunError as ended:
+                if hits is not None:
+                    hits += own
+                raise self._ended(ended, p) from ended
             except SimulationError as error:
                 failures.append(error)
                 if error.exploded:
@@ -145,6 +150,14 @@ class BoundOde(BoundDynamic):
         at = "" if reached is None else f" at time {reached:.6g}"
         why = "; then ".join(dict.fromkeys(map(str, failures)))
         raise self._failure(at, why, p, reached, failures[-1].exploded) from failures[-1]
+
+    def _ended(self, ended: EndedRunError, p: Vector) -> EndedRunError:
+        """Return the error of a run that a terminal root event ended, with what it has of it."""
+        values = dict(zip(self._definition.parameters, p.tolist(), strict=True))
+        why = f"The run ended at time {ended.time:.6g}: {ended}. Data later than the end cannot be compared with it."
+        error = EndedRunError(why, parameters=values, time=ended.time, exploded=True)
+        error.rows = ended.rows
+        return error
 
     def _tell_fallback(self, kind: str, engine: Engine, why: str) -> None:
         """Tell, once for the model, that another engine took over; aloud where that is LSODA with rates in Python."""
@@ -198,6 +211,17 @@ class BoundOde(BoundDynamic):
         if not self._model.told_small:
             self._tell_small(self._parameters(theta), Y)
         return Y
+
+    def until_end(self, theta: Vector) -> tuple[Vector, Matrix]:
+        """Return the times of a run and its Y: up to where a terminal root event ends it, if one does."""
+        try:
+            return self.times, self.simulate(theta)
+        except EndedRunError as ended:
+            end, rows = float(ended.time or 0.0), ended.rows
+            n = int(np.searchsorted(self.times[: len(rows) - 1], end - NEAR * so_far(end, self._timeline.start)))
+            times = np.append(self.times[:n], end)
+            other = BoundOde(self._model, self.names, times, self._hold, self._timeline.start)
+            return times, other._with_outputs(self._parameters(theta), np.vstack((rows[:n], rows[-1])))
 
     @property
     def runs_on_threads(self) -> bool:
@@ -267,7 +291,8 @@ class BoundOde(BoundDynamic):
 
         def at(theta: Vector, kind: str) -> list[Hit]:
             hits: list[Hit] = []
-            self._run(self._parameters(theta), kind, hits)
+            with suppress(EndedRunError):
+                self._run(self._parameters(theta), kind, hits)
             return hits
 
         def times(moved: Vector) -> Vector:

@@ -171,8 +171,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
         else:
             bound = self.bind(times=times)
         theta = merge_parameters(self._parms, parms).to_numpy(dtype=float)
-        table = pd.DataFrame(bound.simulate(theta), columns=self._columns)
-        rows = bound.times
+        rows, Y = bound.until_end(theta)
+        table = pd.DataFrame(Y, columns=self._columns)
         table.insert(0, self.x_name, rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
         return table
 

@@ -62,10 +62,12 @@ class OdeModel(ProfileModel):
     events : table, optional
         Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"; deSolve's "rep" and "mult" too),
         ``order``. A value is a number or an expression of states, outputs, parameters, forcings and time, such as
-        "-0.9 * speed". The row at the time of an event shows the state before it. Events of one time happen by
-        ``order`` (default 0), the lower first; those of the same order see one state. Events outside `times` are named
-        in a warning. One more column, such as "subject", makes them the events of entities: ``model(entity="3")`` runs
-        with the rows of one, and so does a cost with ``entity="subject"``. An event with a ``root`` in place of a time
+        "-0.9 * speed". Or it is a function ``f(t, state, parameters)`` that computes one from ``state["x"]`` and
+        ``parameters["a"]``, forcings among them; without ``var`` it returns a dict of several states. The row at the
+        time of an event shows the state before it. Events of one time happen by ``order`` (default 0), the lower first;
+        those of the same order see one state. Events outside `times` are named in a warning. One more column, such as
+        "subject", makes them the events of entities: ``model(entity="3")`` runs with the rows of one, and so does a
+        cost with ``entity="subject"``. An event with a ``root`` in place of a time
         happens where that crosses zero, see Notes.
     engine : {"auto", "compiled", "explicit", "stiff", "scipy"}
         "compiled" turns the equations into machine code. A run begins with an explicit method, Dormand and Prince's,
@@ -187,6 +189,10 @@ class OdeModel(ProfileModel):
 
         dt*/dp = -(g_y S- + g_p) / (g_y f- + g_t)
         S+     = h_y (S- + f- dt*/dp) + h_p + h_t dt*/dp - f+ dt*/dp
+
+    A root without ``var`` changes nothing and is only reported by `hits`. With ``terminal=True`` it ends the run: the
+    last row of the table is at the root. Where rows are asked for that come later, by data or an ensemble, that is an
+    error that names the time (`EndedRunError`).
 
     A root event may say ``when`` its condition holds, an expression that is 1 then and else 0, such as
     ``"where(x > 2, 1, 0)"`` beside the root ``"x - 2"`` and the direction 1. It then also happens where another event

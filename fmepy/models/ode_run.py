@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from fmepy.checks import whole_number
 from fmepy.errors import ModelError, check_choice
+from fmepy.language.tracing import lags_tried
 from fmepy.models.engines.registry import ENGINES
 from fmepy.models.ode import MOST_TRACED_STATES, OdeModel
 from fmepy.types import Vector
@@ -35,6 +37,7 @@ def ode(
     rtol: float = 1e-6,
     atol: Any = 1e-6,
     max_step: float | None = None,
+    history: Any = None,
 ) -> pd.DataFrame:
     """Run ``func(t, y, parms)`` once and return its table, in the manner of deSolve's `ode`.
 
@@ -51,7 +54,7 @@ def ode(
         Handed to `func` as it is.
     method : str
         lsoda, euler, rk4 (with `dt`), or RK45, RK23, DOP853, Radau, BDF, LSODA of scipy.
-    dt, forcings, events, bandwidth, rtol, atol, max_step
+    dt, forcings, events, bandwidth, rtol, atol, max_step, history
         As for `OdeModel`, but `atol` is deSolve's (a state that stays below 1000 times it is told; None: by the scale
         of the states, for one more run); forcings need `parms` to be a dict and arrive in it.
 
@@ -63,7 +66,8 @@ def ode(
     Notes
     -----
     A function of more than 20 states that works on whole arrays is called once with symbols, and runs as compiled loops
-    on LSODA (see `OdeModel`, functions of arrays); any other runs as it is.
+    on LSODA (see `OdeModel`, functions of arrays); any other runs as it is. A function that calls `lag` is turned into
+    equations (see `OdeModel`, delays).
 
     Examples
     --------
@@ -72,6 +76,15 @@ def ode(
     0     0   0.1
     1    10  12.9
     2    20  95.7
+
+    With a delay; before the start N was what it is there:
+
+    >>> from fmepy import lag
+    >>> ode({"N": 1}, [0, 5, 10], lambda t, y, p: y * (1 - lag(y, p["tau"]) / 10), {"tau": 1.5}).round(2)
+       time      N
+    0     0   1.00
+    1     5  14.33
+    2    10  15.41
     """
     if forcings is not None and not (parms is None or isinstance(parms, Mapping | pd.Series)):
         raise ModelError("`forcings` arrive in `parms`, which must then be a dict.")
@@ -87,22 +100,31 @@ def ode(
             return result[0], one_by_one(result[1])
         return result
 
-    is_large = method == "lsoda" and hasattr(y, "__len__") and len(y) > MOST_TRACED_STATES
-    make = OdeModel if is_large else _PlainModel
+    is_large = hasattr(y, "__len__") and len(y) > MOST_TRACED_STATES
+    has_lags = _calls_lag(rates, y, times)
+    make = OdeModel if has_lags or (is_large and method == "lsoda") else _PlainModel
     model = make(
         rates,
         state=y,
         times=times,
         forcings=forcings,
         events=events,
-        method=method,
+        method=None if has_lags and method == "lsoda" else method,
         dt=dt,
         bandwidth=bandwidth,
         rtol=rtol,
         atol=atol,
         max_step=max_step,
+        history=history,
     )
     return model()
+
+
+def _calls_lag(rates: Callable[..., Any], y: Any, times: Any) -> bool:
+    """Tell whether a function of numbers calls `lag`; what is wrong with it is told where the model is made."""
+    with lags_tried() as lags, suppress(Exception):
+        rates(float(times[0]), np.array([*(y.values() if isinstance(y, Mapping) else y)], dtype=float), {})
+    return bool(lags)
 
 
 def one_by_one(outputs: Mapping[Any, Any]) -> dict[str, Any]:

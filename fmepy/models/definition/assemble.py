@@ -96,7 +96,8 @@ def define(
             f"The model reads the past (lag) and has algebraic states ({listed(draft.algebraic)}); no engine here has "
             "both. Solve the algebraic equation, and write what it gives as an assignment."
         )
-    timed, roots = read_events(events, draft.states)
+    inputs = {**draft.parms, **{f.name: float(f.at(start)) for f in given.forcings}}
+    timed, roots = read_events(events, draft.states, inputs, draft.time)
     by_symbol = {symbol(k): e for k, e in found.own.items()}
     definition = Definition(
         kind=kind,

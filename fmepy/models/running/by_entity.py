@@ -16,7 +16,8 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ModelError, did_you_mean, listed
-from fmepy.models.running.events import COLUMNS, NEEDED, ROOT_COLUMNS, event_rows, is_missing
+from fmepy.models.running.event_functions import is_missing
+from fmepy.models.running.events import COLUMNS, NEEDED, ROOT_COLUMNS, event_rows
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import normal_name
 
@@ -108,7 +109,7 @@ def _split_events(events: Any) -> tuple[str | None, dict[str, list[dict[str, Any
     rows = event_rows(events)
     known = (*COLUMNS, *ROOT_COLUMNS)
     further = list(dict.fromkeys(k for row in rows for k in row if k not in known))
-    whole = all(k in row or (k == "time" and not is_missing(row.get("root"))) for row in rows for k in NEEDED)
+    whole = all(not is_missing(row.get("root")) or callable(row.get("value")) or {*NEEDED} <= {*row} for row in rows)
     absent = [k for k in known if not any(k in row for row in rows)]
     if len(further) != 1 or not whole or did_you_mean(further[0], absent):
         return None, None  # what is wrong, if anything, is told where events are read

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
-from fmepy.errors import SimulationError
+from fmepy.errors import EndedRunError, SimulationError
 from fmepy.language.equations import names_in, symbols
 from fmepy.language.nodes import as_node
 from fmepy.models.running.events import Settle, changed_states
@@ -279,7 +279,11 @@ class Crossings:
                 out[done] = z
                 done += 1
             before = z
-            z = self.cross(start, z, root if root >= 0 else None) if has_roots else z
+            try:
+                z = self.cross(start, z, root if root >= 0 else None) if has_roots else z
+            except EndedRunError as ended:
+                ended.rows = np.vstack((out[:done], before))
+                raise
             if z is not before and self._is_seen_at_once:  # these show the state after it
                 out[:done][times[:done] >= start - near] = z
             if early and root < 0 and z is before:
@@ -457,7 +461,7 @@ class Crossings:
             raise SimulationError(f"{many}, the last of {names}", time=t, exploded=True)
         self._crossed_at[through] = 2 * np.abs(g[through])
         S, shifts = z[n:].reshape(-1, n), {}
-        for j in sorted(through, key=lambda j: (roots[j].changes[0].order, j)):
+        for j in sorted(through, key=lambda j: (roots[j].order, j)):
             if self._sides[j] * speed[j] > _STILL * size[j]:  # no crossing, but the error of a state at rest
                 continue
             if roots[j].direction in (0, -self._sides[j]):
@@ -487,7 +491,7 @@ class Crossings:
         waiting = [(j, shift, (z, f)) for j, shift in shifts.items()]
         while waiting:
             ranks = self.table.priorities(t, z, self.inputs)
-            waiting.sort(key=lambda one: (roots[one[0]].changes[0].order, -ranks[one[0]]))
+            waiting.sort(key=lambda one: (roots[one[0]].order, -ranks[one[0]]))
             j, shift, seen = waiting.pop(0)
             if not (roots[j].persistent or held.get(j, True)):
                 continue
@@ -528,9 +532,15 @@ class Crossings:
         return changed_states(z, n, list(enumerate(root.changes)), made)
 
     def _record(self, j: int, t: float, shift: Any) -> None:
-        """Keep a hit; SimulationError where a root's hits come at ever shorter distances, which have no end."""
+        """Keep a hit; SimulationError where it ends a run of further rows, or where hits come faster without end."""
         self._hits.append((t, j, shift))
         lasted = so_far(t, self._start)
+        if self.table.roots[j].terminal and t < self._end - NEAR * lasted:
+            raise EndedRunError(
+                f"{self.table.roots[j].told} is terminal, and there are rows after it, to time {self._end:.6g}",
+                time=t,
+                exploded=True,
+            )
         last, is_too_many = self._again(len(self.system.watched) + j, t)
         apart = [b - a for a, b in pairwise(last[-4:])]
         shrinks = len(apart) == 3 and apart[0] > apart[1] > apart[2]

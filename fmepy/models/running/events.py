@@ -21,6 +21,10 @@ show the state after it. If it is not *persistent* it does not happen if another
 condition first; *early* values are of the state in which the condition began to hold, not of the one that it changes.
 Of those that wait at one time the one with the largest *priority* is next, a number or an expression of that moment. A
 *strict* one (t > 2, not t >= 2) happens just after its time, so that a row at that time shows the state before it.
+
+A root may change nothing, to be reported alone, and a *terminal* one ends the run, after its changes.
+
+A value may be a function ``f(t, state, parameters)``, which is turned into expressions where the events are read.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ from fmepy.language.functions import holds_jumps
 from fmepy.language.nodes import as_node
 from fmepy.language.text import parse_expression, read_value
 from fmepy.models.definition.values import ValueTable
+from fmepy.models.running.event_functions import in_expressions, is_missing
 from fmepy.models.running.forcings import forcing_values
 from fmepy.parameters.names import normal_name
 from fmepy.types import Vector
@@ -56,7 +61,7 @@ METHODS = ("replace", "add", "multiply")
 _OF_DESOLVE = {"rep": "replace", "mult": "multiply"}
 COLUMNS = ("var", "time", "value", "method", "order")
 NEEDED = COLUMNS[:3]
-ROOT_COLUMNS = ("root", "direction", "when", "persistent", "early", "priority", "strict")
+ROOT_COLUMNS = ("root", "direction", "terminal", "when", "persistent", "early", "priority", "strict")
 """Those of events that happen where an expression crosses zero."""
 DIRECTIONS = (-1, 0, 1)
 GIVEN = "value of an event"
@@ -129,11 +134,6 @@ def change_of(row: Mapping[str, Any], where: str, i: int, states: Sequence[str])
     method = check_choice(_OF_DESOLVE.get(str(given), given), METHODS, f"events[{i}].method")
     order = whole_number(row.get("order", 0), f"events[{i}].order", least=-(10**9))
     return states.index(state), _value(row["value"], where), method, order
-
-
-def is_missing(value: Any) -> bool:
-    """Tell whether a cell of a table of events is empty."""
-    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
 
 
 @lru_cache(maxsize=64)
@@ -222,7 +222,7 @@ class Root:
         The root as it was given.
     when : Node or None
         1 while its condition holds, else 0; None: it happens at crossings of its own alone.
-    persistent, early, priority, strict : bool, bool, Node or None, bool
+    persistent, early, priority, strict, terminal : bool, bool, Node or None, bool, bool
         See the module's text.
     """
 
@@ -236,6 +236,12 @@ class Root:
     early: bool = False
     priority: Any = None
     strict: bool = False
+    terminal: bool = False
+
+    @property
+    def order(self) -> int:
+        """Of its first change."""
+        return self.changes[0].order if self.changes else 0
 
     @property
     def told(self) -> str:
@@ -255,7 +261,9 @@ class Root:
         return replace(self, g=change(self.g), changes=changes, when=when, priority=priority)
 
 
-def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], tuple[Root, ...]]:
+def read_events(
+    events: Any, states: Sequence[str], inputs: Mapping[str, float], time: str
+) -> tuple[tuple[Event, ...], tuple[Root, ...]]:
     """Return what the user gave as events: those at given times, by time and order, and the root events.
 
     Rows of the same root and direction are changes at one crossing.
@@ -264,7 +272,13 @@ def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], 
     ----------
     events : None, DataFrame or list of dict
         Columns (keys) ``var``, ``value``, and ``time`` or ``root``; ``method``, which is "replace" where it is left out
-        (deSolve's "rep" and "mult" are known); ``order``, 0; of a root ``direction``, 0.
+        (deSolve's "rep" and "mult" are known); ``order``, 0; of a root ``direction``, 0, and ``terminal``, False. A
+        root without ``var`` changes nothing. A value may be a function of time, states and inputs, by name, that
+        returns a number, or without ``var`` a dict of several states.
+    inputs : mapping
+        Parameters and forcings with some value of each.
+    time : str
+        What the time is called.
 
     Raises
     ------
@@ -276,17 +290,19 @@ def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], 
     roots: dict[tuple[Any, ...], Root] = {}
     rows = [] if events is None else event_rows(events)
     has_roots = any("root" in row for row in rows)
-    for i, row in enumerate(rows):
+    names = {time: 0.37}, dict.fromkeys(states, 1.07), inputs
+    plain = [(i, row) for i, given in enumerate(rows) for row in in_expressions(given, f"`events`, row {i}", *names)]
+    for i, row in plain:
         has_root, has_time = not is_missing(row.get("root")), not is_missing(row.get("time"))
         if has_root and has_time:
             raise ModelError(f"`events`, row {i}: an event has a time or a root, not both.")
         if has_root or ("root" in row and not has_time):
             new = _root_of(row, i, states)
             key: tuple[Any, ...] = (new.g, new.direction, new.when, new.persistent, new.early, new.priority, new.strict)
-            key += (new.changes[0].order,) if new.when is not None else ()
+            key += (new.order,) if new.when is not None else ()
             first = roots.get(key, replace(new, changes=()))
             changes = tuple(sorted((*first.changes, *new.changes), key=lambda c: c.order))
-            roots[key] = replace(first, changes=changes)
+            roots[key] = replace(first, changes=changes, terminal=first.terminal or new.terminal)
             continue
         if has_roots:  # a table has a cell for everything
             row = {k: v for k, v in row.items() if not (k in (*ROOT_COLUMNS, "order", "method") and is_missing(v))}
@@ -297,14 +313,16 @@ def read_events(events: Any, states: Sequence[str]) -> tuple[tuple[Event, ...], 
 def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
     """Return the root of the i-th row of events, with what it changes."""
     where, known = f"`events`, row {i}", (*COLUMNS, *ROOT_COLUMNS)
-    given = {k: v for k, v in row.items() if not (k in known and k not in (*NEEDED, "root") and is_missing(v))}
-    _check_keys(given, where, known, ("var", "value"), "A root event needs root, var and value.")
-    change, root = RootChange(*change_of(given, where, i, states)), given["root"]
+    given = {k: v for k, v in row.items() if not (k in known and k != "root" and is_missing(v))}
+    changes = "var" in given or "value" in given
+    needs = "A root that changes a state needs var and value; one without both is only reported, by `hits`."
+    _check_keys(given, where, known, ("var", "value") if changes else (), needs)
+    root = given["root"]
     when, priority = (_parsed(given.get(word), f"{where}, {word}") for word in ("when", "priority"))
     return Root(
         _expression(root, where),
         _direction(given.get("direction", 0), where),
-        (change,),
+        (RootChange(*change_of(given, where, i, states)),) if changes else (),
         i,
         str(root),
         when,
@@ -312,6 +330,7 @@ def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
         bool(given.get("early", False)),
         None if priority is None else as_node(priority),
         bool(given.get("strict", False)),
+        bool(given.get("terminal", False)),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fmepy.compiled.explicit_runs import Course
 from fmepy.compiled.llvm_code import NotWritableError
-from fmepy.errors import SimulationError
+from fmepy.errors import EndedRunError, SimulationError
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions
@@ -173,7 +173,12 @@ class _DelayedRunner(ModelRunner):
             if at is None:
                 return np.array(out)
             inputs[:size] = there[:size]
-            z = run.cross(at, z, run.fired(at, z))
+            try:
+                z = run.cross(at, z, run.fired(at, z))
+            except EndedRunError as ended:
+                ended.rows = np.array(up_to_crossing(*course(np.append(line.rows[line.rows < at], at), False))[0])
+                ended.rows[-1, : self.n_states] = z
+                raise
             if at >= end:
                 return np.array(up_to_crossing(*course(line.rows, is_watched=False))[0])
             run.read_sides(at, z)

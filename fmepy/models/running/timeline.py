@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.explicit_runs import CHANGES, Course, Stretch
-from fmepy.errors import SimulationError
+from fmepy.errors import EndedRunError, SimulationError
 from fmepy.models.engines.base import Stepper
 from fmepy.models.running.crossings import Crossings, watch_table
 from fmepy.models.running.events import Event, kinds_of
@@ -200,14 +200,18 @@ def run_segments(
         if layout.n_forcings:
             inputs[layout.lines] = segment.lines
             inputs[layout.origin] = segment.start
+        n = segment.rows.stop - segment.rows.start
         if crossings is None:
             _, rows = stepper.advance(segment.start, z, inputs, segment.times)
             z = rows[-1]
         else:
             crossings.read(i, segment.start, z)
-            rows, z = crossings.advance(stepper, segment, z)
+            try:
+                rows, z = crossings.advance(stepper, segment, z)
+            except EndedRunError as ended:
+                ended.rows = np.vstack((out[: segment.rows.start], ended.rows[:-1][:n], ended.rows[-1:]))
+                raise
         finite_rows(rows, segment.times)
-        n = segment.rows.stop - segment.rows.start
         out[segment.rows] = rows[:n]
         if segment.flips and crossings is not None and i + 1 < len(segments):
             for switch in segment.flips:

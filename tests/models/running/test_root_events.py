@@ -351,7 +351,7 @@ def test_verbs_that_know_events_only_by_their_times_refuse_root_events_by_name()
         ({"root": "where(height > 2, 1, -1)"}, "may jump across zero"),
         ({"root": "t % 2 - 1"}, "may jump across zero"),
         ({"var": "sped"}, "'sped' is not a state. Did you mean 'speed'"),
-        ({"value": None}, "the value is None"),
+        ({"value": None}, "'value' missing"),
         ({"value": "-e * sped"}, "'sped'.*Did you mean 'speed'"),
         ({"method": "set"}, "method"),
         ({"time": 3.0}, "a time or a root, not both"),
@@ -366,7 +366,7 @@ def test_bad_root_events_are_told_at_the_door(change, told):
 
 def test_what_is_missing_is_named():
     common = {"state": {"height": 1, "speed": 0}, "parms": {"g": 10}, "times": [0, 1]}
-    with pytest.raises(ModelError, match=r"row 0: 'value' missing. A root event needs root, var and value"):
+    with pytest.raises(ModelError, match=r"row 0: 'value' missing. A root that changes a state needs var and value"):
         OdeModel(BALL, **common, events=[{"root": "height", "var": "speed"}])
     with pytest.raises(ModelError, match=r"no column 'rot'.*Did you mean 'root'"):
         OdeModel(BALL, **common, events=[{"rot": "height", "var": "speed", "value": 1}])
