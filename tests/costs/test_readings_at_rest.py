@@ -44,6 +44,13 @@ def test_a_likelihood_scores_it(tank):
     np.testing.assert_allclose(bound.score(theta), slopes, rtol=1e-4)
 
 
+def test_steps_that_are_no_whole_numbers_come_to_rest_too():
+    model = fme.DifferenceModel("next(A) = A + h*(kin - k*A)", state={"A": 1.0}, times=0.3 * np.arange(4), dt=0.3,
+                                parms={"kin": 2.0, "k": 0.5, "h": 0.3})  # fmt: skip
+    cost = fme.SimulationCost(model, {"time": [0.3, np.inf], "A": [1.45, 4.0]})
+    assert cost().residuals["mod"].tolist() == pytest.approx([1.45, 4.0], rel=1e-6)
+
+
 def test_every_entity_comes_to_its_own(tank):
     data = {"tank": ["a", "a", "b", "b", "c", "c"], "time": [1, np.inf] * 3, "A": [7, 4, 9, 5.0, 1.0, 8.0]}
     cost = fme.SimulationCost(

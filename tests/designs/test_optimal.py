@@ -75,6 +75,28 @@ def test_exchanges_come_to_the_best_of_all_designs(criterion, for_):
     assert best.value == pytest.approx(most, rel=1e-6)
 
 
+@pytest.mark.parametrize("criterion", ["D", "A", "E", "c"])
+@pytest.mark.parametrize("for_", [None, ["a", "c"]])
+def test_the_sensitivity_is_by_how_much_the_criterion_grows(criterion, for_):
+    times = np.linspace(-1, 1, 9)
+    at = {"time": 0.3} if criterion == "c" else for_
+    best = fme.design(CURVE, {"a": 1, "b": 1, "c": 1}, candidates=pd.DataFrame({"time": times, "variable": "y"}), n=4,
+                      criterion=criterion, for_=at, sd=1, seed=1)  # fmt: skip
+    chosen = np.array([0, 1, 2] if for_ is None else [0, 2])
+
+    def value(M):
+        C = np.linalg.inv(M)
+        if criterion == "c":
+            return -(np.array([1, 0.3, 0.09]) @ C @ np.array([1, 0.3, 0.09]))
+        C = C[np.ix_(chosen, chosen)]
+        return {"D": -np.log(np.linalg.det(C)), "A": -np.trace(C), "E": 1 / np.linalg.eigvalsh(C)[-1]}[criterion]
+
+    rows = np.array([[1, t, t * t] for t in times])
+    M = sum(np.outer(f, f) for f in np.array([[1, t, t * t] for t in best.chosen["time"]]))
+    grows = [(value(M + 1e-6 * np.outer(f, f)) - value(M - 1e-6 * np.outer(f, f))) / 2e-6 for f in rows]
+    np.testing.assert_allclose(best.sensitivity["sensitivity"], grows, rtol=1e-5, atol=1e-8)
+
+
 def test_a_prediction_is_read_where_it_is():
     best = fme.design(CURVE, {"a": 1, "b": 1, "c": 1}, times=(-1, 1), n=5, criterion="c", for_={"time": 0.0}, seed=1,
                       sd=1.0)  # fmt: skip

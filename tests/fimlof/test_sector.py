@@ -49,6 +49,13 @@ def test_a_sector_is_the_model_written_by_hand_with_the_data_as_forcing(whole):
         assert part.cost(p) == pytest.approx(cost(p), rel=1e-12)
 
 
+def test_a_sector_of_other_steps_is_the_same_at_other_times(whole):
+    data = whole.obs.assign(time=0.25 * whole.obs["time"])
+    quarters = whole.model.replace(times=0.25 * np.arange(61), dt=0.25)
+    slow = whole.replace(model=quarters, obs=data)
+    assert fme.sector(slow, ["b"]).cost() == pytest.approx(fme.sector(whole, ["b"]).cost(), rel=1e-12)
+
+
 def test_sector_by_sector_the_parameters_are_found_and_one_filter_of_the_whole_confirms_them(whole):
     first = fme.modFit(fme.sector(whole, ["a"]).cost, ["k", "inflow"])
     second = fme.modFit(fme.sector(whole, ["b"]).cost, ["m"])

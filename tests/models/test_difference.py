@@ -100,6 +100,15 @@ def test_filters_and_predictors_follow_steps_of_another_length(update):
         c = fme.PredictionErrorCost(daily, {"time": np.arange(1, 9), "x": seen}, steps=steps, **gained)
         d = fme.PredictionErrorCost(slow, {"time": fives[1:], "x": seen}, steps=steps, **gained)
         assert d().model == pytest.approx(c().model, rel=1e-12)
+    hurried = "next(x) = a * x + t / {0}\ny = x * (1 + t / {0} / 10)"
+    by_output = {"gain": {"x": {"y": 0.3}}}
+    c, d = (
+        fme.PredictionErrorCost(
+            DifferenceModel(hurried.format(h), state={"x": 4.0}, times=h * np.arange(9), parms={"a": 0.8}, dt=h),
+            {"time": h * np.arange(1, 9), "y": seen}, **by_output)
+        for h in (1, 5)
+    )  # fmt: skip
+    assert d().model == pytest.approx(c().model, rel=1e-12)
     still = {"gain": "stationary", **noise}
     c = fme.PredictionErrorCost(daily, {"time": np.arange(1, 9), "x": seen}, **still)
     d = fme.PredictionErrorCost(slow, {"time": fives[1:], "x": seen}, **still)
