@@ -37,12 +37,15 @@ class Readings:
         Of a reading, where neither the table nor the cost says it.
     """
 
+    kinds: tuple[type, ...] = (SimulationCost,)
+    is_joint = False
+
     def __init__(self, asked: Any, theta: pd.Series, sd: Any) -> None:
-        self.is_cost = isinstance(asked, SimulationCost)
+        self.is_cost = isinstance(asked, self.kinds)
         if isinstance(asked, PredictionErrorCost) or not (self.is_cost or isinstance(asked, Model)):
             raise ArgumentError(
-                "`design` judges readings one by one, by a model or a SimulationCost on the natural scale; got "
-                f"{type(asked).__name__}. Readings of a filter or predictor hang together, and the parts of a sum or a "
+                "`design` judges readings by a model, or by a SimulationCost or FimlofCost on the natural scale; got "
+                f"{type(asked).__name__}. Readings of a predictor hang together, and the parts of a sum or a "
                 "transformed cost have other tables: give the SimulationCost of the same model, or its model."
             )
         self.asked, self.theta, self._sd = asked, theta, sd
@@ -154,9 +157,12 @@ class Readings:
     def gradient(self, row: Mapping[str, Any]) -> Vector:
         """Return the gradient of a prediction, one variable at one time."""
         model = self.model
-        bound = model.bind(list(self.theta.index), times=_times_to(model, float(row[self.x])))
-        _, S = bound.sensitivities(self.theta.to_numpy(dtype=float))
-        return np.asarray(S[-1, list(bound.var_names).index(str(row[VARIABLE]))])
+        names = [n for n in self.theta.index if n in model.parms.index]  # the others are the noise's
+        bound = model.bind(names, times=_times_to(model, float(row[self.x])))
+        _, S = bound.sensitivities(self.theta[names].to_numpy(dtype=float))
+        out = pd.Series(0.0, index=self.theta.index)
+        out[names] = S[-1, list(bound.var_names).index(str(row[VARIABLE]))]
+        return np.asarray(out, dtype=float)
 
 
 def _times_to(model: Any, time: float) -> Vector:

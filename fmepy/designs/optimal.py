@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,10 @@ import pandas as pd
 from fmepy.checks import as_rng, whole_number
 from fmepy.designs.criteria import CRITERIA, Criterion
 from fmepy.designs.information import VARIABLE, Readings, errors_of
+from fmepy.designs.joint import JointReadings
 from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
 from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
+from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
 from fmepy.journal.saving import Saved
@@ -45,7 +47,7 @@ class OptimalDesign(Saved):
     efficiency : float
         At least how good the design is beside the best with as many readings, replicates and fractions of readings
         allowed (by the equivalence theorem: Kiefer and Wolfowitz 1960); NaN where the criterion has no slope, under a
-        `budget`, and of several draws but for D.
+        `budget`, of several draws but for D, and of a FimlofCost, whose readings do not simply add.
     sensitivity : DataFrame
         The candidates, and in ``sensitivity`` by how much the criterion would grow with a reading there.
     notes : tuple of str
@@ -147,8 +149,10 @@ def design(
     -----
     Readings are exchanged one by one while the criterion grows (Fedorov 1972), from several starts; times and controls
     between bounds then move continuously. The information is the expected one of -2 log L, with exact sensitivities
-    where the model has them. A `FimlofCost` judges readings one by one as its own run does without the others' help,
-    and so cannot be asked.
+    where the model has them. Readings of a `FimlofCost` hang together: their information is that of all present and
+    chosen ones, by the covariance that the path's noise gives them (`fmepy.designs.joint`; exact where the model is
+    linear, else about the path of the mean). Its candidates set no parameters and no `sd`, and times between bounds are
+    chosen among 201; difference equations are read at their steps.
 
     References
     ----------
@@ -176,7 +180,7 @@ def design(
     count = len(space) if n is None else whole_number(n, "n", 1)
     task.set_candidates(space)
     _check_possible(task, space, count)
-    return _result(task, space, space.polished(_exchanged(task, space, count)))
+    return _result(task, space, _exchanged(task, space, count))
 
 
 class _Task:
@@ -191,7 +195,8 @@ class _Task:
             read = as_parameters(p.par if isinstance(p, Profile) else p, argument="p")
             self.points = [pd.Series(read.values, index=list(read.names), dtype=float)]
         self.names = [str(n) for n in self.points[0].index]
-        self.readings = [Readings(asked, point, sd) for point in self.points]
+        self.is_joint = isinstance(asked, FimlofCost)
+        self.readings = [(JointReadings if self.is_joint else Readings)(asked, point, sd) for point in self.points]
         self.kind, self.rng, self.notes = criterion, rng, list[str]()
         self._for = for_
         self.criteria: list[Criterion] = []
@@ -229,7 +234,7 @@ class _Task:
 
 
 def _check_possible(task: _Task, space: DesignSpace, n: int) -> None:
-    everything = task.present + space.information.sum(axis=1)
+    everything = space.together(range(len(space)))
     open_names = [name for name, e in zip(task.names, errors_of(everything[0]), strict=True) if np.isinf(e)]
     wanted = {task.names[i] for i in task.criteria[0].chosen}
     if open_names and (task.kind == "D" or wanted & set(open_names)):
@@ -247,15 +252,13 @@ def _exchanged(task: _Task, space: DesignSpace, n: int) -> list[int]:
     ridge = 1e-9 * np.array([np.diag(np.diag(m)) for m in task.present + space.information.mean(axis=1)])
     for k in range(_STARTS):
         taken = _grown(task, space, n, ridge, random=k > 0)
-        now = float(task.value((task.present + space.information[:, taken].sum(axis=1))[:, None])[0])
+        now = float(task.value(space.together(taken)[:, None])[0])
         for _ in range(_ROUNDS):
             before = now
             for place in range(len(taken)):
                 others = taken[:place] + taken[place + 1 :]
                 open_units = np.flatnonzero(space.allowed(others))
-                M = (task.present + space.information[:, others].sum(axis=1))[:, None]
-                M = M + space.information[:, open_units]
-                values = task.value(M)
+                values = task.value(space.with_each(others, open_units))
                 j = int(np.argmax(values))
                 if values[j] > now + 1e-12 * (1 + abs(now)) or (not np.isfinite(now) and np.isfinite(values[j])):
                     taken[place], now = int(open_units[j]), float(values[j])
@@ -266,7 +269,7 @@ def _exchanged(task: _Task, space: DesignSpace, n: int) -> list[int]:
         if now > best[0]:
             best = (now, sorted(taken))
     if not best[1] or not np.isfinite(best[0]):
-        M = (task.present + space.information[:, _grown(task, space, n, ridge, False)].sum(axis=1))[0]
+        M = space.together(_grown(task, space, n, ridge, False))[0]
         names = [name for name, e in zip(task.names, errors_of(M), strict=True) if np.isinf(e)]
         raise ArgumentError(
             f"So few readings leave {listed(names or task.names)} open, and the criterion is not defined: take more "
@@ -285,28 +288,33 @@ def _grown(task: _Task, space: DesignSpace, n: int, ridge: Cube, random: bool) -
         if random and len(taken) < (n + 1) // 2:
             taken.append(int(task.rng.choice(units)))
             continue
-        M = (task.present + ridge + space.information[:, taken].sum(axis=1))[:, None] + space.information[:, units]
-        values = task.value(M)
+        values = task.value(space.with_each(taken, units) + ridge[:, None])
         if space.prices is not None:
-            now = task.value((task.present + ridge + space.information[:, taken].sum(axis=1))[:, None])[0]
+            now = task.value((space.together(taken) + ridge)[:, None])[0]
             values = (values - now) / np.maximum(space.prices[units], 1e-300)
         taken.append(int(units[int(np.argmax(values))]))
     return taken
 
 
-def _result(task: _Task, space: DesignSpace, parts: Sequence[pd.DataFrame]) -> OptimalDesign:
-    x = task.readings[0].x
+def _result(task: _Task, space: DesignSpace, taken: list[int]) -> OptimalDesign:
+    x, parts = task.readings[0].x, space.polished(taken)
     chosen = pd.concat(parts, ignore_index=True)
-    own = np.stack([task.information(part).sum(axis=1) for part in parts], axis=1)
-    M = task.present + own.sum(axis=1)
+    of_units, own = space.information, None
+    if task.is_joint:
+        M = space.together(taken)
+        of_units = np.full_like(of_units, np.nan)  # what is taken adds nothing again
+        rest = np.setdiff1d(np.arange(len(space)), taken)
+        of_units[:, rest] = space.with_each(taken, rest) - M[:, None]
+    else:
+        own = np.stack([task.information(part).sum(axis=1) for part in parts], axis=1)
+        M = task.present + own.sum(axis=1)
     slopes: list[Any] = [c.slope(m) for c, m in zip(task.criteria, M, strict=True)]
     gains, efficiency = np.full(len(space), np.nan), np.nan
     if all(s is not None for s in slopes):
-        gains = np.mean([np.einsum("ij,kij->k", s, F) for s, F in zip(slopes, space.information, strict=True)], axis=0)
+        gains = np.mean([np.einsum("ij,kij->k", s, F) for s, F in zip(slopes, of_units, strict=True)], axis=0)
+    if own is not None and np.isfinite(gains).all() and space.budget is None and (len(M) == 1 or task.kind == "D"):
         now = np.mean([np.einsum("ij,kij->", s, F) for s, F in zip(slopes, own, strict=True)])
-        gap = len(parts) * gains.max() - now
-        if space.budget is None and (len(M) == 1 or task.kind == "D"):  # the best of a budget may have other numbers
-            efficiency = task.criteria[0].efficiency(M[0], float(gap))
+        efficiency = task.criteria[0].efficiency(M[0], float(len(parts) * gains.max() - now))
     of_rows = np.empty(len(space.table))
     for k, unit in enumerate(space.units):
         of_rows[unit] = gains[k]

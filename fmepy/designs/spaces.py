@@ -40,6 +40,23 @@ class DesignSpace:
         rows = self.task.information(table)
         self.information = np.stack([rows[:, u].sum(axis=1) for u in units], axis=1)
 
+    def with_each(self, taken: Sequence[int], units: IntVector) -> Cube:
+        """Return the information of what is there and some units, with each of others: (n_point, n_unit, p, p)."""
+        if self.task.is_joint:
+            own = [self.units[i] for i in units]
+            return np.array([r.with_each(self.row_numbers(taken), own) for r in self.task.readings])
+        return np.asarray(self.together(taken)[:, None] + self.information[:, units])
+
+    def together(self, taken: Sequence[int]) -> Cube:
+        """Return the information of what is there and some units, shape (n_point, n_par, n_par)."""
+        if self.task.is_joint:
+            return np.array([r.of_rows(self.row_numbers(taken)) for r in self.task.readings])
+        return np.asarray(self.task.present + self.information[:, list(taken)].sum(axis=1))
+
+    def row_numbers(self, taken: Sequence[int]) -> IntVector:
+        """Return the rows of some units."""
+        return np.concatenate([*(self.units[i] for i in taken), np.empty(0, dtype=np.intp)])
+
     def allowed(self, taken: Sequence[int]) -> Any:
         """Return which units may join those that are taken."""
         out = np.ones(len(self), dtype=bool)
@@ -86,8 +103,6 @@ class ListedReadings(DesignSpace):
 class ReadingsInTime(DesignSpace):
     """Readings at any times between two bounds."""
 
-    repeats = True
-
     def __init__(self, task: Any, times: Any, variables: Any, min_gap: float) -> None:
         self.task, self.min_gap = task, float(min_gap)
         low, high = (float(v) for v in times)
@@ -97,19 +112,25 @@ class ReadingsInTime(DesignSpace):
         readings = task.readings[0]
         if low < float(readings.model.times[0]):
             raise ArgumentError(f"`times` begins at {low:g}, before the model's start at {readings.model.times[0]:g}.")
-        table = _with_variables(readings, pd.DataFrame({readings.x: np.linspace(low, high, _GRID)}), variables)
+        steps = _steps_between(readings.model, low, high)
+        self.repeats = self.moves = steps is None and not task.is_joint
+        grid = np.linspace(low, high, _GRID) if steps is None else steps
+        if not self.moves and steps is None:
+            task.notes.append(f"Times are chosen among {_GRID}, {(high - low) / (_GRID - 1):.3g} apart.")
+        table = _with_variables(readings, pd.DataFrame({readings.x: grid}), variables)
         self._set(table, [np.array([i]) for i in range(len(table))])
 
     def allowed(self, taken: Sequence[int]) -> Any:
         """Return which times keep their distance."""
-        x = self.table[self.task.readings[0].x].to_numpy(dtype=float)
-        out = np.ones(len(self), dtype=bool)
+        x, out = self.table[self.task.readings[0].x].to_numpy(dtype=float), super().allowed(taken)
         for i in taken if self.min_gap else ():
             out &= np.abs(x - x[i]) >= self.min_gap * (1 - 1e-12)
         return out
 
     def polished(self, chosen: list[int]) -> list[Any]:
         """Return the times moved to their best places."""
+        if not self.moves:
+            return super().polished(chosen)
         name = self.task.readings[0].x
         table = self.table.iloc[chosen].copy().reset_index(drop=True)
         step = (self.high - self.low) / (_GRID - 1)
@@ -138,6 +159,8 @@ class ControlledExperiments(DesignSpace):
 
     def __init__(self, task: Any, candidates: Any, controls: Any) -> None:
         self.task, self.function = task, candidates
+        if task.is_joint:
+            raise ArgumentError("`controls` are of a model or a SimulationCost: candidates of a FimlofCost set none.")
         if not callable(candidates):
             raise ArgumentError("With `controls`, `candidates` is a function of a dict of them that returns a table.")
         self.bounds = {str(k): (float(a), float(b)) for k, (a, b) in dict(controls).items()}
@@ -205,6 +228,14 @@ def _with_variables(readings: Readings, table: pd.DataFrame, variables: Any) -> 
     if readings.entity is not None and readings.entity not in table.columns:
         raise ArgumentError(f"`candidates` has no column {readings.entity!r}, the entity of a reading.")
     return table.reset_index(drop=True)
+
+
+def _steps_between(model: Any, low: float, high: float) -> Vector | None:
+    """Return the times of a difference model between two bounds; None of a model that has any time."""
+    if getattr(getattr(model, "definition", None), "kind", "") != "difference":
+        return None
+    start, h = float(model.times[0]), float(model.dt)
+    return np.asarray(start + h * np.arange(np.ceil((low - start) / h - 1e-9), np.floor((high - start) / h + 1e-9) + 1))
 
 
 def _coordinate_search(

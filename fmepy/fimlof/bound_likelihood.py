@@ -162,6 +162,18 @@ class BoundFimlof(OfData):
         out._inflation, out._remembered, out._last = factor, None, None
         return out
 
+    def with_values(self, values: Vector) -> BoundFimlof:
+        """Return the same of other readings, on the scale of comparison, entity by entity in order of time."""
+        out, at = copy(self), np.cumsum([len(schedule.readings) for schedule, _ in self.schedules])[:-1]
+        out.schedules = [
+            (replace(schedule, readings=replace(schedule.readings, values=np.ascontiguousarray(own))), used)
+            for (schedule, used), own in zip(self.schedules, np.split(values, at), strict=True)
+        ]
+        out._remembered, out._last = None, None
+        if not self.spec.definition.is_closed:
+            out._runs = None  # which have the cost's own data
+        return out
+
     def tightened(self) -> BoundFimlof | None:
         """Return the same at smaller tolerances, None where no solver has any; see `fmepy.models.base.tightened`."""
         runs = None if self._runs is None else self._runs.tightened()
