@@ -92,3 +92,47 @@ two = fme.design(
 )  # fmt: skip
 print(two.chosen)
 assert np.allclose(sorted(two.chosen["S"]), [15 / 13, 10], rtol=1e-3)
+
+# %%
+# A virus in the blood
+# --------------------
+# The model of FME's main vignette: cells T, infected cells I, virus V. Counts of virus alone cannot tell how many cells
+# there are: with more of them, each of which releases less, the same virus is seen.
+parms = dict(bet=2e-5, rho=0.15, delt=0.55, c=5.5, lam=80.0, n=900.0)
+
+
+def counted(loss):
+    """Return the model; `loss`: whether virus is lost where it infects a cell."""
+    return fme.OdeModel(
+        f"""
+        d(T)/dt = lam - rho*T - bet*T*V
+        d(I)/dt = bet*T*V - delt*I
+        d(V)/dt = n*delt*I - c*V {"- bet*T*V" if loss else ""}
+        logV = log(V)
+        """,
+        state={"T": "T0", "I": "I0", "V": "V0"}, times=np.arange(61), rtol=1e-8,
+        parms={**parms, "T0": 100, "I0": 150, "V0": 50000},
+    )  # fmt: skip
+
+
+simple = fme.structural_identifiability(counted(loss=False), observed=["logV"], seed=1)
+print(simple)
+assert set(simple.verdicts[simple.verdicts == "not"].index) == {"lam", "n", "T0", "I0"}
+assert "lam*n" in simple.combinations
+
+# %%
+# In FME's model virus is lost where it infects a cell. That small term is all that fixes the number of cells, and it
+# fixes it badly: from FME's counts of virus alone ``lam`` and ``n`` are as good as unknown, their errors larger than
+# they are themselves. Six readings more, of virus or of cells (with an error of 4.5): which?
+virus = counted(loss=True)
+assert "not" not in set(fme.structural_identifiability(virus, observed=["logV"], seed=1).verdicts)
+data = fme.datasets.load("hiv").query("name == 'logV'")[["time", "value", "sd"]].rename(columns={"value": "logV"})
+kinds = pd.DataFrame({"variable": ["logV", "T"], "sd": [0.45, 4.5]})
+later = pd.merge(pd.DataFrame({"time": np.arange(1.0, 61)}), kinds, how="cross")
+more = fme.design(fme.SimulationCost(virus, data, err="sd"), parms, candidates=later, n=6, seed=1)
+print(more)
+assert set(more.chosen["variable"]) == {"T"}
+assert np.isclose(more.before["lam"], 142.3, rtol=0.005)
+assert np.isclose(more.after["lam"], 5.44, rtol=0.005)
+more.plot()
+plt.show()
