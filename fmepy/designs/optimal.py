@@ -114,7 +114,7 @@ def design(
     times : (float, float), optional
         Readings at any times between two bounds, equal ones too, in place of `candidates`.
     controls : mapping of parameter to (lower, upper), optional
-        What `candidates(dict)` is a function of.
+        What `candidates(dict)` is a function of; of a dose the parameter that is the value of its event.
     criterion : {"D", "A", "E", "ME", "G", "c"}
         See `fmepy.designs.criteria`: the volume of the confidence ellipsoid, the sum of variances, the longest axis,
         the ratio of axes, the largest variance of a prediction among the candidates, that of one prediction.

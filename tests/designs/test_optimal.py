@@ -278,3 +278,13 @@ def test_a_parameter_may_be_called_par():
     model = fme.OdeModel("d(A)/dt = -par * A", state={"A": 1.0}, times=[0, 10], parms={"par": 0.5})
     for p in (pd.Series({"par": 0.5}), pd.DataFrame({"par": [0.5]})):
         assert fme.design(model, p, times=(0, 10), n=1, seed=1).chosen["time"].iloc[0] == pytest.approx(2, abs=1e-4)
+
+
+def test_a_dose_is_a_control_as_the_parameter_that_its_event_reads():
+    dose = [{"var": "A", "time": 1.0, "value": "dose", "method": "add"}]
+    model = fme.OdeModel("d(A)/dt = -k*A - loss", state={"A": 1.0}, times=[0, 10], parms=dict(k=0.5, loss=0.1, dose=1.0),
+                         events=dose)  # fmt: skip
+    best = fme.design(model, {"k": 0.5}, candidates=lambda c: {"time": [2.0, 4.0]}, controls={"dose": (0.5, 20)}, n=1,
+                      sd=0.1, seed=1)  # fmt: skip
+    assert best.chosen["dose"].tolist() == pytest.approx([20, 20], rel=1e-4)
+    assert best.after["k"] < 0.05
