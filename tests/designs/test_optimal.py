@@ -282,8 +282,8 @@ def test_a_parameter_may_be_called_par():
 
 def test_a_dose_is_a_control_as_the_parameter_that_its_event_reads():
     dose = [{"var": "A", "time": 1.0, "value": "dose", "method": "add"}]
-    model = fme.OdeModel("d(A)/dt = -k*A - loss", state={"A": 1.0}, times=[0, 10], parms=dict(k=0.5, loss=0.1, dose=1.0),
-                         events=dose)  # fmt: skip
+    model = fme.OdeModel("d(A)/dt = -k*A - loss", state={"A": 1.0}, times=[0, 10],
+                         parms=dict(k=0.5, loss=0.1, dose=1.0), events=dose)  # fmt: skip
     best = fme.design(model, {"k": 0.5}, candidates=lambda c: {"time": [2.0, 4.0]}, controls={"dose": (0.5, 20)}, n=1,
                       sd=0.1, seed=1)  # fmt: skip
     assert best.chosen["dose"].tolist() == pytest.approx([20, 20], rel=1e-4)
