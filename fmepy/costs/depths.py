@@ -14,7 +14,7 @@ import pandas as pd
 
 from fmepy.costs.observations import Observations
 from fmepy.errors import ArgumentError, DataError
-from fmepy.models.on_grid import ProfileFunction
+from fmepy.models.on_grid import ProfileFunction, profiles_of
 from fmepy.tables.columns import Columns
 from fmepy.types import IntVector, Vector
 
@@ -87,11 +87,3 @@ def read_depths(table: pd.DataFrame, x: Any, model: Any) -> tuple[str | None, De
         raise ArgumentError(f"`x={x!r}`: the model has no profiles; depths are for an OdeModel with grid=.")
     columns = Columns(table)
     return x[0], Depths(x[1], columns.numbers(columns.position(x[1], "x")), on_grid)
-
-
-def profiles_of(model: Any) -> ProfileFunction | None:
-    """Return what a model, or the one that it is made of, is on its grid; None without one."""
-    while getattr(model, "on_grid", None) is None and hasattr(model, "inner"):
-        model = model.inner
-    found: ProfileFunction | None = getattr(model, "on_grid", None)
-    return found

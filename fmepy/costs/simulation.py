@@ -25,7 +25,7 @@ import pandas as pd
 from fmepy.checks import as_rng, changed_arguments
 from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.cost_words import WordsOfCost
-from fmepy.costs.depths import profiles_of, read_depths
+from fmepy.costs.depths import read_depths
 from fmepy.costs.entities import (
     Experiments,
     check_given,
@@ -45,6 +45,7 @@ from fmepy.costs.predictions import BoundSimulation
 from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, check_choice, counted
 from fmepy.models.base import Model
+from fmepy.models.on_grid import profiles_of
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table

@@ -32,6 +32,7 @@ from fmepy.costs.objective import Objective, count_bad
 from fmepy.errors import ArgumentError, SimulationError, sentence
 from fmepy.models.bound_simulator import BoundAnew, Simulator, TableFunction
 from fmepy.models.mapped import with_values
+from fmepy.models.on_grid import cells_of_model
 from fmepy.parameters.functions import UserFunction
 from fmepy.parameters.maps import Selected, Tied, ties_of
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
@@ -351,6 +352,7 @@ def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | 
         is_single_row=len(source.bound.times) == 1,
         rtol=_rtol(model),
         bound=source,
+        cells=cells_of_model(model),
     )
 
 

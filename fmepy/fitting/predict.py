@@ -30,11 +30,14 @@ from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms
 from fmepy.models.base import keep_within, simulate_many
+from fmepy.models.on_grid import cells_of_model
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names, is_fit
 from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
+from fmepy.parameters.selection import profile_of
 from fmepy.results.tables import Framed, Part, long_table, wrapped
+from fmepy.tables.cells import by_place
 from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import own_words
 
@@ -53,7 +56,7 @@ class Prediction(Framed):
     ----------
     frame : DataFrame
         Columns: the independent variable, var, fit (of draws: the median), se, lower, upper; variables one after the
-        other.
+        other. Of a model on a grid there is a column ``x``, the place, before var.
     level : float
         Coverage of the band.
     reading : bool
@@ -166,7 +169,8 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
             raise ArgumentError("A profile has its own times and level: give them to profile().")
         return Prediction(_band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
     if is_fit(fit):
-        return Prediction(_band_of_fit(model, fit, times, level, reading), level, bool(reading), "fit")
+        band = _by_place(_band_of_fit(model, fit, times, level, reading), model)
+        return Prediction(band, level, bool(reading), "fit")
     draws = _draws_of(fit)
     if draws is None:
         raise ArgumentError(
@@ -174,7 +178,12 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
             f"{type(fit).__name__}."
         )
     frame, note = _band_of_draws(model, *draws, times, level, reading)
-    return Prediction(frame, level, bool(reading), "draws", note)
+    return Prediction(_by_place(frame, model), level, bool(reading), "draws", note)
+
+
+def _by_place(frame: pd.DataFrame, model: Any) -> pd.DataFrame:
+    time = str(frame.columns[0])
+    return by_place(frame, time, time, cells_of_model(model) if is_model(model) else None)
 
 
 _Place = tuple[str, Vector, list[str]]
@@ -226,7 +235,7 @@ def _band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: boo
     lower, upper, wide = Y.copy(), Y.copy(), se.copy()
     kinds, sds = transforms(fit), sds_of_fit(fit, model, *place, Y)
     for j, name in enumerate(place[2]):
-        forward, back, slope = SCALES[kinds.get(name)]
+        forward, back, slope = SCALES[kinds.get(name, kinds.get(profile_of(name)))]
         with np.errstate(divide="ignore", invalid="ignore"):
             steep = slope(Y[:, j])
             on_scale = np.sqrt((steep * se[:, j]) ** 2 + sds[:, j] ** 2)
@@ -336,7 +345,7 @@ def _band_of_draws(
     kinds = {} if noise is None else noise.scales
     middle, lower, upper = (np.empty_like(variance) for _ in range(3))
     for j, name in enumerate(place[2]):
-        forward, back, slope = SCALES[kinds.get(name)]
+        forward, back, slope = SCALES[kinds.get(name, kinds.get(profile_of(name)))]
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = back(_mixture(forward(Y[:, :, j]), sds[:, :, j], share))
             variance[:, j] += ((sds[:, :, j] / slope(Y[:, :, j])) ** 2).mean(axis=0)

@@ -12,6 +12,7 @@ from fmepy.errors import ArgumentError
 from fmepy.fitting.lmfit_result import values_at
 from fmepy.models.running.forcings import forcing_values
 from fmepy.parameters.maps import TRANSFORMS
+from fmepy.parameters.selection import profile_of
 from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def sds_of_draws(
             out[:, :, j] = draws[MEASUREMENT + name].to_numpy()[:, None]
         elif isinstance(sig, pd.DataFrame):
             columns = [str(c) for c in sig.columns]
-            places = places_of_variances(name, columns) or [k for k, c in enumerate(columns) if c == "var_model"]
+            own = places_of_variances(name, columns) or places_of_variances(profile_of(name), columns)
+            places = own or [k for k, c in enumerate(columns) if c == "var_model"]
             if places:  # parts of a cost that observe one variable take turns: each is a reading of it
                 rows = np.arange(len(sig))
                 out[:, :, j] = np.sqrt(sig.to_numpy(dtype=float)[rows, np.resize(places, len(rows))])[:, None]
@@ -77,6 +79,8 @@ def _filled(noise: SaidNoise, model: Any, variables: list[str], known: Any, valu
     entity = getattr(model, "label", None) or None
     for j, name in enumerate(variables):
         found = noise.sd(name, entity, known, value)
+        if found is None and (profile := profile_of(name)) != name:
+            found = noise.sd(profile, entity, {**known, profile: known[name]}, value)
         if found is not None:
             out[..., j] = found
     return out
@@ -98,12 +102,13 @@ def transforms(fit: ModFit) -> dict[str, str | None]:
 
 def _variances(fit: ModFit, variables: list[str]) -> Vector:
     """Return the variance of a reading of every variable, on the scale of comparison; NaN for those never observed."""
-    estimated = {v: float(fit.par[MEASUREMENT + v]) ** 2 for v in variables if MEASUREMENT + v in fit.par.index}
+    sds = {v: MEASUREMENT + (v if MEASUREMENT + v in fit.par.index else profile_of(v)) for v in variables}
+    estimated = {v: float(fit.par[sd]) ** 2 for v, sd in sds.items() if sd in fit.par.index}
     correction = 1.0 if fit.is_scalar else fit.nobs / fit.df_residual if fit.df_residual > 0 else np.nan
     if isinstance(fit.var_ms_unweighted, pd.Series):
         of = fit.var_ms_unweighted.index if fit.cost is None else list(fit.cost.variables)
         by_name = fit.var_ms_unweighted.set_axis(of).groupby(level=0).mean() * correction
-        return np.array([estimated.get(v, by_name.get(v, np.nan)) for v in variables])
+        return np.array([estimated.get(v, by_name.get(v, by_name.get(profile_of(v), np.nan))) for v in variables])
     if np.isfinite(fit.ms) and len(variables) == 1:
         return np.array([fit.ms * correction])
     return np.array([estimated.get(v, np.nan) for v in variables])

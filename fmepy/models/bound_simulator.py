@@ -22,6 +22,7 @@ from fmepy.parameters.functions import UserFunction
 from fmepy.parameters.maps import Map, Selected
 from fmepy.parameters.named import Parameters, check_names
 from fmepy.parameters.selection import cells_of
+from fmepy.tables.cells import Cells
 from fmepy.tables.columns import Columns
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
@@ -57,6 +58,8 @@ class Simulator(OfRuns):
         None says nothing about the noise of a run.
     bound : BoundAnew or TableFunction
         What stands behind it, and runs.
+    cells : Cells or None
+        Of a model on a grid, which variables are cells of profiles.
     """
 
     names: tuple[str, ...]
@@ -69,6 +72,7 @@ class Simulator(OfRuns):
     is_single_row: bool
     rtol: float | None
     bound: BoundAnew | TableFunction
+    cells: Cells | None = None
 
     @property
     def is_model(self) -> bool:

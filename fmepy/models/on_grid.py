@@ -27,6 +27,7 @@ from fmepy.models.steady_start import AtRest
 from fmepy.models.transport import Grid1D
 from fmepy.parameters.named import check_names
 from fmepy.parameters.names import normal_name
+from fmepy.tables.cells import Cells
 from fmepy.types import Matrix, UserParameters, Vector
 
 
@@ -130,6 +131,24 @@ class ProfileFunction:
         """Return the names of what is a profile among a model's variables: species, then outputs."""
         n = len(self.grid)
         return tuple(v.removesuffix("[1]") for v in var_names if v.endswith("[1]") and f"{v[:-3]}[{n}]" in var_names)
+
+
+def profiles_of(model: Any) -> ProfileFunction | None:
+    """Return what a model, or the one that it is made of, is on its grid; None without one."""
+    while getattr(model, "on_grid", None) is None and hasattr(model, "inner"):
+        model = model.inner
+    found: ProfileFunction | None = getattr(model, "on_grid", None)
+    return found
+
+
+def cells_of_model(model: Any) -> Cells | None:
+    """Return which variables of a model are cells of profiles, and where; None without a grid."""
+    on_grid = profiles_of(model)
+    if on_grid is None:
+        return None
+    mid = on_grid.grid.mid.tolist()
+    profiles = [(name, in_cells(name, len(mid))) for name in on_grid.profiles(model.var_names)]
+    return {cell: (name, x) for name, cells in profiles for cell, x in zip(cells, mid, strict=True)}
 
 
 def in_cells(name: str, n: int) -> list[str]:

@@ -179,10 +179,10 @@ def modCRL(
     if not simulator.is_single_row:
         advice = "Return one row (such as table.iloc[-1]) or a number made of it"
         if simulator.is_model:
-            name = ensemble.var[0]
+            name, how = ensemble.var[0], ", wide=True" if simulator.cells else ""
             advice = (
                 "Pass a function of the parameters that returns one row of its table, or a number made of it: "
-                f"modCRL(lambda p: model(p)[{name!r}].iloc[-1], model.parms, ...)"
+                f"modCRL(lambda p: model(p{how})[{name!r}].iloc[-1], model.parms, ...)"
             )
         raise ArgumentError(
             f"`func` returns {len(simulator.x)} rows; modCRL needs one value per variable. {advice}; or use sensRange."

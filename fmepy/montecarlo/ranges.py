@@ -30,7 +30,9 @@ from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, count
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
+from fmepy.parameters.selection import cells_of
 from fmepy.results.tables import Framed, Part, long_table
+from fmepy.tables.cells import Cells, by_place, profiles_among
 from fmepy.types import AxesArray, Cube, IntVector, Matrix, Seed, UserParameters, Vector, Which
 
 PARAMETERS, PREDICTION = "parameter uncertainty", "prediction"
@@ -46,7 +48,8 @@ class RangeSummary(Framed):
     ----------
     frame : DataFrame, one row per variable and x, labelled as the columns of the ensemble
         Columns ``x``, ``var``, ``Mean``, ``Sd`` (divisor N - 1), ``Min``, ``Max``, ``q05``, ``q25``, ``q50``, ``q75``,
-        ``q95`` (R's type 7), ``N`` (runs that came to their end).
+        ``q95`` (R's type 7), ``N`` (runs that came to their end). Of a model on a grid ``time``, ``x`` (the place; NaN
+        of what is one number of a run) and ``var``, in the place of x and var.
     kind : str
         "parameter uncertainty", or "prediction" if observation errors were added.
     predicted : tuple of str
@@ -59,6 +62,11 @@ class RangeSummary(Framed):
     kind: str
     predicted: tuple[str, ...]
     x_name: str
+
+    @property
+    def by_depth(self) -> bool:
+        """Whether these are profiles by time and place."""
+        return str(self.frame.columns[1]) == "x"
 
     @property
     def var(self) -> tuple[str, ...]:
@@ -94,7 +102,8 @@ class RangeSummary(Framed):
         quant : bool
             False: Min to Max and Mean +- Sd around the mean. True: q05 to q95 and q25 to q75 around the median.
         obs : table or list of tables, optional
-            Observations: wide (a column named like x, one per variable) or long (variable, x, value).
+            Observations: wide (a column named like x, one per variable) or long (variable, x, value). Of profiles with
+            the depth behind the time, whose times are then drawn.
         obspar : dict, optional
             Their look: keywords of ``Axes.plot``.
         axes : Axes or array of Axes, optional
@@ -137,6 +146,9 @@ class SensRange(Framed):
         True if Ctrl-C ended it; the sets that were not run are failures named "Interrupted".
     engine : str
         What ran the model; "" of a function of yours.
+    cells : dict or None
+        Of a model on a grid, of every variable that is a cell (``O2[3]``) the profile and its place; summaries and
+        pictures are of profiles.
     """
 
     frame: pd.DataFrame
@@ -152,11 +164,15 @@ class SensRange(Framed):
     interrupted: bool = False
     engine: str = ""
     _summary: RangeSummary | None = None
+    cells: dict[str, tuple[str, float]] | None = None
 
     def shown(self) -> list[str | Part]:
         """Return the description of the runs, and their table."""
         dropped = "; only their summary was kept" if self._summary is not None else ""
-        return [f"{counted_runs(self)}: {self.kind} of {', '.join(self.var)}{dropped}", long_table(self.frame)]
+        return [
+            f"{counted_runs(self)}: {self.kind} of {', '.join(profiles_among(self.var, self.cells))}{dropped}",
+            long_table(self.frame),
+        ]
 
     def summary(self) -> RangeSummary:
         """Return mean, standard deviation, extremes and quantiles of every output, failed runs left out."""
@@ -166,7 +182,7 @@ class SensRange(Framed):
         values = self.values.reshape(n_runs, -1)
         ok = ~np.isnan(values[:, 0])  # a failed run is NaN in all its outputs
         table = np.concatenate([statistics(group) for group in column_groups(values, ok)])
-        return summarise(table, self.var, self.x, self.x_name, self.kind, self.predicted)
+        return summarise(table, self.var, self.x, self.x_name, self.kind, self.predicted, self.cells)
 
     def with_error(self, var: Any, *, seed: Seed = None) -> SensRange:
         """Return the runs with observation errors added: one independent normal draw per run, variable and x.
@@ -236,8 +252,10 @@ class SensRange(Framed):
         if isinstance(var, pd.DataFrame):
             return self._sampled_variances(var, rng)
         if isinstance(var, (Mapping, pd.Series)):
-            found = check_names(list(var.keys()), self.var, argument="var", what="variable")
-            given = dict(zip(found, (value for _, value in var.items()), strict=True))
+            known = list(dict.fromkeys([*profiles_among(self.var, self.cells), *self.var]))
+            found = check_names(list(var.keys()), known, argument="var", what="variable")
+            by_name = zip(found, (value for _, value in var.items()), strict=True)
+            given = {k: value for name, value in by_name for k in cells_of(name, self.var) or [name]}
         else:
             given = dict.fromkeys(self.var, var)
         out = {k: np.full(n, _number(v, k)) for k, v in given.items()}
@@ -246,7 +264,8 @@ class SensRange(Framed):
     def _sampled_variances(self, table: pd.DataFrame, rng: np.random.Generator) -> dict[str, Vector]:
         columns = [str(c) for c in table.columns]
         values = table.to_numpy(dtype=float)
-        of = {v: places for v in self.var if (places := places_of_variances(v, columns))}
+        cells = self.cells or {}
+        of = {v: places for v in self.var if (places := places_of_variances(cells.get(v, (v,))[0], columns))}
         if not of and "var_model" in columns:
             of = {v: [columns.index("var_model")] for v in self.var}
         if not of:
@@ -328,14 +347,15 @@ def _frame(pars: pd.DataFrame, values: Cube, var: tuple[str, ...], x: Vector) ->
 
 
 def summarise(
-    table: Matrix, var: tuple[str, ...], x: Vector, x_name: str, kind: str = PARAMETERS, predicted: tuple[str, ...] = ()
-) -> RangeSummary:
+    table: Matrix, var: tuple[str, ...], x: Vector, x_name: str, kind: str = PARAMETERS,
+    predicted: tuple[str, ...] = (), cells: Cells | None = None,
+) -> RangeSummary:  # fmt: skip
     """Return statistics, shape (n_var * n_x, n_statistic), as a summary."""
     frame = pd.DataFrame(table, columns=list(STATISTICS), index=output_names(var, x))
     frame.insert(0, "x", np.tile(x, len(var)))
     frame.insert(1, "var", np.repeat(np.array(var, dtype=object), len(x)))
     frame["N"] = frame["N"].astype(int)
-    return RangeSummary(frame, kind, predicted, x_name)
+    return RangeSummary(by_place(frame, "x", x_name, cells), kind, profiles_among(predicted, cells), x_name)
 
 
 @interruptible(Ran.told)
@@ -462,7 +482,7 @@ def sensRange(
             frame = _frame(pars, values, var, x)
     return SensRange(
         frame, values, pars, x, var, ensemble.sets.pset, ran.failures, x_name,
-        interrupted=ran.interrupted, engine=ran.engine, _summary=summary,
+        interrupted=ran.interrupted, engine=ran.engine, _summary=summary, cells=ensemble.simulator.cells,
     )  # fmt: skip
 
 
@@ -472,4 +492,5 @@ def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSu
     with closing(Scratch(ensemble.n_output)) as scratch:
         ran = ensemble.stream(scratch.take, rows, executor, progress)
         table = np.concatenate([statistics(group) for group in scratch.column_groups()])
-    return summarise(table, ensemble.var, ensemble.simulator.x, ensemble.simulator.x_name), ran
+    simulator = ensemble.simulator
+    return summarise(table, ensemble.var, simulator.x, simulator.x_name, cells=simulator.cells), ran

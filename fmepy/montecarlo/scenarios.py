@@ -20,12 +20,13 @@ from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, draws_of, of_model, parameter_sets, run_together
 from fmepy.montecarlo.ranges import summarise
 from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
-from fmepy.montecarlo.summaries import statistics
+from fmepy.montecarlo.summaries import STATISTICS, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.results.tables import Framed, Part, long_table
+from fmepy.tables.cells import Cells, profiles_among
 from fmepy.types import AxesArray, Cube, Seed, UserParameters, Which
 
 
@@ -78,7 +79,9 @@ class Scenarios(Framed):
     ----------
     frame : DataFrame
         One row per scenario, parameter set and x: ``scenario``, ``set`` (from 0), ``x`` (called as the model calls it,
-        "time", where a variable is named x), and a column per variable; NaN where a run failed.
+        "time", where a variable is named x), and a column per variable; NaN where a run failed. Of a model on a grid
+        ``time`` and ``x``, the place, and a column per profile, times before places; what is one number of a run stands
+        in every place.
     pars : DataFrame, shape (n_set, n_par)
         The parameter sets, the same in every scenario, labelled (chain, iteration) if they come from a chain; without
         columns where nothing was uncertain. Row k is the set k.
@@ -97,6 +100,8 @@ class Scenarios(Framed):
         What ran the model; "" of a function of yours.
     order : tuple
         All scenarios of the table, the base among them.
+    cells : dict or None
+        Of a model on a grid, of every cell the profile and its place.
     """
 
     frame: pd.DataFrame
@@ -109,6 +114,7 @@ class Scenarios(Framed):
     interrupted: bool = False
     engine: str = ""
     order: tuple[Any, ...] = ()
+    cells: dict[str, tuple[str, float]] | None = None
 
     def shown(self) -> list[str | Part]:
         """Return how many runs there are, and the table."""
@@ -129,12 +135,27 @@ class Scenarios(Framed):
         n_x = values.shape[2]
         x = self.frame.iloc[:n_x, 2].to_numpy()
         parts = []
+        if self.cells:
+            return self._summary_by_place(values)
         for name, runs in zip(self.names, values, strict=True):
             ok = ~np.isnan(runs).any(axis=(1, 2))  # a failed run is NaN everywhere
             columns = runs[ok].transpose(2, 1, 0).reshape(len(self.var) * n_x, -1)
             table = summarise(statistics(np.ascontiguousarray(columns)), self.var, x, self.x_name).frame
             table.insert(0, "scenario", [name] * len(table))
             parts.append(table)
+        return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
+
+    def _summary_by_place(self, values: Cube) -> ScenarioSummary:
+        rows, parts = self.frame.iloc[: values.shape[2], 2:4], []
+        profiles = {profile for profile, _ in (self.cells or {}).values()}
+        for name, runs in zip(self.names, values, strict=True):
+            ok = ~np.isnan(runs).any(axis=(1, 2))
+            for j, variable in enumerate(self.var):
+                own = pd.DataFrame(statistics(np.ascontiguousarray(runs[ok][:, :, j].T)), columns=list(STATISTICS))
+                table = pd.concat([rows.assign(var=variable, scenario=name), own.astype({"N": int})], axis=1)
+                if variable not in profiles:  # one number, which stands in every place
+                    table = table.drop_duplicates(rows.columns[0]).assign(x=np.nan)
+                parts.append(table[["scenario", *table.columns.drop("scenario")]])
         return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
 
     def difference(self, base: Hashable) -> Scenarios:
@@ -361,6 +382,9 @@ def _gathered(
     }
     numbers = np.concatenate([values.transpose(0, 2, 1).reshape(-1, len(var)) for values, _ in ran])
     frame = pd.concat([pd.DataFrame(labels), pd.DataFrame(numbers, columns=list(var))], axis=1)
+    if cells := first.simulator.cells:
+        frame = _with_places(frame.rename(columns={"x": first.simulator.x_name}), var, cells)
+        var = profiles_among(var, cells)
     failures = []
     for name, (_, how) in zip(names, ran, strict=True):
         own = how.failures.rename(columns={"run": "set"})
@@ -369,4 +393,19 @@ def _gathered(
     return Scenarios(
         frame, sets.labelled(), names, var, first.simulator.x_name, pd.concat(failures, ignore_index=True),
         interrupted=any(how.interrupted for _, how in ran), engine=ran[0][1].engine, order=names,
+        cells=cells,
     )  # fmt: skip
+
+
+def _with_places(frame: pd.DataFrame, var: Sequence[str], cells: Cells) -> pd.DataFrame:
+    """Return a table with a column a cell as one with a row a place and a column a profile."""
+    places = np.unique([place for _, place in cells.values()])
+    out = frame.iloc[np.repeat(np.arange(len(frame)), len(places)), :3].reset_index(drop=True)
+    out["x"] = np.tile(places, len(frame))
+    for name in profiles_among(var, cells):
+        own = [v for v in var if cells.get(v, (v,))[0] == name]
+        values = frame[own].to_numpy() if name not in own else np.repeat(frame[own].to_numpy(), len(places), axis=1)
+        if values.shape[1] != len(places):
+            raise ArgumentError(f"`sensvar` chooses some cells of {name!r}; name the profile, which has {len(places)}.")
+        out[name] = values.ravel()
+    return out

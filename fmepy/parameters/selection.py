@@ -16,6 +16,11 @@ def cells_of(name: Any, known: Sequence[str]) -> list[str]:
     return [k for k in known if k.startswith(f"{name}[")] if isinstance(name, str) and name not in known else []
 
 
+def profile_of(name: str) -> str:
+    """Return the profile that a cell belongs to, O2 of ``O2[1]``; what is no cell as it is."""
+    return name[: name.rindex("[")] if name.endswith("]") else name
+
+
 def chosen(
     wanted: Any, known: Sequence[str], argument: str = "which", what: str = "variable", *, is_set: bool = False
 ) -> list[str]:

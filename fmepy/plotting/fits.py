@@ -22,6 +22,7 @@ from fmepy.plotting.axes import (
     zero_line,
 )
 from fmepy.plotting.observations import DATA, draw_marked, draw_observed, observed
+from fmepy.plotting.profiles_in_time import panels_by_place
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def plot_prediction(
         With ``frame``, and ``contains``, what its band is.
     obs : table, optional
         Wide (a column of x, named as in the prediction, and one per variable), or long with columns name, x and value
-        in this order.
+        in this order. Of profiles with the depth behind the time.
     which : name, position, or several of them, optional
         Variables; the default is all, or those observed if there are observations.
     axes : array of Axes, optional
@@ -163,6 +164,8 @@ def plot_prediction(
     frame = prediction.frame
     x_name = str(frame.columns[0])
     variables = [str(v) for v in frame["var"].unique()]
+    if frame.columns[1] == "x":
+        return _prediction_by_place(prediction, obs, chosen(which, variables), axes, kwargs)
     points, x_label = observed(obs, x_name, variables, variables)
     wanted = [v for v in variables if v in points] if which is None and points else chosen(which, variables)
 
@@ -173,6 +176,20 @@ def plot_prediction(
         draw_observed(ax, points.get(name, ()))
 
     return each_panel(wanted, draw, axes, x=x_label)
+
+
+def _prediction_by_place(prediction: Any, obs: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) -> AxesArray:
+    """Draw profiles with their bands at some times, and what is one number over time."""
+
+    def draw(ax: Axes, rows: Any, is_profile: bool, i: int, label: str) -> None:
+        x, middle = rows["x"].to_numpy(), rows["fit"].to_numpy()
+        fill = ax.fill_betweenx if is_profile else ax.fill_between
+        fill(x, rows["lower"], rows["upper"], color=color(i), alpha=0.25, linewidth=0)
+        ax.plot(*((middle, x) if is_profile else (x, middle)), **{"color": color(i), "label": label or "fit", **kwargs})
+        if rows["var"].iloc[0] == names[0]:
+            ax.legend([], [], title=prediction.contains)
+
+    return panels_by_place(prediction.frame, names, draw, axes, obs=obs)
 
 
 @picture

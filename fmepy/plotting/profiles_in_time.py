@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture
+from fmepy.errors import DataError
+from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture, set_axes
+from fmepy.tables.columns import as_table
 from fmepy.types import AxesArray, Vector
 
 if TYPE_CHECKING:
@@ -50,6 +52,65 @@ def _draw_image(ax: Axes, table: pd.DataFrame, edges: Vector, name: str, unit: s
     mesh = ax.pcolormesh(ends, edges, values, **kwargs)
     ax.set(xlabel=str(table.columns[0]), ylabel="x", ylim=(edges[-1], edges[0]))
     ax.figure.colorbar(mesh, ax=ax, label=f"{name} ({unit})" if unit else name)
+
+
+def panels_by_place(
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    draw: Callable[[Axes, pd.DataFrame, bool, int, str], None],
+    axes: Any,
+    most: int = 4,
+    obs: Any = None,
+) -> AxesArray:
+    """Return panels of a table by time, place (column x) and variable: profiles at some times, the rest over time.
+
+    ``draw(ax, rows, is_profile, i, label)`` draws the i-th time; rows of what is no profile have the time as x. With
+    observations, a table of time, depth and variables (or name, time, depth, value), the times are theirs.
+    """
+    time = str(frame.columns[list(frame.columns).index("x") - 1])
+    panels = get_axes(len(names), axes)
+    for ax, name in zip(panels, names, strict=True):
+        rows = frame[frame["var"] == name]
+        is_profile = bool(rows["x"].notna().all())
+        if not is_profile:
+            draw(ax, rows.assign(x=rows[time]), False, 0, "")
+            set_axes(ax, time, name)
+            continue
+        seen = _seen(obs, name)
+        times = some_of(rows[time].unique(), most) if seen is None else np.unique(seen[0]).tolist()
+        for i, at in enumerate(times):
+            own = rows[np.isclose(rows[time], at, rtol=1e-9)]
+            if not len(own):
+                raise DataError(
+                    f"`obs` has {name!r} at {at:g}, and there are no rows of that time: give `times` that hold it."
+                )
+            draw(ax, own, True, i, f"{time} {at:g}")
+            if seen is not None:
+                ax.plot(seen[2][seen[0] == at], seen[1][seen[0] == at], "o", color=color(i), markersize=4)
+        set_axes(ax, "x", name if most > 1 else f"{name}, {time} {rows[time].max():g}", True)
+    return panels
+
+
+def _seen(obs: Any, name: str) -> tuple[Vector, Vector, Vector] | None:
+    """Return times, depths and values of a variable in a table of observations; None where there are none."""
+    if obs is None:
+        return None
+    table = as_table(obs, "obs")
+    if not pd.api.types.is_numeric_dtype(table.iloc[:, 0]):
+        own = table[table.iloc[:, 0].astype(str) == name].iloc[:, 1:4]
+    else:
+        own = table[[*table.columns[:2], name]] if name in table.columns[2:] else table.iloc[:0, :3]
+    if own.shape[1] < 3:
+        raise DataError("`obs` of profiles needs time, depth and a variable, or name, time, depth and value.")
+    time, depth, value = own.dropna().to_numpy(dtype=float).T
+    return (time, depth, value) if len(time) else None
+
+
+def some_of(times: Any, most: int) -> list[float]:
+    """Return at most so many times, evenly spaced, the last among them; of a start at rest not the first."""
+    times = np.asarray(times, dtype=float)
+    places = np.linspace(0, len(times) - 1, most + 1)[1:] if len(times) > most else np.arange(len(times))
+    return [float(times[k]) for k in np.unique(places.round().astype(int))]
 
 
 @picture

@@ -26,6 +26,8 @@ from fmepy.plotting.axes import (
     zero_line,
 )
 from fmepy.plotting.observations import draw_observed, observed
+from fmepy.plotting.profiles_in_time import panels_by_place
+from fmepy.tables.cells import by_place, profiles_among
 from fmepy.types import AxesArray, Vector, Which
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ def plot_runs(runs: Any, *, which: Which = None, xyswap: bool = False, axes: Any
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
+    if runs.cells:
+        return _profiles_of_runs(runs, which, axes, kwargs)
     single = len(runs.x) == 1
 
     def draw(ax: Axes, name: str) -> None:
@@ -64,6 +68,23 @@ def plot_runs(runs: Any, *, which: Which = None, xyswap: bool = False, axes: Any
             _lines(ax, runs.x, values, xyswap, kwargs)
 
     return each_panel(chosen(which, runs.var), draw, axes, x="" if single else runs.x_name, xyswap=xyswap)
+
+
+def _profiles_of_runs(runs: Any, which: Which, axes: Any, kwargs: Mapping[str, Any]) -> AxesArray:
+    """Draw every run as a line: profiles at the last time, what is one number over time."""
+    parts = []
+    for j, name in enumerate(runs.var):
+        table = pd.DataFrame(runs.values[:, j].T).assign(x=runs.x, var=name)
+        parts.append(table)
+    frame = by_place(pd.concat(parts), "x", runs.x_name, runs.cells)
+    numbers = list(range(len(runs.values)))
+
+    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, i: int, label: str) -> None:
+        values = rows[numbers].to_numpy().T
+        _lines(ax, rows["x"].to_numpy(), values[~np.isnan(values).any(axis=1)], is_profile, kwargs)
+
+    frame = frame[[runs.x_name, "x", "var", *numbers]]
+    return panels_by_place(frame, chosen(which, profiles_among(runs.var, runs.cells)), draw, axes, most=1)
 
 
 def _lines(ax: Axes, x: Any, values: Any, xyswap: bool, kwargs: Mapping[str, Any]) -> None:
@@ -124,6 +145,8 @@ def plot_bands(
     ArgumentError
         An unknown variable; observations of none of those that are shown.
     """
+    if summary.by_depth:
+        return _bands_of_profiles(summary, which, quant, obs, axes, kwargs)
     names, shade = chosen(which, summary.var), kwargs.pop("color", color(0))
     points, x_label = observed(obs, summary.x_name, summary.var, names)
     kinds: set[str] = set()
@@ -140,6 +163,25 @@ def plot_bands(
     if single:
         return each_panel(names, draw, axes, y="")
     return each_panel(names, draw, axes, x=x_label, xyswap=xyswap)
+
+
+def _bands_of_profiles(
+    summary: Any, which: Which, quant: bool, obs: Any, axes: Any, kwargs: Mapping[str, Any]
+) -> AxesArray:
+    """Draw the outer band and the middle of profiles at some times, and those of single numbers over time."""
+    kinds: set[str] = set()
+
+    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, i: int, label: str) -> None:
+        (low, high), _, middle, labels = _limits(rows, quant)
+        x, name = rows["x"].to_numpy(), str(rows["var"].iloc[0])
+        fill, points = (ax.fill_betweenx, (middle, x)) if is_profile else (ax.fill_between, (x, middle))
+        fill(x, low, high, color=color(i), alpha=0.25, linewidth=0)
+        ax.plot(*points, **{"color": color(i), "label": label or None, **kwargs})
+        if (kind := f"{summary.kind_of(name)}: {labels[2]}, {labels[0]}") not in kinds or name == summary.var[0]:
+            kinds.add(kind)
+            ax.legend([], [], title=kind)
+
+    return panels_by_place(summary.frame, chosen(which, summary.var), draw, axes, obs=obs)
 
 
 def _limits(rows: pd.DataFrame, quant: bool) -> tuple[Any, Any, Any, tuple[str, str, str]]:
@@ -312,6 +354,8 @@ def plot_scenarios(summary: Any, *, which: Which = None, axes: Any = None, **kwa
     frame = summary.frame
     names, scenarios = chosen(which, [str(v) for v in frame["var"].unique()]), list(frame["scenario"].unique())
     single, banded = frame["x"].nunique() == 1, frame["N"].max() > 1
+    if frame.columns[2] == "x":
+        return _scenarios_by_place(summary, names, axes, kwargs)
 
     def draw(ax: Axes, name: str) -> None:
         rows = frame[frame["var"] == name]
@@ -332,11 +376,34 @@ def plot_scenarios(summary: Any, *, which: Which = None, axes: Any = None, **kwa
     return panels
 
 
-def _line(ax: Axes, rows: pd.DataFrame, i: int, scenario: Any, kwargs: Mapping[str, Any]) -> None:
-    x, look = rows["x"].to_numpy(), line_look(i)
+def _scenarios_by_place(summary: Any, names: Sequence[str], axes: Any, kwargs: Mapping[str, Any]) -> AxesArray:
+    """Draw profiles of all scenarios at the last time, and what is one number over time."""
+
+    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, i: int, label: str) -> None:
+        if summary.base is not None:
+            zero_line(ax, upright=is_profile)
+        for scenario in rows["scenario"].unique():
+            mine = rows[rows["scenario"] == scenario]
+            _line(ax, mine, summary.order.index(scenario), scenario, kwargs, upright=is_profile)
+        if rows["N"].max() > 1 and rows["var"].iloc[0] == names[0]:
+            ax.legend([], [], title="median, 5 to 95 %")
+
+    panels = panels_by_place(summary.frame, names, draw, axes, most=1)
+    if summary.base is not None:
+        for ax, name in zip(panels, names, strict=True):
+            axis = ax.xaxis if ax.yaxis_inverted() else ax.yaxis
+            axis.set_label_text(f"{name}, difference to {summary.base!r}")
+    return panels
+
+
+def _line(
+    ax: Axes, rows: pd.DataFrame, i: int, scenario: Any, kwargs: Mapping[str, Any], upright: bool = False
+) -> None:
+    x, middle, look = rows["x"].to_numpy(), rows["q50"].to_numpy(), line_look(i)
     if rows["N"].max() > 1:
-        ax.fill_between(x, rows["q05"], rows["q95"], color=look["color"], alpha=0.15, linewidth=0, zorder=1)
-    ax.plot(x, rows["q50"].to_numpy(), **{**look, "label": str(scenario), "zorder": 3, **kwargs})
+        fill = ax.fill_betweenx if upright else ax.fill_between
+        fill(x, rows["q05"], rows["q95"], color=look["color"], alpha=0.15, linewidth=0, zorder=1)
+    ax.plot(*((middle, x) if upright else (x, middle)), **{**look, "label": str(scenario), "zorder": 3, **kwargs})
 
 
 def _dots(ax: Axes, rows: pd.DataFrame, scenarios: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from fmepy.plotting.axes import (
     set_axes,
     zero_line,
 )
+from fmepy.plotting.profiles_in_time import some_of
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); anything else goes to ``Axes.plot``.
     """
+    if sens.depths is not None:
+        return _by_depth(sens, chosen(which, sens.var), axes, kwargs)
     labels, x, S = sens.frame.iloc[:, 1].to_numpy(), sens.frame.iloc[:, 0].to_numpy(), sens.matrix.to_numpy()
     groups = {name: [name] for name in chosen(which, sens.var)}
     if which is None and axes is not None and np.size(axes) == 1 < len(groups):
@@ -68,6 +71,28 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
 
     panel = (6.0, 4.2) if len(groups) == 1 else (4.0, 3.0)
     return each_panel(list(groups), draw, axes, x=sens.xname or "x", y="sensitivity", panel=panel)
+
+
+def _by_depth(sens: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) -> AxesArray:
+    """Draw sensitivities over depth, a panel a variable and time (some of many), and over time of what has no depth."""
+    frame, groups = sens.frame, list[tuple[str, Any]]()
+    for name in names:
+        rows = frame[frame["var"] == name]
+        is_profile = rows["depth"].notna()
+        groups += [(f"{name}, {sens.xname} {t:g}", rows[(rows["x"] == t) & is_profile].sort_values("depth"))
+                   for t in some_of(rows.loc[is_profile, "x"].unique(), 3)]  # fmt: skip
+        groups += [(name, rows[~is_profile])] if (~is_profile).any() else []
+    panels = get_axes(len(groups), axes)
+    for ax, (title, rows) in zip(panels, groups, strict=True):
+        upright = bool(rows["depth"].notna().all())
+        zero_line(ax, upright=upright)
+        at, values = rows["depth" if upright else "x"].to_numpy(), rows.iloc[:, -len(sens.names) :].to_numpy()
+        for j, name in enumerate(sens.names):
+            points = (values[:, j], at) if upright else (at, values[:, j])
+            ax.plot(*points, **{**line_look(j), "label": str(name), **kwargs})
+        ax.set_title(title, fontsize="medium")
+        set_axes(ax, "depth" if upright else sens.xname, "sensitivity", upright)
+    return panels
 
 
 def _courses(x: Any, values: Any) -> tuple[Any, Any]:

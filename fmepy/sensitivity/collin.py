@@ -284,7 +284,9 @@ def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
 
 def _parts(sensfun: Any) -> tuple[list[str], Matrix, NDArray[Any] | None]:
     """Return names, numbers, and the variable of every row where the columns x and var stand in front."""
-    frame = sensfun.frame if isinstance(sensfun, SensFun) else sensfun
+    if isinstance(sensfun, SensFun):
+        return list(sensfun.names), _matrix(sensfun.matrix), np.array(sensfun.labels, dtype=object)
+    frame = sensfun
     if not isinstance(frame, pd.DataFrame):
         S = _matrix(frame)
         return [str(k + 1) for k in range(S.shape[1] if S.ndim == 2 else 0)], S, None

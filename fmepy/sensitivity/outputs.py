@@ -40,6 +40,7 @@ class Outputs:
     error: Vector
     derivatives: Derivatives
     even: tuple[str, ...] = ()  # sds of noise at zero
+    depths: Vector | None = None
 
     @property
     def var(self) -> tuple[str, ...]:
@@ -71,7 +72,9 @@ def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: 
     else:
         run = _Columns(simulator, columns)
         values = run(theta)
-    labels = tuple(np.repeat(variables, simulator.x.size).tolist())
+    cells = simulator.cells or {}
+    labels = tuple(np.repeat([cells.get(v, (v,))[0] for v in variables], simulator.x.size).tolist())
+    depths = np.repeat([cells.get(v, (v, np.nan))[1] for v in variables], simulator.x.size) if cells else None
     row_x = np.tile(simulator.x, len(variables))
     _check_finite(values, labels, row_x, simulator.x_name)
     size = _sizes(values.reshape(len(variables), -1)).repeat(simulator.x.size)
@@ -82,8 +85,9 @@ def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: 
         derivatives = runs.differences(run, theta, simulator.names, values, size, box)
     _check_finite(derivatives.matrix.sum(axis=1), labels, row_x, simulator.x_name, "The derivative of ")
     return Outputs(
-        simulator.names, theta, labels, simulator.x, row_x, simulator.x_name, values, np.ones(values.size), derivatives
-    )
+        simulator.names, theta, labels, simulator.x, row_x, simulator.x_name, values, np.ones(values.size), derivatives,
+        depths=depths,
+    )  # fmt: skip
 
 
 class _Columns:
@@ -186,7 +190,12 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: DifferenceRuns
     labels = tuple(names[i] for i in order)
     x = objective.x[order]
     x_name = compared.x_name if isinstance(compared, ModCost) else "x"
-    return Outputs(tuple(wanted), start, labels, x, x, x_name, values, 1 / weights, derivatives)
+    found = Outputs(tuple(wanted), start, labels, x, x, x_name, values, 1 / weights, derivatives)
+    pieces = [c for c, _ in compared.pieces] if isinstance(compared, ModCost) else []
+    if not any(c.depths is not None for c in pieces):
+        return found
+    parts = [np.full(len(c.obs), np.nan) if c.depths is None else c.depths for c in pieces]
+    return replace(found, depths=np.concatenate(parts)[order])
 
 
 class _Modelled:

@@ -45,7 +45,7 @@ class SensFun(Framed):
     Attributes
     ----------
     frame : DataFrame
-        Columns x, var, and one per parameter; rows variable by variable.
+        Columns x, var, and one per parameter; rows variable by variable. Of profiles a column depth after var.
     pars, parscale : Series
         Values and scales of the parameters.
     names, labels, row_x, values, theta, scale
@@ -66,6 +66,8 @@ class SensFun(Framed):
     noise : ndarray, shape (n_row, n_par), or None
         What the sensitivities may be in error by, about: the noise of the function over the step of the differences,
         the rounding of exact ones.
+    depths : ndarray, shape (n_row,), or None
+        Of a model on a grid, or data by depth: the place of every row; NaN of what has none.
     """
 
     names: tuple[str, ...]
@@ -81,13 +83,16 @@ class SensFun(Framed):
     method: str
     weighted: bool = False
     noise: Matrix | None = field(default=None, repr=False)
+    depths: Vector | None = None
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Columns x, var, and one per parameter."""
+        """Columns x, var, depth of profiles, and one per parameter."""
         table = pd.DataFrame(self.values, columns=list(self.names))
         table.insert(0, "x", self.row_x, allow_duplicates=True)  # a parameter may be called x
         table.insert(1, "var", list(self.labels), allow_duplicates=True)
+        if self.depths is not None:
+            table.insert(2, "depth", self.depths, allow_duplicates=True)
         return table
 
     @cached_property
@@ -103,7 +108,7 @@ class SensFun(Framed):
     @property
     def matrix(self) -> pd.DataFrame:
         """The parameter columns alone, shape (n_row, n_par)."""
-        return self.frame.iloc[:, 2:]
+        return self.frame.iloc[:, -len(self.names) :]
 
     def summary(self, vars: bool = False) -> SensFunSummary:
         """Return L1, L2, mean, least and largest sensitivity per parameter, or per parameter and variable.
@@ -316,6 +321,7 @@ def sensFun(
         method=outputs.derivatives.method,
         weighted=weighted,
         noise=outputs.derivatives.noise * np.abs(p) / np.abs(v)[:, None],
+        depths=outputs.depths,
     )
 
 

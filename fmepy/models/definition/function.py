@@ -12,7 +12,7 @@ import numpy as np
 
 from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.python_code import scalar_function
-from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed, warn
+from fmepy.errors import ArgumentError, ModelError, SimulationError, TracingError, did_you_mean, listed, warn
 from fmepy.language.equations import symbols
 from fmepy.language.tracing import SymbolArray, as_expression, at_most, lags_tried, traced, with_symbols
 from fmepy.models.definition.arguments import ModelArguments, as_parms
@@ -130,6 +130,8 @@ def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tu
     except ModelError:
         raise
     except (ArithmeticError, SimulationError) as error:
+        if isinstance(error.__cause__, ArgumentError):
+            raise ModelError(f"The model's function fails when it is called at the start: {error.__cause__}") from error
         parameters = dict(zip(rates.parameters, p, strict=True))
         why = f"The model's function fails at its start: {_told(error)}."
         raise SimulationError(why, parameters=parameters, time=t0) from error

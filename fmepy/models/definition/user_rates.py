@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, SimulationError, listed
+from fmepy.errors import ArgumentError, ModelError, SimulationError, listed
 from fmepy.parameters.names import ByName, normal_name
 from fmepy.types import Vector
 
@@ -58,14 +58,23 @@ class RatesFunction:
         if self.form == "vector":
             return self._of_arrays(t, y, values)
         values.update(zip(self.states, y, strict=True))
-        return self.function(t, *[values[k] for k in self.positional], **{k: values[k] for k in self.keywords})
+        return self._called(t, *[values[k] for k in self.positional], **{k: values[k] for k in self.keywords})
+
+    def _called(self, t: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the function; what it asks of us that cannot be, such as a negative diffusion, is a failed run."""
+        try:
+            return self.function(t, *args, **kwargs)
+        except ArgumentError as error:
+            if isinstance(error, ModelError) or not isinstance(t, int | float):
+                raise
+            raise SimulationError(f"the model's function fails: {error}", time=float(t)) from error
 
     def _of_arrays(self, t: Any, y: Any, values: ByName) -> Any:
         """Call a function of arrays with a view of the states: a change in the solver's own would change the run."""
         y = y.view()
         y.flags.writeable = False
         try:
-            return self.function(t, y, values)
+            return self._called(t, y, values)
         except ValueError as error:
             if "read-only" not in str(error):
                 raise
