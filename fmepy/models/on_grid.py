@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from fmepy.models.running.forcings import as_forcings
 from fmepy.models.running.tolerances import scaled_tolerances
 from fmepy.models.steady import SteadyModel
 from fmepy.models.steady_rates import told_shapes
-from fmepy.models.steady_start import AtRest
 from fmepy.models.transport import Grid1D
 from fmepy.parameters.named import check_names
 from fmepy.parameters.names import normal_name
@@ -224,6 +223,56 @@ def long_table(
     n, place = len(grid), {name: k for k, name in enumerate(var_names)}
     table = {rows.name: np.repeat(rows.to_numpy(), n), "x": np.tile(grid.mid, len(rows))}
     return pd.DataFrame(table | {k: Y[:, [place[c] for c in in_cells(k, n)]].ravel() for k in profiles})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AtRest:
+    """The start of a run: a steady state, of some of its species.
+
+    Attributes
+    ----------
+    model : SteadyModel
+    species : tuple of str
+        Of the run, in order.
+    """
+
+    model: SteadyModel
+    species: tuple[str, ...]
+
+    def check_values(self, parms: pd.Series) -> None:
+        """Refuse parameters that are another number at rest than in the run: they are one and the same."""
+        at_rest = self.model.parms
+        for name in (k for k in at_rest.index if k in parms and at_rest[k] != parms[k]):
+            raise ModelError(
+                f"`state`: {name!r} is {at_rest[name]:g} in the SteadyModel and {parms[name]:g} in the run, which "
+                "starts from the steady state at its own parameters. Give both the same number; to start from another "
+                "steady state call the parameter differently there, or give its table (state=steady(), numbers)."
+            )
+
+    def table(self, parameters: Sequence[str], names: Sequence[str] = ()) -> StartTable:
+        """Return the starts as a function of `parameters`, with derivatives to `names`."""
+        return StartTable(self, parameters, names)
+
+
+class StartTable:
+    """Starts of all cells with their derivatives, as a `ValueTable` has them; what the run has as forcing is held."""
+
+    def __init__(self, rest: AtRest, parameters: Sequence[str], names: Sequence[str]) -> None:
+        self._bound = rest.model.bind([k for k in rest.model.parms.index if k in parameters])
+        self._take = [list(parameters).index(k) for k in self._bound.names]
+        self._columns = [self._bound.var_names.index(s) for s in rest.species]
+        self._own = [self._bound.names.index(k) if k in self._bound.names else -1 for k in names]
+
+    def value(self, p: Sequence[float]) -> Vector:
+        """Return the starts, shape (n_state,); SimulationError where there is no steady state."""
+        Y = self._bound.simulate(np.asarray(p, dtype=float)[self._take])
+        return np.asarray(Y[:, self._columns].T.ravel())
+
+    def slope(self, p: Sequence[float]) -> Matrix:
+        """Return the derivatives, shape (n_state, n_names)."""
+        S = self._bound.sensitivities(np.asarray(p, dtype=float)[self._take])[1][:, self._columns]
+        S = np.concatenate([S, np.zeros((*S.shape[:2], 1))], axis=2)  # of what the steady state does not depend on
+        return np.asarray(S[:, :, self._own].transpose(1, 0, 2).reshape(-1, len(self._own)))
 
 
 class ProfileModel(DynamicModel):

@@ -160,7 +160,7 @@ def test_a_start_at_rest_has_the_parameters_of_the_run():
     plain = column(state=rest, parms={"k": 0.1})
     with pytest.raises(ModelError, match="starts from a steady state"):
         plain.definition.check_plain("FimlofCost")
-    with pytest.raises(fme.errors.SimulationError, match="steady state"):
+    with pytest.raises(fme.errors.SimulationError, match="`D` must not be negative"):
         plain({"D": -1.0})
 
 

@@ -182,8 +182,8 @@ class Definition:
             )
         if self.at_rest is not None:
             raise ModelError(
-                f"{asker} takes starts that are numbers or expressions, and this model starts from a steady state. Give "
-                "its table, state=steady(); SimulationCost and modFit take the model as it is."
+                f"{asker} takes starts that are numbers or expressions, and this model starts from a steady state. "
+                "Give its table, state=steady(); SimulationCost and modFit take the model as it is."
             )
         if self.roots:
             raise ModelError(
