@@ -11,7 +11,12 @@ the flux is the one that a steady flow with this D and v has (Fiadeiro and Veron
 
 It is central where diffusion rules and upstream where advection does, of second order in h, and it lets no
 concentration become negative. Without advection J = -D (C_b - C_a) / h; without diffusion it is v times the
-concentration upstream.
+concentration upstream. Two other schemes take v times the concentration upstream, or v times the one that is linear
+between both at the edge, in the place of what v adds here.
+
+At an end with a boundary layer the concentration C_0 at the edge follows from the flux, the same on both sides of it::
+
+    k (B(-v/k) C_beyond - B(v/k) C_0) = D/h (B(-Pe) C_0 - B(Pe) C_1)
 
 References
 ----------
@@ -29,12 +34,14 @@ from typing import Any
 import numpy as np
 
 from fmepy.checks import whole_number
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, check_choice, warn
 from fmepy.models.definition.arguments import check_increasing, finite_numbers
 from fmepy.models.definition.array_tracing import as_traced, is_traced, require
 from fmepy.types import Vector
 
 _MOST_KNOWN = 64  # coefficients whose weights a grid keeps
+_SWINGS = 2.0  # cell Peclet number above which central differences do
+SCHEMES = ("exponential", "upwind", "central")
 
 
 class Grid1D:
@@ -100,7 +107,8 @@ class Grid1D:
         self.mid: Vector = (self.edges[:-1] + self.edges[1:]) / 2
         self.volume: Vector = self.width * self._means(area if callable(area) else self.area, "area")
         self.distance: Vector = np.diff(np.concatenate([self.edges[:1], self.mid, self.edges[-1:]]))
-        self._known: dict[tuple[float, float], tuple[Any, Any]] = {}
+        self._known: dict[tuple[float, float, str], tuple[Any, Any]] = {}
+        self._told = False  # of a Peclet number: once is enough
         for array in (self.edges, self.area, self.width, self.mid, self.volume, self.distance):
             array.flags.writeable = False
 
@@ -198,26 +206,50 @@ class Grid1D:
             array.flags.writeable = False
         return out
 
-    def exchange(self, D: Any, v: Any) -> tuple[Any, Any]:
+    def exchange(self, D: Any, v: Any, scheme: str = "exponential") -> tuple[Any, Any]:
         """Return (G, v) of the fluxes ``G (C_a - C_b) + v C_a`` between neighbours a and b; v is None where it is zero.
 
         Those of single numbers are kept, since the cells of one run ask for the same again and again.
         """
         is_plain = isinstance(D, float | int) and isinstance(v, float | int)
-        if is_plain and (D, v) in self._known:
-            return self._known[D, v]
+        if is_plain and (D, v, scheme) in self._known:
+            return self._known[D, v, scheme]
         n = len(self.mid)
         D, v = _at_edges(D, n, "D"), _at_edges(v, n, "v")
         if is_traced(D):
             require(D >= 0)
         elif np.min(D) < 0:
             raise ArgumentError(f"`D` must not be negative; its smallest is {np.min(D):g}.")
-        out = _weighted(self.distance, D, v), None if isinstance(v, float | int) and v == 0 else v
+        carries = not (isinstance(v, float | int) and v == 0)
+        out = self._weights(D, v, scheme) if carries else D / self.distance, v if carries else None
         if is_plain:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[D, v] = out
+            self._known[D, v, scheme] = out
         return out
+
+    def _weights(self, D: Any, v: Any, scheme: str) -> Any:
+        h = self.distance
+        if scheme == "exponential":
+            return _weighted(h, D, v)
+        if scheme == "upwind":
+            return D / h + np.maximum(-v, 0.0)
+        if not (self._told or is_traced(D, v)):
+            self._tell_swings(D, v)
+        return D / h - v * (self.edges - np.concatenate([self.edges[:1], self.mid])) / h
+
+    def _tell_swings(self, D: Any, v: Any) -> None:
+        """Warn of the largest cell Peclet number if central differences swing there."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            Pe = np.nan_to_num((np.abs(v) * self.distance / D)[1:-1], nan=0.0, posinf=np.inf)
+        if Pe.max() > _SWINGS:
+            self._told = True
+            warn(
+                f"transport_1d: the cell Peclet number |v| h / D is {Pe.max():.3g} at x = "
+                f"{self.edges[1:-1][np.argmax(Pe)]:g}; above {_SWINGS:g} central differences swing from cell to cell, "
+                "and concentrations may become negative. Take scheme='exponential' (the default) or 'upwind', or "
+                "narrower cells."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_known": {}}
@@ -289,6 +321,9 @@ def transport_1d(
     down: Any = None,
     flux_up: Any = None,
     flux_down: Any = None,
+    transfer_up: Any = None,
+    transfer_down: Any = None,
+    scheme: str = "exponential",
 ) -> Transport:
     """Return how advection and diffusion change the concentrations in the cells of a grid.
 
@@ -307,6 +342,13 @@ def transport_1d(
         Flux through the first and the last edge, positive in the direction of x: what enters above, what leaves below.
         Without `up` and `flux_up` (`down` and `flux_down`) there is no gradient at that end: the flow carries out, or
         in, the concentration of the cell beside it.
+    transfer_up, transfer_down : float, optional
+        Transfer coefficient of a boundary layer at that end, length per time, such as D over its thickness; `up`
+        (`down`) is then the concentration beyond it. Zero lets through what flows alone: v times the concentration
+        where it comes from.
+    scheme : {"exponential", "upwind", "central"}
+        How v carries from cell to cell: as a steady flow does (see Notes), the concentration upstream, or the one
+        between both cells.
 
     Returns
     -------
@@ -316,8 +358,13 @@ def transport_1d(
     Raises
     ------
     ArgumentError
-        Both a concentration and a flux at one end; another number of concentrations than cells; a negative D; what is
-        no number, or not finite.
+        Both a concentration and a flux at one end; a boundary layer without the concentration beyond it; another number
+        of concentrations than cells; a negative D; an unknown scheme; what is no number, or not finite.
+
+    Warns
+    -----
+    UserWarning
+        Once a grid: with ``scheme="central"`` a cell Peclet number ``|v| h / D`` above 2, where it swings.
 
     See Also
     --------
@@ -327,7 +374,10 @@ def transport_1d(
     -----
     The fluxes are those of a steady flow between two middles (see `fmepy.models.transport`): of second order on even
     and on smoothly uneven grids, and never the cause of negative concentrations. Where nothing diffuses they are
-    upstream fluxes, of first order.
+    upstream fluxes, of first order. ``scheme="upwind"`` spreads fronts by as much as a diffusion of ``|v| h / 2`` more,
+    wherever it is; "central" is of second order, and swings from cell to cell where ``|v| h / D`` is above 2.
+
+    Any of the numbers may be a forcing of the model, so that they go with time.
 
     Examples
     --------
@@ -342,17 +392,28 @@ def transport_1d(
                 f"The concentration {known!r} and the flux {flux!r} are two conditions at the {end} end: give one of "
                 "the two, or neither (no gradient)."
             )
+    for end, known, layer in (("up", up, transfer_up), ("down", down, transfer_down)):
+        if layer is not None and known is None:
+            raise ArgumentError(
+                f"`transfer_{end}={layer!r}` is of a boundary layer: give the concentration beyond it, {end}=."
+            )
     if not isinstance(grid, Grid1D):
         raise ArgumentError(f"`grid` must be a Grid1D, such as Grid1D(np.linspace(0, 5, 101)); got {grid!r}.")
+    check_choice(scheme, SCHEMES, "scheme")
     up, down = _at_end(up, "up"), _at_end(down, "down")
     flux_up, flux_down = _at_end(flux_up, "flux_up"), _at_end(flux_down, "flux_down")
-    n, traced = len(grid.mid), is_traced(C, D, v, up, down, flux_up, flux_down)
+    layers = _at_end(transfer_up, "transfer_up"), _at_end(transfer_down, "transfer_down")
+    n, traced = len(grid.mid), is_traced(C, D, v, up, down, flux_up, flux_down, *layers)
     C = _as_numbers(C, "C")
     if np.shape(C) != (n,):
         raise ArgumentError(
             f"`C` has the shape {np.shape(C)}; the grid has {n} cells, so {n} concentrations are needed."
         )
-    along, carried = grid.exchange(D, v)
+    along, carried = grid.exchange(D, v, scheme)
+    if layers[0] is not None:
+        up = _behind_layer(layers[0], _at(carried, 0), up, along[0], C[0])
+    if layers[1] is not None:
+        down = _behind_layer(layers[1], -_at(carried, -1), down, along[-1] + _at(carried, -1), C[-1])
     known = np.empty(n + 2)
     if traced:
         known = as_traced(known)
@@ -371,6 +432,24 @@ def transport_1d(
         flux[-1] = flux_down
     through = grid.area * flux
     return Transport((through[:-1] - through[1:]) / grid.volume, flux, grid)
+
+
+def _at(carried: Any, i: int) -> Any:
+    """Return v at an end."""
+    return 0.0 if carried is None else carried[i] if np.ndim(carried) else carried
+
+
+def _behind_layer(k: Any, v: Any, beyond: Any, along: Any, C: Any) -> Any:
+    """Return the concentration C_0 at an edge, of ``k B(-v/k) beyond - k B(v/k) C_0 = (along + v) C_0 - along C``.
+
+    v : what flows from beyond into the grid.
+    """
+    if is_traced(k):
+        require(k >= 0)
+    elif k < 0:
+        raise ArgumentError(f"a transfer coefficient must not be negative; it is {k:g}.")
+    back = _weighted(np.float64(1.0), k, v)
+    return ((back + v) * beyond + along * C) / (back + v + along)
 
 
 def _as_numbers(value: Any, argument: str) -> Any:
@@ -412,7 +491,7 @@ def _at_edges(value: Any, n: int, argument: str) -> Any:
     return found
 
 
-def _weighted(h: Vector, D: Any, v: Any) -> Any:
+def _weighted(h: Any, D: Any, v: Any) -> Any:
     """Return D/h B(Pe), one an edge; without diffusion what makes the flux the one upstream."""
     if isinstance(v, float | int) and v == 0:
         return D / h

@@ -3,7 +3,9 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import erfc
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
@@ -159,6 +161,10 @@ def test_profiles_on_uneven_grids_are_of_second_order(case):
         (lambda: fme.transport_1d(np.ones(29), UNEVEN), r"shape \(29,\); the grid has 30 cells"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, up=1, flux_up=0), "two conditions at the upper end"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, down=1, flux_down=0), "two conditions at the lower end"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, transfer_up=1), "`transfer_up=1` is of a boundary layer.*up="),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, transfer_down=1, flux_down=1), "boundary layer.*down="),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, transfer_up=-1, up=1), "transfer coefficient.*is -1"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, scheme="centre"), "`scheme='centre'`.*central"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, D=-1), "`D` must not be negative"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, up="a"), "`up='a'`: transport needs finite numbers"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, down=np.nan), "`down=nan`"),
@@ -184,6 +190,128 @@ def test_one_number_at_an_end_may_come_in_an_array():
     one = fme.transport_1d(np.ones(30), UNEVEN, D=1.0, up=2.0).rate
     for up in (np.array(2.0), np.array([2.0]), np.float64(2.0), 2):
         np.testing.assert_array_equal(fme.transport_1d(np.ones(30), UNEVEN, D=1.0, up=up).rate, one)
+
+
+# --- schemes, boundary layers, ends that go with time
+
+
+def test_schemes_are_what_they_say_at_every_edge():
+    C, v = np.random.default_rng(3).uniform(0, 3, 30), np.linspace(-1, 2, 31)
+    fluxes = {
+        k: fme.transport_1d(C, UNEVEN, D=0.8, v=v, up=1.0, down=2.0, scheme=k).flux for k in ("upwind", "central")
+    }
+    known, at = np.r_[1.0, C, 2.0], np.r_[UNEVEN.edges[0], UNEVEN.mid, UNEVEN.edges[-1]]
+    diffusion = -0.8 * np.diff(known) / np.diff(at)
+    upstream = np.where(v > 0, known[:-1], known[1:])
+    np.testing.assert_allclose(fluxes["upwind"], diffusion + v * upstream, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(fluxes["central"], diffusion + v * np.interp(UNEVEN.edges, at, known), rtol=1e-12)
+
+
+def test_central_differences_that_swing_are_told_once_with_the_scheme_to_take():
+    grid, C = fme.Grid1D(np.linspace(0, 1, 21)), np.ones(20)
+    fme.transport_1d(C, grid, D=0.1, v=3.9, scheme="central")  # Pe 1.95
+    with pytest.warns(
+        UserWarning, match=r"Peclet number \|v\| h / D is 2.05 at x = 0\.\d+;.*scheme='exponential'"
+    ) as told:
+        [fme.transport_1d(C, grid, D=0.1, v=v, scheme="central") for v in (4.1, 5.0)]
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    swung = fme.SteadyModel(
+        lambda t, A, *, v=40.0: fme.transport_1d(A, grid, D=0.1, v=v, up=1.0, down=0.0, scheme="central").rate,
+        state={"A": 0.5}, grid=grid,
+    )()["A"]  # fmt: skip
+    assert (np.diff(np.sign(np.diff(swung[-6:]))) != 0).all()
+
+
+def test_a_boundary_layer_is_one_more_resistance():
+    # steady: J = v (C_a - C_b e^(-Pe)) / (1 - e^(-Pe)) over the grid; a film of k = D / d makes the way longer by d
+    grid, D = fme.Grid1D([0, 0.1, 0.3, 0.35, 0.8, 1.0]), 0.7
+    film = {"transfer_up": D / 0.2, "transfer_down": D / 0.3}
+    for v in (0.0, 3.0, -3.0):
+        Pe = v * 1.5 / D
+        known = D / 1.5 if v == 0 else v * (2.0 - 1.0 * np.exp(-Pe)) / (1 - np.exp(-Pe))
+
+        def rate(t, A, *, v=v):
+            flow = fme.transport_1d(A, grid, D=D, v=v, up=2.0, down=1.0, **film)
+            return flow.rate, {"J": flow.flux[0]}
+
+        J = fme.SteadyModel(rate, state={"A": 1.0}, grid=grid, rtol=1e-12)()["J"]
+        np.testing.assert_allclose(J, known, rtol=1e-9)
+    C = np.arange(1.0, 6.0)
+    into = fme.transport_1d(C, grid, D=D, v=3.0, up=2.0, transfer_up=0.0).flux[0]
+    assert into == pytest.approx(6.0)  # what flows alone
+    wide_open = fme.transport_1d(C, grid, D=D, v=3.0, up=2.0, transfer_up=1e12).flux
+    np.testing.assert_allclose(wide_open, fme.transport_1d(C, grid, D=D, v=3.0, up=2.0).flux, rtol=1e-9)
+
+
+def test_uptake_through_a_boundary_layer_in_time_with_its_slopes():
+    """C = erfc(z) - exp(h x + h^2 D t) erfc(z + h sqrt(D t)), z = x / 2 sqrt(D t), h = k / D (Carslaw and Jaeger)."""
+    grid = fme.Grid1D.growing(0, 25, 250, first=0.02)
+
+    def film(t, C, *, D=1.0, k=0.6):
+        return fme.transport_1d(C, grid, D=D, up=1.0, transfer_up=k).rate
+
+    def known(D, k):
+        z, h = grid.mid / (2 * np.sqrt(D * 4)), k / D
+        return erfc(z) - np.exp(h * grid.mid + h**2 * D * 4) * erfc(z + h * np.sqrt(D * 4))
+
+    tight = dict(rtol=1e-8, atol=1e-10)
+    bound = fme.OdeModel(film, state={"C": 0.0}, grid=grid, times=[0, 4], **tight).bind(["D", "k"])
+    assert bound.exact
+    Y, S = bound.sensitivities(bound.theta0)
+    near = grid.mid < 12
+    np.testing.assert_allclose(Y[1][near], known(1.0, 0.6)[near], atol=3e-5)
+    h = 1e-5
+    np.testing.assert_allclose(S[1][near, 0], (known(1 + h, 0.6) - known(1 - h, 0.6))[near] / (2 * h), atol=2e-4)
+    np.testing.assert_allclose(S[1][near, 1], (known(1, 0.6 + h) - known(1, 0.6 - h))[near] / (2 * h), atol=2e-4)
+
+
+def test_a_surface_that_goes_with_time_sends_damped_waves():
+    """Of C(0, t) = sin(w t): exp(-q x) sin(w t - q x), q = sqrt(w / 2 D), w = 2 pi."""
+    grid, w = fme.Grid1D.growing(0, 12, 150, first=0.03), 2 * np.pi
+    times = np.linspace(0, 2, 401)
+
+    def soil(t, T, surface, *, D=1.0, size=1.0):
+        return fme.transport_1d(T, grid, D=D, up=size * surface).rate
+
+    def known(D, t):
+        q = np.sqrt(w / (2 * D))
+        return np.exp(-q * grid.mid) * np.sin(w * t - q * grid.mid)
+
+    table = pd.Series(np.sin(w * times), times)
+    model = fme.OdeModel(
+        soil,
+        state={"T": "-size * exp(-sqrt(3.141592653589793 / D) * x) * sin(sqrt(3.141592653589793 / D) * x)"},
+        grid=grid,
+        times=[0, 1.75, 2],
+        forcings={"surface": table},
+        rtol=1e-8,
+        atol=1e-10,
+    )
+    bound = model.bind()
+    Y, S = bound.sensitivities(bound.theta0)
+    h, near = 1e-5, grid.mid < 4
+    for i, t in ((1, 1.75), (2, 2.0)):
+        np.testing.assert_allclose(Y[i][near], known(1.0, t)[near], atol=4e-3)
+        np.testing.assert_allclose(S[i][near, 0], (known(1 + h, t) - known(1 - h, t))[near] / (2 * h), atol=1e-2)
+        np.testing.assert_allclose(S[i][:, 1], Y[i], atol=1e-6)
+
+
+@pytest.mark.parametrize(("scheme", "order"), [("upwind", 1), ("central", 2), ("exponential", 2)])
+def test_schemes_have_their_orders(scheme, order):
+    def error(n):
+        grid = fme.Grid1D(np.linspace(0, 1, n + 1))
+
+        def rates(t, C, p):
+            return fme.transport_1d(C, grid, D=0.2, v=1.0, up=1.0, scheme=scheme).rate - 2 * C
+
+        a, b = np.sort(np.roots([0.2, -1.0, -2.0]))  # of D C'' - v C' = k C
+        M = [[1, 1], [a * np.exp(a), b * np.exp(b)]]
+        A, B = np.linalg.solve(M, [1, 0])
+        exact = A * np.exp(a * grid.mid) + B * np.exp(b * grid.mid)
+        return np.abs(fme.steady_1d(np.ones(n), rates, rtol=1e-10).state - exact).max()
+
+    assert np.log2(error(50) / error(100)) == pytest.approx(order, abs=0.15)
 
 
 # --- geometry
