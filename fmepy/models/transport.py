@@ -386,13 +386,12 @@ def transport_1d(
     >>> flow.flux, flow.rate, flow.balance
     (array([0.5, 0.5, 0.5, 0. ]), array([0. , 0. , 0.5]), 0.0)
     """
-    for end, known, flux in (("upper", up, flux_up), ("lower", down, flux_down)):
+    for end, known, flux, layer in (("up", up, flux_up, transfer_up), ("down", down, flux_down, transfer_down)):
         if known is not None and flux is not None:
             raise ArgumentError(
-                f"The concentration {known!r} and the flux {flux!r} are two conditions at the {end} end: give one of "
-                "the two, or neither (no gradient)."
+                f"The concentration {known!r} and the flux {flux!r} are two conditions at one end, `{end}` and "
+                f"`flux_{end}`: give one of the two, or neither (no gradient)."
             )
-    for end, known, layer in (("up", up, transfer_up), ("down", down, transfer_down)):
         if layer is not None and known is None:
             raise ArgumentError(
                 f"`transfer_{end}={layer!r}` is of a boundary layer: give the concentration beyond it, {end}=."

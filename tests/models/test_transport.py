@@ -159,8 +159,11 @@ def test_profiles_on_uneven_grids_are_of_second_order(case):
         (lambda: fme.Grid1D([0, 1, 2], area=[1, 2]), r"`area` has the shape \(2,\).*3 edges"),
         (lambda: fme.Grid1D([0, 1, 2], area=0.0), "above zero"),
         (lambda: fme.transport_1d(np.ones(29), UNEVEN), r"shape \(29,\); the grid has 30 cells"),
-        (lambda: fme.transport_1d(np.ones(30), UNEVEN, up=1, flux_up=0), "two conditions at the upper end"),
-        (lambda: fme.transport_1d(np.ones(30), UNEVEN, down=1, flux_down=0), "two conditions at the lower end"),
+        (
+            lambda: fme.transport_1d(np.ones(30), UNEVEN, up=1, flux_up=0),
+            "two conditions at one end, `up` and `flux_up`",
+        ),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, down=1, flux_down=0), "two conditions at one end, `down` and"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, transfer_up=1), "`transfer_up=1` is of a boundary layer.*up="),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, transfer_down=1, flux_down=1), "boundary layer.*down="),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, transfer_up=-1, up=1), "transfer coefficient.*is -1"),
