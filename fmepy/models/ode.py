@@ -48,7 +48,7 @@ class OdeModel(ProfileModel):
         N0`` and ``total = N + M``, and ``0 = B - K*A**2`` where `B` has no rate (see Notes).
     state : mapping, Series or sequence
         Initial values: numbers, names of parameters, or expressions of parameters. They hold at ``times[0]``. Of an
-        algebraic state it is a guess.
+        algebraic state it is a guess. With `grid` also a SteadyModel, or its table.
     times : array_like, shape (n_time,)
         Increasing. The first is the start of every run, the last the end of the range that costs may use.
     parms : mapping or Series, optional
@@ -141,11 +141,12 @@ class OdeModel(ProfileModel):
     (n_cell,), and returns ``a, b``, ``a, b, {name: output}`` or ``(a, b), {name: output}``: one array of rates a
     species in the order of `state`, and outputs of one number of the run, or one a cell; ``f(t, y, p)`` gets all cells
     of the first species, then of the second. A `SteadyModel` takes the same function. A profile starts at a number, an
-    array of the cells, or an expression of parameters and the place ``x``, such as ``"top * exp(-x/L)"``; `state` may
-    be the whole table of a SteadyModel (numbers: sensitivities do not follow the steady state). In tables and
-    messages, and wherever one name is one number, ``O2[3]`` is O2 in the third cell from the first edge. Without
-    `atol` a species has one tolerance, that of its largest value. `outputs`, `events`, `history` and `algebraic` are
-    refused.
+    array of the cells, or an expression of parameters and the place ``x``, such as ``"top * exp(-x/L)"``. `state` may
+    be a SteadyModel: every run starts from the steady state at its own parameters, which sensitivities follow; names of
+    both are one parameter, and one that is a forcing here keeps its number there. It may be the table of one, which is
+    numbers. In tables and messages, and wherever one name is one number, ``O2[3]`` is O2 in the third cell from the
+    first edge. Without `atol` a species has one tolerance, that of its largest value. `outputs`, `events`, `history`
+    and `algebraic` are refused.
 
     **Algebraic states** are those without a rate. As many equations 0 = g(t, x, w, p) as there are of them determine
     them at every time, at the start too, where w is solved for from the guess in `state`, and again after events and
@@ -312,7 +313,7 @@ class OdeModel(ProfileModel):
         super().__init__("ode", rhs if self.on_grid is None else self.on_grid, given, most)
         if grid is not None and self.on_grid is not None:
             atol = by_species(atol, self.on_grid.species, len(grid))
-            self._check_rates()
+            self._from_grid()
         rtol, atol = tolerances.read_tolerances(rtol, atol, self.states)
         span = float(self.times[-1] - self.times[0])
         longest = tolerances.read_max_step(max_step, span)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import whole_number
 from fmepy.errors import ModelError, check_choice
 from fmepy.language.tracing import lags_tried
 from fmepy.models.engines.registry import ENGINES
 from fmepy.models.ode import MOST_TRACED_STATES, OdeModel
+from fmepy.models.steady_rates import check_species
 from fmepy.types import Vector
 
 
@@ -147,16 +147,6 @@ def one_by_one(outputs: Mapping[Any, Any]) -> dict[str, Any]:
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise ModelError(f"Two of the function's outputs make the column {twice!r}: give one of them another name.")
     return dict(found)
-
-
-def check_species(n: int, nspec: Any) -> int:
-    """Return how many species there are; ModelError for n states of unequal numbers."""
-    species = whole_number(nspec, "nspec", 1)
-    if n % species:
-        raise ModelError(
-            f"`y` has {n} states, which is not a multiple of nspec={nspec}: each species needs one value a cell."
-        )
-    return species
 
 
 def ode_1d(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from fmepy.language.equations import names_in, symbol
 from fmepy.language.text import read_value
 from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.function import read_signature
-from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.running.forcings import as_forcings
 from fmepy.models.running.tolerances import scaled_tolerances
+from fmepy.models.steady import SteadyModel
 from fmepy.models.steady_rates import told_shapes
 from fmepy.models.transport import Grid1D
 from fmepy.parameters.named import check_names
@@ -39,6 +40,8 @@ class ProfileFunction:
     state : mapping of str to start
     grid : Grid1D
     parms, forcings : as of `OdeModel`
+    at_rest : sequence of str
+        Parameters that the start depends on, of a steady state.
 
     Attributes
     ----------
@@ -47,7 +50,15 @@ class ProfileFunction:
         Of the function's defaults too.
     """
 
-    def __init__(self, function: Any, state: Mapping[str, Any], grid: Any, parms: Any, forcings: Any) -> None:
+    def __init__(
+        self,
+        function: Any,
+        state: Mapping[str, Any],
+        grid: Any,
+        parms: Any,
+        forcings: Any,
+        at_rest: Sequence[str] = (),
+    ) -> None:
         check_grid(grid)
         if not callable(function):
             raise ModelError(
@@ -62,7 +73,7 @@ class ProfileFunction:
         self._rates, self.parms, _ = read_signature(function, given)
         if self._rates.form == "named":
             starts = [read_value(v, "state") for v in state.values() if isinstance(v, str)]
-            used = {*self._rates.positional, *self._rates.keywords, *names_in(starts)} - {"x"}
+            used = {*self._rates.positional, *self._rates.keywords, *names_in(starts), *at_rest} - {"x"}
             check_names([k for k in given.parms if k not in self.species], used, argument="parms")
 
     def __call__(self, t: Any, y: Any, p: Any) -> tuple[Any, dict[str, Any]]:
@@ -153,6 +164,8 @@ def check_grid(grid: Any) -> None:
 def starts_by_name(state: Any, function: Callable[..., Any], grid: Grid1D) -> dict[str, Any]:
     """Return the starts of profiles by species; of a table, such as a SteadyModel's, those that the function names."""
     check_grid(grid)
+    if isinstance(state, SteadyModel):
+        state = state()  # numbers to begin with, see `AtRest`
     if isinstance(state, pd.DataFrame):
         if "x" not in state or len(state) != len(grid) or not np.allclose(state["x"], grid.mid, rtol=1e-9):
             raise ModelError(
@@ -212,6 +225,56 @@ def long_table(
     return pd.DataFrame(table | {k: Y[:, [place[c] for c in in_cells(k, n)]].ravel() for k in profiles})
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AtRest:
+    """The start of a run: a steady state, of some of its species.
+
+    Attributes
+    ----------
+    model : SteadyModel
+    species : tuple of str
+        Of the run, in order.
+    """
+
+    model: SteadyModel
+    species: tuple[str, ...]
+
+    def check_values(self, parms: pd.Series) -> None:
+        """Refuse parameters that are another number at rest than in the run: they are one and the same."""
+        at_rest = self.model.parms
+        for name in (k for k in at_rest.index if k in parms and at_rest[k] != parms[k]):
+            raise ModelError(
+                f"`state`: {name!r} is {at_rest[name]:g} in the SteadyModel and {parms[name]:g} in the run, which "
+                "starts from the steady state at its own parameters. Give both the same number; to start from another "
+                "steady state call the parameter differently there, or give its table (state=steady(), numbers)."
+            )
+
+    def table(self, parameters: Sequence[str], names: Sequence[str] = ()) -> StartTable:
+        """Return the starts as a function of `parameters`, with derivatives to `names`."""
+        return StartTable(self, parameters, names)
+
+
+class StartTable:
+    """Starts of all cells with their derivatives, as a `ValueTable` has them; what the run has as forcing is held."""
+
+    def __init__(self, rest: AtRest, parameters: Sequence[str], names: Sequence[str]) -> None:
+        self._bound = rest.model.bind([k for k in rest.model.parms.index if k in parameters])
+        self._take = [list(parameters).index(k) for k in self._bound.names]
+        self._columns = [self._bound.var_names.index(s) for s in rest.species]
+        self._own = [self._bound.names.index(k) if k in self._bound.names else -1 for k in names]
+
+    def value(self, p: Sequence[float]) -> Vector:
+        """Return the starts, shape (n_state,); SimulationError where there is no steady state."""
+        Y = self._bound.simulate(np.asarray(p, dtype=float)[self._take])
+        return np.asarray(Y[:, self._columns].T.ravel())
+
+    def slope(self, p: Sequence[float]) -> Matrix:
+        """Return the derivatives, shape (n_state, n_names)."""
+        S = self._bound.sensitivities(np.asarray(p, dtype=float)[self._take])[1][:, self._columns]
+        S = np.concatenate([S, np.zeros((*S.shape[:2], 1))], axis=2)  # of what the steady state does not depend on
+        return np.asarray(S[:, :, self._own].transpose(1, 0, 2).reshape(-1, len(self._own)))
+
+
 class ProfileModel(DynamicModel):
     """Base of models that may have profiles as states.
 
@@ -224,7 +287,7 @@ class ProfileModel(DynamicModel):
     on_grid: ProfileFunction | None = None
     method: str
 
-    def _flatten(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _flatten(self, given: dict[str, Any]) -> Any:
         """Make the function and starts of all cells from those of profiles; returns the starts by species."""
         for word in ("outputs", "events", "history", "algebraic"):
             if given[word] is not None:
@@ -235,21 +298,30 @@ class ProfileModel(DynamicModel):
         rhs, grid, like = given["rhs"], given["grid"], self._like
         state = starts_by_name(given["state"], rhs, grid)
         parms, known = given["parms"], None if like is None else like.on_grid
-        made = ProfileFunction(rhs, state, grid, parms, given["forcings"])
+        rest = given["state"] if isinstance(given["state"], SteadyModel) else None
+        at_rest = () if rest is None else tuple(rest.parms.index)
+        if rest is not None:
+            elsewhere = {*inspect.signature(rhs).parameters, *(f.name for f in as_forcings(given["forcings"]))}
+            parms = {**{k: v for k, v in rest.parms.items() if k not in elsewhere}, **as_parms(parms)}
+        made = ProfileFunction(rhs, state, grid, parms, given["forcings"], at_rest)
         same = known is not None and known.function is rhs and known.grid == grid and known.alike(made)
         self.on_grid = known if same else made  # what was compiled belongs to it
         self._flat_words = {"state": flat_state(state, grid, tuple(made.parms)), "parms": made.parms}
-        return state
+        return state if rest is None else rest
 
-    def _check_rates(self) -> None:
-        """Refuse rates that are no finite numbers at the start."""
+    def _from_grid(self) -> None:
+        """Make the start a steady state if it is one; refuse rates that are no finite numbers there."""
+        assert self.on_grid is not None, "asked with a grid"
+        if isinstance(steady := self._arguments["state"], SteadyModel):
+            rest = AtRest(steady, self.on_grid.species)
+            if self._like is None:
+                rest.check_values(self._parms)
+            self.definition = replace(self.definition, at_rest=rest)
         d, t = self.definition, float(self.times[0])
         assert d.function is not None, "a function of profiles"
         p = d.parms.to_numpy(dtype=float)
         with np.errstate(all="ignore"):
-            f = d.function(
-                t, ValueTable(d.initial, d.parameters).value(p.tolist()), p, [float(u.at(t)) for u in d.forcings]
-            )
+            f = d.function(t, d.starts().value(p.tolist()), p, [float(u.at(t)) for u in d.forcings])
         if len(bad := np.flatnonzero(~np.isfinite(f))):
             raise ModelError(
                 f"The rate of {d.states[bad[0]]!r} is {f[bad[0]]:g} at the start (of {counted(len(bad), 'cell')} it is "

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fmepy.checks import whole_number
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import FmepyError, ModelError, SimulationError, listed
 from fmepy.language.arrays import ArrayProgram
@@ -359,6 +360,16 @@ class OfFunction(SteadyRates):
             out[:, k] = flat[at_entry : at_entry + run.length]  # one number of a run stands in every row
             at_entry += run.length
         return out.reshape(-1, len(places))
+
+
+def check_species(n: int, nspec: Any) -> int:
+    """Return how many species there are; ModelError for n states of unequal numbers."""
+    species = whole_number(nspec, "nspec", 1)
+    if n % species:
+        raise ModelError(
+            f"`y` has {n} states, which is not a multiple of nspec={nspec}: each species needs one value a cell."
+        )
+    return species
 
 
 def told_shapes(value: Any) -> str:

@@ -15,9 +15,8 @@ from fmepy.models.definition.arguments import as_state
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.scipy_steppers import LsodaStepper
-from fmepy.models.ode_run import check_species
 from fmepy.models.preequilibration import SPANS, still_moving
-from fmepy.models.steady_rates import OfFunction, SteadyRates
+from fmepy.models.steady_rates import OfFunction, SteadyRates, check_species
 from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
 from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, sizes_of
 from fmepy.types import Vector

@@ -116,6 +116,54 @@ def test_steady_models_take_the_function_and_their_table_is_a_start():
         assert np.allclose(profiles, table[name].to_numpy(), rtol=1e-5, atol=1e-6)
 
 
+def before(t, O2, OM, *, D=1.0, k=0.05, sink=0.1, ks=2.0, top0=250.0, temp=1.0):
+    return lake(t, O2, OM, D=D, k=k * temp, sink=sink, ks=ks, surface=top0)[:2]
+
+
+def test_a_run_starts_from_the_steady_state_at_its_own_parameters_with_its_slopes():
+    tight = dict(rtol=1e-10, atol=1e-10)
+    rest = fme.SteadyModel(before, state={"O2": 200.0, "OM": 5.0}, grid=GRID, positive=True, **tight)
+
+    def warmer(t, O2, OM, temp, *, D=1.0, k=0.05, sink=0.1, ks=2.0, surface=300.0):
+        return lake(t, O2, OM, D=D, k=k * temp, sink=sink, ks=ks, surface=surface)
+
+    forcing = {"temp": ([0, 100], [1.0, 3.0])}
+    words = dict(grid=GRID, times=TIMES, forcings=forcing, **tight)
+    model = fme.OdeModel(warmer, state=rest, **words)
+    assert list(model.parms.index) == ["D", "k", "sink", "ks", "surface", "top0"]
+    names = ["top0", "k", "sink"]
+    bound = model.bind(names)
+    assert bound.exact
+    S = bound.sensitivities(bound.theta0)[1]
+    numbers = fme.OdeModel(warmer, state=rest(), **words)
+    assert np.allclose(model(wide=True), numbers(wide=True), rtol=1e-7, atol=1e-7)
+    for j, name in enumerate(names):  # runs of starts that are numbers, the steady states beside
+        h, sides = 1e-4 * bound.theta0[j], []
+        for value in bound.theta0[j] + np.array([h, -h]):
+            side = numbers.replace(state=rest({name: value}), parms={} if name == "top0" else {name: value})
+            sides.append(side(wide=True).to_numpy()[:, 1:])
+        slope = (sides[0] - sides[1]) / (2 * h)
+        assert np.allclose(S[:, :, j], slope, rtol=1e-4, atol=1e-5 * np.abs(slope).max())
+    assert np.abs(S[0, 0, 0]) > 0.5  # at the surface of the start
+    copy = cloudpickle.loads(cloudpickle.dumps(model.replace(parms={"k": 0.06, "top0": 200.0})))
+    first = copy().iloc[: len(GRID)]
+    assert np.allclose(first["O2"], rest({"k": 0.06, "top0": 200.0})["O2"], rtol=1e-7)
+
+
+def test_a_start_at_rest_has_the_parameters_of_the_run():
+    rest = fme.SteadyModel(before, state={"O2": 200.0, "OM": 5.0}, grid=GRID, positive=True, parms={"k": 0.1})
+    with pytest.raises(ModelError, match=r"'k' is 0.1 in the SteadyModel and 0.05 in the run.*state=steady\(\)"):
+        column(state=rest)
+    other = fme.SteadyModel(before, state={"O2": 200.0, "OM": 5.0}, grid=fme.Grid1D(2 * GRID.edges))
+    with pytest.raises(ModelError, match="not the cells of the grid"):
+        column(state=other)
+    plain = column(state=rest, parms={"k": 0.1})
+    with pytest.raises(ModelError, match="starts from a steady state"):
+        plain.definition.check_plain("FimlofCost")
+    with pytest.raises(fme.errors.SimulationError, match="`D` must not be negative"):
+        plain({"D": -1.0})
+
+
 def test_forcings_and_one_species_and_a_function_of_an_array():
     def one(t, C, temp, *, k=0.1):
         return fme.transport_1d(C, GRID, D=1.0).rate - k * temp * C

@@ -68,7 +68,7 @@ def test_what_a_function_of_profiles_decides_by_is_told():
 
 
 def test_a_negative_diffusion_is_refused_as_the_function_refuses_it(profile):
-    with pytest.raises(ValueError, match="`D` must not be negative"):
+    with pytest.raises(fme.errors.NoSteadyStateError, match="`D` must not be negative"):
         profile({"D": -1.0})
 
 

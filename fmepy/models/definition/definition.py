@@ -10,7 +10,7 @@ The equations hold no numbers, so a changed copy of a model (other initial value
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +21,7 @@ from fmepy.language.arrays import ArrayProgram
 from fmepy.language.equations import Equations
 from fmepy.models.definition.arguments import Kind, ModelArguments
 from fmepy.models.definition.user_rates import RatesFunction
+from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.events import Event, Root
 from fmepy.models.running.forcings import Forcing
 
@@ -48,6 +49,7 @@ class ModelExpressions:
     extra_names: tuple[str, ...] = ()
     note: str = ""
     arrays: ArrayProgram | None = None
+    at_rest: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +135,8 @@ class Definition:
         Events that happen where an expression crosses zero; `events` are those of given times.
     arrays : ArrayProgram or None
         What a vector function without equations computes, in place of which it may be run.
+    at_rest : AtRest or None
+        The steady state that runs start from; `initial` is that of `parms`.
     """
 
     kind: Kind
@@ -154,6 +158,7 @@ class Definition:
     history: tuple[Any, ...] = ()
     roots: tuple[Root, ...] = ()
     arrays: ArrayProgram | None = None
+    at_rest: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", tuple(self.parms.index))  # asked thousands of times while a model runs
@@ -175,11 +180,22 @@ class Definition:
                 f"{asker} takes the present states for all that the rest of a run depends on, and this model reads "
                 "their past (lag). SimulationCost and modFit take the model as it is."
             )
+        if self.at_rest is not None:
+            raise ModelError(
+                f"{asker} takes starts that are numbers or expressions, and this model starts from a steady state. "
+                "Give its table, state=steady(); SimulationCost and modFit take the model as it is."
+            )
         if self.roots:
             raise ModelError(
                 f"{asker} takes events at given times, and this model has root events, whose times depend on the run: "
                 f"{listed(r.text for r in self.roots)}. SimulationCost and modFit take the model as it is."
             )
+
+    def starts(self, names: Sequence[str] = ()) -> Any:
+        """Return the initial values as a function of all parameters, with derivatives to `names`: a `ValueTable`."""
+        if self.at_rest is not None:
+            return self.at_rest.table(self.parameters, names)
+        return ValueTable(self.initial, self.parameters, names)
 
     @property
     def forcing_names(self) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from fmepy.compiled.explicit_runs import Course
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.models.definition.definition import Definition
-from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
@@ -49,12 +48,12 @@ class ModelRunner:
         self.n_states = len(self._definition.states)
 
     @cached_property
-    def _between(self) -> tuple[ValueTable, EventTable, Settled | None, list[int]]:
+    def _between(self) -> tuple[Any, EventTable, Settled | None, list[int]]:
         """The initial values, events and algebraic states of runs that are not `whole`, and the places of `names`."""
         d = self._definition
         settled = Settled(d, self.names) if d.algebraic else None
         places = [d.parameters.index(k) for k in self.names]
-        return ValueTable(d.initial, d.parameters, self.names), EventTable(d, self.names), settled, places
+        return d.starts(self.names), EventTable(d, self.names), settled, places
 
     def run(self, p: Vector, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
         """Return Y, shape (n_time, n_state), and S, shape (n_time, n_state, n_names) (None without sensitivities).

@@ -26,7 +26,6 @@ import pandas as pd
 from fmepy.checks import positive_number
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.definition.definition import Definition
-from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.timeline import merged
 from fmepy.parameters.named import check_names
 from fmepy.types import BoolVector, Matrix, Vector
@@ -221,11 +220,11 @@ def _first_guess(start: Vector) -> Vector:
 
 def known_starts(definition: Definition) -> Callable[[list[float]], Vector]:
     """Return a function of the parameters: the sizes of the states at the start, 0 where they are not known."""
-    table, guesses = ValueTable(definition.initial, definition.parameters), definition.algebraic_places
+    table, guesses = definition.starts(), definition.algebraic_places
 
     def starts(p: list[float]) -> Vector:
         try:
-            sizes = np.abs(table.value(p))
+            sizes: Vector = np.abs(table.value(p))
         except SimulationError:  # the run will fail too
             return np.zeros(len(definition.states))
         if guesses:
