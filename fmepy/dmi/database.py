@@ -6,6 +6,7 @@ bear the same name the later one stands, and what was replaced is remembered for
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,9 +95,9 @@ class Database:
     -----
     **Tables.** One with a column ``time`` holds series, a column each, on the rows where the cell is not empty;
     columns ``D[0]``, ``D[1]`` make a vector. If its only columns are time and value, the series is called like the
-    file. One without has the columns ``name`` and ``value``, and may have ``unit``, ``interpolation`` (linear or
-    constant), ``extrapolate`` (true or false), ``lower``, ``upper`` and ``comment``. A table called ``items``, of
-    ``name`` and these columns, says more of items wherever they stand.
+    file. One without has the columns ``name`` and ``value`` (a number, or a list: ``[1, 2]``, ``[(0, 1), (5, 0.5)]``),
+    and may have ``unit``, ``interpolation`` (linear or constant), ``extrapolate`` (true or false), ``lower``, ``upper``
+    and ``comment``. A table called ``items``, of ``name`` and these columns, says more of items wherever they stand.
 
     Between its data a series is linear, or constant: the value of the last datum passed. Outside its range it is an
     error, unless the item says ``extrapolate``: then it is held at its ends. Units are checked against equations
@@ -393,20 +394,39 @@ def _constants_of(sheet: Sheet) -> list[Item]:
     if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
     found, words = dict[str, dict[Index, Any]](), dict[str, _Note]()
-    for (title, line, note), value in zip(_rows_with_notes(sheet), sheet.numbers("value"), strict=True):
+    for (title, line, note), value in zip(_rows_with_notes(sheet), _values(sheet), strict=True):
         name, index = split_name(title, sheet.place(line))
-        if np.isnan(value):
+        if isinstance(value, float) and np.isnan(value):
             raise sheet.error(f"the value of {title!r} is missing.", line)
         elements = found.setdefault(name, {})
-        if index in elements:
+        if index in elements or (elements and isinstance(value, dict)):
             raise sheet.error(f"{title!r} stands there twice.", line)
-        elements[index] = float(value)
+        if index and isinstance(value, dict):
+            raise sheet.error(f"{title!r} is one element and needs one number.", line)
+        elements.update(value if isinstance(value, dict) else {index: value})
         first = words.setdefault(name, note)
         differing = [(a, b) for a, b in zip(note[:-1], first[:-1], strict=True) if a != b]
         if differing:
             (here, there), *_ = differing
             raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
     return [words[name].put_on(_from_elements(name, some, sheet.label)) for name, some in found.items()]
+
+
+def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
+    """Return the value of each row: a number, or the elements of a list in brackets."""
+    lists = {i: text for i, text in enumerate(sheet.texts("value")) if text.startswith("[")}
+    cells: list[Any] = [0 if i in lists else cell for i, cell in enumerate(sheet.frame["value"])]
+    found: list[Any] = replace(sheet, frame=pd.DataFrame({"value": cells})).numbers("value").tolist()
+    for i, text in lists.items():
+        try:
+            values = json.loads(text.replace("(", "[").replace(")", "]"))
+            found[i] = dict(as_item(sheet.texts("name")[i], values).elements)
+        except DataError as error:
+            raise sheet.error(str(error), sheet.lines[i]) from None
+        except (ValueError, RecursionError):
+            shown = text[:60] + "..." * (len(text) > 60)
+            raise sheet.error(f"{shown!r} is no list such as [1, 2] or [(0, 1), (5, 0.5)].", sheet.lines[i]) from None
+    return found
 
 
 def _rows_with_notes(sheet: Sheet) -> Iterator[tuple[str, int, _Note]]:

@@ -141,7 +141,8 @@ class _Check:
             self._alike(parts[:2], "compares")
             return self._alike(parts[2:], "chooses between")
         if e.word == "table":
-            self._alike(parts[:2], "looks up in a table of the other")
+            if e.args[1] is not e.args[2]:  # of pairs, the unit is that of y
+                self._alike(parts[:2], "looks up in a table of the other")
             return parts[2]
         if e.word in _SAME_AS_FIRST:
             return parts[0]

@@ -14,11 +14,13 @@ from fmepy.errors import FmepyError
 from fmepy.fitting.lmfit_result import values_at
 from fmepy.fitting.predict import predict
 from fmepy.journal.encoding import Gone
+from fmepy.tables.cells import some_of
 
 if TYPE_CHECKING:
     from fmepy.fitting.result import ModFit
 
 _MOST = 12  # entities; `cost.plot(fit.par)` draws all
+_MOST_TIMES = 5  # profiles in a panel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,8 @@ class FittedPanel:
         The data were compared as logarithms.
     band : str
         What the band contains.
+    upright : bool
+        x is a depth, downwards; curves are profiles at times, which var and name say.
     """
 
     title: str
@@ -46,6 +50,7 @@ class FittedPanel:
     seen: pd.DataFrame
     on_log: bool
     band: str
+    upright: bool = False
 
 
 def fitted_panels(fit: ModFit) -> list[FittedPanel]:
@@ -53,8 +58,8 @@ def fitted_panels(fit: ModFit) -> list[FittedPanel]:
     out: list[FittedPanel] = []
     for part in () if isinstance(fit.source, Gone) else getattr(fit.source, "parts", (fit.source,)):
         with suppress(FmepyError):  # what cannot be run is left out: residuals are drawn in any case
-            if hasattr(part, "readings") and part.x is not None and part.comparison.depths is None:
-                out += list(_of_runs(fit, part))
+            if hasattr(part, "readings") and part.x is not None:
+                out += list((_of_runs if part.comparison.depths is None else _of_profiles)(fit, part))
             elif hasattr(part, "filter"):
                 out += list(_of_filter(fit, part))
     return out
@@ -77,6 +82,28 @@ def _of_runs(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
         for name in names:
             rows = curves[curves["var"] == name], seen[seen["name"] == name]
             yield FittedPanel("", cost.x, *rows, on_log, "95 % of the model's value")
+
+
+def _of_profiles(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
+    """Yield a panel a variable (of an entity) of a cost by time and depth: profiles at times of the data."""
+    seen = cost.readings.assign(depth=cost.comparison.depths)
+    labels = (None,) if cost.experiments is None else cost.experiments.column.labels
+    for label in labels[:_MOST]:
+        mine = seen if label is None else seen[seen["entity"].map(str) == str(label)]
+        (model,) = [cost.predictor] if cost.plain_run else cost.runs_of(label).values()
+        times = some_of(np.unique(mine["x"]), _MOST_TIMES)
+        try:
+            table = predict(model, fit, times=times).frame
+        except FmepyError:
+            table = model(_values(fit, model) or None, times).melt(["time", "x"], var_name="var", value_name="fit")
+            table = table.assign(lower=np.nan, upper=np.nan)
+        for name in dict.fromkeys(mine["name"]):
+            rows, own = table[table["var"] == name], mine[(mine["name"] == name) & mine["x"].isin(times)]
+            yield FittedPanel(
+                name if label is None else f"{name}, {cost.entity} {label}", "depth",
+                rows.assign(var=[f"{cost.x} {t:g}" for t in rows["time"]]),
+                own.assign(name=[f"{cost.x} {t:g}" for t in own["x"]], x=own["depth"]), False, "95 %", True,
+            )  # fmt: skip
 
 
 def _curve(fit: ModFit, model: Any, names: list[str]) -> pd.DataFrame:

@@ -105,11 +105,21 @@ def draw_fitted(ax: Axes, panel: Any) -> None:
     several = len(names) > 1
     for k, name in enumerate(names):
         rows, seen = panel.curves[panel.curves["var"] == name], panel.seen[panel.seen["name"] == name]
+        if panel.upright:
+            ax.fill_betweenx(rows["x"], rows["lower"], rows["upper"], color=color(k), alpha=0.25, linewidth=0)
+            ax.plot(rows["fit"], rows["x"], color=color(k), label=name)
+            draw_marked(
+                ax, seen["x"], seen["obs"], seen.get("censored"), True, **{**DATA, "color": color(k), "label": None}
+            )
+            continue
         draw_curve(ax, rows["x"], rows, color=color(k), label=name if several else "fit", band=panel.band)
         look = {**DATA, "color": color(k), "label": None} if several else DATA
         draw_marked(ax, seen["x"], seen["obs"], seen.get("censored"), **look)
     if panel.on_log:
         ax.set_yscale("log")
+    if panel.upright:
+        set_axes(ax, panel.x_name, panel.title, True)
+        return
     ax.set_title(panel.title, fontsize="medium")
     set_axes(ax, panel.x_name, "" if several else names[0])
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from fmepy.errors import DataError
 from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture, set_axes
+from fmepy.tables.cells import some_of
 from fmepy.tables.columns import as_table
 from fmepy.types import AxesArray, Vector
 
@@ -104,13 +105,6 @@ def _seen(obs: Any, name: str) -> tuple[Vector, Vector, Vector] | None:
         raise DataError("`obs` of profiles needs time, depth and a variable, or name, time, depth and value.")
     time, depth, value = own.dropna().to_numpy(dtype=float).T
     return (time, depth, value) if len(time) else None
-
-
-def some_of(times: Any, most: int) -> list[float]:
-    """Return at most so many times, evenly spaced, the last among them; of a start at rest not the first."""
-    times = np.asarray(times, dtype=float)
-    places = np.linspace(0, len(times) - 1, most + 1)[1:] if len(times) > most else np.arange(len(times))
-    return [float(times[k]) for k in np.unique(places.round().astype(int))]
 
 
 @picture

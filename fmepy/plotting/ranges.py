@@ -168,20 +168,20 @@ def plot_bands(
 def _bands_of_profiles(
     summary: Any, which: Which, quant: bool, obs: Any, axes: Any, kwargs: Mapping[str, Any]
 ) -> AxesArray:
-    """Draw the outer band and the middle of profiles at some times, and those of single numbers over time."""
-    kinds: set[str] = set()
+    """Draw bands and the middle of profiles at some times, and those of single numbers over time."""
+    names = chosen(which, summary.var)
 
     def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, i: int, label: str) -> None:
-        (low, high), _, middle, labels = _limits(rows, quant)
+        outer, inner, middle, labels = _limits(rows, quant)
         x, name = rows["x"].to_numpy(), str(rows["var"].iloc[0])
         fill, points = (ax.fill_betweenx, (middle, x)) if is_profile else (ax.fill_between, (x, middle))
-        fill(x, low, high, color=color(i), alpha=0.25, linewidth=0)
-        ax.plot(*points, **{"color": color(i), "label": label or None, **kwargs})
-        if (kind := f"{summary.kind_of(name)}: {labels[2]}, {labels[0]}") not in kinds or name == summary.var[0]:
-            kinds.add(kind)
-            ax.legend([], [], title=kind)
+        for band in (outer, inner):
+            fill(x, *band, color=color(i), alpha=0.2, linewidth=0)
+        ax.plot(*points, **{"color": color(i), "label": label or labels[2], **kwargs})
+        if name == names[0]:
+            ax.legend([], [], title=summary.kind_of(name))
 
-    return panels_by_place(summary.frame, chosen(which, summary.var), draw, axes, obs=obs)
+    return panels_by_place(summary.frame, names, draw, axes, obs=obs)
 
 
 def _limits(rows: pd.DataFrame, quant: bool) -> tuple[Any, Any, Any, tuple[str, str, str]]:

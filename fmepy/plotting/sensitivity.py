@@ -22,7 +22,7 @@ from fmepy.plotting.axes import (
     set_axes,
     zero_line,
 )
-from fmepy.plotting.profiles_in_time import some_of
+from fmepy.tables.cells import some_of
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
@@ -76,11 +76,12 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
 def _by_depth(sens: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) -> AxesArray:
     """Draw sensitivities over depth, a panel a variable and time (some of many), and over time of what has no depth."""
     frame, groups = sens.frame, list[tuple[str, Any]]()
+    most = 1 if axes is not None and np.size(axes) == len(names) else 3  # the last, where there is a panel a variable
     for name in names:
         rows = frame[frame["var"] == name]
         is_profile = rows["depth"].notna()
         groups += [(f"{name}, {sens.xname} {t:g}", rows[(rows["x"] == t) & is_profile].sort_values("depth"))
-                   for t in some_of(rows.loc[is_profile, "x"].unique(), 3)]  # fmt: skip
+                   for t in some_of(rows.loc[is_profile, "x"].unique(), most)]  # fmt: skip
         groups += [(name, rows[~is_profile])] if (~is_profile).any() else []
     panels = get_axes(len(groups), axes)
     for ax, (title, rows) in zip(panels, groups, strict=True):

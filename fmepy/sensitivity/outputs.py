@@ -230,12 +230,13 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
     names = tuple(objective.parameter_names[k] for k in positions)
     theta = objective.theta0[positions]
     bound: Any = cost.bind(list(objective.parameter_names)) if is_cost(cost) else None
-    x_name = "x"
+    x_name, depths = "x", getattr(getattr(cost, "comparison", None), "depths", None)
     if callable(getattr(bound, "sensitivity_rows", None)):
         labels, x, rows = bound.sensitivity_rows(objective.theta0)
         x_name = str(getattr(cost, "x", "x"))
         order = _by_variable(list(labels))
         labels, x, rows = tuple(labels[i] for i in order), np.asarray(x, float)[order], np.asarray(rows)[order]
+        depths = depths if depths is None else np.resize(depths, len(rows))[order]  # of means, then of spreads
     elif objective.has_score:
         rows = root_of(objective.information(objective.theta0))
         labels, x = ("information",) * len(rows), np.arange(1.0, len(rows) + 1)
@@ -249,7 +250,7 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
     ones, nowhere = np.ones(n), (theta, theta)
     derivatives = of_its_own(lambda _: rows, theta, ones, ones, nowhere, "the cost's expected information", None)
     even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
-    return Outputs(names, theta, labels, x, x, x_name, np.ones(n), np.ones(n), derivatives, even)
+    return Outputs(names, theta, labels, x, x, x_name, np.ones(n), np.ones(n), derivatives, even, depths)
 
 
 def _check_finite(values: Vector, labels: Sequence[str], x: Vector, x_name: str, what: str = "") -> None:

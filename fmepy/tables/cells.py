@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,3 +40,10 @@ def by_place(frame: pd.DataFrame, x: str, time: str, cells: Cells | None) -> pd.
     out.insert(list(out.columns).index(time) + 1, "x", places)
     order = np.lexsort((places, out[time].to_numpy(), pd.factorize(out["var"])[0]))
     return out.iloc[order].reset_index(drop=True)
+
+
+def some_of(times: Any, most: int) -> list[float]:
+    """Return at most so many times, evenly spaced, the last among them; of a start at rest not the first."""
+    times = np.asarray(times, dtype=float)
+    places = np.linspace(0, len(times) - 1, most + 1)[1:] if len(times) > most else np.arange(len(times))
+    return [float(times[k]) for k in np.unique(places.round().astype(int))]

@@ -134,6 +134,18 @@ def test_outputs_of_a_run_become_data():
         db.with_outputs(run.assign(SM=[1.0, np.nan, 2.0]))
 
 
+def test_a_cell_may_hold_a_list(tmp_path):
+    text = 'name,value,unit,comment\neffect,"[(0, 1), (5, -0.5e1)]",1/a,of all\nk,2,a,\nv,"[1, 2]",,\n'
+    db = Database(written(tmp_path / "db", constants=text))
+    assert db["effect"].numbers == {"effect[0,0]": 0, "effect[0,1]": 1, "effect[1,0]": 5, "effect[1,1]": -5}
+    assert (db["effect"].unit, db["effect"].comment, db["v"].shape) == ("1/a", "of all", (2,))
+    assert Database(pd.DataFrame({"name": ["v", "k"], "value": ["[1, 2]", 3]})).numbers == {
+        "v[0]": 1,
+        "v[1]": 2,
+        "k": 3,
+    }
+
+
 # --- between and outside the data
 
 
@@ -182,6 +194,12 @@ def test_a_constant_piece_begins_at_its_datum():
         ("name,value\na,\n", r"bad.csv:2: the value of 'a' is missing"),
         ("name,value\n,1\n", r"bad.csv:2: the name is missing"),
         ("name,value\na,1\na,2\n", r"bad.csv:3: 'a' stands there twice"),
+        ('name,value\na,1\na,"[1, 2]"\n', r"bad.csv:3: 'a' stands there twice"),
+        ('name,value\na[0],"[1, 2]"\n', r"bad.csv:2: 'a\[0\]' is one element"),
+        ('name,value\na,"[1, x]"\n', r"bad.csv:2: '\[1, x\]' is no list such as \[1, 2\]"),
+        ('name,value\na,"[(1, 2), (3)]"\n', r"bad.csv:2: 'a' must hold numbers, in rows of equal length"),
+        ('name,value\na,"[1, NaN]"\n', r"bad.csv:2: 'a' holds NaN"),
+        ("name,value\na," + 50_000 * "[" + "\n", r"bad.csv:2: '\[\[.*\.\.\.' is no list"),
         ("name,value,units\na,1,m\n", r"column 'units'.*Did you mean 'unit'"),
         ("name,value,interpolation\na,1,linaer\n", r"bad.csv:2: interpolation 'linaer'.*'linear'"),
         ("name,value,extrapolate\na,1,maybe\n", r"bad.csv:2: extrapolate 'maybe'"),

@@ -21,6 +21,7 @@ SOURCES = ("equations", "modules", "python")
 DATA = {
     "file": Key(TEXT, "The file of observations, which counts from where the TOML file is.", required=True),
     "x": Key(TEXT, "The column of times; without it 'time'."),
+    "depth": Key(TEXT, "The column of depths, of data of a model on a grid."),
     "unit": Key(TEXT, "The unit of `x`: of dates one of seconds, minutes, hours, days, weeks, years."),
     "origin": Key(TEXT, "The date at which the time is 0, where `x` holds dates; without it the first of them."),
     "ignore": Key(**NAMES, says="Columns that are left alone."),

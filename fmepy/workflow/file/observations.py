@@ -30,7 +30,7 @@ def read_data(case: Case) -> Sheet | None:
             "separator", f"`separator` must be one character, such as ';' or '\\t'; got {how['separator']!r}."
         )
     sheet = read_beside(table, "file", said["file"], **how)
-    named = [v for k, v in said.items() if k in ("x", "y", "err", "entity")]
+    named = [v for k, v in said.items() if k in ("x", "depth", "y", "err", "entity")]
     for i, name in enumerate(left := table.texts("ignore")):
         column_of(sheet, name, lambda text, i=i: table.error(("ignore", i), text))  # type: ignore[misc]
         if name in named:
@@ -59,7 +59,7 @@ def observed(
         does not have (at the line of the data file).
     """
     said, table = case.content["data"], case.section.table("data")
-    words: dict[str, Any] = {k: said[k] for k in ("y", "err", "entity", "censored") if k in said}
+    words: dict[str, Any] = {k: said[k] for k in ("depth", "y", "err", "entity", "censored") if k in said}
     words["x"] = said.get("x", "time")
     columns = list(file.frame.columns)
     if "x" not in said and "time" not in columns:
@@ -68,7 +68,7 @@ def observed(
                               f"It has {listed(columns)}.")  # fmt: skip
         words["x"] = None  # of a steady state: see below
     marks = words.get("censored", [])
-    named = [(k, words[k]) for k in ("x", "y", "err", "entity") if words.get(k) is not None]
+    named = [(k, words[k]) for k in ("x", "depth", "y", "err", "entity") if words.get(k) is not None]
     named += [("censored", c) for c in (marks.values() if isinstance(marks, dict) else [marks] if marks else [])]
     for key, name in named:
         column_of(file, name, lambda text, key=key: table.error(key, text))  # type: ignore[misc]
@@ -86,10 +86,10 @@ def observed(
                 near = did_you_mean(name, known)
                 why = f"{str(name)!r} in column {first!r} is not a variable of the model.{near} It has {listed(known)}."
                 raise file.error(why + _say_outputs(case, str(name)), line)
-        numbers = [words[k] for k in ("x", "y", "err") if words.get(k)]
+        numbers = [words[k] for k in ("x", "depth", "y", "err") if words.get(k)]
     else:
         numbers = [c for c in columns if c not in texts]
-        readings = [c for c in numbers if c not in (words["x"], words.get("err"))]
+        readings = [c for c in numbers if c not in (words["x"], words.get("depth"), words.get("err"))]
         others = [c for c in readings if known and c not in known]
         free = set(known) - set(readings)  # what such a column may be, misnamed
         for name in others:
@@ -168,7 +168,12 @@ def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[
     """Return a sentence about rows of the same time, of the same variable and entity; nothing where there are none."""
     if words["x"] is None:
         return []
-    by = [words["x"], *([words["entity"]] if "entity" in words else []), *([frame.columns[0]] if "y" in words else [])]
+    by = [
+        words["x"],
+        *([words["depth"]] if "depth" in words else []),
+        *([words["entity"]] if "entity" in words else []),
+        *([frame.columns[0]] if "y" in words else []),
+    ]
     n = int(np.count_nonzero(frame.duplicated(by)))
     if not n:
         return []

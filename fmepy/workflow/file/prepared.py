@@ -22,9 +22,11 @@ from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.journal.files import file_digest
+from fmepy.models.on_grid import cells_of_model
 from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.maps import Elementwise
+from fmepy.tables.cells import profiles_among
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.case import Case, Parameter
 from fmepy.workflow.file.error_lines import placed
@@ -70,7 +72,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
                 (), 'the table [data] is missing: data = { file = "observations.csv", x = "time" }.'
             )
         model = source.model
-        known = () if isinstance(model, FunctionModel) else model.var_names
+        known = () if isinstance(model, FunctionModel) else profiles_among(model.var_names, cells_of_model(model))
         at = float(model.times[0]) if isinstance(model, SteadyModel) else None
         frame, cost = pd.DataFrame(), None  # a model by itself
         if file is not None:
@@ -156,6 +158,9 @@ def _cost(
     make: Any = {"simulation": SimulationCost, "prediction_error": PredictionErrorCost, "fimlof": FimlofCost}[kind]
     if "censored" in words and "censored" not in signature(make).parameters:
         raise case.section.error(("data", "censored"), f"a cost of the kind {kind!r} takes no censored readings.")
+    if "depth" in words:
+        words = {**words, "x": [words["x"], words["depth"]]}
+        del words["depth"]
     of_model = set(model.parms.index)
     own = {p.name: p.start for p in case.parameters.values() if p.name not in of_model}
     rows = None if conditions is None else conditions.frame.reset_index(drop=True)

@@ -115,6 +115,8 @@ class Findings:
         comparison = getattr(self.task.cost, "comparison", None)
         if comparison is not None:
             out = pd.DataFrame({"name": list(comparison.names), "x": comparison.x})
+            if comparison.depths is not None:
+                out["depth"] = comparison.depths
             out["obs"] = comparison.scale.back(comparison.obs)
             out["entity"] = None if comparison.entities is None else [str(e) for e in comparison.entities]
             out["limit"] = 0 if comparison.marks is None else comparison.marks

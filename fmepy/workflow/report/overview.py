@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.fitting.result import ModFit
+from fmepy.models.on_grid import cells_of_model, profiles_of
+from fmepy.tables.cells import profiles_among
 from fmepy.workflow.file.python_file import FunctionModel
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each
@@ -72,17 +74,22 @@ def _fitted(found: Findings) -> Pictures:
     def draw(axes: Any) -> None:
         for ax, panel in zip(axes, panels, strict=True):
             draw_fitted(ax, panel)
+            if panel.upright:
+                if panel is panels[0]:
+                    ax.legend(fontsize="small", frameon=False)
+                continue
             ax.set_xlabel(found.x_label)
             if panel.title and len(panels) > 1:  # the letters of a small panel are for its numbers
                 ax.set_ylabel("")
 
+    over = "depth" if panels[0].upright else found.x_name
     of = f" of {panels[0].curves['var'].iloc[0]}" if panels[0].title and panels[0].curves["var"].nunique() == 1 else ""
     titles = [p.title or str(p.curves["var"].iloc[0]) for p in panels]
     has_band = any(p.curves["upper"].notna().any() for p in panels)
     n = len(found.panels)
     rest = f" These are {len(panels)} of {many(n, 'panel')}; all are shown with the data." if n > len(panels) else ""
     made = drawn(
-        draw, [f"{t}: readings as points, the fitted curve{' and its band' * has_band}, over {found.x_name}."
+        draw, [f"{t}: readings as points, the fitted curve{' and its band' * has_band}, over {over}."
                for t in titles], size=size,
         caption=f"Points: readings{of}. Line: the fit.{' Band: 95 % of the fitted curve.' * has_band}{rest}",
     )  # fmt: skip
@@ -96,9 +103,11 @@ _MOST_DRAWN_ENTITIES = 200
 def task_facts(found: Findings) -> dict[str, Any]:
     """Return what was asked, and what came of it."""
     case, model, cost = found.task.case, found.task.model, found.task.cost
-    definition = getattr(model, "definition", None)
+    definition, profiles = getattr(model, "definition", None), profiles_of(model)
     return {
-        "glance": _glance(found), "is_function": isinstance(model, FunctionModel),
+        "glance": _glance(found), "profiles": [] if profiles is None else list(profiles.species),
+        "variables": list(profiles_among(getattr(model, "var_names", ()), cells_of_model(model))),
+        "cells": 0 if profiles is None else len(profiles.grid), "is_function": isinstance(model, FunctionModel),
         "kind": "steady" if "Steady" in type(model).__name__ else str(getattr(definition, "kind", "")),
         "cost_kind": type(cost).__name__, "equations": _equations(case.content["model"].get("equations", "")),
         "parameters": _parameters(case.parameters), "description": paragraphs(case.description),
@@ -168,6 +177,7 @@ def _by_variable(readings: pd.DataFrame, x: str) -> pd.DataFrame:
         if own["entity"].notna().any():
             row["entities"] = own["entity"].nunique()
         row |= {f"{x} from": own["x"].min(), f"{x} to": own["x"].max()}
+        row |= {"depth from": own["depth"].min(), "depth to": own["depth"].max()} if "depth" in own else {}
         row |= {"smallest": own["obs"].min(), "median": own["obs"].median(), "largest": own["obs"].max()}
         rows.append(row)
     frame = pd.DataFrame(rows)
@@ -185,10 +195,13 @@ def _curves(found: Findings, readings: pd.DataFrame) -> Pictures | None:
     of_entities = bool(readings["entity"].notna().any())
     panels = list(dict.fromkeys(readings["entity"])) if of_entities else list(cost.comparison.group_names)
     each = f" A panel for each {short(str(cost.entity))}." if of_entities else ""
+    by_depth = "depth" in readings
+    labels = {} if by_depth else {"xlabel": found.x_label}
     return drawn_each(
         panels,
-        lambda _, axes: cost.plot(found.par, axes=axes, xlabel=found.x_label),
-        f"{f'{cost.entity} ' * of_entities}{{}}: readings as points and {curve} over {found.x_name}.",
+        lambda _, axes: cost.plot(found.par, axes=axes, **labels),
+        f"{f'{cost.entity} ' * of_entities}{{}}: readings as points and {curve} over "
+        f"{'depth' if by_depth else found.x_name}.",
         file="residuals.csv" * (found.fit is not None),
         caption=f"Points: readings. Lines: {curve}.{each}",
         panels=len(panels),

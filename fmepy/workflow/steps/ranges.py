@@ -178,7 +178,7 @@ def _bands(found: Findings, result: Bands, **words: str) -> Pictures:
         seen = _readings(found, label or None, name, part)
         is_first = part is first and name == part.var[0]
         part.plot(which=[name], quant=True, obs=seen, axes=[ax], legpos="above" if is_first else None)
-        if len(part.frame[part.frame["var"] == name]) > 1:
+        if len(part.frame[part.frame["var"] == name]) > 1 and not part.by_depth:
             ax.set_xlabel(found.x_name)
 
     return drawn_parts(result.parts, result.by, draw, **words)
@@ -189,14 +189,17 @@ def _readings(found: Findings, label: str | None, name: str, part: RangeSummary)
     if seen is None or len(part.frame[part.frame["var"] == name]) < 2:
         return None
     mine = seen[(seen["name"].map(str) == name) & (True if label is None else seen["entity"].map(str) == label)]
-    return mine[["name", "x", "obs"]].assign(name=name).reset_index(drop=True) if len(mine) else None
+    columns = ["name", "x", *(["depth"] if part.by_depth else []), "obs"]
+    if part.by_depth:
+        mine = mine[mine["x"].isin(part.frame.iloc[:, 0])] if "depth" in mine else mine[:0]
+    return mine[columns].assign(name=name).reset_index(drop=True) if len(mine) else None
 
 
 def _coverage(found: Findings, result: Bands) -> tuple[int, int]:
     """Return how many of the readings lie within the band that nine of ten should lie in, and of how many."""
     inside = total = 0
     for label, part in result.parts.items():
-        for name in part.predicted:
+        for name in () if part.by_depth else part.predicted:
             seen = _readings(found, label or None, name, part)
             rows = part.frame[part.frame["var"] == name].sort_values("x")
             x = rows["x"].to_numpy(dtype=float)
