@@ -234,7 +234,7 @@ def test_what_the_function_returns_is_checked():
 
 
 def test_an_image_has_time_to_the_right_and_depth_downwards():
-    ax = column().image("O2", unit="mmol/m3", title="lake")
+    ax = column().image("O2", unit="mmol/m3", title="lake", vmin=0, vmax=400)
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_ylim(), ax.get_title()) == ("time", "x", (10.0, 0.0), "lake")
     mesh = ax.collections[0]
     assert mesh.get_array().shape == (N, len(TIMES))
