@@ -6,7 +6,9 @@ m and the covariance V = A D A', A = T^-1, and the information of any of them is
 
     I_ab = dm_a' V^-1 dm_b + tr(V^-1 dV_a V^-1 dV_b) / 2
 
-T comes column by column from data moved a little, with its derivatives from those of the innovations.
+T comes column by column from data moved a little, and the derivatives of V by differences. Random effects are such
+models: constant states that are unknown at the start, whose information is that of the first-order approximation
+(Mentré, Mallet and Baccar 1997, Biometrika 84).
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from fmepy.errors import ArgumentError, SimulationError, listed
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-_MOVE = 0.01  # of a reading, in its sds
-_CLOSE = 1e-7  # innovations along the path of the mean, in their sds
+_MOVE = 1e-4  # of a reading, in its sds
+_STEP = 1e-4  # of a parameter, relative
+_CLOSE = 1e-10  # innovations along the path of the mean, in their sds
 _MOST_READINGS = 1000
 
 
@@ -117,50 +120,54 @@ class JointReadings(Readings):
         cost = self.asked.replace(obs=long if errors else long.drop(columns="err"), y="value", err=errors)
         cost = cost.replace(obs=cost.simulate(self.theta, seed=0))
         bound, theta = cost.bind(list(self.theta.index)), self.theta.to_numpy(dtype=float)
-        sizes = [len(schedule.readings) for schedule, _ in bound.schedules]
-        starts = np.cumsum([0, *sizes])[:-1]
-        y = _mean_path(bound, theta)
-        nu, s, dnu, ds = _innovations(bound.with_values(y), theta)
-        T, dT = np.eye(len(y)), np.zeros((dnu.shape[1], len(y), len(y)))
-        of_row = np.repeat(np.arange(len(sizes)), sizes)
-        for k in range(max(sizes)):
-            at = np.array([a + k for a, size in zip(starts, sizes, strict=True) if k < size])
-            moved, columns = y.copy(), np.full(len(sizes), -1)
-            moved[at] += _MOVE * np.sqrt(s[at])
-            columns[of_row[at]] = at
-            rows = np.flatnonzero(columns[of_row] >= 0)
-            j = columns[of_row[rows]]
-            nu_k, _, dnu_k, _ = _innovations(bound.with_values(moved), theta)
-            width = moved[j] - y[j]
-            T[rows, j] = (nu_k - nu)[rows] / width
-            dT[:, rows, j] = ((dnu_k - dnu)[rows] / width[:, None]).T
-        A = np.linalg.inv(T)
+        y, A, s = _along_the_mean(bound, theta)
         V = (A * s) @ A.T
+        rows = bound.with_values(y).sensitivity_rows(theta)[2]
+        dm = -A @ (rows[::2] * np.sqrt(s)[:, None])
+        dV = np.empty((len(theta), *V.shape))
+        for j, step in enumerate(_STEP * np.where(theta == 0, 1.0, np.abs(theta))):
+            both = []
+            for sign in (1.0, -1.0):
+                at = theta.copy()
+                at[j] += sign * step
+                _, there, s = _along_the_mean(bound.with_values(y), at)
+                both.append((there * s) @ there.T)
+            dV[j] = (both[0] - both[1]) / (2 * step)
         lines = np.array([label for schedule, _ in bound.schedules for label in schedule.readings.labels])
         order = np.argsort(lines)
-        half = -A @ dT @ V
-        dV = half + np.swapaxes(half, 1, 2) + (A * ds.T[:, None, :]) @ A.T
-        self._dm, self._V, self._dV = (-A @ dnu)[order], V[np.ix_(order, order)], dV[:, order][:, :, order]
+        self._dm, self._V, self._dV = dm[order], V[np.ix_(order, order)], dV[:, order][:, :, order]
 
 
-def _innovations(bound: Any, theta: Vector) -> tuple[Vector, Vector, Matrix, Matrix]:
-    """Return innovations and their variances of all readings, and their derivatives."""
-    s = np.concatenate([one.s for one in bound.likelihoods(theta)])
-    rows = bound.sensitivity_rows(theta)[2]
-    nu = np.concatenate([one.nu for one in bound.likelihoods(theta)])
-    return nu, s, rows[::2] * np.sqrt(s)[:, None], rows[1::2] * (np.sqrt(2) * s)[:, None]
+def _along_the_mean(bound: Any, theta: Vector) -> tuple[Vector, Matrix, Vector]:
+    """Return the readings of the path of the mean, A = T^-1 there, and the variances of innovations.
 
-
-def _mean_path(bound: Any, theta: Vector) -> Vector:
-    """Return the readings of the path of the mean: those without innovations, found one after the other or faster."""
+    That path is the one without innovations, which is found reading by reading or faster.
+    """
+    sizes = [len(schedule.readings) for schedule, _ in bound.schedules]
+    starts, of_row = np.cumsum([0, *sizes])[:-1], np.repeat(np.arange(len(sizes)), sizes)
     y = np.concatenate([schedule.readings.values for schedule, _ in bound.schedules])
     for _ in range(len(y) + 1):
-        found = bound.with_values(y).likelihoods(theta)
-        nu, s = (np.concatenate([getattr(one, k) for one in found]) for k in ("nu", "s"))
+        nu, s = _innovations(bound.with_values(y), theta)
         if np.abs(nu / np.sqrt(s)).max() < _CLOSE:
-            return y
+            break
         y = y - nu
-    raise SimulationError("`design`: the path of the mean of this FimlofCost was not found.")
+    else:
+        raise SimulationError("`design`: the path of the mean of this FimlofCost was not found.")
+    T = np.eye(len(y))
+    for k in range(max(sizes)):  # the k-th reading of every entity at once
+        at = np.array([a + k for a, size in zip(starts, sizes, strict=True) if k < size])
+        moved, columns = y.copy(), np.full(len(sizes), -1)
+        moved[at] += _MOVE * np.sqrt(s[at])
+        columns[of_row[at]] = at
+        rows = np.flatnonzero(columns[of_row] >= 0)
+        j = columns[of_row[rows]]
+        T[rows, j] = (_innovations(bound.with_values(moved), theta)[0] - nu)[rows] / (moved - y)[j]
+    return y, np.asarray(np.linalg.inv(T), dtype=float), s
+
+
+def _innovations(bound: Any, theta: Vector) -> tuple[Vector, Vector]:
+    found = bound.likelihoods(theta)
+    return np.concatenate([one.nu for one in found]), np.concatenate([one.s for one in found])
 
 
 def _present(cost: FimlofCost, x: str, entity: str | None) -> pd.DataFrame:

@@ -116,6 +116,37 @@ def test_of_a_curved_model_it_is_about_the_path_of_the_mean():
     assert (a.after > b.after).all()
 
 
+WARFARIN = """
+d(gut)/dt = -KA*exp(eKA)*gut
+d(A)/dt = KA*exp(eKA)*gut - CL*exp(eCL)/(V*exp(eV))*A
+d(eCL)/dt = 0
+d(eV)/dt = 0
+d(eKA)/dt = 0
+y = A/(V*exp(eV))
+"""
+
+
+def test_random_effects_have_the_errors_published_with_design_software():
+    """Warfarin in 32 subjects, of Nyberg et al. (2015), Br. J. Clin. Pharmacol. 79: relative errors in per cent.
+
+    The figures are those of the full information matrix that PopED's own tests hold (variances have twice the relative
+    error of sds).
+    """
+    parms = {"CL": 0.15, "V": 8.0, "KA": 1.0}
+    noise = {"om_CL": 0.07**0.5, "om_V": 0.02**0.5, "om_KA": 0.6**0.5, "sig": 0.1}
+    start = {"gut": 70, "A": 0, "eCL": 0, "eV": 0, "eKA": 0}
+    model = fme.OdeModel(WARFARIN, state=start, times=[0, 120], parms=parms, rtol=1e-8)
+    times = [0.5, 1, 2, 6, 24, 36, 72, 120]
+    data = pd.DataFrame({"id": np.repeat(np.arange(4), 8), "time": np.tile(times, 4), "y": 1.0})
+    cost = fme.FimlofCost(
+        model, data, entity="id", process_noise={}, measurement_noise={"y": "sig*y"}, parms=noise,
+        initial_sd={"eCL": "om_CL", "eV": "om_V", "eKA": "om_KA"},
+    )  # fmt: skip
+    more = fme.design(cost, {**parms, **noise}, candidates={"id": [0, 0], "time": [12.0, 48.0]}, n=1, seed=1)
+    relative = 100 * (4 / 32) ** 0.5 * more.before / pd.Series({**parms, **noise}) * [1, 1, 1, 2, 2, 2, 2]
+    assert relative.round(1).tolist() == [3.6, 2.6, 4.8, 26.3, 30.9, 26.5, 12.4]
+
+
 def test_without_process_noise_readings_stand_alone():
     plain = fme.SimulationCost(WALK, SEEN, measurement_noise={"x": 0.3})
     a, b = (
