@@ -20,7 +20,7 @@ def names() -> list[str]:
     Examples
     --------
     >>> names()
-    ['BOD', 'Nile', 'Puromycin', 'Theoph', 'ccl4', 'hiv', 'lynx_hare']
+    ['BOD', 'Nile', 'Puromycin', 'Theoph', 'ccl4', 'hiv', 'lynx_hare', 'sediment']
     """
     return sorted(_sources())
 

@@ -18,6 +18,7 @@ SHAPES = {  # rows, columns
     "ccl4": (429, 4),
     "hiv": (51, 4),
     "lynx_hare": (21, 3),
+    "sediment": (68, 4),
 }
 
 
@@ -31,7 +32,7 @@ def test_a_table_has_its_source_and_a_unit_for_every_column(name):
     assert table.shape == SHAPES[name]
     assert table.attrs["name"] == name
     assert list(table.attrs["units"]) == list(table.columns)
-    assert any(year in table.attrs["source"] for year in ("1921", "1988", "1994", "2001", "2010"))
+    assert any(year in table.attrs["source"] for year in ("1921", "1988", "1994", "1996", "2001", "2010"))
     assert not table.isna().any().any()
     for column, unit in table.attrs["units"].items():
         assert pd.api.types.is_numeric_dtype(table[column]) == (unit not in ("label", "treated or untreated"))

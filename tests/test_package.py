@@ -410,7 +410,7 @@ def test_the_installed_wheel_loads_its_tables_in_an_empty_directory(wheel, tmp_p
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=empty)
     where, rows, tables, source = done.stdout.strip().split("|")
     assert Path(where).is_relative_to(target)
-    assert (rows, tables) == ("21", "7")
+    assert (rows, tables) == ("21", "8")
     assert source.startswith("Hewitt 1921")
 
 

@@ -409,7 +409,8 @@ def check_observed(names: Sequence[str], known: Sequence[str], what: str = "the 
     """Raise a DataError for the first observed variable that is not `known`, with the nearest that is."""
     for name in names:
         if name not in known:
-            profile = f" {name!r} is a profile: x=['day', 'depth'] compares by depth." if f"{name}[1]" in known else ""
+            profiles = [n for n in names if f"{n}[1]" in known]
+            profile = f" {profiles[0]!r} is a profile: x=['day', 'depth'] compares by depth." if profiles else ""
             raise DataError(
                 f"Observed variable {name!r} is not a variable of {what}.{did_you_mean(name, known)} There are "
                 f"{listed(known)}.{profile} Leave other columns out of a wide table; in a long one the first column "

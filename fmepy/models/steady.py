@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, SimulationError, check_choice
+from fmepy.errors import ModelError, SimulationError, check_choice, warn
 from fmepy.language.equations import Equations
 from fmepy.models.definition.arguments import ModelArguments
 from fmepy.models.definition.assemble import define
@@ -23,7 +23,7 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, Runnable
 from fmepy.models.steady_rates import OfEquations, OfFunction, SteadyRates, slopes_at_rest
 from fmepy.models.steady_run import check_start, tolerances
-from fmepy.models.steady_state import come_to_rest, refused, state_names, why_not
+from fmepy.models.steady_state import Place, come_to_rest, jump_between, refused, state_names, why_not
 from fmepy.models.transport import Grid1D
 from fmepy.numerics.at_rest import NewtonState, rest_from
 from fmepy.parameters.names import normal_name
@@ -84,6 +84,12 @@ class SteadyModel(Runnable):
         What is wrong with the definition, and the nearest name where one is unknown.
     NoSteadyStateError
         When run: as `steady`.
+
+    Warns
+    -----
+    UserWarning
+        Once a model, in fits and other work with derivatives: the steady state jumps on the way from one point to the
+        next, such as across a fold; the parameter, where, and from what to what. `continuation` follows the branches.
 
     See Also
     --------
@@ -175,6 +181,7 @@ class SteadyModel(Runnable):
         self._set_times([self.t] if grid is None else grid.mid)
         self.x_name = "time" if grid is None else "x"
         self._cells = None if grid is None else len(grid)
+        self.told_jump = False  # of its steady state: once is enough
         self.engine, self.engine_note = "newton", "" if d.equations is not None else d.note
         if d.equations is None and d.arrays is None:
             self.engine_note += "; derivatives are differences of the rates"
@@ -240,8 +247,9 @@ class BoundSteady(BoundDynamic):
     """
 
     exact = True
-    _made_anew = ("_source", "_own", "_own_slopes", "_last")
+    _made_anew = ("_source", "_own", "_own_slopes", "_last", "_seen")
     _last: tuple[bytes, SteadyRates, NewtonState] | None = None
+    _seen: dict[bytes, Place] | None = None
 
     def __init__(self, model: SteadyModel, definition: Definition, names: tuple[str, ...], rows: Vector) -> None:
         grid = model.times
@@ -314,6 +322,37 @@ class BoundSteady(BoundDynamic):
         y, f = starts[best]
         return system, rest_from(system, y, self._tol, own.factored, f)
 
+    def _held(self, p: Vector) -> bytes:
+        return np.delete(p, self._places).tobytes()
+
+    def _tell_jump(self, p: Vector, y: Vector) -> None:
+        """Warn, once for the model, if the steady state jumps between the point of the last slopes and this one."""
+        if self._seen is None:  # by the parameters that experiments hold
+            self._seen = {} if self._own is None else {self._held(self._base): (self._base.copy(), self._own.y)}
+        seen, self._seen[self._held(p)] = self._seen.get(self._held(p)), (p, y)
+        if seen is None or self._model.told_jump:
+            return
+
+        def rest(p: Vector, y: Vector) -> Vector | None:
+            found = come_to_rest(self._source.at(p), y, self._tol)[1]
+            return found.y if found.converged else None
+
+        with np.errstate(all="ignore"):
+            found = jump_between(rest, seen, (p, y))
+        if found is None:
+            return
+        self._model.told_jump = True
+        (before, here), (after, there) = found
+        moved = np.abs(p - seen[0]) / np.maximum(np.abs(p), np.abs(seen[0])).clip(min=1e-300)
+        k, i = int(np.argmax(moved)), int(np.argmax(np.abs(there - here)))
+        name = self._definition.parameters[k]
+        warn(
+            f"The steady state jumps where {name!r} goes from {before[k]:.4g} to {after[k]:.4g}, on the way from "
+            f"{seen[0][k]:.4g} to {p[k]:.4g}: {self._model.name_of(i)} goes from {here[i]:.4g} to {there[i]:.4g}. A "
+            "fit that goes there sees residuals that jump, too: what it finds holds on one side. continuation(model, "
+            f"{name!r}, (first, last)) follows the branches and shows the folds; bounds keep a fit on one of them."
+        )
+
     def tightened(self) -> BoundSteady:
         """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
         out, tol = copy(self), self._tol
@@ -332,6 +371,7 @@ class BoundSteady(BoundDynamic):
         """Return Y and S, shape (n_row, n_var, n_par)."""
         theta = np.asarray(theta, dtype=float)
         system, found = self._search(theta)
+        self._tell_jump(system.p, found.y)
         d, n_par = self._definition, len(self.names)
         with np.errstate(all="ignore"):
             fresh = system.structure.solver(system.jacobian(found.y, found.f))

@@ -18,7 +18,7 @@ import numpy as np
 
 from fmepy.checks import whole_number
 from fmepy.compiled.python_code import scalar_function
-from fmepy.errors import FmepyError, ModelError, SimulationError, listed
+from fmepy.errors import ArgumentError, FmepyError, ModelError, SimulationError, listed
 from fmepy.language.arrays import ArrayProgram
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import Equations, symbol, symbols
@@ -266,7 +266,11 @@ class OfFunction(SteadyRates):
         try:
             with np.errstate(all="ignore"):
                 result, extra = self._call(self._own.copy())
-        except FmepyError:
+        except FmepyError as error:
+            if isinstance(error.__cause__, ArgumentError):  # of what it calls, such as transport
+                raise ModelError(
+                    f"The model's function fails when it is called at the start: {error.__cause__}"
+                ) from error
             raise
         except Exception as error:
             raise ModelError(

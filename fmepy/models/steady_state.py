@@ -23,6 +23,7 @@ _RUNAWAY = 1e6  # times the size of a start: states that grow without end
 _FADED = 1e-6  # of its start: a rate that changes by less, where the states change by their size, has faded away
 _NEUTRAL = 1e-9  # of the largest entry of a Jacobian by differences: eigenvalues below are zero
 _NOTHING = 1e-6  # of the largest state: one that was pushed to zero
+_HALVINGS = 12  # of a way on which a steady state may jump
 
 
 class Linearised:
@@ -204,6 +205,41 @@ def come_to_rest(system: SteadyRates, y: Vector, tol: SteadyTolerances) -> tuple
     return system, in_time
 
 
+Place = tuple[Vector, Vector]
+"""Parameters and the steady state there."""
+
+
+def jump_between(
+    rest: Callable[[Vector, Vector], Vector | None], one: Place, two: Place, least: float = 0.3
+) -> tuple[Place, Place] | None:
+    """Return where a branch of steady states ends on the straight way from one to another, by halving, or None.
+
+    Parameters
+    ----------
+    rest : callable
+        ``rest(p, y)``, the steady state at p that y leads to; None if there is none.
+    one, two : (p, y)
+    least : float
+        Of the largest state: less change is no jump. What halving makes a tenth of it is none either, nor that two lies
+        on another branch, while the one that is followed goes on.
+    """
+
+    def apart(a: Vector, b: Vector) -> float:
+        return float(np.abs(a - b).max())
+
+    whole, end = apart(one[1], two[1]), two
+    if not whole > least * max(np.abs(one[1]).max(), np.abs(two[1]).max()):
+        return None
+    for _ in range(_HALVINGS):
+        p = (one[0] + two[0]) / 2
+        if (y := rest(p, one[1])) is None:
+            return None
+        one, two = ((p, y), two) if apart(y, one[1]) <= apart(y, two[1]) else (one, (p, y))
+        if apart(one[1], two[1]) < 0.1 * whole:
+            return None
+    return None if two is end else (one, two)
+
+
 def _unless_run_off(system: SteadyRates, start: Vector, found: NewtonState) -> NewtonState:
     """Return what was found, not as converged where a rate fades to nothing as its state runs to infinity.
 
@@ -247,7 +283,7 @@ def why_not(system: SteadyRates, found: NewtonState, tol: SteadyTolerances, name
         cause = f"; the function raised {told}" if told else ""
         return (
             f"The rates have no value at the start: that of {name(i)} is {found.f[i]:g} at the state {found.y[i]:.6g}"
-            f"{cause}. Give another start."
+            f"{cause}. Give another start, or look for a coefficient that is no finite number."
         )
     worst = _worst(found)
     stand = (

@@ -168,7 +168,7 @@ def _artist_keywords() -> frozenset[str]:
     from matplotlib.patches import Rectangle
 
     words = {w for artist in (Line2D, Rectangle, LineCollection) for w in ArtistInspector(artist).get_setters()}
-    methods = (Axes.plot, Axes.hist, Axes.barh, Axes.boxplot, Axes.stairs, Axes.errorbar, Axes.step)
+    methods = (Axes.plot, Axes.hist, Axes.barh, Axes.boxplot, Axes.stairs, Axes.errorbar, Axes.step, Axes.pcolormesh)
     words |= {w for method in methods for w in inspect.signature(method).parameters}
     return frozenset(words | {"colors", "linewidths", "linestyles"}) - {"self", "x", "y", "args", "kwargs", "data"}
 

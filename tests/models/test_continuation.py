@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 import fmepy as fme
@@ -143,3 +147,31 @@ def test_a_branch_passes_zero_without_small_steps():
     branch = fme.continuation(cubic, "b", (-4, 4))
     assert len(branch.frame) < 400
     np.testing.assert_allclose(np.sort(branch.folds["b"]), [-2, 2], rtol=1e-9)
+
+
+def test_a_fit_that_runs_across_a_fold_is_told_once_and_where():
+    model = fme.SteadyModel(budworm, state={"x": 8.0}, parms={"r": 0.6})
+    fold = fme.continuation(model, "r", (0.2, 0.7)).folds["r"].min()
+    low = fme.SimulationCost(model, pd.DataFrame({"x": [float(model({"r": 0.25})["x"].iloc[0])]}), x=None)
+    with pytest.warns(
+        UserWarning, match=r"jumps where 'r' goes from .*'x' goes from .*continuation\(model, 'r'"
+    ) as told:
+        fme.modFit(low, ["r"], lower=0.01, upper=2)
+    assert len(told) == 1
+    before, after = map(float, re.search(r"'r' goes from ([\d.]+) to ([\d.]+),", str(told[0].message)).groups())
+    assert after <= fold + 1e-4
+    assert before >= fold - 1e-4
+    assert before - after < 1e-3
+    high = fme.SimulationCost(model.replace(parms={"r": 0.6}), pd.DataFrame({"x": [6.5]}), x=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fme.modFit(high, ["r"], lower=0.01, upper=2)
+
+
+def test_a_state_that_changes_much_but_smoothly_does_not_jump():
+    steep = fme.SteadyModel(lambda t, x, *, a=1.0: a**8 - x, state={"x": 1.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bound = steep.bind()
+        for a in (1.0, 2.0, 0.1, 5.0):
+            bound.sensitivities(np.array([a]))

@@ -234,7 +234,7 @@ def test_what_the_function_returns_is_checked():
 
 
 def test_an_image_has_time_to_the_right_and_depth_downwards():
-    ax = column().image("O2", unit="mmol/m3", title="lake")
+    ax = column().image("O2", unit="mmol/m3", title="lake", vmin=0, vmax=400)
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_ylim(), ax.get_title()) == ("time", "x", (10.0, 0.0), "lake")
     mesh = ax.collections[0]
     assert mesh.get_array().shape == (N, len(TIMES))
@@ -255,3 +255,30 @@ def test_a_profile_is_all_its_cells_where_variables_are_chosen():
     found = fme.sensRange(model, parRange={"D": (0.5, 1.0)}, num=3, seed=1, sensvar=["O2", "into"]).summary()
     assert set(found["var"]) == {"O2", "into"}
     assert found[found["var"] == "O2"]["x"].tolist() == 2 * model.on_grid.grid.mid.tolist()
+
+
+def test_coefficients_that_are_none_are_told_at_the_door_and_at_rest():
+    D = np.where(np.arange(N + 1) == 3, np.nan, 1.0)
+
+    def hollow(t, C, *, k=0.1):
+        return fme.transport_1d(C, GRID, D=D, up=1.0).rate - k * C
+
+    def none(t, C, *, k=0.1):
+        return fme.transport_1d(C, GRID, D=np.nan, up=1.0).rate - k * C
+
+    words = dict(state={"C": 1.0}, grid=GRID)
+    with pytest.raises(ModelError, match=r"rate of 'C\[3\]' is nan at the start.*a coefficient"):
+        fme.OdeModel(hollow, times=TIMES, **words)
+    with pytest.raises(fme.errors.NoSteadyStateError, match=r"'C' in cell . is nan.*a coefficient"):
+        fme.SteadyModel(hollow, **words)()
+    for kind, more in ((fme.OdeModel, {"times": TIMES}), (fme.SteadyModel, {})):
+        with pytest.raises(ModelError, match="at the start: `D=nan`: transport needs finite numbers"):
+            kind(none, **more, **words)
+
+
+def test_depths_without_their_column_are_told_with_the_word():
+    data = {"day": [10, 10], "depth": [1.0, 2.0], "O2": [290.0, 280.0]}
+    with pytest.raises(
+        fme.errors.DataError, match=r"'depth' is not a variable.*'O2' is a profile: x=\['day', 'depth'\]"
+    ):
+        fme.SimulationCost(column(), data, x="day")
