@@ -88,9 +88,10 @@ def _by_depth(sens: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) ->
         upright = bool(rows["depth"].notna().all())
         zero_line(ax, upright=upright)
         at, values = rows["depth" if upright else "x"].to_numpy(), rows.iloc[:, -len(sens.names) :].to_numpy()
+        look = point_look if upright and len(set(at)) < len(at) else line_look  # of several experiments: points
         for j, name in enumerate(sens.names):
             points = (values[:, j], at) if upright else (at, values[:, j])
-            ax.plot(*points, **{**line_look(j), "label": str(name), **kwargs})
+            ax.plot(*points, **{**look(j), "label": str(name), **kwargs})
         ax.set_title(title, fontsize="medium")
         set_axes(ax, "depth" if upright else sens.xname, "sensitivity", upright)
     return panels
