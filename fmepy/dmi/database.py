@@ -416,7 +416,8 @@ def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
     """Return the value of each row: a number, or the elements of a list in brackets."""
     lists = {i: text for i, text in enumerate(sheet.texts("value")) if text.startswith("[")}
     cells: list[Any] = [0 if i in lists else cell for i, cell in enumerate(sheet.frame["value"])]
-    found: list[Any] = replace(sheet, frame=pd.DataFrame({"value": cells})).numbers("value").tolist()
+    plain = pd.DataFrame({"value": cells}, index=sheet.frame.index)
+    found: list[Any] = replace(sheet, frame=plain).numbers("value").tolist()
     for i, text in lists.items():
         try:
             values = json.loads(text.replace("(", "[").replace(")", "]"))

@@ -153,7 +153,7 @@ def test_bad_functions_are_told_at_the_door():
 
 
 def test_a_negative_diffusion_is_refused_as_the_function_refuses_it(plumes):
-    with pytest.raises(ValueError, match=r"`D` must not be negative; its smallest is -0\.5"):
+    with pytest.raises(SimulationError, match=r"`D` must not be negative; its smallest is -0\.5"):
         plumes({"D": -0.5})
 
 
