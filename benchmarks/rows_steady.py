@@ -124,14 +124,18 @@ def sediment_in_time() -> Row:
         words = {"tfirst": True, "ml": 5, "mu": 5, "rtol": 1e-6, "atol": 1e-6}
         return np.asarray(odeint(rates, np.tile([100.0, 10.0, 10.0], 100), times, **words))
 
-    bound, fine = (column(g).bind(NAMES) for g in (GRID, fme.Grid1D(np.linspace(0, 10, 1001))))
+    model, large_model = (column(g) for g in (GRID, fme.Grid1D(np.linspace(0, 10, 1001))))
+    bound, fine = model.bind(NAMES), large_model.bind(NAMES)
+    seen = model({"D": 1.2, "r": 25.0, "nit": 3.0}).query("time in (10, 60, 200, 365)").iloc[2::8]
+    cost = fme.SimulationCost(model, seen.rename(columns={"x": "depth"}), x=["time", "depth"], weight="mean")
     theta = bound.theta0
     cells = bound.simulate(theta).reshape(366, 3, 100).transpose(0, 2, 1)
     np.testing.assert_allclose(cells.reshape(366, 300), by_odeint(), atol=2e-3)
-    ours, slopes, large, hand = side_by_side(
+    ours, slopes, large, fitted, hand = side_by_side(
         lambda: bound.simulate(theta),
         lambda: bound.sensitivities(theta),
         lambda: fine.simulate(theta),
+        lambda: fme.modFit(cost, NAMES, lower=0),
         by_odeint,
         rounds=7,
     )
@@ -140,6 +144,7 @@ def sediment_in_time() -> Row:
         at_most(1e3 * ours, 30, "{:.1f} ms"),
         at_most(slopes / ours, 4, "with sensitivities to 5 parameters {:.1f} runs"),
         at_most(large / ours, 12, "ten times the cells {:.1f} times as long"),
+        at_most(fitted / ours, 300, "a fit {:.0f} runs"),
     ]
     return Row("a year of 3 species in 100 boxes, by profiles", ours, "odeint by hand, band given", hand, goals)
 

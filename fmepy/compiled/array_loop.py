@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmepy.compiled.array_code import ArrayCode
-from fmepy.compiled.band_lu import solve_band
-from fmepy.compiled.kernels import call, doubles, integers, new
+from fmepy.compiled.band_lu import solve_band_all
+from fmepy.compiled.kernels import call, doubles, integers
 from fmepy.compiled.stiff_plan import Entries
 from fmepy.types import IntVector
 
@@ -123,6 +123,28 @@ def _read_rates(b, block, out):
             out[i] = rates[b.order[i]]
 
 
+def _set_column(b, X, p, block):
+    """Set the states of a block to those of a parameter."""
+    y, width = block[b.head[AT_Y] :], b.head[WIDTH]
+    if len(b.order) == 0:
+        for i in range(b.head[N]):
+            y[i] = X[i * width + p]
+    else:
+        for i in range(b.head[N]):
+            y[b.order[i]] = X[i * width + p]
+
+
+def _add_rates(b, block, B, p):
+    """Add the rates in a block to the column of a parameter."""
+    rates = block[b.head[AT_RATES] :]
+    if len(b.order) == 0:
+        for i in range(len(B)):
+            B[i, p] += rates[i]
+    else:
+        for i in range(len(B)):
+            B[i, p] += rates[b.order[i]]
+
+
 def _evaluate(b, t, y, w):
     """Compute the values at (t, y) in the block w; return whether the traced form holds there."""
     head = b.head
@@ -213,7 +235,8 @@ def bend(t: float, z: int, inputs: int, out: int) -> None:
     b = _blocks(inputs)
     n = b.head[N]
     point = doubles(z, 2 * n + 2)
-    _evaluate(b, t, point[:n], b.w0)
+    if point[2 * n + 1] == 0.0:  # what belongs to the beginning of a step is kept for its other stages
+        _evaluate(b, t, point[:n], b.w0)
     _set_states(b, point[n : 2 * n], b.d)
     _move(b, b.w0, point[2 * n], b.d)
     doubles(out, 1)[0] = 1.0 if point[2 * n + 1] == 0.0 else 2.0
@@ -227,25 +250,14 @@ def advance(t: float, z: int, inputs: int, out: int) -> None:
     numbers, B = doubles(z, head[AT_X] + n * width), doubles(out, n, width)
     S, X = numbers[head[AT_S] : head[AT_S] + n * width], numbers[head[AT_X] :]
     LU = numbers[head[AT_LU] : head[AT_LU] + n * (head[LOWER] + 1 + head[UPPER])]
-    x, total = new(n), new(n)
     for p in range(m):
-        for i in range(n):
-            x[i] = X[i * width + p]
-        _set_states(b, x, b.D[p])
+        _set_column(b, X, p, b.D[p])
         _compute(b, ALONG, b.w, b.D[p], b.w, b.w)
-        _read_rates(b, b.D[p], total)
+        _add_rates(b, b.D[p], B, p)
         if flag > 0.0:
             if flag == 1.0:
-                for i in range(n):
-                    x[i] = S[i * width + p]
-                _set_states(b, x, b.E[p])
+                _set_column(b, S, p, b.E[p])
                 _compute(b, ALONG, b.w0, b.E[p], b.w, b.w)
             _compute(b, BEND, b.w0, b.d, b.E[p], b.b)
-            _read_rates(b, b.b, x)
-            for i in range(n):
-                total[i] += x[i]
-        for i in range(n):
-            total[i] += B[i, p]
-        solve_band(LU, head[LOWER], head[UPPER], total)
-        for i in range(n):
-            B[i, p] = total[i]
+            _add_rates(b, b.b, B, p)
+    solve_band_all(LU, head[LOWER], head[UPPER], B)

@@ -16,7 +16,8 @@ factorization. Linear Algebra Appl. 267, 247-279.
 
 from __future__ import annotations
 
-from fmepy.compiled.kernels import multiply_add
+from fmepy.compiled.kernels import multiply_add, new
+from fmepy.compiled.sparse_lu import add_row
 
 
 def add_band_product(J, lower, upper, x, out, sizes):
@@ -92,6 +93,30 @@ def solve_band(LU, lower, upper, x):
         for j in range(i + 1, min(n, i + upper + 1)):
             total = multiply_add(-LU[at + j], x[j], total)
         x[i] = total
+
+
+def solve_band_all(LU, lower, upper, X):
+    """Do so for every column of X, whose number is even: no column waits for another."""
+    n, width = len(X), lower + 1 + upper
+    if lower == 1 and upper == 1:
+        x = new(n)
+        for p in range(X.shape[1]):
+            for i in range(n):
+                x[i] = X[i, p]
+            _solve_three(LU, x)
+            for i in range(n):
+                X[i, p] = x[i]
+        return
+    for i in range(n):
+        at = i * width + lower - i
+        for j in range(max(0, i - lower), i):
+            add_row(X, i, -LU[at + j], X, j)
+        for p in range(X.shape[1]):
+            X[i, p] *= LU[at + i]
+    for i in range(n - 2, -1, -1):
+        at = i * width + lower - i
+        for j in range(i + 1, min(n, i + upper + 1)):
+            add_row(X, i, -LU[at + j], X, j)
 
 
 def _solve_three(LU, x):

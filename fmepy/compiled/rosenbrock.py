@@ -349,7 +349,8 @@ def _stage_of_sensitivities(s, t, at, d, M, p, w, x, B):
         w.point[n + i] = w.U[s, i]
         for q in range(B.shape[1]):
             B[i, q] = B[i, q] if p.mass[i] != 0 else 0.0
-    call(p.slopes, at, x, w.inputs, w.G)
+    if s == 0 or p.lower < 0:  # loops over arrays, of bands, keep what `field` has just computed at x
+        call(p.slopes, at, x, w.inputs, w.G)
     call(p.bend, t, w.point, w.inputs, w.D)
     _advance(M, p, w, B)
 

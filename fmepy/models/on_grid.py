@@ -107,7 +107,8 @@ class ProfileFunction:
             else:
                 raise ModelError(
                     f"The function's output {name!r} must be one number, or {n}, one a cell; it has the shape "
-                    f"{np.shape(value)}. Of a flux at every edge give the one that is meant, such as flow.flux[0]."
+                    f"{np.shape(value)}. Of a flux at every edge give the one that is meant, such as flow.flux[0], or "
+                    "flow.flux_mid, its profile."
                 )
 
     def alike(self, other: ProfileFunction) -> bool:

@@ -253,7 +253,7 @@ class OfFunction(SteadyRates):
                 many = f"one number, or {self.n_rows}, one a cell" if self._cells is not None else "one number"
                 raise ModelError(
                     f"The function's output {name!r} must be {many}; it is {told_shapes(value)}. Of a flux at every "
-                    "edge give the one that is meant, such as flow.flux[0]."
+                    "edge give the one that is meant, such as flow.flux[0], or flow.flux_mid, its profile."
                 ) from None
         return out
 

@@ -91,17 +91,10 @@ class Grid1D:
                 "or more, such as np.linspace(0, 5, 101)."
             )
         check_increasing(self.edges, "edges", ArgumentError)
-        given = [area(x) for x in self.edges] if callable(area) else area
-        given = finite_numbers(given, "area", ArgumentError)
-        if given.ndim and given.shape != self.edges.shape:
+        self.area = _given_at(self.edges, area, "area")
+        if not (self.area >= 0).all() or not (self.area[1:-1] > 0).all():
             raise ArgumentError(
-                f"`area` has the shape {given.shape}; one number is needed, or one for each of the "
-                f"{len(self.edges)} edges, or a function of x."
-            )
-        self.area = np.broadcast_to(given, self.edges.shape).copy()
-        if not (given >= 0).all() or not (self.area[1:-1] > 0).all():
-            raise ArgumentError(
-                f"`area` must be above zero (zero is possible at an end alone); its smallest is {given.min():g}."
+                f"`area` must be above zero (zero is possible at an end alone); its smallest is {self.area.min():g}."
             )
         self.width: Vector = np.diff(self.edges)
         self.mid: Vector = (self.edges[:-1] + self.edges[1:]) / 2
@@ -188,13 +181,7 @@ class Grid1D:
         >>> grid.phase([0.9, 0.7, 0.6, 0.6]).volume
         array([0.8 , 0.65, 0.6 ])
         """
-        at_edges = [fraction(x) for x in self.edges] if callable(fraction) else fraction
-        at_edges = finite_numbers(at_edges, "fraction", ArgumentError)
-        if at_edges.ndim and at_edges.shape != self.edges.shape:
-            raise ArgumentError(
-                f"`fraction` has the shape {at_edges.shape}; one number is needed, or one for each of the "
-                f"{len(self.edges)} edges, or a function of x."
-            )
+        at_edges = _given_at(self.edges, fraction, "fraction")
         if not ((at_edges > 0) & (at_edges <= 1)).all():
             raise ArgumentError(
                 f"`fraction` must be above 0 and at most 1; it goes from {at_edges.min():g} to {at_edges.max():g}."
@@ -247,8 +234,7 @@ class Grid1D:
             warn(
                 f"transport_1d: the cell Peclet number |v| h / D is {Pe.max():.3g} at x = "
                 f"{self.edges[1:-1][np.argmax(Pe)]:g}; above {_SWINGS:g} central differences swing from cell to cell, "
-                "and concentrations may become negative. Take scheme='exponential' (the default) or 'upwind', or "
-                "narrower cells."
+                "also below zero. Take scheme='exponential' (the default) or 'upwind', or narrower cells."
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -272,6 +258,17 @@ class Grid1D:
 
         ends = f"from {self.edges[0]:g} to {self.edges[-1]:g}"
         return f"Grid1D of {len(self)} cells {ends}, {told('width', self.width)}, {told('area', self.area)}"
+
+
+def _given_at(edges: Vector, given: Any, argument: str) -> Vector:
+    """Return the numbers at the edges of what is one number, one an edge, or a function of x."""
+    found = finite_numbers([given(x) for x in edges] if callable(given) else given, argument, ArgumentError)
+    if found.ndim and found.shape != edges.shape:
+        raise ArgumentError(
+            f"`{argument}` has the shape {found.shape}; one number is needed, or one for each of the {len(edges)} "
+            "edges, or a function of x."
+        )
+    return np.broadcast_to(found, edges.shape).copy()
 
 
 def _radii(edges: Any) -> Vector:
@@ -303,6 +300,11 @@ class Transport:
     rate: Vector
     flux: Vector
     grid: Grid1D
+
+    @property
+    def flux_mid(self) -> Vector:
+        """The flux in the middles of cells, the mean of both edges: a profile, for tables and pictures."""
+        return (self.flux[:-1] + self.flux[1:]) / 2
 
     @property
     def balance(self) -> float:
@@ -376,8 +378,7 @@ def transport_1d(
     and on smoothly uneven grids, and never the cause of negative concentrations. Where nothing diffuses they are
     upstream fluxes, of first order. ``scheme="upwind"`` spreads fronts by as much as a diffusion of ``|v| h / 2`` more,
     wherever it is; "central" is of second order, and swings from cell to cell where ``|v| h / D`` is above 2.
-
-    Any of the numbers may be a forcing of the model, so that they go with time.
+    Any number may be a forcing of the model, and so go with time.
 
     Examples
     --------
@@ -439,10 +440,7 @@ def _at(carried: Any, i: int) -> Any:
 
 
 def _behind_layer(k: Any, v: Any, beyond: Any, along: Any, C: Any) -> Any:
-    """Return the concentration C_0 at an edge, of ``k B(-v/k) beyond - k B(v/k) C_0 = (along + v) C_0 - along C``.
-
-    v : what flows from beyond into the grid.
-    """
+    """Return C_0 of ``k B(-v/k) beyond - k B(v/k) C_0 = (along + v) C_0 - along C``; v flows into the grid."""
     if is_traced(k):
         require(k >= 0)
     elif k < 0:

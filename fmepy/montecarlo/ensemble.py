@@ -28,7 +28,7 @@ from fmepy.parallel.progress import Progress
 from fmepy.parallel.resumable import ResumableTasks
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names, is_fit
-from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
+from fmepy.parameters.scales import check_scale, foreign_columns, sampled, scale_taken
 from fmepy.tables.columns import as_table, finite_numbers
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
@@ -98,7 +98,8 @@ def parameter_sets(
 def draws_of(parInput: Any, num: int = 0, rng: np.random.Generator | None = None) -> Any:
     """Return the draws of a chain, `num` draws of a fit's normal distribution inside its bounds, or the user's table.
 
-    What a fit gives no variance, such as a parameter on a bound, stays at its estimate.
+    What a fit gives no variance, such as a parameter on a bound, stays at its estimate. Its noise is
+    not of a model, as that of a chain.
     """
     if is_fit(parInput):
         if parInput.cov_scaled is None:
@@ -109,7 +110,7 @@ def draws_of(parInput: Any, num: int = 0, rng: np.random.Generator | None = None
             raise ParameterError("`parInput` is a fit whose covariance is not known: no parameter would vary.")
         box = pd.DataFrame(np.column_stack(parInput.bounds), par.index, ["min", "max"]).loc[free]
         draws = Norm(par[free], C.loc[free, free], box, num=whole_number(num, "num", 1), seed=rng)
-        return draws.assign(**{k: par[k] for k in par.index if k not in free})[list(par.index)]
+        return sampled(draws.assign(**{k: par[k] for k in par.index if k not in free})[list(par.index)])
     pars = getattr(parInput, "pars", None)
     return pars if isinstance(pars, pd.DataFrame) else parInput
 

@@ -382,7 +382,9 @@ def _gathered(
     }
     numbers = np.concatenate([values.transpose(0, 2, 1).reshape(-1, len(var)) for values, _ in ran])
     frame = pd.concat([pd.DataFrame(labels), pd.DataFrame(numbers, columns=list(var))], axis=1)
-    if cells := first.simulator.cells:
+    cells = first.simulator.cells
+    cells = None if cells is None or cells.keys().isdisjoint(var) else cells
+    if cells is not None:
         frame = _with_places(frame.rename(columns={"x": first.simulator.x_name}), var, cells)
         var = profiles_among(var, cells)
     failures = []

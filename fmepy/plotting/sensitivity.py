@@ -80,18 +80,18 @@ def _by_depth(sens: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) ->
     for name in names:
         rows = frame[frame["var"] == name]
         is_profile = rows["depth"].notna()
-        groups += [(f"{name}, {sens.xname} {t:g}", rows[(rows["x"] == t) & is_profile].sort_values("depth"))
+        groups += [(f"{name}, {sens.xname} {t:g}", rows[(rows["x"] == t) & is_profile])
                    for t in some_of(rows.loc[is_profile, "x"].unique(), most)]  # fmt: skip
         groups += [(name, rows[~is_profile])] if (~is_profile).any() else []
     panels = get_axes(len(groups), axes)
     for ax, (title, rows) in zip(panels, groups, strict=True):
         upright = bool(rows["depth"].notna().all())
         zero_line(ax, upright=upright)
-        at, values = rows["depth" if upright else "x"].to_numpy(), rows.iloc[:, -len(sens.names) :].to_numpy()
-        look = point_look if upright and len(set(at)) < len(at) else line_look  # of several experiments: points
+        values = rows.iloc[:, -len(sens.names) :].to_numpy()
+        at, values = _courses(rows["depth" if upright else "x"].to_numpy(), values)
         for j, name in enumerate(sens.names):
             points = (values[:, j], at) if upright else (at, values[:, j])
-            ax.plot(*points, **{**look(j), "label": str(name), **kwargs})
+            ax.plot(*points, **{**line_look(j), "label": str(name), **kwargs})
         ax.set_title(title, fontsize="medium")
         set_axes(ax, "depth" if upright else sens.xname, "sensitivity", upright)
     return panels

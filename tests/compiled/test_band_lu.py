@@ -29,6 +29,10 @@ def test_solutions_are_those_of_the_dense_system(n, lower, upper):
     x = b.copy()
     band_lu.solve_band(LU, lower, upper, x)
     np.testing.assert_allclose(x, np.linalg.solve(g * np.eye(n) - J, b), rtol=1e-11, atol=1e-13)
+    X = np.stack([b, 2 * b - 1], axis=1)
+    known = np.linalg.solve(g * np.eye(n) - J, X)
+    band_lu.solve_band_all(LU, lower, upper, X)
+    np.testing.assert_allclose(X, known, rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize(("n", "lower", "upper"), BANDS)

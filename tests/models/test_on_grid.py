@@ -282,3 +282,24 @@ def test_depths_without_their_column_are_told_with_the_word():
         fme.errors.DataError, match=r"'depth' is not a variable.*'O2' is a profile: x=\['day', 'depth'\]"
     ):
         fme.SimulationCost(column(), data, x="day")
+
+
+def test_a_flux_is_a_profile_in_tables_and_pictures():
+    def settling(t, OM, *, sink=0.1, k=0.05):
+        flow = fme.transport_1d(OM, GRID, v=sink, flux_up=1.0)
+        return flow.rate - k * OM, {"J": flow.flux_mid}
+
+    model = fme.OdeModel(settling, state={"OM": 0.0}, grid=GRID, times=[0, 400], rtol=1e-9)
+    last = model().iloc[-N:]
+    assert np.allclose(last["J"], np.exp(-0.5 * GRID.mid), atol=0.03)  # of a long time; upstream, of first order
+    edges = np.concatenate([[1.0], 0.1 * last["OM"]])  # v times what is upstream
+    assert np.allclose(last["J"], (edges[1:] + edges[:-1]) / 2)
+    ax = model.image("J", unit="mmol/m2/d")
+    assert ax.figure.axes[1].get_ylabel() == "J (mmol/m2/d)"
+
+    def whole(t, OM, *, sink=0.1):
+        flow = fme.transport_1d(OM, GRID, v=sink)
+        return flow.rate, {"J": flow.flux}
+
+    with pytest.raises(ModelError, match=r"flow\.flux_mid, its profile"):
+        fme.OdeModel(whole, state={"OM": 0.0}, grid=GRID, times=[0, 1])

@@ -149,3 +149,20 @@ def test_a_search_that_leaves_the_possible_is_a_failed_run(column, cost):
         column({"D": -1.0})
     chain = fme.modMCMC(cost, {"D": 0.02, "k": 0.3}, jump=[0.05, 0.01], niter=60, var0=1.0, seed=1)
     assert np.isfinite(chain.pars.to_numpy()).all()
+
+
+def test_noise_that_is_estimated_parts_the_lines_and_is_not_of_the_model(column, cost):
+    noisy = cost.replace(measurement_noise={"O2": "estimate"}, parms={"sd_v_O2": 1.0})
+    names = ["D", "k", "sd_v_O2"]
+    for line in fme.sensFun(noisy, senspar=names).plot()[0].lines[1:]:  # the rows of means, then those of the sd
+        depth = line.get_ydata()
+        assert np.isnan(depth).sum() == 1
+        assert (np.diff(depth[~np.isnan(depth)]) < 0).sum() == 1
+    runs = fme.sensRange(column, parInput=fme.modFit(noisy, names, lower=0), num=5, seed=1)
+    assert list(runs.pars) == ["D", "k"]
+
+
+def test_scenarios_of_single_numbers_have_a_row_a_time(column):
+    runs = fme.scenarios(column, {"a": {}, "b": {"k": 0.5}}, sensvar=["into"])
+    assert list(runs.frame) == ["scenario", "set", "x", "into"]
+    assert len(runs.frame) == 2 * len(TIMES)

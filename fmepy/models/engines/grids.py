@@ -54,7 +54,7 @@ class GridStepper:
         entries = Entries(n, (), (), n_params=m, band=(band[0], band[1]))
         self._plan = array_loop.plan_of(self._code, entries, None if is_own else order)
         self._order = np.concatenate([order + k * n for k in range(1 + m)])
-        self._back = slice(None) if is_own else np.argsort(self._order)
+        self._back = None if is_own else np.argsort(self._order)
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (n,))[order], 1 + m)
         most = int(min(MOST_STEPS, max(MOST_WORK / (n * (1 + m)), 1000)))
         self._solver = Solver(n, rtol, all_atol, max_step, most)
@@ -71,7 +71,7 @@ class GridStepper:
             if worst:
                 worst[0] = self._order[int(worst[0])]
             raise failure_of(ended, reached, self._states, self._solver.most_steps, worst)
-        return times, out[:, self._back]
+        return times, out if self._back is None else np.take(out, self._back, axis=1)
 
     def _inputs(self, inputs: Vector) -> Vector:
         """Return what the loops read and where they work, see `compiled.array_loop`."""
