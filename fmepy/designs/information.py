@@ -52,6 +52,8 @@ class Readings:
         self.model = asked.model if self.is_cost else asked
         self.x = str(getattr(asked, "x", None) or getattr(self.model, "x_name", "time"))
         self.entity = getattr(asked, "entity", None)
+        given = getattr(asked, "given_x", None)
+        self.depth = str(given[1]) if isinstance(given, list | tuple) else None
         self.variance = 1.0  # of a reading of a cost without errors
         for name in theta.index:
             if name not in asked.parms.index:
@@ -86,7 +88,7 @@ class Readings:
         """Return the information of every row of a table of readings, shape (n_row, n_par, n_par)."""
         n = len(self.theta)
         out = np.zeros((len(table), n, n))
-        own = {self.x, VARIABLE, SD, PRICE, self.entity}
+        own = {self.x, VARIABLE, SD, PRICE, self.entity, self.depth}
         set_by = [c for c in table.columns if c not in own and c in self.model.parms.index]
         if not set_by:
             return self._of_rows(table, {}) / self.variance
@@ -103,8 +105,9 @@ class Readings:
                 "value": 1.0 + np.arange(len(table)),
             }
         )
-        if self.entity is not None:
-            long[self.entity] = table[self.entity].to_numpy()
+        for column in (self.entity, self.depth):
+            if column is not None:
+                long[column] = table[column].to_numpy()
         cost = self._cost(long, table)
         if controls:
             cost = cost.replace(model=cost.model.replace(parms=dict(controls)))
@@ -157,11 +160,13 @@ class Readings:
     def gradient(self, row: Mapping[str, Any]) -> Vector:
         """Return the gradient of a prediction, one variable at one time."""
         model = self.model
+        if (name := str(row[VARIABLE])) not in model.var_names:
+            raise ArgumentError(f"`for_`: there is no variable {name!r}.{did_you_mean(name, model.var_names)}")
         names = [n for n in self.theta.index if n in model.parms.index]  # the others are the noise's
         bound = model.bind(names, times=_times_to(model, float(row[self.x])))
         _, S = bound.sensitivities(self.theta[names].to_numpy(dtype=float))
         out = pd.Series(0.0, index=self.theta.index)
-        out[names] = S[-1, list(bound.var_names).index(str(row[VARIABLE]))]
+        out[names] = S[-1, list(bound.var_names).index(name)]
         return np.asarray(out, dtype=float)
 
 

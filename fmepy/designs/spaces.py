@@ -221,12 +221,14 @@ def _with_variables(readings: Readings, table: pd.DataFrame, variables: Any) -> 
     names = list(readings.variables if given is None else given)
     if VARIABLE not in table.columns:
         table = table.merge(pd.DataFrame({VARIABLE: names}), how="cross")
+    known = [*readings.model.var_names, *readings.variables]  # of data by depth the profiles
     for name in dict.fromkeys(table[VARIABLE]):
-        if name not in readings.model.var_names:
-            near = did_you_mean(str(name), readings.model.var_names)
+        if name not in known:
+            near = did_you_mean(str(name), known)
             raise ArgumentError(f"`candidates`: the model has no variable {name!r}.{near}")
-    if readings.entity is not None and readings.entity not in table.columns:
-        raise ArgumentError(f"`candidates` has no column {readings.entity!r}, the entity of a reading.")
+    for column, what in ((readings.entity, "entity"), (readings.depth, "depth")):
+        if column is not None and column not in table.columns:
+            raise ArgumentError(f"`candidates` has no column {column!r}, the {what} of a reading.")
     return table.reset_index(drop=True)
 
 

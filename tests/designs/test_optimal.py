@@ -288,3 +288,22 @@ def test_a_dose_is_a_control_as_the_parameter_that_its_event_reads():
                       sd=0.1, seed=1)  # fmt: skip
     assert best.chosen["dose"].tolist() == pytest.approx([20, 20], rel=1e-4)
     assert best.after["k"] < 0.05
+
+
+def test_readings_of_profiles_are_chosen_by_day_and_depth():
+    grid = fme.Grid1D(np.linspace(0, 4, 9))
+
+    def sediment(t, O2, *, D=1.0, k=0.3):
+        return fme.transport_1d(O2, grid, D=D, up=100.0).rate - k * O2
+
+    model = fme.OdeModel(sediment, state={"O2": 50.0}, grid=grid, times=[0, 10])
+    seen = {"day": [4.0, 4.0], "depth": [0.25, 2.25], "O2": [87.0, 35.0]}
+    cost = fme.SimulationCost(model, seen, x=["day", "depth"], measurement_noise={"O2": 1.0})
+    later = pd.DataFrame({"day": 8.0, "depth": grid.mid})
+    best = fme.design(cost, {"D": 1.0, "k": 0.3}, candidates=later, n=2, seed=1)
+    assert len(best.chosen) == 2
+    table = pd.concat([pd.DataFrame(seen), best.chosen[["day", "depth"]].assign(O2=1.0)])
+    J = cost.replace(obs=table).bind(["D", "k"]).sensitivity_rows(np.array([1.0, 0.3]))[2]
+    np.testing.assert_allclose(best.after**2, np.diag(np.linalg.inv(J.T @ J)), rtol=1e-4)
+    with pytest.raises(ArgumentError, match="no column 'depth', the depth of a reading"):
+        fme.design(cost, {"D": 1.0}, candidates={"day": [8.0]}, n=1)
