@@ -303,3 +303,29 @@ def test_a_flux_is_a_profile_in_tables_and_pictures():
 
     with pytest.raises(ModelError, match=r"flow\.flux_mid, its profile"):
         fme.OdeModel(whole, state={"OM": 0.0}, grid=GRID, times=[0, 1])
+
+
+def test_every_engine_and_entity_starts_from_its_own_steady_state():
+    grid = fme.Grid1D(np.linspace(0, 5, 11))
+
+    def earlier(t, C, *, D=1.0, k=0.3, top0=2.0):
+        return fme.transport_1d(C, grid, D=D, up=top0).rate - k * C
+
+    def later(t, C, *, D=1.0, k=0.3, top=1.0):
+        return fme.transport_1d(C, grid, D=D, up=top).rate - k * C
+
+    rest = fme.SteadyModel(earlier, state={"C": 1.0}, grid=grid)
+    words = dict(state=rest, grid=grid, times=[0, 1, 4])
+    model = fme.OdeModel(later, **words)
+    Y, S = (b := model.bind(["top0", "k"])).sensitivities(b.theta0)
+    for other in ({"engine": "scipy"}, {"method": "rk4", "dt": 0.01}):
+        Y2, S2 = fme.OdeModel(later, **words, **other).bind(["top0", "k"]).sensitivities(b.theta0)
+        assert np.allclose(Y2, Y, atol=1e-5)
+        assert np.allclose(S2, S, atol=1e-5)
+    parts = []
+    for core, top0 in (("a", 2.0), ("b", 0.5)):
+        table = model({"top0": top0, "k": 0.4}).rename(columns={"time": "day", "x": "depth"}).iloc[::3]
+        parts.append(table.assign(core=core))
+    cost = fme.SimulationCost(model, pd.concat(parts), x=["day", "depth"], entity="core", entity_parms=["top0"])
+    fit = fme.modFit(cost, {"D": 1.2, "k": 0.3, "top0[a]": 1.0, "top0[b]": 1.0})
+    assert np.allclose(fit.par, [1.0, 0.4, 2.0, 0.5], rtol=1e-4)
