@@ -89,14 +89,11 @@ def _by_depth(sens: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) ->
         zero_line(ax, upright=upright)
         values = rows.iloc[:, -len(sens.names) :].to_numpy()
         at, values = _courses(rows["depth" if upright else "x"].to_numpy(), values)
-<<<<<<< HEAD
-=======
         in_order = np.isnan(at).any() or len(set(at)) == len(at)  # else of several experiments: points
         look = line_look if in_order or not upright else point_look
->>>>>>> w/b30
         for j, name in enumerate(sens.names):
             points = (values[:, j], at) if upright else (at, values[:, j])
-            ax.plot(*points, **{**line_look(j), "label": str(name), **kwargs})
+            ax.plot(*points, **{**look(j), "label": str(name), **kwargs})
         ax.set_title(title, fontsize="medium")
         set_axes(ax, "depth" if upright else sens.xname, "sensitivity", upright)
     return panels
