@@ -242,6 +242,7 @@ FAMILIES = (
 APART = {
     "fmepy.boundary.simultaneous_runs": "its reader is as long as a file may be",
     "fmepy.command_line": "the first to be imported, before anything that takes time",
+    "fmepy.compiled.machine_function": "machine code of expressions, of which whoever needs it makes use",
     "fmepy.designs.criteria": "the formulas, of which `design` makes use",
     "fmepy.dmi.model_views": "its reader would be longer than a file may be",
     "fmepy.costs.depths": "its reader would be longer than a file may be",
@@ -499,7 +500,7 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_870, "compiled": 4_155, "models": 8_655, "costs": 5_200, "filtering": 2_525, "fimlof": 3_610,
+    "language": 1_875, "compiled": 4_175, "models": 8_690, "costs": 5_200, "filtering": 2_525, "fimlof": 3_610,
     "fitting": 4_580, "mcmc": 3_020, "boundary": 2_275, "dmi": 4_855, "exchange": 3_885, "designs": 1_500,
     "montecarlo sensitivity": 2_480, "workflow": 5_040, "plotting": 2_055,
     "tables journal parallel results": 2_995, "parameters numerics root": 2_635,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fmepy.language.functions import tangent
 from fmepy.language.nodes import (
@@ -14,6 +14,7 @@ from fmepy.language.nodes import (
     Symbol,
     add,
     call,
+    fresh,
     in_order,
     mul,
     number,
@@ -29,7 +30,24 @@ Gradient = dict[Symbol, Node]
 
 def gradients(expressions: Sequence[Node], symbols: Iterable[Symbol]) -> list[Gradient]:
     """Return, for each expression, its derivatives to the symbols that are not zero everywhere."""
-    wanted = set(symbols)
+    return _carried(expressions, {s: {s: ONE} for s in symbols})
+
+
+def speeds_of(expressions: Sequence[Node], moving: Mapping[Symbol, Node]) -> list[Node]:
+    """Return d/ds of each expression, where the symbols move with s by the speeds given.
+
+    Examples
+    --------
+    >>> x, y = Symbol("x"), Symbol("y")
+    >>> speeds_of([x * y, x + 1], {x: number(2.0)})
+    [2*y, 2]
+    """
+    s = fresh("s")
+    return [g.get(s, ZERO) for g in _carried(expressions, {x: {s: v} for x, v in moving.items()})]
+
+
+def _carried(expressions: Sequence[Node], known: Mapping[Node, Gradient]) -> list[Gradient]:
+    """Return the gradients of expressions by those of their symbols."""
     partials: dict[Node, list[Node]] = {}
     found: dict[Node, Gradient] = {}
     nothing: Gradient = {}
@@ -37,7 +55,7 @@ def gradients(expressions: Sequence[Node], symbols: Iterable[Symbol]) -> list[Gr
         inside = [found[a] for a in e.args]
         moving = dict.fromkeys(s for g in inside for s in g)
         if not moving:
-            found[e] = {e: ONE} if e in wanted else nothing
+            found[e] = known.get(e, nothing)
             continue
         gradient = {s: _along(e, [g.get(s, ZERO) for g in inside], s, partials) for s in moving}
         found[e] = {s: d for s, d in gradient.items() if d is not ZERO}

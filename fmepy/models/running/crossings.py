@@ -15,6 +15,7 @@ Those that say ``when`` their condition holds also fire where another one begins
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import floor, isfinite
@@ -22,10 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fmepy.compiled.llvm_code import NotWritableError
+from fmepy.compiled.machine_function import machine_function
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import EndedRunError, SimulationError
-from fmepy.language.equations import names_in, symbols
-from fmepy.language.nodes import as_node
+from fmepy.language.derivatives import speeds_of
+from fmepy.language.equations import names_in, symbol, symbols
+from fmepy.language.nodes import as_node, fresh
 from fmepy.models.running.events import Settle, changed_states
 from fmepy.models.running.system import System, with_slopes
 from fmepy.models.running.time_switches import planned_modes
@@ -49,6 +53,8 @@ MOST_AT_ONE_TIME = 100
 """Crossings one after the other at which time stands still."""
 NEAR = 1e-10
 """Part of the run until now (`so_far`) within which two times are one: of hits, and of a hit and a row."""
+MOST_IN_PYTHON = 50
+"""Switches up to which Python's code is used: it is made sooner than machine code, and a run stops seldom."""
 MANY, MANY_WITHIN = 20, 1e-6
 """So many crossings of one switch or root within such a part of it are enough."""
 _ENDLESS = 1e-8
@@ -88,29 +94,45 @@ class WatchTable:
         used = names_in(e for r in self.roots for e in r.expressions) & set(extra_names)
         self._extras = function if used else None
 
-    def _function(self, expressions: Sequence[Any]) -> Callable[[float, Vector, Any], list[float]]:
+    def _function(self, expressions: Sequence[Any], more: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return ``function(t, z, inputs, *more)`` of expressions, `more` being the values of further symbols."""
         s, n, layout = self.system, self.system.n_states, self.system.layout
-        groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names)]
+        further = [list(more)] if more else []
+        groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names), *further]
+        if self.is_large:
+            with suppress(NotWritableError):
+                made = machine_function([*groups[:3], *further], expressions)
+                return lambda t, *rest: made(*(np.ascontiguousarray(v, dtype=float) for v in ([t], *rest)))
         function, nothing = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
 
-        def values(t: float, z: Vector, inputs: Any) -> list[float]:
+        def values(t: float, z: Vector, inputs: Any, *f: Vector) -> list[float]:
             given = inputs[: layout.size].tolist() if isinstance(inputs, np.ndarray) else inputs[: layout.size]
             extras = nothing
             if self._extras is not None:
                 p, u = given[: layout.n_parameters], layout.forcing_values(t, given)
                 found = self._extras.extras(t, np.asarray(z[:n]), np.array(p), np.array(u))
                 extras = [found[k] for k in self._extra_names]
-            return function((t,), list(map(float, z[:n])), given, extras)
+            return function((t,), list(map(float, z[:n])), given, extras, *(v.tolist() for v in f))
 
         return values
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the switches are so many that machine code looks at them; it has the rates, too."""
+        return len(self.system.switches) > MOST_IN_PYTHON and self._extras is None
+
     @cached_property
-    def conditions(self) -> Callable[[float, Any, Any], list[float]]:
+    def rates(self) -> Callable[[float, Any, Any], Any]:
+        """``rates(t, z, inputs)`` of the states of a system that is large."""
+        return self._function(self.system.model_rates)
+
+    @cached_property
+    def conditions(self) -> Callable[[float, Any, Any], Any]:
         """``conditions(t, z, inputs)``: g of all switches."""
         return self._function([w.g for w in self.system.switches])
 
     @cached_property
-    def values(self) -> Callable[[float, Any, Any], list[float]]:
+    def values(self) -> Callable[[float, Any, Any], Any]:
         """``values(t, z, inputs)``: all that ends a stretch where it crosses zero, watched switches and then roots."""
         return self._function(self.system.watched_expressions)
 
@@ -120,9 +142,20 @@ class WatchTable:
         return lambda t, z, inputs: np.array(function(t, z, inputs)).reshape(-1, width + len(self.system.names))
 
     @cached_property
+    def along(self) -> Callable[[float, Any, Any, Vector], Any]:
+        """``along(t, z, inputs, way)``: g of all switches and then of the roots, and their derivatives along a way.
+
+        By which the time, the states, and the parameters of the sensitivities move.
+        """
+        s, g = self.system, [*(w.g for w in self.system.switches), *(r.g for r in self.roots)]
+        moving = [s.time, *s.z[: s.n_states], *map(symbol, s.names)]
+        way = [fresh(f"way {i}") for i in range(len(moving))]
+        return self._function([*g, *speeds_of(g, dict(zip(moving, way, strict=True)))], way)
+
+    @cached_property
     def slopes(self) -> Callable[[float, Any, Any], Matrix]:
-        """``slopes(t, z, inputs)``: g, g_t, g_y and scaled g_p of all switches, and then of the roots."""
-        return self._with_slopes([*(w.g for w in self.system.switches), *(r.g for r in self.roots)])
+        """``slopes(t, z, inputs)``: g, g_t, g_y and scaled g_p of the roots."""
+        return self._with_slopes([r.g for r in self.roots])
 
     @cached_property
     def conditional(self) -> list[int]:
@@ -195,7 +228,7 @@ class Crossings:
         self._crossed_at = np.zeros(len(table.roots))  # how far from zero those are, by the engine's error, that cross
         self._stops = self._at_one_time = 0
         self._stopped, self._is_seen_at_once = -np.inf, False
-        self._seen: tuple[float, Vector, tuple[Vector, Vector, Vector, Matrix, Vector]] | None = None
+        self._seen: tuple[float, Vector, tuple[Vector, Vector, Vector]] | None = None
 
     def begin(self, segments: Sequence[Segment]) -> None:
         """Find the modes of the planned switches in every segment."""
@@ -213,6 +246,8 @@ class Crossings:
 
     def rates(self, t: float, z: Vector) -> Vector:
         """Return the rates of the states."""
+        if self.table.is_large and self._constraints is None:
+            return np.asarray(self.table.rates(t, z, self.inputs))
         with np.errstate(all="ignore"):
             return np.array(self._all_rates(t, z), dtype=float)[: self._n]
 
@@ -220,26 +255,29 @@ class Crossings:
         """Return z with algebraic states that fulfil their equations by the present modes."""
         return z if self._constraints is None else np.asarray(self._constraints.completed(t, z, self._plain))
 
-    def _look(self, t: float, z: Vector) -> tuple[Vector, Vector, Vector, Matrix, Vector]:
-        """Return g, its speed along the run, the size of the terms of that, the table of slopes, and the rates.
+    def _look(self, t: float, z: Vector) -> tuple[Vector, Vector, Vector]:
+        """Return g and its speed along the run, of all switches and then of the roots, and the rates.
 
-        Of all switches, and then of the roots. What was seen is kept: a stop is looked at several times, before
-        anything changes.
+        What was seen is kept: a stop is looked at several times, before anything changes.
         """
         if self._seen is not None and self._seen[0] == t and self._seen[1] is z:
             return self._seen[2]
-        table, f = self.table.slopes(t, z, self.inputs), self.rates(t, z)
-        slopes = table[:, 1 : 2 + self._n]
-        along = np.concatenate(([1.0], f))
+        f = self.rates(t, z)
+        g, speeds = self._along(t, z, 1.0, f, np.zeros(len(self.system.names)))
+        self._seen = t, z, (g, speeds, f)
+        return self._seen[2]
+
+    def _along(self, t: float, z: Vector, *way: Any) -> Matrix:
         with np.errstate(all="ignore"):  # a condition may have no value where it has no say
-            found = table[:, 0], slopes @ along, np.abs(slopes) @ np.abs(along), table, f
-        self._seen = t, z, found
-        return found
+            return np.array(self.table.along(t, z, self.inputs, np.hstack(way))).reshape(2, -1)
 
     def _look_at_roots(self, t: float, z: Vector) -> tuple[Vector, Vector, Vector, Matrix, Vector]:
-        g, speed, size, table, f = self._look(t, z)
-        k = len(self.system.switches)
-        return g[k:], speed[k:], size[k:], table[k:], f
+        """Return g, its speed, the size of the terms of that, and the table of slopes of the roots, and the rates."""
+        (g, speeds, f), k = self._look(t, z), len(self.system.switches)
+        table = self.table.slopes(t, z, self.inputs)
+        with np.errstate(all="ignore"):
+            size = np.abs(table[:, 1 : 2 + self._n]) @ np.abs(np.concatenate(([1.0], f)))
+        return g[k:], speeds[k:], size, table, f
 
     def fired(self, t: float, z: Vector) -> int:
         """Return which of the watched is nearest to its crossing, in time: a switch, or behind them a root."""
@@ -298,14 +336,17 @@ class Crossings:
         watched = self.system.watched
         if not watched:
             return
-        later, (_, speeds, _, _, f), moved = NEAR * so_far(t, self._start), self._look(t, z), z.copy()
+        later, (_, speeds, f), moved = NEAR * so_far(t, self._start), self._look(t, z), z.copy()
         moved[: len(f)] += later * f
-        values, soon = self.table.values(t, z, self.inputs), self.table.values(t + later, moved, self.inputs)
-        for k, i in enumerate(watched):
-            changes = later * abs(speeds[i]), 2 * abs(soon[k] - values[k])  # a root begins with an infinite slope
-            hair = max(min(filter(isfinite, changes), default=0.0), 1e-14)
-            side = 1.0 if self.system.switches[i].is_level or self.inputs[self._at + i] == 1.0 else -1.0
-            self._offsets[k] = values[k] - side * hair if side * values[k] < hair else 0.0
+        m = len(watched)
+        values = np.array(self.table.values(t, z, self.inputs))[:m]
+        moves = 2 * np.abs(np.array(self.table.values(t + later, moved, self.inputs))[:m] - values)
+        changes = np.array([later * np.abs(speeds[list(watched)]), moves])  # a root begins with an infinite slope
+        hair = np.min(changes, axis=0, initial=np.inf, where=np.isfinite(changes))
+        hair = np.maximum(np.where(np.isinf(hair), 0.0, hair), 1e-14)
+        modes = self.inputs[[self._at + i for i in watched]]
+        side = np.where(self.system.are_levels | (modes == 1.0), 1.0, -1.0)
+        self._offsets[:m] = np.where(side * values < hair, values - side * hair, 0.0)
 
     # --- conditions
 
@@ -355,21 +396,22 @@ class Crossings:
             The next one, if the crossing was planned.
         """
         n, switch, system = self._n, self.system.switches[i], self.system
-        _, speeds, _, table, before = self._look(t, z)
-        speed = speeds[i]
+        _, speeds, before = self._look(t, z)
+        speed, S, k = speeds[i], z[n:].reshape(-1, n), self.inputs[system.layout.scales]
+        slopes = [self._along(t, z, 0.0, s, k * (np.arange(len(k)) == j))[1, i] for j, s in enumerate(S)]
         if segment is None:
             mode = self.inputs[self._at + i]
             self._set_mode(i, mode + (1.0 if speed > 0 else -1.0) if switch.is_level else 1.0 - mode)
         for j, value in zip(system.planned, self._planned[segment] if segment is not None else (), strict=False):
             if j == i or j in system.dependents[i]:
                 self._set_mode(j, value)
-        self._read([j for j in system.watched if j != i and (j in system.dependents[i] or j in self._unknown)], t, z)
+        following = self._unknown.union(system.dependents[i]).difference([i, *system.planned])
+        self._read(sorted(following), t, z)
         after = z if self._constraints is None else self._jumped(i, t, z)
-        if len(z) > n and speed != 0:
+        if len(S) and speed != 0:
             with np.errstate(all="ignore"):
-                S, jump = z[n:].reshape(-1, n), before - self.rates(t, after)
-                shift = -(S @ table[i, 2 : 2 + n] + table[i, 2 + n :]) / speed
-                after = np.concatenate((after[:n], (S + shift[:, None] * jump).ravel()))
+                jump = before - self.rates(t, after)
+                after = np.concatenate((after[:n], (S - np.outer(slopes, jump) / speed).ravel()))
         return after
 
     def _jumped(self, i: int, t: float, z: Vector) -> Vector:

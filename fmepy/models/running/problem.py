@@ -84,8 +84,8 @@ class InitialValueProblem:
 
     def rates_of(self, inputs: Vector) -> Callable[[float, Vector], Any]:
         """Return F(t, z) by what the inputs of a run are when it is asked."""
-        rates, size = self.rates, self.layout.size
-        return lambda t, z: rates(t, z, inputs[:size].tolist())
+        size = self.layout.size
+        return lambda t, z: self.rates(t, z, inputs[:size].tolist())
 
     def _at_run(self, inputs: Any) -> tuple[ArraysAt | None, RatesOf]:
         """Return what belongs to the inputs of a run, made when the first of its rates are asked for."""

@@ -155,6 +155,11 @@ class System:
         """Positions of the switches that must be watched along the run."""
         return tuple(i for i in range(len(self.switches)) if i not in self.planned)
 
+    @cached_property
+    def are_levels(self) -> Vector:
+        """Of each of them, whether it is a floor."""
+        return np.array([self.switches[i].is_level for i in self.watched], dtype=bool)
+
     @property
     def watched_expressions(self) -> tuple[Any, ...]:
         """All that ends a stretch where it crosses zero: the watched switches, then the roots."""
@@ -252,7 +257,7 @@ def scales_of(p: Vector) -> Vector:
 def system_rates(system: System) -> Callable[[float, Any, Any], list[float]]:
     """Return F(t, z, inputs) on plain numbers: the rates of the model, and below them those of its sensitivities."""
     n, out = system.n_states, list(system.model_rates)
-    found = gradients(out, [*system.z[:n], *map(symbol, system.names)])
+    found = gradients(out, [*system.z[:n], *map(symbol, system.names)]) if system.names else []
     for j, (name, scale) in enumerate(zip(system.names, system.inputs[system.layout.scales], strict=True), start=1):
         s = system.z[j * n : (j + 1) * n]
         for g in found:
