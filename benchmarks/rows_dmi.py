@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import tempfile
 import warnings
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -14,6 +17,7 @@ import fmepy as fme
 from benchmarks import hiv
 from benchmarks.row import Row, at_least, at_most, within
 from benchmarks.timing import fresh_process, side_by_side
+from fmepy.compiled import explicit_loop, explicit_runs, kernels, switching
 
 FOLDER = Path(__file__).parent.parent / "vignettes" / "market_modules"
 TIMES = np.arange(0, 100.5, 0.5)
@@ -168,4 +172,46 @@ def module_changed() -> Row:
                [within(ours, 0.5, hand)])  # fmt: skip
 
 
-ROWS = [market_growth, large_system, module_changed]
+def world3() -> Row:
+    """World3 as differential equations at 1e-6 beside its steps of Euler's method: no slower than it evaluates more."""
+    folder = FOLDER.parent / "world3"
+    data, times = fme.dmi.Database(folder / "data"), np.arange(1900, 2101)
+    steps = fme.dmi.ModularModel(fme.dmi.read_modules(folder), data, times=times, dt=0.5)
+    smooth = steps.compiled("ode")
+    of_steps, of_smooth = steps.bind(), smooth.bind(times=times)
+    of_smooth.simulate(of_smooth.theta0)  # the first run is looked at
+    rates, conditions = evaluations(lambda: of_smooth.simulate(of_smooth.theta0))
+    ours, by_steps = side_by_side(
+        lambda: of_smooth.simulate(of_smooth.theta0), lambda: of_steps.simulate(of_steps.theta0), rounds=5, seconds=0.1
+    )
+    more = (rates + conditions) / 400
+    text = f"{{:.1f}} times as long; {rates / 400:.1f} times the rates, {more:.1f} with the conditions"
+    return Row("World3 as differential equations, 378 switches", ours, "its 400 steps", by_steps,
+               [at_most(ours / by_steps, round(more, 1), text)])  # fmt: skip
+
+
+def evaluations(run: Callable[[], Any]) -> tuple[int, int]:
+    """Return how often a run of many switches evaluates its rates, and its conditions: the kernel runs as Python."""
+    counts: Counter[str] = Counter()
+    call = kernels.call
+
+    def counted(self: Any, inputs: Any, start: Any, switches: Any) -> Any:
+        arrays, functions = self.arrays(np.zeros((1, self.n_inputs)))[0], self._functions
+        arrays.inputs[0, : len(inputs)], arrays.values[: len(start)] = inputs, start
+        of = {functions.rates: "rates", functions.watch: "conditions"}
+
+        def count(address: int, *arguments: Any) -> None:
+            counts[of.get(address, "slopes")] += 1
+            call(address, *arguments)
+
+        with patch.object(switching, "call", count), patch.object(explicit_loop, "call", count):
+            switching.run_switching(self._tables, arrays, switches)
+        inputs[:] = arrays.inputs[0, : len(inputs)]
+        return arrays.out[0], arrays.ended[0].tolist()
+
+    with patch.object(explicit_runs.ExplicitRuns, "one", counted):
+        run()
+    return counts["rates"], counts["conditions"]
+
+
+ROWS = [market_growth, large_system, module_changed, world3]

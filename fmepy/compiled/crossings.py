@@ -16,6 +16,8 @@ What is here knows no method: `dense(s, y, c, row)` sets `row` to the states at 
 
 References
 ----------
+Alefeld, G. E., Potra, F. A. and Shi, Y. (1995). Algorithm 748: Enclosing zeros of continuous functions. ACM Trans.
+Math. Softw. 21, 327-344.
 Lane, J. M. and Riesenfeld, R. F. (1981). Bounds on a polynomial. BIT 21, 112-117.
 """
 
@@ -90,11 +92,11 @@ def first_crossing(
             width *= 0.5
             continue
         if how_many == _ONE:
-            return bisected(dense, watch, model, t, h, y, c, at, end, seen, row)
+            return located(dense, watch, model, t, h, y, c, at, end, seen, row)
         if how_many == _MANY:  # it is not looked at more closely
             for j in range(3, 7):
                 if has_crossed(seen[0], seen[j]):
-                    return bisected(dense, watch, model, t, h, y, c, at, _place(at, width, j), seen, row)
+                    return located(dense, watch, model, t, h, y, c, at, _place(at, width, j), seen, row)
         at = end
         if np.floor(at / (2.0 * width)) * 2.0 * width == at:
             width *= 2.0
@@ -115,19 +117,51 @@ def _look(dense, watch, model, t, h, y, c, s, row, out):
     watch(t + s * h, row, model, out)
 
 
-def bisected(
+def located(
     dense: Any, watch: Any, model: Any, t: float, h: float, y: Any, c: Any, low: float, high: float, seen: Any, row: Any
 ) -> float:
-    """Return the fraction of a step right after the first crossing, to the last bit, by halving."""
+    """Return the fraction of a step right after the first crossing, to the last bit.
+
+    Secants of what crosses first narrow the bracket, each second of twice the length, so that both ends move (as
+    Alefeld, Potra and Shi do); where they are of no use, each third look is in its middle.
+    """
+    _look(dense, watch, model, t, h, y, c, low, row, seen[4])
+    _look(dense, watch, model, t, h, y, c, high, row, seen[5])
+    turn = 0
     while True:
         s = 0.5 * (low + high)
         if s <= low or s >= high or t + low * h == t + high * h:
             return high
+        if turn < 2:
+            s = _by_secant(seen, low, high, s, turn == 1)
+            least = 2.3e-16 * max(high, abs(t + high * h) / abs(h))
+            s = min(max(s, low + least), high - least)
+            if not low < s < high:
+                s = 0.5 * (low + high)
+        turn = turn + 1 if turn < 2 else 0
         _look(dense, watch, model, t, h, y, c, s, row, seen[3])
-        if has_crossed(seen[0], seen[3]):
-            high = s
-        else:
-            low = s
+        is_high = has_crossed(seen[0], seen[3])
+        low, high = (low, s) if is_high else (s, high)
+        end = seen[5] if is_high else seen[4]
+        for i in range(seen.shape[1]):
+            end[i] = seen[3, i]
+
+
+def _by_secant(seen, low, high, middle, is_double):
+    """Return where what has crossed first at `high` is zero on its secant, or go twice as far; middle: neither."""
+    least, k = 2.0, 0
+    for i in range(seen.shape[1]):
+        if seen[0, i] * seen[5, i] < 0.0 or (seen[5, i] == 0.0 and abs(seen[0, i]) > 0.0):
+            part = seen[4, i] / (seen[4, i] - seen[5, i])
+            if part < least:  # False of NaN
+                least, k = part, i
+    if not 0.0 <= least <= 1.0:
+        return middle
+    if not is_double:
+        return low + least * (high - low)
+    if abs(seen[4, k]) < abs(seen[5, k]):
+        return low + min(2.0 * least, 1.0) * (high - low)
+    return high - min(2.0 * (1.0 - least), 1.0) * (high - low)
 
 
 def _crossings(seen):

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 
-from fmepy.compiled.crossings import NEVER, bisected, first_crossing, has_crossed
+from fmepy.compiled.crossings import NEVER, first_crossing, has_crossed, located
 from fmepy.compiled.kernels import sum_of_squares, weighted
 from fmepy.compiled.rosenbrock import (
     ALWAYS,
@@ -352,7 +352,7 @@ def drive(
             if watch is not None:
                 watch(times[row], out[row], model, marks[2])
                 if has_crossed(marks[0], marks[2]):
-                    s = bisected(dense, watch, model, t, h, y[:n_states], c, 0.0, part, marks, arg)
+                    s = located(dense, watch, model, t, h, y[:n_states], c, 0.0, part, marks, arg)
                     break
             row += 1
         if watch is not None:

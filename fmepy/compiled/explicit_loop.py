@@ -19,11 +19,13 @@ from fmepy.compiled.rosenbrock import ALWAYS, END, IS_KNOWN, IS_STIFF, MEMORY, W
 from fmepy.compiled.status import DONE, NO_ROOM, NO_VALUE
 
 
-def _rates(t, y, model, out):
+def rates_of(t, y, model, out):
+    """Set the rates."""
     call(model[0], t, y, model[2], out)
 
 
-def _watch(t, y, model, out):
+def watch_of(t, y, model, out):
+    """Set the conditions."""
     call(model[1], t, y, model[2], out)
 
 
@@ -54,7 +56,7 @@ def _run(watcher, c, runs, inputs, rows, m, room, stiff):
         copy(c.constants[k], inputs[c.n_parameters :])
         if m is None:
             status, came, reached, h = advance(
-                _rates, watcher, (c.rates, c.watch, inputs), c, runs, c.begins[k], h, c.max_step,
+                rates_of, watcher, (c.rates, c.watch, inputs), c, runs, c.begins[k], h, c.max_step,
                 c.times[c.bounds[k, 0] : c.bounds[k, 1]], rows[row:], None, stiff,
             )  # fmt: skip
             came = c.bounds[k, 2] if status == DONE else came
@@ -75,18 +77,23 @@ def _run(watcher, c, runs, inputs, rows, m, room, stiff):
     return DONE, row, reached
 
 
+def begin_stiff(stiff, c, plan):
+    """Set what is known of the stiff method where a run begins."""
+    for i in range(MEMORY):
+        stiff.room[i] = 0.0
+    stiff.room[WAIT] = LOOK
+    if plan[2] > 0:  # algebraic states have no rates
+        stiff.room[IS_STIFF] = stiff.room[ALWAYS] = 1.0
+        stiff.room[IS_KNOWN] = -1.0
+    if len(c.times) > 0:
+        stiff.room[END] = c.times[-1]
+
+
 def _runs(watcher, c, runs):
     plan = integers(c.plan, 3)
     stiff = Stiff(plan[0], c.plan, new(plan[1]))
     for r in range(len(runs.inputs)):
-        for i in range(MEMORY):
-            stiff.room[i] = 0.0
-        stiff.room[WAIT] = LOOK
-        if plan[2] > 0:  # algebraic states have no rates
-            stiff.room[IS_STIFF] = stiff.room[ALWAYS] = 1.0
-            stiff.room[IS_KNOWN] = -1.0
-        if len(c.times) > 0:
-            stiff.room[END] = c.times[-1]
+        begin_stiff(stiff, c, plan)
         ended = runs.ended[r]
         ended[0], ended[1], ended[2] = _run(watcher, c, runs, runs.inputs[r], runs.out[r], None, None, stiff)
 
@@ -98,7 +105,7 @@ def run_smooth(c: CourseTables, runs: RunArrays):
 
 def run_watched(c: CourseTables, runs: RunArrays):
     """Do so up to the first crossing of a condition."""
-    _runs(_watch, c, runs)
+    _runs(watch_of, c, runs)
 
 
 def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, watched: int, first: int, room: int):

@@ -15,6 +15,7 @@ from fmepy.compiled.courses import CourseTables, RunArrays
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.rosenbrock import MEMORY
+from fmepy.compiled.switching import Switches, run_switching
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
@@ -200,27 +201,27 @@ class ExplicitRuns:
         """Run in what `arrays` returned; `watched` is `first` of `up_to_crossing`."""
         arrays, at, _ = room
         if self._past is None:
-            self._called(room, self.at_course, at)
+            self._called(self._loop, room, self.at_course, at)
             return
         first = 0
         while True:  # with ever more room for the past
-            self._called(room, self.at_course, at, address(self._past[0]), watched, first, self._room)
+            self._called(self._loop, room, self.at_course, at, address(self._past[0]), watched, first, self._room)
             full = np.flatnonzero(arrays.ended[first:, 0] == status.NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
             self._room *= 4
 
-    def _called(self, room: tuple[RunArrays, int, Any], *words: int) -> None:
-        """Call the loop; where it may take long, on a thread of its own, so that Ctrl-C is heard meanwhile."""
+    def _called(self, loop: Callable[..., None], room: tuple[RunArrays, int, Any], *words: int) -> None:
+        """Call a loop; where it may take long, on a thread of its own, so that Ctrl-C is heard meanwhile."""
         arrays = room[0]
         is_short = len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD
         if is_short or threading.current_thread() is not threading.main_thread():
-            self._loop(*words)
+            loop(*words)
             return
 
         def work(kept: Any = (self, room)) -> None:  # what it writes into lives as long, wherever Ctrl-C strikes
-            self._loop(*words)
+            loop(*words)
 
         thread = threading.Thread(target=work)
         try:
@@ -251,13 +252,16 @@ class ExplicitRuns:
                     self._course[0] = address(self._stiff[0])  # `CourseTables.plan`
         return self._stiff is not None
 
-    def one(self, inputs: Vector, start: Vector | None = None) -> tuple[Matrix, list[float]]:
+    def one(
+        self, inputs: Vector, start: Vector | None = None, switches: Switches | None = None
+    ) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
 
         Where the solver gave up, behind that: the state that it gave up for, its value, and its rate (`_worst`).
 
         inputs : the parameters, or more
         start : z at the start, where it is not computed
+        switches : those whose modes flip on the way, in `inputs` too; the run is one stretch
         """
         try:
             room = self._free.pop()  # of no other thread's; an address takes time
@@ -267,13 +271,19 @@ class ExplicitRuns:
         arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
             arrays.values[: len(start)] = start
-        self._run(room)
+        if switches is None:
+            self._run(room)
+        else:
+            words, loop = packed(switches), c_loop(run_switching, "the solver of many switches")
+            self._called(loop, (arrays, room[1], (room, words)), self.at_course, room[1], address(words))
         rows, ended = arrays.out[0].copy(), arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
         self._free.append(room)
         if ended[0] == status.STIFF and self.learns_stiff():
-            return self.one(inputs, start)
+            return self.one(inputs, start, switches)
+        if switches is not None:
+            inputs[:] = arrays.inputs[0, : len(inputs)]
         return rows, ended
 
     def _worst(self, t: float, arrays: RunArrays) -> list[float]:

@@ -16,7 +16,9 @@ from fmepy.types import Vector
 
 
 def machine_function(groups: Sequence[Sequence[Symbol]], expressions: Sequence[Any]) -> Callable[..., Vector]:
-    """Return ``f(group1, group2, ...) -> ndarray``, each group an array of floats, contiguous, of its length at least.
+    """Return ``f(group1, group2, ...) -> ndarray``, each group an array of floats of its length at least, or a float.
+
+    Its `address` is that of ``void f(double* group1, double* group2, ..., double* out)``.
 
     Raises
     ------
@@ -36,10 +38,11 @@ def machine_function(groups: Sequence[Sequence[Symbol]], expressions: Sequence[A
     code, n = compiled(program.text()), len(expressions)
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(groups) + 1))(code.address("f"))
 
-    def function(*values: Vector) -> Vector:
+    def function(*values: Any) -> Vector:
         out = np.empty(n)
-        call(*map(address, values), address(out))
+        held = [np.ascontiguousarray(v, dtype=float) for v in values]
+        call(*map(address, held), address(out))
         return out
 
-    function.code = code  # type: ignore[attr-defined]  # it lives as long
+    function.code, function.address = code, code.address("f")  # type: ignore[attr-defined]  # it lives as long
     return function

@@ -226,25 +226,26 @@ def components(needs: Any) -> list[tuple[list[int], bool]]:
         return []
     label = _labels(needs)
     rows, needed = np.repeat(np.arange(n), np.diff(needs.indptr)), needs.indices
-    groups: list[list[int]] = [[] for _ in range(label.max() + 1)]
-    for i, g in enumerate(label.tolist()):
-        groups[g].append(i)
-    is_loop = np.bincount(label) > 1
+    sizes = np.bincount(label)
+    ends, sorted_by = np.cumsum(sizes), np.argsort(label, kind="stable")
+    first = sorted_by[ends - sizes]
+    is_loop = sizes > 1
     is_loop[label[rows[rows == needed]]] = True
     between = label[needed] != label[rows]
-    order = needs_of(label[needed][between], label[rows][between], len(groups))
-    after, ends = order.indices.tolist(), order.indptr.tolist()
-    waits = np.bincount(order.indices, minlength=len(groups)).tolist()
-    ready = [(groups[g][0], g) for g, count in enumerate(waits) if not count]
-    heapq.heapify(ready)
+    order = needs_of(label[needed][between], label[rows][between], len(sizes))
+    waits = np.bincount(order.indices, minlength=len(sizes))
+    ready = np.sort(first[waits == 0]).tolist()  # groups by their first, which is a heap
+    numbers, members, firsts, loops = label.tolist(), sorted_by.tolist(), first.tolist(), is_loop.tolist()
+    begin_of, end_of = (ends - sizes).tolist(), ends.tolist()
+    after, starts, left = order.indices.tolist(), order.indptr.tolist(), waits.tolist()
     out = []
     while ready:
-        _, g = heapq.heappop(ready)
-        out.append((groups[g], bool(is_loop[g])))
-        for other in after[ends[g] : ends[g + 1]]:
-            waits[other] -= 1
-            if not waits[other]:
-                heapq.heappush(ready, (groups[other][0], other))
+        g = numbers[heapq.heappop(ready)]
+        out.append((members[begin_of[g] : end_of[g]], loops[g]))
+        for other in after[starts[g] : starts[g + 1]]:
+            left[other] -= 1
+            if not left[other]:
+                heapq.heappush(ready, firsts[other])
     return out
 
 

@@ -12,7 +12,8 @@ every engine:
    later than `start`; the last is the end of the segment), shape (n_times, n_z);
 2. it never evaluates the rates beyond ``times[-1]``;
 3. if it watches switches (``watches_switches``) it may come back early: it then returns fewer rows, the last of them at
-   the crossing, and the times that belong to them;
+   the crossing, and the times that belong to them. It may offer ``through(start, z, inputs, times, switches)``, which
+   goes on behind a crossing by itself (`compiled.switching`), and sets the modes and offsets in the inputs;
 4. it raises SimulationError if it cannot go on (step limit, step size, no convergence), with the time reached where
    that is known; it need not look for NaN, the driver does;
 5. it may offer ``along(course, definition)`` (`compiled.explicit_runs.Course`): whole runs along one course, from all
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fmepy.compiled import status
-from fmepy.compiled.crossings import NEVER, PLACES, bisected, first_crossing, has_crossed
+from fmepy.compiled.crossings import NEVER, PLACES, first_crossing, has_crossed, located
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -255,7 +256,7 @@ def carried(
                     break
                 seen[2] = watch(times[k], out[k])
                 if has_crossed(seen[0], seen[2]):
-                    s = bisected(dense, look, None, t, h, z, step, 0.0, (times[k] - t) / h, seen, room)
+                    s = located(dense, look, None, t, h, z, step, 0.0, (times[k] - t) / h, seen, room)
             if s != NEVER:
                 at = min(t + s * h, end)
                 before = times < at

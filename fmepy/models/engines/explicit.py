@@ -26,6 +26,7 @@ from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, S
 from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.switching import Switches
 from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivatives_of, entries_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
@@ -75,6 +76,12 @@ class CompiledStepper:
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
+        return self.through(start, z, inputs, times, None)
+
+    def through(
+        self, start: float, z: Vector, inputs: Vector, times: Vector, switches: Switches | None
+    ) -> tuple[Vector, Matrix]:
+        """Return (times reached, z at them), through the crossings of switches; see `engines.base`."""
         key = (start, times.tobytes())  # most runs ask for the same stretches again
         runs = self._stretches.get(key)
         if runs is None:
@@ -82,7 +89,7 @@ class CompiledStepper:
                 self._stretches.clear()
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
             runs = self._stretches[key] = ExplicitRuns(self._functions, self._solver, course, self._n_inputs)
-        out, (ended, n, reached, *worst) = runs.one(inputs, z)
+        out, (ended, n, reached, *worst) = runs.one(inputs, z, switches)
         if ended == status.DONE:
             return times, out
         if ended == status.CROSSED:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import floor, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ import numpy as np
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.compiled.machine_function import machine_function
 from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.switching import MOST, Switches
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.language.derivatives import speeds_of
 from fmepy.language.equations import names_in, symbol, symbols
@@ -101,8 +102,7 @@ class WatchTable:
         groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names), *further]
         if self.is_large:
             with suppress(NotWritableError):
-                made = machine_function([*groups[:3], *further], expressions)
-                return lambda t, *rest: made(*(np.ascontiguousarray(v, dtype=float) for v in ([t], *rest)))
+                return machine_function([*groups[:3], *further], expressions)
         function, nothing = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
 
         def values(t: float, z: Vector, inputs: Any, *f: Vector) -> list[float]:
@@ -151,6 +151,26 @@ class WatchTable:
         moving = [s.time, *s.z[: s.n_states], *map(symbol, s.names)]
         way = [fresh(f"way {i}") for i in range(len(moving))]
         return self._function([*g, *speeds_of(g, dict(zip(moving, way, strict=True)))], way)
+
+    @cached_property
+    def switches(self) -> Switches | None:
+        """What the compiled loop is to know to flip modes itself, where they are many and there is nothing else."""
+        s, at = self.system, getattr(self.along, "address", None)
+        if at is None or s.roots or s.delays or s.algebraic:
+            return None
+        dependents = [sorted(set(d) - set(s.planned)) for d in s.dependents]
+        lists = (
+            s.watched,
+            [w.is_level for w in s.switches],
+            np.cumsum([*map(len, dependents)]),
+            list(chain(*dependents)),
+        )
+        places, starts = [np.array(v, dtype=np.int64) for v in lists], (s.layout.modes.start, s.layout.scales.start)
+        counts, nothing = (len(s.switches), 1 + s.n_states + len(s.names)), np.zeros(0)
+        return Switches(
+            at, *counts, *starts, s.layout.size, 0.0, NEAR, places[0], places[1], places[2], places[3],
+            nothing, np.zeros((0, 2)), nothing,
+        )  # fmt: skip
 
     @cached_property
     def slopes(self) -> Callable[[float, Any, Any], Matrix]:
@@ -298,7 +318,7 @@ class Crossings:
         out = np.empty((len(times), len(z)))
         done = 0
         while done < len(times):
-            reached, rows = stepper.advance(start, z, self.inputs, times[done:])
+            reached, rows = self._advanced(stepper, start, z, times[done:])
             early = stepper.watches_switches and (len(rows) < len(times) - done or reached[-1] < times[-1])
             n = len(rows) - 1 if early else len(rows)
             out[done : done + n] = rows[:n]
@@ -325,9 +345,24 @@ class Crossings:
             if z is not before and self._is_seen_at_once:  # these show the state after it
                 out[:done][times[:done] >= start - near] = z
             if early and root < 0 and z is before:
-                z = self._flipped(fired, start, z)
+                self._note_flip(fired, start)
+                z = self.flip(self.system.watched[fired], start, z)
             self._set_offsets(start, z)
         return out, z
+
+    def _advanced(self, stepper: Stepper, start: float, z: Vector, times: Vector) -> tuple[Vector, Matrix]:
+        """Return what an engine returns; one that can flips modes on its way."""
+        through = getattr(stepper, "through", None)
+        if through is None or self._unknown or not self.table.is_large or self.table.switches is None:
+            return stepper.advance(start, z, self.inputs, times)
+        unknown, flips, n_flips = np.zeros(len(self.system.switches) + 1), np.zeros((MOST, 2)), np.zeros(1)
+        switches = self.table.switches._replace(began=self._start, unknown=unknown, flips=flips, n_flips=n_flips)
+        reached, rows = through(start, z, self.inputs, times, switches)
+        self._seen = None
+        self._unknown.update(np.flatnonzero(unknown[:-1]).tolist())
+        for t, k in flips[: int(n_flips[0])].tolist():
+            self._note_flip(int(k), t)
+        return reached, rows
 
     def _set_offsets(self, t: float, z: Vector) -> None:
         """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode."""
@@ -427,8 +462,8 @@ class Crossings:
             z, after = after, self._completed(t, after)
         return after
 
-    def _flipped(self, k: int, t: float, z: Vector) -> Vector:
-        """Return z after the k-th watched switch has crossed; SimulationError where that has no end."""
+    def _note_flip(self, k: int, t: float) -> None:
+        """Note that the k-th watched switch crosses; SimulationError where that has no end."""
         self._flips.append(t)
         _, is_sliding = self._again(k, t)
         if is_sliding or len(self._flips) > MOST_FLIPS:
@@ -441,7 +476,6 @@ class Crossings:
                 time=t,
                 exploded=is_sliding or is_hopeless,
             )
-        return self.flip(self.system.watched[k], t, z)
 
     # --- root events
 

@@ -1,0 +1,206 @@
+# mypy: ignore-errors
+"""Runs of systems of many switches: where one crosses, its mode flips, and the run goes on, without Python.
+
+What happens at a crossing is what `models.running.crossings` does and explains. A run comes back where a condition has
+no value, and after `MOST` flips.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fmepy.compiled.courses import CourseTables, RunArrays, advance
+from fmepy.compiled.dormand_prince import copy
+from fmepy.compiled.explicit_loop import begin_stiff, rates_of, watch_of
+from fmepy.compiled.kernels import call, integers, new
+from fmepy.compiled.rosenbrock import Stiff
+from fmepy.compiled.status import CROSSED
+from fmepy.types import IntVector, Matrix, Vector
+
+MOST = 64
+"""Flips after which a run comes back, for somebody to see whether it slides along a switch."""
+
+
+class Switches(NamedTuple):
+    """The switches of a system, and what is noted of a run.
+
+    Attributes
+    ----------
+    along : int
+        Address of ``along(t, z, inputs, way, out)``: g of all switches, and their derivatives along a way.
+    n_switches, n_moving : int
+        How many g there are; how many numbers a way has: of the time, the states, and the parameters of z.
+    modes, scales, offsets : int
+        Where in the inputs they begin.
+    began, near : float
+        The start of the run; the part of it until now within which two times are one.
+    watched : ndarray of int, shape (n_watched,)
+        Which switches are.
+    are_levels : ndarray of int, shape (n_switches,)
+        1 of a floor.
+    ends, dependents : ndarray of int
+        Of every switch, the end of those that hang on it in `dependents`; those that are watched.
+    unknown : ndarray, shape (n_switches + 1,)
+        1 of a condition without a value; how many there are.
+    flips : ndarray, shape (MOST, 2)
+        Times, and which of the watched.
+    n_flips : ndarray, shape (1,)
+    """
+
+    along: int
+    n_switches: int
+    n_moving: int
+    modes: int
+    scales: int
+    offsets: int
+    began: float
+    near: float
+    watched: IntVector
+    are_levels: IntVector
+    ends: IntVector
+    dependents: IntVector
+    unknown: Vector
+    flips: Matrix
+    n_flips: Vector
+
+
+class _Seen(NamedTuple):
+    """What is seen at a time: the rates of z, a way, g and its speeds, the conditions, and room."""
+
+    at: Vector
+    rates: Vector
+    way: Vector
+    g: Vector
+    watched: Vector
+    later: Vector
+    moved: Vector
+
+
+def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
+    """Run once along the one stretch of a course, as `explicit_loop.run_watched` does, through its crossings.
+
+    The modes and offsets that it ends with stand in the inputs.
+    """
+    n, n_watched = len(c.atol), len(w.watched)
+    plan = integers(c.plan, 3)
+    stiff, inputs, rows, ended = Stiff(plan[0], c.plan, new(plan[1])), runs.inputs[0], runs.out[0], runs.ended[0]
+    seen = _Seen(new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n))
+    before, t, h, row, z = new(n), c.start, 0.0, 0, runs.values[:n]
+    w.n_flips[0] = 0.0
+    while True:
+        begin_stiff(stiff, c, plan)
+        status, came, reached, h = advance(
+            rates_of, watch_of, (c.rates, c.watch, inputs), c, runs, t, h, c.max_step, c.times[row:], rows[row:], None,
+            stiff,
+        )  # fmt: skip
+        row += came
+        if status != CROSSED or reached == c.times[-1] or w.n_flips[0] == MOST or w.unknown[w.n_switches] > 0.0:
+            break
+        copy(rows[row - 1], z)
+        if not _flip(c, w, seen, reached, z, inputs, before):
+            break
+        _set_offsets(c, w, seen, reached, z, inputs)
+        row, t = row - 1, reached
+    ended[0], ended[1], ended[2] = status, row, reached
+
+
+def _look(c, w, seen, t, z, inputs):
+    """Set the rates, g and its speeds."""
+    call(c.rates, t, z, inputs, seen.rates)
+    seen.at[0], seen.way[0] = t, 1.0
+    for i in range(1, w.n_moving):
+        seen.way[i] = seen.rates[i - 1] if i <= c.n_states else 0.0
+    call(w.along, seen.at, z, inputs, seen.way, seen.g)
+
+
+def _flip(c, w, seen, t, z, inputs, before):
+    """Flip the mode of what crosses at t, give the sensitivities their jump, and note it; False: it is not here to do.
+
+    That is the one nearest to its crossing, in time.
+    """
+    n, n_names = c.n_states, w.n_moving - 1 - c.n_states
+    for q in range(n):
+        if not abs(z[q]) < math.inf:
+            return False
+    _look(c, w, seen, t, z, inputs)
+    call(c.watch, t, z, inputs, seen.watched)
+    k, least = 0, math.inf
+    for i in range(len(w.watched)):
+        away = abs(seen.watched[i]) / (abs(seen.g[w.n_switches + w.watched[i]]) + 1e-300)
+        if away < least:
+            k, least = i, away
+    i, speed = w.watched[k], seen.g[w.n_switches + w.watched[k]]
+    copy(seen.rates, before)
+    mode = inputs[w.modes + i]
+    inputs[w.modes + i] = 1.0 - mode if w.are_levels[i] == 0 else mode + 1.0 if speed > 0.0 else mode - 1.0
+    w.flips[int(w.n_flips[0]), 0], w.flips[int(w.n_flips[0]), 1] = t, k
+    w.n_flips[0] += 1.0
+    _read_dependents(c, w, seen, i, t, z, inputs)
+    if n_names > 0 and speed != 0.0:
+        call(c.rates, t, z, inputs, seen.rates)
+        for j in range(n_names):
+            s = z[n * (1 + j) :]
+            for q in range(w.n_moving):
+                seen.way[q] = s[q - 1] if 0 < q <= n else 0.0
+            seen.way[1 + n + j] = inputs[w.scales + j]
+            call(w.along, seen.at, z, inputs, seen.way, seen.g)
+            shift = seen.g[w.n_switches + i] / speed
+            for q in range(n):
+                s[q] -= shift * (before[q] - seen.rates[q])
+    return True
+
+
+def _read_dependents(c, w, seen, i, t, z, inputs):
+    """Set the modes of what hangs on a switch from their g; at zero (or a whole number) from where it is going."""
+    begin, end, is_old, is_border = w.ends[i - 1] if i > 0 else 0, w.ends[i], True, False
+    for at in range(begin, end):
+        if is_old:
+            call(w.along, seen.at, z, inputs, seen.way, seen.g)
+            is_old = False
+        j = w.dependents[at]
+        g, before = seen.g[j], inputs[w.modes + j]
+        if not abs(g) < math.inf:
+            w.unknown[j] = 1.0
+            w.unknown[w.n_switches] += 1.0
+            inputs[w.modes + j] = 1.0 if g > 0.0 else 0.0
+        else:
+            inputs[w.modes + j] = _mode(w, j, g)
+            is_border = is_border or g == (inputs[w.modes + j] if w.are_levels[j] == 1 else 0.0)
+        is_old = inputs[w.modes + j] != before and w.ends[j] > (w.ends[j - 1] if j > 0 else 0)
+    if not is_border:
+        return
+    _look(c, w, seen, t, z, inputs)
+    for at in range(begin, end):
+        j = w.dependents[at]
+        rises = seen.g[w.n_switches + j]
+        if w.are_levels[j] == 1 and seen.g[j] == inputs[w.modes + j] and rises < 0.0:
+            inputs[w.modes + j] -= 1.0
+        elif w.are_levels[j] == 0 and seen.g[j] == 0.0 and rises > 0.0:
+            inputs[w.modes + j] = 1.0
+
+
+def _mode(w, j, g):
+    return np.floor(g) if w.are_levels[j] == 1 else 1.0 if g > 0.0 else 0.0
+
+
+def _set_offsets(c, w, seen, t, z, inputs):
+    """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode."""
+    _look(c, w, seen, t, z, inputs)
+    later = w.near * max(t - w.began, 1e-4 * abs(t))
+    for i in range(len(z)):
+        seen.moved[i] = z[i] + later * seen.rates[i] if i < c.n_states else z[i]
+    call(c.watch, t, z, inputs, seen.watched)
+    call(c.watch, t + later, seen.moved, inputs, seen.later)
+    for i in range(len(w.watched)):
+        hair, change = 2.0 * abs(seen.later[i] - seen.watched[i]), later * abs(seen.g[w.n_switches + w.watched[i]])
+        if not hair < math.inf or change < hair:  # a root begins with an infinite slope
+            hair = change
+        if not hair < math.inf:
+            hair = 0.0
+        hair = max(hair, 1e-14)
+        value = seen.watched[i] + inputs[w.offsets + i]
+        side = 1.0 if w.are_levels[w.watched[i]] == 1 or inputs[w.modes + w.watched[i]] == 1.0 else -1.0
+        inputs[w.offsets + i] = value - side * hair if side * value < hair else 0.0
