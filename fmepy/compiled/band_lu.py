@@ -3,7 +3,8 @@
 
 A band of `lower` diagonals below and `upper` above the main one is kept by diagonals, each as long as the matrix: the
 entry (i, j) stands at ``(j - i + lower) n + i``, and what lies outside the matrix is zero. The factors are kept by
-rows; U has ones on its diagonal and L the pivots, of which the reciprocals are kept.
+rows; U has ones on its diagonal and L the pivots, of which the reciprocals are kept; of more than three diagonals the
+rows of L are multiplied by them.
 
 Every row of a solution waits for the one before. So three diagonals are eliminated from both ends at once, down to the
 row in the middle (the twisted factors of Parlett and Dhillon), and products are kept that need not be waited for.
@@ -17,7 +18,6 @@ factorization. Linear Algebra Appl. 267, 247-279.
 from __future__ import annotations
 
 from fmepy.compiled.kernels import multiply_add, new
-from fmepy.compiled.sparse_lu import add_row
 
 
 def add_band_product(J, lower, upper, x, out, sizes):
@@ -46,6 +46,8 @@ def factor_band(g, J, n, lower, upper, LU):
         pivot = k * width + lower
         inverse = 1.0 / (LU[pivot] + g)
         LU[pivot] = inverse
+        for j in range(1, lower + 1):
+            LU[pivot - j] *= inverse
         for j in range(1, upper + 1):
             LU[pivot + j] *= inverse
         for i in range(1, min(lower, n - 1 - k) + 1):
@@ -83,16 +85,21 @@ def solve_band(LU, lower, upper, x):
     if lower == 1 and upper == 1:
         _solve_three(LU, x)
         return
-    for i in range(n):
-        at, total = i * width + lower - i, x[i]
-        for j in range(max(0, i - lower), i):
+    x[0] *= LU[lower]
+    last = x[0]  # what has to be waited for comes last, and from no place in memory
+    for i in range(1, n):
+        at = i * width + lower - i
+        total = x[i] * LU[at + i]
+        for j in range(max(0, i - lower), i - 1):
             total = multiply_add(-LU[at + j], x[j], total)
-        x[i] = total * LU[at + i]
+        last = multiply_add(-LU[at + i - 1], last, total) if lower > 0 else total
+        x[i] = last
     for i in range(n - 2, -1, -1):
         at, total = i * width + lower - i, x[i]
-        for j in range(i + 1, min(n, i + upper + 1)):
+        for j in range(min(n - 1, i + upper), i + 1, -1):
             total = multiply_add(-LU[at + j], x[j], total)
-        x[i] = total
+        last = multiply_add(-LU[at + i + 1], last, total) if upper > 0 else total
+        x[i] = last
 
 
 def solve_band_all(LU, lower, upper, X):
@@ -109,14 +116,18 @@ def solve_band_all(LU, lower, upper, X):
         return
     for i in range(n):
         at = i * width + lower - i
-        for j in range(max(0, i - lower), i):
-            add_row(X, i, -LU[at + j], X, j)
-        for p in range(X.shape[1]):
-            X[i, p] *= LU[at + i]
+        for p in range(0, X.shape[1], 2):
+            a, b = X[i, p] * LU[at + i], X[i, p + 1] * LU[at + i]
+            for j in range(max(0, i - lower), i):
+                a, b = multiply_add(-LU[at + j], X[j, p], a), multiply_add(-LU[at + j], X[j, p + 1], b)
+            X[i, p], X[i, p + 1] = a, b
     for i in range(n - 2, -1, -1):
         at = i * width + lower - i
-        for j in range(i + 1, min(n, i + upper + 1)):
-            add_row(X, i, -LU[at + j], X, j)
+        for p in range(0, X.shape[1], 2):
+            a, b = X[i, p], X[i, p + 1]
+            for j in range(min(n - 1, i + upper), i, -1):  # what has to be waited for comes last
+                a, b = multiply_add(-LU[at + j], X[j, p], a), multiply_add(-LU[at + j], X[j, p + 1], b)
+            X[i, p], X[i, p + 1] = a, b
 
 
 def _solve_three(LU, x):

@@ -17,10 +17,12 @@ from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.rosenbrock import MEMORY
 from fmepy.compiled.switching import Switches, run_switching
 from fmepy.parallel.threads import in_pieces, on_threads
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import Cube, IntVector, Matrix, Vector
 
 _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
+_MOST_ROOM = 5_000_000
+"""Numbers of the rows of a run up to which their room is kept for the next run."""
 _WORTH_A_THREAD = 200
 """States of all runs from which on Ctrl-C is to be heard while they run, which takes 50 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
@@ -253,7 +255,12 @@ class ExplicitRuns:
         return self._stiff is not None
 
     def one(
-        self, inputs: Vector, start: Vector | None = None, switches: Switches | None = None
+        self,
+        inputs: Vector,
+        start: Vector | None = None,
+        switches: Switches | None = None,
+        order: IntVector | None = None,
+        into: Matrix | None = None,
     ) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
 
@@ -262,6 +269,7 @@ class ExplicitRuns:
         inputs : the parameters, or more
         start : z at the start, where it is not computed
         switches : those whose modes flip on the way, in `inputs` too; the run is one stretch
+        order, into : which columns the rows get, and where they are written
         """
         try:
             room = self._free.pop()  # of no other thread's; an address takes time
@@ -276,12 +284,16 @@ class ExplicitRuns:
         else:
             words, loop = packed(switches), c_loop(run_switching, "the solver of many switches")
             self._called(loop, (arrays, room[1], (room, words)), self.at_course, room[1], address(words))
-        rows, ended = arrays.out[0].copy(), arrays.ended[0].tolist()
+        rows = (
+            np.take(arrays.out[0], order, axis=1, out=into, mode="clip") if order is not None else arrays.out[0].copy()
+        )
+        ended = arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
-        self._free.append(room)
+        if arrays.out.size <= _MOST_ROOM:
+            self._free.append(room)
         if ended[0] == status.STIFF and self.learns_stiff():
-            return self.one(inputs, start, switches)
+            return self.one(inputs, start, switches, order, into)
         if switches is not None:
             inputs[:] = arrays.inputs[0, : len(inputs)]
         return rows, ended

@@ -38,7 +38,7 @@ class GridStepper:
     """
 
     name = "compiled"
-    watches_switches = False
+    watches_switches, writes_rows = False, True
 
     def __init__(
         self, problem: InitialValueProblem, rtol: float, atol: Any, max_step: float = np.inf, held: str = ""
@@ -54,7 +54,8 @@ class GridStepper:
         entries = Entries(n, (), (), n_params=m, band=(band[0], band[1]))
         self._plan = array_loop.plan_of(self._code, entries, None if is_own else order)
         self._order = np.concatenate([order + k * n for k in range(1 + m)])
-        self._back = None if is_own else np.argsort(self._order)
+        self._back = np.argsort(self._order)
+        self._last: tuple[Any, Any] = (None, None)
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (n,))[order], 1 + m)
         most = int(min(MOST_STEPS, max(MOST_WORK / (n * (1 + m)), 1000)))
         self._solver = Solver(n, rtol, all_atol, max_step, most)
@@ -62,16 +63,22 @@ class GridStepper:
         self._functions = ModelFunctions(_address("rates"), 0, 0, (), stiff=stiff)
         self._lines = slice(2, 2 + 2 * definition.arrays.n_forcings)
 
-    def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
+    def advance(
+        self, start: float, z: Vector, inputs: Vector, times: Vector, into: Matrix | None = None
+    ) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
-        own, course = self._inputs(inputs), Course(start, times, 0, (Stretch(start, times, len(times)),))
-        runs = ExplicitRuns(self._functions, self._solver, course, len(own))
-        out, (ended, _, reached, *worst) = runs.one(own, z[self._order])
+        own, key = self._inputs(inputs), (start, times.tobytes())
+        known, runs = self._last
+        if known != key:  # most runs ask for the same stretch again
+            course = Course(start, times, 0, (Stretch(start, times, len(times)),))
+            runs = ExplicitRuns(self._functions, self._solver, course, len(own))
+            self._last = key, runs
+        out, (ended, _, reached, *worst) = runs.one(own, z[self._order], None, self._back, into)
         if ended != status.DONE:
             if worst:
                 worst[0] = self._order[int(worst[0])]
             raise failure_of(ended, reached, self._states, self._solver.most_steps, worst)
-        return times, out if self._back is None else np.take(out, self._back, axis=1)
+        return times, out
 
     def _inputs(self, inputs: Vector) -> Vector:
         """Return what the loops read and where they work, see `compiled.array_loop`."""

@@ -82,7 +82,9 @@ class ModelRunner:
         if scales is None:
             return Z, None
         n = self.n_states
-        return Z[:, :n], Z[:, n:].reshape(len(Z), len(scales), n).transpose(0, 2, 1) / scales
+        S = Z[:, n:].reshape(len(Z), len(scales), n)
+        S /= scales[:, None]  # in place: there may be millions
+        return Z[:, :n], S.transpose(0, 2, 1)
 
     @cached_property
     def _segments(self) -> tuple[Segment, ...] | None:

@@ -196,12 +196,15 @@ def run_segments(
         segments = timeline.segments(known_crossings(system, inputs, timeline))
     if crossings is not None:
         crossings.begin(segments)
+    writes_rows = getattr(stepper, "writes_rows", False)
     for i, segment in enumerate(segments):
         if layout.n_forcings:
             inputs[layout.lines] = segment.lines
             inputs[layout.origin] = segment.start
-        n = segment.rows.stop - segment.rows.start
-        if crossings is None:
+        n, rows = segment.rows.stop - segment.rows.start, None
+        if crossings is None and writes_rows and len(segment.times) == n:
+            z = stepper.advance(segment.start, z, inputs, segment.times, out[segment.rows])[1][-1].copy()  # type: ignore[call-arg]
+        elif crossings is None:
             _, rows = stepper.advance(segment.start, z, inputs, segment.times)
             z = rows[-1]
         else:
@@ -211,8 +214,8 @@ def run_segments(
             except EndedRunError as ended:
                 ended.rows = np.vstack((out[: segment.rows.start], ended.rows[:-1][:n], ended.rows[-1:]))
                 raise
-        finite_rows(rows, segment.times)
-        out[segment.rows] = rows[:n]
+        if rows is not None:
+            out[segment.rows] = finite_rows(rows, segment.times)[:n]
         if segment.flips and crossings is not None and i + 1 < len(segments):
             for switch in segment.flips:
                 z = crossings.flip(switch, segment.end, z, i + 1)
