@@ -16,8 +16,8 @@ from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, left_multiplied
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
-from fmepy.filtering.tangents import Directions, carry, change_slopes, read_slopes, tangents
-from fmepy.filtering.transition import TransitionSpace, carries_covariance, space, transition
+from fmepy.filtering.tangents import Directions, carry, carry_along, change_slopes, read_slopes, tangents
+from fmepy.filtering.transition import TransitionSpace, carries_covariance, is_adaptive, space, transition
 from fmepy.types import Matrix, Vector
 
 SEQUENTIAL, JOINT = range(2)
@@ -134,6 +134,11 @@ class _State(NamedTuple):
 def _predict(job, a, step, x):
     schedule, m = job.schedule, job.model
     carried = carries_covariance(m.kind)
+    if a.tangents is not None and is_adaptive(m.kind):
+        if not carry_along(job, a.tangents, step, x, a.P, a.y, a.w):
+            return STATE_NOT_FINITE
+        copied_vector(a.y, x)
+        return 0
     if carried:
         copied(a.P, a.S)
     transition(

@@ -221,10 +221,10 @@ TOGETHER = 7
 
 
 def has_tangents(scheme: Scheme) -> bool:
-    """Tell whether `innovation_slopes` can follow a scheme: the plain loop, row by row, compiled, without a solver."""
+    """Tell whether `innovation_slopes` can follow a scheme: the plain loop, row by row, compiled."""
     f = scheme.functions
     is_plain = not scheme.is_safe and scheme.update == loop.SEQUENTIAL
-    return f.advance.is_compiled and f.explicit is None and is_plain and f.kind not in CARRYING
+    return f.advance.is_compiled and is_plain and (f.explicit is not None or f.kind not in CARRYING)
 
 
 def innovation_slopes(

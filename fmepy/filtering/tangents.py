@@ -11,7 +11,8 @@ With a dot for the derivative to one parameter, and Phi, S of `filtering.transit
 The factors of the recursion are those of the pass itself, shared by all parameters, and the products of the P. run over
 all of them at once: a parameter costs half a pass or less, where central differences of passes cost two. Only what is
 the model's own (x, Phi, S of a step; readings, H and sds) is differenced, along (x., 1): by two points of a parameter,
-theta + ahead and theta + behind, one of which may be theta itself.
+theta + ahead and theta + behind, one of which may be theta itself. Of an adaptive method, whose steps would be others
+at these points, the rates are differenced (`filtering.moment_tangents`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import NamedTuple
 
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import cleared, copied, copied_vector
-from fmepy.filtering.transition import EXACT, TransitionSpace, space, transition
+from fmepy.filtering.moment_tangents import MomentSpace, carry_moments, moment_space
+from fmepy.filtering.transition import EXACT, TransitionSpace, is_adaptive, space, transition
 from fmepy.types import Cube, Matrix, Vector
 
 
@@ -144,6 +146,7 @@ class Tangents(NamedTuple):
     dc: Matrix
     de: Vector
     ds: Vector
+    moments: MomentSpace
 
 
 def _taken(job, t, step, x, y, Phi, S, distance, q, side, to):
@@ -161,6 +164,15 @@ def _taken(job, t, step, x, y, Phi, S, distance, q, side, to):
         t.at.p_ahead[q] if side == 0 else t.at.p_behind[q], to.y, to.Phi, to.S, to.w,
     )  # fmt: skip
     _remember(to.w, t.kept, 2 * q + side)
+
+
+def carry_along(job, t, step, x, P, y, w):
+    """Carry x, to y, P and the derivatives over a step of the adaptive method; return whether that could be done."""
+    schedule = job.schedule
+    return carry_moments(
+        job.model, job.p, t.at, t.dx, t.dP, schedule.step_times[step], schedule.step_lengths[step],
+        schedule.step_inputs[step], x, P, y, w, t.moments,
+    )  # fmt: skip
 
 
 def carry(job, t, step, x, y, Phi, S, G):
@@ -265,6 +277,7 @@ def tangents(job, at, nu, s):
         new(2, variables), new(2, variables), new(2, variables, n),
         new(variables, n_par), new(variables, n_par), new(variables, n, n_par), new(variables),
         new(n, n_par), new(n, n_par), new(n_par), new(n_par),
+        moment_space(n, m.n_noise, n_par if is_adaptive(m.kind) else 0),
     )  # fmt: skip
     for q in range(t.kept.shape[0]):
         t.kept[q, 2 * n + 1, 0] = -1.0  # no step is so long

@@ -89,7 +89,7 @@ class TransitionSpace(NamedTuple):
 def space(kind, n, n_noise, n_forcings):
     """Return where transitions of one kind work."""
     stages = 4 if kind in (RK4, RK4_MOMENTS) else 1
-    nz = n + 2 * n * n if kind in (ADAPTIVE, MOMENTS) else 0
+    nz = n + 2 * n * n if is_adaptive(kind) else 0
     return TransitionSpace(
         new(stages, n),
         new(stages + 3, n, n),
@@ -105,6 +105,11 @@ def space(kind, n, n_noise, n_forcings):
 def carries_covariance(kind):
     """Tell whether a kind of step takes P and returns the next P."""
     return kind in CARRYING
+
+
+def is_adaptive(kind):
+    """Tell whether a kind of step is that of the explicit method."""
+    return kind in (ADAPTIVE, MOMENTS)
 
 
 def factor_of_noise(kind, per_step, h):
@@ -210,7 +215,7 @@ def _rates(t, z, model, out):
     _covariance_rate(F, A, z[at:].reshape((n, n)), out[at:].reshape((n, n)))
 
 
-def _fastest(F, B):
+def fastest(F, B):
     """Return the norm of F in units that balance its rows and columns (Osborne 1960): a bound of its eigenvalues."""
     n = F.shape[0]
     for i in range(n):
@@ -251,7 +256,7 @@ def _explicit(m, t, h, u, x, p, y, Phi, S, w):
         size = max(size, total * h)
         if m.kind == MOMENTS:
             size = max(size, S[i, i])
-    if not _fastest(w.F[0], w.F[1]) * h < STIFF:
+    if not fastest(w.F[0], w.F[1]) * h < STIFF:
         return False
     if not (size > 0.0 and size < np.inf):
         size = 1.0
@@ -384,7 +389,7 @@ def transition(m, t, h, u, x, p, y, Phi, S, w):
     m is a `loop_arguments.LoopModel`, u the forcings at the stages of the step, w what `space` returned.
     """
     n, kind, f, F, A = x.shape[0], m.kind, w.f, w.F[0], w.A[0]
-    if kind in (ADAPTIVE, MOMENTS):
+    if is_adaptive(kind):
         if not _explicit(m, t, h, u, x, p, y, Phi, S, w):
             _by_solver(m, t, h, u, x, p, y, Phi, S, w)
         return
