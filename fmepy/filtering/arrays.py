@@ -201,6 +201,28 @@ def semidefinite_lower(P, L, n):
     return True
 
 
+def padded(n):
+    """Return the least multiple of four that is not less: rows so long are worked on by four entries at once."""
+    return 4 * ((n + 3) // 4)
+
+
+def add_multiple(a, f, b):
+    """Add f b to a vector of a padded length."""
+    for q in range(0, a.shape[0], 4):
+        a[q], a[q + 1], a[q + 2], a[q + 3] = (
+            a[q] + f * b[q], a[q + 1] + f * b[q + 1], a[q + 2] + f * b[q + 2], a[q + 3] + f * b[q + 3]
+        )  # fmt: skip
+
+
+def add_multiples(a, f, b, g, c):
+    """Add f b + g c to a vector of a padded length."""
+    for q in range(0, a.shape[0], 4):
+        a[q], a[q + 1], a[q + 2], a[q + 3] = (
+            a[q] + (f * b[q] + g * c[q]), a[q + 1] + (f * b[q + 1] + g * c[q + 1]),
+            a[q + 2] + (f * b[q + 2] + g * c[q + 2]), a[q + 3] + (f * b[q + 3] + g * c[q + 3])
+        )  # fmt: skip
+
+
 def products(A, L, rows, W, column):
     """Write A L (its first `rows`) into W, from a column on."""
     for i in range(rows):

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import copied_vector, products
-from fmepy.filtering.transition import MOST_STEPS, STIFF, TransitionSpace, fastest
+from fmepy.filtering.arrays import add_multiple, add_multiples, cleared, copied_vector, products
+from fmepy.filtering.transition import MOST_STEPS, STIFF, fastest
 from fmepy.types import Cube, Matrix, Vector
 
 IGNORED = 1e300
@@ -31,13 +31,13 @@ class MomentSpace(NamedTuple):
 
     Attributes
     ----------
-    runs : ndarray, shape (WORK + 3, n + n^2 + (n + n^2) n_par)
+    runs : ndarray, shape (WORK + 3, (n + n^2) (1 + width))
         See `transition.TransitionSpace`. A row is x, P by rows, and then the derivatives, parameters innermost.
     f, F, A : ndarray, shape (2, n), (2, n, n), (2, n, n_noise)
         What the model's functions give ahead and behind.
     x, M : ndarray, shape (n,), (3, n, n)
         Room.
-    N : ndarray, shape (n, n, n_par)
+    N : ndarray, shape (n, n, width)
     """
 
     runs: Matrix
@@ -49,22 +49,22 @@ class MomentSpace(NamedTuple):
     N: Cube
 
 
-def moment_space(n, n_noise, n_par):
-    """Return where a step works."""
-    nz = (n + n * n) * (1 + n_par)
+def moment_space(n, n_noise, width):
+    """Return where a step works, of derivatives in rows of a padded length."""
+    nz = (n + n * n) * (1 + width)
     return MomentSpace(
-        new(WORK + 3, nz), new(2, n), new(2, n, n), new(2, n, n_noise), new(n), new(3, n, n), new(n, n, n_par)
+        new(WORK + 3, nz), new(2, n), new(2, n, n), new(2, n, n_noise), new(n), new(3, n, n), new(n, n, width)
     )
 
 
-def carry_moments(m, p, at, dx, dP, t, h, u, x, P, y, w: TransitionSpace, k: MomentSpace):
+def carry_moments(m, p, at, dx, dP, t, h, u, x, P, y, w, k):
     """Carry x, to y, P and the derivatives over a step of length h; return whether the method could do it.
 
     m is a `loop_arguments.LoopModel`, `at` the `tangents.Directions`, u the forcings at the stages; of dP the lower
     triangles are read and written.
     """
-    n, n_par = x.shape[0], at.ahead.shape[0]
-    begin, end = n + n * n, n + n * n + n * n_par
+    n, width = dx.shape
+    begin, end = n + n * n, n + n * n + n * width
     z, done, atol, A = k.runs[WORK], k.runs[WORK + 1 : WORK + 2], k.runs[WORK + 2], w.A[0]
     call(m.advance, t, 0.0, x, p, u[0], w.f[0], w.F[0], A)
     size = 0.0
@@ -94,35 +94,31 @@ def carry_moments(m, p, at, dx, dP, t, h, u, x, P, y, w: TransitionSpace, k: Mom
     for i in range(n):
         for j in range(n):
             P[i, j] = row[n + i * n + j]
-            for q in range(n_par):
-                dP[i, j, q] = row[end + (i * n + j) * n_par + q]
-        for q in range(n_par):
-            dx[i, q] = row[begin + i * n_par + q]
+            copied_vector(row[end + (i * n + j) * width : end + (i * n + j + 1) * width], dP[i, j])
+        copied_vector(row[begin + i * width : begin + (i + 1) * width], dx[i])
     return True
 
 
 def _packed_moments(x, P, dx, dP, z):
-    n, n_par = dx.shape
-    begin, end = n + n * n, n + n * n + n * n_par
+    n, width = dx.shape
+    begin, end = n + n * n, n + n * n + n * width
     for i in range(n):
         z[i] = x[i]
-        for q in range(n_par):
-            z[begin + i * n_par + q] = dx[i, q]
+        copied_vector(dx[i], z[begin + i * width :])
         for j in range(n):
             z[n + i * n + j] = P[i, j]
-            for q in range(n_par):
-                z[end + (i * n + j) * n_par + q] = dP[max(i, j), min(i, j), q]
+            copied_vector(dP[max(i, j), min(i, j)], z[end + (i * n + j) * width :])
 
 
 def _moment_rates(t, z, model, out):
     """Set out to z'."""
     advance, p, at, u, start, h, w, k = model
     F, A, inputs, M = w.F[0], w.A[0], w.last[3:], k.M[0]
-    n, n_par = F.shape[0], at.ahead.shape[0]
-    begin, end = n + n * n, n + n * n + n * n_par
-    P, dx, dP = z[n:begin].reshape((n, n)), z[begin:end].reshape((n, n_par)), z[end:].reshape((n, n, n_par))
+    n, n_par, width = F.shape[0], at.ahead.shape[0], k.N.shape[2]
+    begin, end = n + n * n, n + n * n + n * width
+    P, dx, dP = z[n:begin].reshape((n, n)), z[begin:end].reshape((n, width)), z[end:].reshape((n, n, width))
     to_P, to_dx, to_dP = (
-        out[n:begin].reshape((n, n)), out[begin:end].reshape((n, n_par)), out[end:].reshape((n, n, n_par))
+        out[n:begin].reshape((n, n)), out[begin:end].reshape((n, width)), out[end:].reshape((n, n, width))
     )  # fmt: skip
     for i in range(inputs.shape[0]):  # a step reaches over no kink of a forcing: a straight line
         inputs[i] = u[0, i] + (u[2, i] - u[0, i]) * ((t - start) / h)
@@ -130,15 +126,16 @@ def _moment_rates(t, z, model, out):
     products(F, P, n, M, 0)
     _symmetric(M, A, to_P)
     for i in range(n):
-        for j in range(n):
-            for q in range(n_par):
-                k.N[i, j, q] = 0.0
+        cleared(k.N[i])
         for c in range(n):
             f = F[i, c]
             if f != 0.0:
                 for j in range(n):
-                    for q in range(n_par):
-                        k.N[i, j, q] += f * dP[c, j, q]
+                    add_multiple(k.N[i, j], f, dP[c, j])
+        for q in range(n_par, width):  # of nothing
+            to_dx[i, q] = 0.0
+            for j in range(i + 1):
+                to_dP[i, j, q] = 0.0
     for q in range(n_par):
         _difference(t, z, advance, p, at, inputs, q, dx, P, out, w, k)
         for i in range(n):
@@ -147,10 +144,8 @@ def _moment_rates(t, z, model, out):
                 to_dP[i, j, q] = k.M[1, i, j]
     for i in range(n):
         for j in range(i + 1):
-            for q in range(n_par):
-                total = to_dP[i, j, q] + k.N[i, j, q] + k.N[j, i, q]
-                to_dP[i, j, q] = total
-                to_dP[j, i, q] = total
+            add_multiples(to_dP[i, j], 1.0, k.N[i, j], 1.0, k.N[j, i])
+            copied_vector(to_dP[i, j], to_dP[j, i])
 
 
 def _symmetric(M, A, out):

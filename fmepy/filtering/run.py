@@ -216,7 +216,7 @@ def _own(array: Vector) -> Vector:
 
 # --- derivatives
 
-TOGETHER = 7
+TOGETHER = 16
 """Parameters of one pass; more of them go on several threads."""
 
 

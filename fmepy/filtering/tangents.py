@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fmepy.compiled.kernels import call, new
-from fmepy.filtering.arrays import cleared, copied, copied_vector
+from fmepy.filtering.arrays import add_multiple, add_multiples, cleared, copied, copied_vector, padded
 from fmepy.filtering.moment_tangents import MomentSpace, carry_moments, moment_space
 from fmepy.filtering.transition import EXACT, TransitionSpace, is_adaptive, space, transition
 from fmepy.types import Cube, Matrix, Vector
@@ -62,9 +62,7 @@ def _predicted(Phi, dP, source, M):
             f = Phi[i, k]
             if f != 0.0:
                 for j in range(n):
-                    a, b = max(k, j), min(k, j)
-                    for q in range(n_par):
-                        M[i, j, q] += f * dP[a, b, q]
+                    add_multiple(M[i, j], f, dP[max(k, j), min(k, j)])
     for i in range(n):
         for j in range(i + 1):
             for q in range(n_par):
@@ -72,24 +70,23 @@ def _predicted(Phi, dP, source, M):
             for k in range(n):
                 f = Phi[j, k]
                 if f != 0.0:
-                    for q in range(n_par):
-                        dP[i, j, q] += f * M[i, k, q]
+                    add_multiple(dP[i, j], f, M[i, k])
 
 
-def _source(q, width, Phi, S, Phi2, S2, G, D, source):
+def _source(q, inverse, Phi, S, Phi2, S2, G, D, source):
     """Set the source of parameter q, Phi. G + (Phi. G)' + S., G = P Phi'."""
     n = Phi.shape[0]
     for i in range(n):
         for j in range(n):
             D[i, j] = 0.0
         for k in range(n):
-            f = (Phi[i, k] - Phi2[i, k]) / width
+            f = (Phi[i, k] - Phi2[i, k]) * inverse
             if f != 0.0:
                 for j in range(n):
                     D[i, j] += f * G[k, j]
     for i in range(n):
         for j in range(i + 1):
-            source[i, j, q] = D[i, j] + D[j, i] + (S[i, j] - S2[i, j]) / width
+            source[i, j, q] = D[i, j] + D[j, i] + (S[i, j] - S2[i, j]) * inverse
 
 
 def _shifted(x, distance, dx, q, y):
@@ -179,12 +176,12 @@ def carry(job, t, step, x, y, Phi, S, G):
     """Carry the derivatives over a step from x to y, with tangent Phi and noise S; G is P Phi', of the P before."""
     n, ahead, behind = x.shape[0], t.ahead, t.behind
     for q in range(t.at.ahead.shape[0]):
-        width = t.at.ahead[q] - t.at.behind[q]
+        inverse = 1.0 / (t.at.ahead[q] - t.at.behind[q])
         _taken(job, t, step, x, y, Phi, S, t.at.ahead[q], q, 0, ahead)
         _taken(job, t, step, x, y, Phi, S, t.at.behind[q], q, 1, behind)
         for i in range(n):
-            t.dy[i, q] = (ahead.y[i] - behind.y[i]) / width
-        _source(q, width, ahead.Phi, ahead.S, behind.Phi, behind.S, G, t.D, t.source)
+            t.dy[i, q] = (ahead.y[i] - behind.y[i]) * inverse
+        _source(q, inverse, ahead.Phi, ahead.S, behind.Phi, behind.S, G, t.D, t.source)
     _predicted(Phi, t.dP, t.source, t.M)
     copied(t.dy, t.dx)
 
@@ -197,22 +194,22 @@ def read_slopes(job, t, node, x):
     for i in range(m):
         t.bends[i] = 0.0
     for q in range(n_par):
-        width = t.at.ahead[q] - t.at.behind[q]
+        inverse = 1.0 / (t.at.ahead[q] - t.at.behind[q])
         _shifted(x, t.at.ahead[q], t.dx, q, t.x2)
         call(job.model.observe, time, t.x2, t.at.p_ahead[q], u, z[0], H[0], sd[0])
         _shifted(x, t.at.behind[q], t.dx, q, t.x2)
         call(job.model.observe, time, t.x2, t.at.p_behind[q], u, z[1], H[1], sd[1])
         for i in range(m):
-            t.dz[i, q], t.dsd[i, q] = (z[0, i] - z[1, i]) / width, (sd[0, i] - sd[1, i]) / width
+            t.dz[i, q], t.dsd[i, q] = (z[0, i] - z[1, i]) * inverse, (sd[0, i] - sd[1, i]) * inverse
             for j in range(n):
                 bend = H[0, i, j] - H[1, i, j]
-                t.dH[i, j, q] = bend / width
+                t.dH[i, j, q] = bend * inverse
                 t.bends[i] += abs(bend)
 
 
 def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s):
     """Write nu. and s. of a row, and update x. and P.; x and P are those before the update, x0 before all rows."""
-    var, n, n_par = job.schedule.row_vars[row], x.shape[0], t.de.shape[0]
+    var, n, n_par = job.schedule.row_vars[row], x.shape[0], t.at.ahead.shape[0]
     scale, is_bent = job.schedule.row_errors[row] * job.schedule.row_errors[row], t.bends[var] != 0.0
     dx, dP, dH, dc, de, ds = t.dx, t.dP, t.dH, t.dc, t.de, t.ds
     for q in range(n_par):
@@ -221,12 +218,9 @@ def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s):
     for j in range(n):
         f, moved = H[j], x[j] - x0[j]
         if f != 0.0:
-            for q in range(n_par):
-                de[q] -= f * (dx[j, q] - t.dx0[j, q])
+            add_multiples(de, -f, dx[j], f, t.dx0[j])
             for i in range(n):
-                low, high = max(i, j), min(i, j)
-                for q in range(n_par):
-                    dc[i, q] += f * dP[low, high, q]
+                add_multiple(dc[i], f, dP[max(i, j), min(i, j)])
         if is_bent:
             for q in range(n_par):
                 de[q] -= dH[var, j, q] * moved
@@ -239,19 +233,18 @@ def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s):
     for q in range(n_par):
         t.nu[row, q], t.s[row, q] = de[q], ds[q]
     for i in range(n):
-        for q in range(n_par):
-            dx[i, q] += (dc[i, q] - k[i] * ds[q]) / s * e + k[i] * de[q]
-            dc[i, q] -= 0.5 * k[i] * ds[q]  # w
+        add_multiples(dx[i], e / s, dc[i], -k[i] * e / s, ds)
+        add_multiple(dx[i], k[i], de)
+        add_multiple(dc[i], -0.5 * k[i], ds)  # w
         for j in range(i + 1):
-            for q in range(n_par):
-                dP[i, j, q] -= dc[i, q] * k[j] + k[i] * dc[j, q]
+            add_multiples(dP[i, j], -k[j], dc[i], -k[i], dc[j])
 
 
 def change_slopes(job, t, event, x, P):
     """Change the derivatives by an event whose value has derivatives; x and P are those before it."""
     kind, i, value = job.schedule.event_kinds[event], job.schedule.event_states[event], job.event_values[event]
     dx, dP, factor = t.dx, t.dP, 0.0 if kind == 0 else value
-    for q in range(dx.shape[1]):
+    for q in range(t.at.ahead.shape[0]):
         slope = t.at.events[q, event]
         if kind == 1:
             dx[i, q] += slope
@@ -269,15 +262,16 @@ def change_slopes(job, t, event, x, P):
 def tangents(job, at, nu, s):
     """Return the derivatives at the start of a pass; those of innovations and variances go to nu and s."""
     m, n, n_par = job.model, job.x.shape[0], at.ahead.shape[0]
+    width = padded(n_par)
     variables, beside = m.n_variables, space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2])
     t = Tangents(
         at, nu, s, _Moments(beside, new(n), new(n, n), new(n, n)), _Moments(beside, new(n), new(n, n), new(n, n)),
         new(2 * n_par if m.kind == EXACT else 0, 2 * n + 2, n),
-        new(n, n, n_par), new(n, n, n_par), new(n, n, n_par), new(n, n), new(n, n_par), new(n, n_par), new(n),
+        new(n, n, width), new(n, n, width), new(n, n, width), new(n, n), new(n, width), new(n, width), new(n),
         new(2, variables), new(2, variables), new(2, variables, n),
         new(variables, n_par), new(variables, n_par), new(variables, n, n_par), new(variables),
-        new(n, n_par), new(n, n_par), new(n_par), new(n_par),
-        moment_space(n, m.n_noise, n_par if is_adaptive(m.kind) else 0),
+        new(n, width), new(n, width), new(width), new(width),
+        moment_space(n, m.n_noise, width if is_adaptive(m.kind) else 0),
     )  # fmt: skip
     for q in range(t.kept.shape[0]):
         t.kept[q, 2 * n + 1, 0] = -1.0  # no step is so long
