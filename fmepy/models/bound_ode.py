@@ -26,7 +26,7 @@ from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
 from fmepy.models.running.system import scales_of
 from fmepy.models.running.timeline import Timeline
-from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, unresolved
+from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, known_starts_of_many, unresolved
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
@@ -355,6 +355,10 @@ class BoundOde(BoundDynamic):
         return known_starts(self._definition)
 
     @cached_property
+    def _starts_of_many(self) -> Callable[[Matrix], Matrix]:
+        return known_starts_of_many(self._definition)
+
+    @cached_property
     def _limits(self) -> list[float]:
         """Below which size each state is too small for its tolerance; nothing where none is used."""
         if self._options is None or self._model._engine.steps or self._model.on_grid is not None:
@@ -366,12 +370,17 @@ class BoundOde(BoundDynamic):
         """Tell of the first run that has such states."""
         limits = self._limits
         ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
-        low = set(ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)].tolist())
-        for i in range(len(P)):
-            if i == 0 or i in low or self._starts_move:
-                self._tell_small(P[i], Y[i])
-            if self._model.told_small:
+        low = ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)]
+        is_waiting, i = np.isin(np.arange(len(P)), [0, *low]), -1
+        starts = self._starts_of_many(P) if self._starts_move else None
+        while not self._model.told_small:
+            if starts is not None and self._model.seen_starts is not None:  # which the last run may have moved
+                is_waiting |= ((starts > 0) & (10 * starts < self._model.seen_starts)).any(axis=1)
+            left = np.flatnonzero(is_waiting[i + 1 :])
+            if not len(left):
                 return
+            i += 1 + int(left[0])
+            self._tell_small(P[i], Y[i])
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:
         p = self._parameters(theta)

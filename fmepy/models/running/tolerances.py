@@ -24,7 +24,10 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import positive_number
+from fmepy.compiled.python_code import array_function
 from fmepy.errors import ModelError, SimulationError
+from fmepy.language.equations import symbols
+from fmepy.language.nodes import as_node
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.timeline import merged
 from fmepy.parameters.named import check_names
@@ -229,6 +232,19 @@ def known_starts(definition: Definition) -> Callable[[list[float]], Vector]:
             return np.zeros(len(definition.states))
         if guesses:
             sizes[guesses] = 0.0  # they say nothing of the values that are taken
+        return sizes
+
+    return starts
+
+
+def known_starts_of_many(definition: Definition) -> Callable[[Matrix], Matrix]:
+    """Return the same of the parameters of many runs, shape (n_run, n_state); NaN where a run cannot start."""
+    guesses = definition.algebraic_places
+    table = array_function(symbols(definition.parameters), [as_node(v) for v in definition.initial])
+
+    def starts(P: Matrix) -> Matrix:
+        sizes: Matrix = np.abs(np.stack([np.broadcast_to(v, len(P)) for v in table(P.T)], axis=1))
+        sizes[:, guesses] = 0.0
         return sizes
 
     return starts
