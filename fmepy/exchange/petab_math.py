@@ -24,14 +24,11 @@ _TOKEN = re.compile(
     r"|(?P<sign>&&|\|\||<=|>=|==|!=|[-+*/^()<>!,])|(?P<end>$))",
     re.ASCII,
 )
-_INVERSE = {f"arc{n}": f"FUNCTION_ARC{n.upper()}" for n in (
-    "sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth")}  # fmt: skip
+_TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth")
 _CALLED: dict[str, Callable[..., Node]] = {
-    **{name: FUNCTIONS[word] for name, word in _INVERSE.items()},
     **{n: FUNCTIONS[f"FUNCTION_{n.upper()}"] for n in (
-        "sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth",
-        "exp", "abs", "floor")},
-    "ceil": FUNCTIONS["FUNCTION_CEILING"], "ln": FUNCTIONS["FUNCTION_LN"], "pow": power,
+        *_TRIGONOMETRIC, *(f"arc{n}" for n in _TRIGONOMETRIC), "exp", "abs", "floor", "ln")},
+    "ceil": FUNCTIONS["FUNCTION_CEILING"], "pow": power,
     "log": lambda x, *base: call("log", x) / call("log", *base) if base else call("log", x),
     "log2": lambda x: call("log2", x), "log10": lambda x: call("log10", x),
     "sqrt": lambda x: power(x, 0.5), "sign": lambda x: call("sign", x),

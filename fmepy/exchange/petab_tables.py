@@ -168,20 +168,19 @@ def read_tables(path: Any) -> Tables:
     for one in config.get("problems") or []:
         one.pop("visualization_files", None)  # how to draw it
     out = Tables(int(version), path, config, files, _inside(path, model))
-    tables = {kind: _joined([_read_tsv(path, f, kind) for f in names]) for kind, names in files.items() if names}
-    for kind in ("parameters", "observables", "measurements"):
-        if kind not in tables:
+    tables = {kind: _joined(kind, [_read_tsv(path, f, kind) for f in names]) for kind, names in files.items()}
+    for kind in ("parameters", "observables", "measurements", *["conditions"] * (version == "1")):
+        if not files[kind]:
             raise DataError(f"{path}: there is no file of {kind}.")
-    for row in range(len(tables["mapping"].frame) if "mapping" in tables else 0):
-        out.renamed[tables["mapping"].text(row, "petabEntityId")] = tables["mapping"].text(row, "modelEntityId", "")
     out.parameters = _parameters(tables["parameters"], out.version)
     out.observables = _observables(tables["observables"], out.version)
     if version == "1":
-        if "conditions" not in tables:
-            raise DataError(f"{path}: there is no file of conditions.")
         _experiments_v1(out, tables["conditions"], tables["measurements"])
     else:
-        _experiments_v2(out, tables.get("conditions"), tables.get("experiments"))
+        mapping = tables["mapping"]
+        for row in range(len(mapping.frame)):
+            out.renamed[mapping.text(row, "petabEntityId")] = mapping.text(row, "modelEntityId", "")
+        _experiments_v2(out, tables["conditions"], tables["experiments"])
     _readings(out, tables["measurements"])
     return out
 
@@ -318,12 +317,12 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
     return PetabTable(file, frame, kind)
 
 
-def _joined(tables: list[PetabTable]) -> PetabTable:
+def _joined(kind: str, tables: list[PetabTable]) -> PetabTable:
     """Return tables of one kind as one; of several files lines are counted through."""
     if len(tables) == 1:
         return tables[0]
-    frame = pd.concat([t.frame for t in tables], ignore_index=True).fillna("")
-    return PetabTable(Path(" + ".join(t.path.name for t in tables)), frame, tables[0].kind)
+    frame = pd.concat([pd.DataFrame(), *(t.frame for t in tables)], ignore_index=True).fillna("")
+    return PetabTable(Path(" + ".join(t.path.name for t in tables)), frame, kind)
 
 
 def _id(table: PetabTable, row: int, column: str, seen: Any = ()) -> str:
@@ -419,10 +418,9 @@ def _experiments_v1(out: Tables, conditions: PetabTable, measurements: PetabTabl
             out.experiments[key] = [*periods, period(second, 0.0, i, own)]
 
 
-def _experiments_v2(out: Tables, conditions: PetabTable | None, experiments: PetabTable | None) -> None:
+def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable) -> None:
     changes: dict[str, dict[str, tuple[str, str]]] = {}
-    for i in range(0 if conditions is None else len(conditions.frame)):
-        assert conditions is not None
+    for i in range(len(conditions.frame)):
         for column in ("targetId", "targetValue"):
             if column not in conditions.frame:
                 raise DataError(f"{conditions.path}: the column {column!r} is missing.")
@@ -431,8 +429,7 @@ def _experiments_v2(out: Tables, conditions: PetabTable | None, experiments: Pet
             raise conditions.error(i, "targetId", f"{target!r} is set twice in this condition.")
         own[target] = conditions.text(i, "targetValue"), conditions.place(i, "targetValue")
     found: dict[str, dict[float, dict[str, tuple[str, str]]]] = {}
-    for i in range(0 if experiments is None else len(experiments.frame)):
-        assert experiments is not None
+    for i in range(len(experiments.frame)):
         id, condition = _id(experiments, i, "experimentId"), experiments.text(i, "conditionId", "")
         time = experiments.number(i, "time")
         if time == math.inf:
