@@ -27,7 +27,6 @@ from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import DataError, SimulationError, listed
 from fmepy.exchange.petab_layout import ATOL, NOISE, RTOL, ObservableFormula, ProblemLayout, Stage
 from fmepy.language.derivatives import entries_of
-from fmepy.language.nodes import Node
 from fmepy.models.base import OfRuns
 from fmepy.models.dynamic import Runnable
 from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
@@ -61,13 +60,13 @@ class _Step:
     states: list[int]
 
     @classmethod
-    def of(cls, layout: ProblemLayout, constants: dict[int, Node], states: dict[int, Node]) -> _Step:
-        """Return the step that sets constants and states, by position."""
+    def of(cls, layout: ProblemLayout, stage: Stage) -> _Step:
+        """Return what a stage begins with."""
         groups = layout.groups
-        expressions = [*constants.values(), *states.values()]
+        expressions = [*stage.constants.values(), *stage.states.values()]
         found = entries_of(expressions, [s for g in groups[1:] for s in g])
         function = scalar_function(groups, [*expressions, *(e for *_, e in found)])
-        return cls(function, [(i, j) for i, j, _ in found], list(constants), list(states))
+        return cls(function, [(i, j) for i, j, _ in found], list(stage.constants), list(stage.states))
 
     def __call__(self, t: float, P: Vector, M: Vector, y: Vector, D: Matrix | None) -> Any:
         """Return M, y, and their derivatives; D: those of (P, M, y), one below the other."""
@@ -190,7 +189,7 @@ class BoundReadings(OfRuns):
             d[self._places, np.arange(len(self.names))] = 1.0
         for leg in legs:
             start = leg.stage.time
-            is_first = leg.stage.first is not None
+            is_first = leg.stage.is_first
             began = self._model.steps[leg.stage](start, P, m, y, d)
             theta, slopes = began[0][self._active], None
             if not is_first:
@@ -231,7 +230,7 @@ class BoundReadings(OfRuns):
 
     def _bound(self, leg: _Leg, M: Vector, times: Vector) -> Any:
         """Return the bound model of a leg with these constants; legs of the same times share it."""
-        is_first = leg.stage.first is not None
+        is_first = leg.stage.is_first
         key = (is_first, leg.stage.time, times.tobytes())
         if key not in self._bounds:
             names = [self._layout.constants[i] for i in self._active]
@@ -300,10 +299,7 @@ class ReadingsModel(Runnable):
     @cached_property
     def steps(self) -> dict[Stage, _Step]:
         """What happens at the beginning of every period, as functions."""
-        stages = [s for of_one in self.layout.experiments.values() for s in of_one]
-        sets = {s: (dict(enumerate(s.first or [])), {}) if s.step is None else (s.step.constants, s.step.states)
-                for s in stages}  # fmt: skip
-        return {s: _Step.of(self.layout, *both) for s, both in sets.items()}
+        return {s: _Step.of(self.layout, s) for stages in self.layout.experiments.values() for s in stages}
 
     @cached_property
     def functions(self) -> list[_FormulaRuns]:
