@@ -2,7 +2,7 @@
 
 The table beside this file has what is written there, what is written here, and whose the row is: ``told`` where a text
 that has the word is answered by it, ``mdl`` and ``xmile`` where files of Vensim and Stella are read by it. An argument
-``a!`` is put in brackets where it needs them, ``c?`` is put in as a condition.
+``a!`` is put in brackets where it needs them, ``c?`` is put in as a condition. Of ``refused`` ones it says why.
 """
 
 from __future__ import annotations

@@ -7,6 +7,10 @@ import re
 from fmepy.dmi import foreign_words
 
 
+def _key(name: str) -> str:
+    return name.lower().replace(" ", "_")
+
+
 def _template(theirs: str, ours: str) -> tuple[str, str]:
     """Return ``name/number of arguments`` of a function, and what it is, with ``{0}`` for the first argument.
 
@@ -21,7 +25,7 @@ def _template(theirs: str, ours: str) -> tuple[str, str]:
     def place(match: re.Match[str]) -> str:
         return f"{{{places[match[1]]}{match[2]}}}" if match[1] in places else match[0]
 
-    return f"{name.lower().replace(' ', '_')}/{len(places)}", re.sub(r"\b(\w+)\b([!?]?)", place, ours)
+    return f"{_key(name)}/{len(places)}", re.sub(r"\b(\w+)\b([!?]?)", place, ours)
 
 
 WORDS = {
@@ -30,14 +34,7 @@ WORDS = {
 }
 """By dialect the template of a function: ``{0!}`` is its first argument in brackets where it needs them, ``{0?}`` the
 same as a condition."""
-_BY_CELL = [f"get_{how}_{what}" for how in ("xls", "direct") for what in ("data", "constants", "lookups", "subscript")]
-_OTHER_RUN = "it reads the data of another run"
-REFUSED = {
-    **dict.fromkeys(_BY_CELL, "it reads a file cell by cell; write the numbers into the model"),
-    **dict.fromkeys(("get_data_at_time", "get_data_between_times", "get_data_last_time"), _OTHER_RUN),
-    **dict.fromkeys(("allocate_available", "allocate_by_priority", "find_market_price"), "allocation has no word here"),
-    "invert_matrix": "matrices are not inverted here", "a_function_of": "the equation is not complete",
-}  # fmt: skip
+REFUSED = {_key(theirs): why for theirs, why, of in foreign_words.WORDS if "refused" in of}
 """Functions that are refused by name, and why."""
 START = {
     "initial": 0, "init": 0, "reinitial": 0, "active_initial": 1, "previous": 1, "smoothn": 3, "smthn": 3, "delayn": 3,
