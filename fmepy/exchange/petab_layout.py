@@ -147,16 +147,9 @@ class ProblemLayout:
 
     def _defaults(self) -> dict[str, Node]:
         """Return the constants as they are without a condition, as functions of P and of other constants."""
-        of_id = {v: k for k, v in self.draft.renamed.items()}
-        out: dict[str, Node] = {}
-        for name, value in self.draft.parms.items():
-            if of_id.get(name) in self.parameters:
-                out[name] = of_problem(of_id[name])
-            elif name in self._original:
-                out[name] = self._original[name]
-            else:
-                out[name] = as_node(value)
-        return out
+        parms, renamed = self.draft.parms, self.draft.renamed.items()
+        estimated = {name: of_problem(id) for id, name in renamed if id in self.parameters and name in parms}
+        return {n: self._original.get(n, as_node(v)) for n, v in parms.items()} | estimated
 
     def _first(self, period: Period) -> list[Node]:
         """Return the constants of a first period as functions of P."""

@@ -98,6 +98,9 @@ class BoundReadings(OfRuns):
         self.theta0: Vector = self._P0[self._places]
         self._rows = np.round(rows).astype(int)
         self._active = layout.moved_by(names)
+        first, n_m = np.array(self._active, dtype=np.intp), len(layout.constants)
+        # among constants and states what the run of a first leg takes as parameters, and that of a later one
+        self._moved = {True: first, False: np.append(first, n_m + np.arange(len(layout.states)))}
         self._in_model = [layout.constants.index(n) for n in layout.of_model]
         self._bounds: dict[Any, Any] = {}
         self._legs = [self._legs_of(key) for key in layout.experiments]
@@ -188,26 +191,16 @@ class BoundReadings(OfRuns):
             d = np.zeros(D.shape[1:])
             d[self._places, np.arange(len(self.names))] = 1.0
         for leg in legs:
-            start = leg.stage.time
-            is_first = leg.stage.is_first
-            began = self._model.steps[leg.stage](start, P, m, y, d)
-            theta, slopes = began[0][self._active], None
-            if not is_first:
-                theta = np.concatenate([theta, began[1]])
-            own = began[2]
-            if own is not None:
-                slopes = own[n_p : n_p + n_m][self._active]
-                slopes = slopes if is_first else np.concatenate([slopes, own[n_p + n_m :]])
-            Y, S, times = self._leg(leg, began[0], theta, slopes)
+            now, start, own = self._model.steps[leg.stage](leg.stage.time, P, m, y, d)
+            moved = self._moved[leg.stage.is_first]
+            slopes = None if own is None else own[n_p + moved]
+            Y, S, times = self._leg(leg, now, np.concatenate([now, start])[moved], slopes)
             for i, k in zip(leg.rows, leg.at, strict=True):
-                X[i], M[i], t[i] = Y[k], began[0], times[k]
+                X[i], M[i], t[i] = Y[k], now, times[k]
                 if D is not None and own is not None:
                     D[i], D[i, n_p + n_m :] = own, S[k]
             if leg.goes_on:
-                m, y, d = began[0], Y[-1], own
-                if d is not None:
-                    d = d.copy()
-                    d[n_p + n_m :] = S[-1]
+                m, y, d = now, Y[-1], own if own is None else np.concatenate([own[: n_p + n_m], S[-1]])
 
     def _leg(self, leg: _Leg, M: Vector, theta: Vector, slopes: Matrix | None) -> tuple[Matrix, Any, Vector]:
         """Return states at the leg's rows, their derivatives, and the times."""

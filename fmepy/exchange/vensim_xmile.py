@@ -108,7 +108,9 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
         if not elements and count.isdigit() and int(count) <= 10_000:
             elements = [str(i + 1) for i in range(int(count))]
         system.add_range(dim.attributes.get("name", ""), elements)
-    reader = _XmileReader(system, _is_set(root.first("behavior")))
+    behavior = root.first("behavior")
+    kept = {e.tag for e in behavior.all("stock", "flow") if e.all("non_negative")}
+    reader = _XmileReader(system, {"stock", "flow"} if behavior.all("non_negative") else kept)
     for macro in root.all("macro"):
         reader.macro(macro)
     models = root.all("model")
@@ -123,7 +125,7 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
 
 
 class _XmileReader:
-    """Reads the quantities of models into a system."""
+    """Reads the quantities of models into a system; tags that are `non_negative` stay so where nothing else is said."""
 
     def __init__(self, system: ForeignSystem, non_negative: set[str]) -> None:
         self.system, self.non_negative = system, non_negative
@@ -164,7 +166,6 @@ class _XmileReader:
         own.system.problems = self.system.problems
         for v in element.first("variables").all(*_QUANTITIES):
             own.quantity(v)
-        own.expression(element.first("eqn"), label)
         output = Equation(shown(label), (), own.expression(element.first("eqn"), label), element.line)
         self.system.macros[key_of(label)] = Macro(shown(label), inputs, [output.key], [*own.system.equations, output])
 
@@ -230,8 +231,8 @@ class _XmileReader:
         expr = read[0] if len(found) == 1 else Expr("list", tuple(read[: len(found)]), line=part.line)
         expr = called("with_lookup", expr, read[-1], line=expr.line) if points else expr
         expr = called("active_initial", expr, read[len(found)], line=expr.line) if begin else expr
-        is_kept = _is_set(v)
-        kept = is_kept == {"yes"} or (not is_kept and v.tag in self.non_negative)
+        said = {e.text.strip().casefold() != "false" for e in v.all("non_negative")}
+        kept = said == {True} or (not said and v.tag in self.non_negative)
         if v.tag == "flow":
             return called("max", expr, number(0)) if kept else expr
         return self._stock(v, expr, kept) if v.tag == "stock" else expr
@@ -271,16 +272,3 @@ class _XmileReader:
         return Expr(
             "points", value=tuple(zip(xs, ys, strict=True)), subs=(Expr("text", value=_KINDS[kind]),), line=gf.line
         )
-
-
-def _is_set(home: Element) -> set[str]:
-    """Return what is to stay non-negative: stock and flow for behaviour, yes or no for one quantity."""
-    found = set()
-    if home.tag == "behavior":
-        for e in home.children:
-            inner = {e.tag} if e.all("non_negative") else {"stock", "flow"} if e.tag == "non_negative" else set()
-            found |= inner
-        return found
-    for e in home.all("non_negative"):
-        found.add("no" if e.text.strip().casefold() == "false" else "yes")
-    return found
