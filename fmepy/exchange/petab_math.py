@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fmepy.errors import DataError, did_you_mean
-from fmepy.exchange.mathml import FUNCTIONS, Value, as_condition, as_number
-from fmepy.language.conditions import Joined, Not, choose, relation
+from fmepy.exchange.mathml import FUNCTIONS, Value, as_condition, as_number, piecewise
+from fmepy.language.conditions import Joined, Not, relation
 from fmepy.language.nodes import Node, Number, add, as_node, call, mul, power
 
 MOST_CHARACTERS = 100_000
@@ -195,10 +195,7 @@ class _Formula:
         if name == "piecewise":
             if len(values) % 2 == 0:
                 raise self._error("piecewise takes pairs of a value and a condition, then the value otherwise")
-            out = as_number(values[-1])
-            for value, test in zip(values[-3::-2], values[-2::-2], strict=True):
-                out = as_node(choose(as_condition(test), as_number(value), out))
-            return out
+            return as_number(piecewise(values))
         if name not in _CALLED:
             raise self._error(
                 f"there is no function {name!r}.{did_you_mean(name, [*_CALLED, 'piecewise'])}".rstrip(".")

@@ -32,6 +32,11 @@ class Element:
     text: str = ""
     children: list[Element] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.attributes.get("name", "")
+
     def all(self, *tags: str) -> list[Element]:
         """Return the children of some tags."""
         return [c for c in self.children if c.tag in tags]
@@ -104,10 +109,10 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
         raise ModelError(f"{where}, line {root.line}: this is <{root.tag}>, and no <xmile>.")
     for dim in root.first("dimensions").all("dim"):
         count = dim.attributes.get("size", "")
-        elements = [e.attributes.get("name", "") for e in dim.all("elem")]
+        elements = [e.name for e in dim.all("elem")]
         if not elements and count.isdigit() and int(count) <= 10_000:
             elements = [str(i + 1) for i in range(int(count))]
-        system.add_range(dim.attributes.get("name", ""), elements)
+        system.add_range(dim.name, elements)
     behavior = root.first("behavior")
     kept = {e.tag for e in behavior.all("stock", "flow") if e.all("non_negative")}
     reader = _XmileReader(system, {"stock", "flow"} if behavior.all("non_negative") else kept)
@@ -115,9 +120,7 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
         reader.macro(macro)
     models = root.all("model")
     for extra in models[1:]:
-        system.refuse(
-            extra.line, extra.attributes.get("name", ""), "sub-models are not read; put their variables into the first"
-        )
+        system.refuse(extra.line, extra.name, "sub-models are not read; put their variables into the first")
     for model in models[:1]:
         reader.model(model)
     reader.specs(root.first("sim_specs"))
@@ -160,7 +163,7 @@ class _XmileReader:
 
     def macro(self, element: Element) -> None:
         """Read a macro."""
-        label = element.attributes.get("name", "")
+        label = element.name
         inputs = [key_of(p.text) for p in element.all("parm")]
         own = _XmileReader(ForeignSystem(self.system.where, "xmile"), self.non_negative)
         own.system.problems = self.system.problems
@@ -178,11 +181,7 @@ class _XmileReader:
                 if v.tag in _QUANTITIES:
                     self.quantity(v)
                 elif v.tag == "module":
-                    self.system.refuse(
-                        v.line,
-                        v.attributes.get("name", ""),
-                        "sub-models are not read; put their variables into this one",
-                    )
+                    self.system.refuse(v.line, v.name, "sub-models are not read; put their variables into this one")
                 elif v.tag == "group":
                     self._sector(v)
         for view in model.first("views").all("view"):
@@ -193,12 +192,12 @@ class _XmileReader:
         members = group.all("entity", "var", "item", *_QUANTITIES)
         keys = [key_of(m.attributes.get("name", m.text)) for m in members]
         if keys:
-            self.system.views.setdefault(shown(group.attributes.get("name", "")), []).extend(keys)
+            self.system.views.setdefault(shown(group.name), []).extend(keys)
 
     def quantity(self, v: Element) -> None:
         """Read a stock, flow, auxiliary or table."""
-        label = shown(v.attributes.get("name", "").replace("\\n", " "))
-        dims = tuple(name(key_of(d.attributes.get("name", ""))) for d in v.first("dimensions").all("dim"))
+        label = shown(v.name.replace("\\n", " "))
+        dims = tuple(name(key_of(d.name)) for d in v.first("dimensions").all("dim"))
         parts = v.all("element")
         inside = next((e for e in v.children if e.tag in ("conveyor", "queue", "oven", "leak", "overflow")), None)
         if inside is not None:
