@@ -27,7 +27,7 @@ from fmepy.tables.databases import file_sheets
 from fmepy.tables.sheet import Sheet, frame_sheet
 
 _ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\w+(?:\s*,\s*\w+)*)\s*\])?")
-_SAID = ("unit", "interpolation", "extrapolate", "lower", "upper", "comment")
+NOTES = ("unit", "interpolation", "extrapolate", "lower", "upper", "comment")
 """What a row may say of an item beside its value."""
 _BOUND = re.compile(r"|[-+]?(inf|(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)", re.IGNORECASE | re.ASCII)
 _YES, _NO = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0", "")
@@ -366,7 +366,7 @@ def _constants_of(sheet: Sheet) -> list[Item]:
             f"{sheet.label}: the columns are {listed(columns)}; a table of the data base has a column 'time' "
             f"(then the others are series), or the columns 'name' and 'value'.{near}"
         )
-    sheet.check_columns(["name", "value", *_SAID])
+    sheet.check_columns(["name", "value", *NOTES])
     if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
     found, words = dict[str, dict[Index, Any]](), dict[str, dict[str, str]]()
@@ -382,7 +382,7 @@ def _constants_of(sheet: Sheet) -> list[Item]:
         elements.update(value if isinstance(value, dict) else {index: value})
         first = words.setdefault(name, said)
         if said != first:
-            here, there = next((said.get(w, ""), first.get(w, "")) for w in _SAID if said.get(w) != first.get(w))
+            here, there = next((said.get(w, ""), first.get(w, "")) for w in NOTES if said.get(w) != first.get(w))
             raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
     return [_with(_from_elements(name, some, sheet.label), words[name]) for name, some in found.items()]
 
@@ -407,8 +407,8 @@ def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
 
 def _rows(sheet: Sheet) -> Iterator[tuple[str, int, dict[str, str]]]:
     """Return the name of each row, its line, and what the row says of the item."""
-    for line, name, *cells in zip(sheet.lines, *map(sheet.texts, ("name", *_SAID)), strict=True):
-        said = dict(zip(_SAID, cells, strict=True))
+    for line, name, *cells in zip(sheet.lines, *map(sheet.texts, ("name", *NOTES)), strict=True):
+        said = dict(zip(NOTES, cells, strict=True))
         if not name:
             raise sheet.error("the name is missing.", line)
         if (interpolation := said["interpolation"]) not in (*INTERPOLATIONS, ""):
@@ -436,7 +436,7 @@ def _with(found: Item, said: Mapping[str, str]) -> Item:
 
 def _notes(sheet: Sheet) -> dict[str, tuple[str, dict[str, str]]]:
     """Return what a table called items says, and where."""
-    sheet.check_columns(["name", *_SAID], needed=["name"])
+    sheet.check_columns(["name", *NOTES], needed=["name"])
     found: dict[str, tuple[str, dict[str, str]]] = {}
     for title, line, said in _rows(sheet):
         name, index = split_name(title, sheet.place(line))

@@ -59,6 +59,11 @@ class PetabTable:
             raise self.error(row, column, "this cell is empty, and a value is needed.")
         return value or (default or "")
 
+    def check_known(self, row: int, column: str, name: str, known: Mapping[str, Any], what: str) -> None:
+        """Refuse a name in a cell that is none of those that are known."""
+        if name not in known:
+            raise self.error(row, column, f"there is no {what} {name!r}.{did_you_mean(name, known)}")
+
     def number(self, row: int, column: str, default: float | None = None) -> float:
         """Return a cell that holds a number."""
         text = self.text(row, column, None if default is None else "")
@@ -401,10 +406,7 @@ def _experiments_v1(out: Tables, conditions: PetabTable, measurements: PetabTabl
     targets = [c for c in conditions.frame.columns if c not in ("conditionId", "conditionName")]
 
     def period(condition: str, time: float, row: int, column: str) -> Period:
-        if condition not in rows:
-            raise measurements.error(
-                row, column, f"there is no condition {condition!r}.{did_you_mean(condition, rows)}"
-            )
+        measurements.check_known(row, column, condition, rows, "condition")
         i = rows[condition]
         cells = {c: (conditions.text(i, c, ""), conditions.place(i, c)) for c in targets}
         return Period(time, {c: v for c, v in cells.items() if v[0]}, True)
@@ -434,9 +436,8 @@ def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable
         time = experiments.number(i, "time")
         if time == math.inf:
             raise experiments.error(i, "time", "a period cannot begin at inf.")
-        if condition and condition not in changes:
-            near = did_you_mean(condition, changes)
-            raise experiments.error(i, "conditionId", f"there is no condition {condition!r}.{near}")
+        if condition:
+            experiments.check_known(i, "conditionId", condition, changes, "condition")
         own = found.setdefault(id, {}).setdefault(time, {})
         for target, value in changes.get(condition, {}).items():
             if target in own:
@@ -455,15 +456,12 @@ def _readings(out: Tables, t: PetabTable) -> None:
         raise DataError(f"{t.path}: there is no row, and a problem needs measurements.")
     for i in range(len(t.frame)):
         id = t.text(i, "observableId")
-        if id not in out.observables:
-            raise t.error(i, "observableId", f"there is no observable {id!r}.{did_you_mean(id, out.observables)}")
+        t.check_known(i, "observableId", id, out.observables, "observable")
         if out.version == 1:
             key = f"{t.text(i, 'preequilibrationConditionId', '')};{t.text(i, 'simulationConditionId')}"
         else:
             key = t.text(i, "experimentId", "")
-        if key not in out.experiments:
-            near = did_you_mean(key, out.experiments)
-            raise t.error(i, "experimentId", f"there is no experiment {key!r}.{near}")
+        t.check_known(i, "experimentId", key, out.experiments, "experiment")
         o, time, value = out.observables[id], t.number(i, "time"), t.number(i, "measurement")
         begins = min((p.time for p in out.experiments[key] if p.time > -math.inf), default=0.0)
         if time < begins:

@@ -116,10 +116,8 @@ def cost_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.fimlof.cost import FimlofCost
 
     elsewhere = ("model", "obs", "parms", "conditions", *DATA)
-    words = {
-        "kinds": (str, dict),
-        "says": "The distribution of the errors of readings.",
-    }  # a class is no word of a file
+    # a class is no word of a file
+    words = {"kinds": (str, dict), "says": "The distribution of the errors of readings."}
     simulation = arguments_of(SimulationCost, elsewhere, entity_parms=NAMES, likelihood=words)
     errors = arguments_of(PredictionErrorCost, (*elsewhere, "likelihood"), gain={"kinds": (float, str, dict, list)})
     fimlof = arguments_of(FimlofCost, (*elsewhere, "likelihood"))
