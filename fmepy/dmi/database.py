@@ -27,7 +27,9 @@ from fmepy.tables.databases import file_sheets
 from fmepy.tables.sheet import Sheet, frame_sheet
 
 _ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\w+(?:\s*,\s*\w+)*)\s*\])?")
-_OWN_COLUMNS = ("name", "value", "unit", "interpolation", "extrapolate", "lower", "upper", "comment")
+NOTES = ("unit", "interpolation", "extrapolate", "lower", "upper", "comment")
+"""What a row may say of an item beside its value."""
+_BOUND = re.compile(r"|[-+]?(inf|(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)", re.IGNORECASE | re.ASCII)
 _YES, _NO = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0", "")
 
 
@@ -42,32 +44,6 @@ class Replaced(NamedTuple):
     def message(self) -> str:
         """What is said of it."""
         return f"{self.name!r} stands in {self.earlier} and again in {self.later}; the later one holds"
-
-
-class _Note(NamedTuple):
-    """What a row of ``items.csv`` says of an item, "" where it says nothing."""
-
-    unit: str
-    interpolation: str
-    extrapolate: str
-    lower: str
-    upper: str
-    comment: str
-    place: str
-
-    def put_on(self, found: Item) -> Item:
-        """Return the item with what is said here."""
-        changes: dict[str, Any] = {w: v for w in ("unit", "comment") if (v := getattr(self, w))}
-        changes |= {w: float(v) for w in ("lower", "upper") if (v := getattr(self, w))}
-        if self.extrapolate:
-            changes["extrapolate"] = self.extrapolate in _YES
-        if self.interpolation:
-            changes["interpolation"] = self.interpolation
-            changes["elements"] = {
-                k: Forcing(f.name, f.times, f.values, self.interpolation) if isinstance(f, Forcing) else f
-                for k, f in found.elements.items()
-            }
-        return replace(found, **changes) if changes else found
 
 
 class Database:
@@ -121,17 +97,16 @@ class Database:
 
     def __init__(self, *sources: Any) -> None:
         self._items: dict[str, Item] = {}
-        self._notes: dict[str, _Note] = {}
+        self._notes: dict[str, tuple[str, dict[str, str]]] = {}  # by item the place, and what is said there
         self._replaced: list[Replaced] = []
         for number, source in enumerate(sources, 1):
             for found in self._read(source, number):
                 self._replaced += self._put(found)
-        for name, note in self._notes.items():
+        for name, (place, said) in self._notes.items():
             if name not in self._items:
-                raise DataError(
-                    f"{note.place}: there is no item {name!r} in the data base.{did_you_mean(name, self._items)}"
-                )
-            self._items[name] = note.put_on(self._items[name])
+                near = did_you_mean(name, self._items)
+                raise DataError(f"{place}: there is no item {name!r} in the data base.{near}")
+            self._items[name] = _with(self._items[name], said)
 
     def _read(self, source: Any, number: int) -> Iterable[Item]:
         """Return the items of one source."""
@@ -267,7 +242,8 @@ class Database:
         sheet = replace(frame_sheet(run, "the outputs of a run"), stem="")
         new = Database(self)
         for found in _series_of(sheet):
-            new._put(new._notes[found.name].put_on(found) if found.name in new._notes else replace(found, whole=True))
+            is_said = found.name in new._notes
+            new._put(_with(found, new._notes[found.name][1]) if is_said else replace(found, whole=True))
         return new
 
     def with_constants(self, values: Mapping[str, Any], source: str = "parameters") -> Database:
@@ -390,11 +366,11 @@ def _constants_of(sheet: Sheet) -> list[Item]:
             f"{sheet.label}: the columns are {listed(columns)}; a table of the data base has a column 'time' "
             f"(then the others are series), or the columns 'name' and 'value'.{near}"
         )
-    sheet.check_columns(_OWN_COLUMNS)
+    sheet.check_columns(["name", "value", *NOTES])
     if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
-    found, words = dict[str, dict[Index, Any]](), dict[str, _Note]()
-    for (title, line, note), value in zip(_rows_with_notes(sheet), _values(sheet), strict=True):
+    found, words = dict[str, dict[Index, Any]](), dict[str, dict[str, str]]()
+    for (title, line, said), value in zip(_rows(sheet), _values(sheet), strict=True):
         name, index = split_name(title, sheet.place(line))
         if isinstance(value, float) and np.isnan(value):
             raise sheet.error(f"the value of {title!r} is missing.", line)
@@ -404,12 +380,11 @@ def _constants_of(sheet: Sheet) -> list[Item]:
         if index and isinstance(value, dict):
             raise sheet.error(f"{title!r} is one element and needs one number.", line)
         elements.update(value if isinstance(value, dict) else {index: value})
-        first = words.setdefault(name, note)
-        differing = [(a, b) for a, b in zip(note[:-1], first[:-1], strict=True) if a != b]
-        if differing:
-            (here, there), *_ = differing
+        first = words.setdefault(name, said)
+        if said != first:
+            here, there = next((said.get(w, ""), first.get(w, "")) for w in NOTES if said.get(w) != first.get(w))
             raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
-    return [words[name].put_on(_from_elements(name, some, sheet.label)) for name, some in found.items()]
+    return [_with(_from_elements(name, some, sheet.label), words[name]) for name, some in found.items()]
 
 
 def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
@@ -430,32 +405,44 @@ def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
     return found
 
 
-def _rows_with_notes(sheet: Sheet) -> Iterator[tuple[str, int, _Note]]:
+def _rows(sheet: Sheet) -> Iterator[tuple[str, int, dict[str, str]]]:
     """Return the name of each row, its line, and what the row says of the item."""
-    columns = (sheet.texts(c) for c in ("name", "unit", "interpolation", "extrapolate", "lower", "upper", "comment"))
-    for line, name, unit, interpolation, extrapolate, lower, upper, comment in zip(sheet.lines, *columns, strict=True):
+    for line, name, *cells in zip(sheet.lines, *map(sheet.texts, ("name", *NOTES)), strict=True):
+        said = dict(zip(NOTES, cells, strict=True))
         if not name:
             raise sheet.error("the name is missing.", line)
-        if interpolation not in (*INTERPOLATIONS, ""):
+        if (interpolation := said["interpolation"]) not in (*INTERPOLATIONS, ""):
             near = did_you_mean(interpolation, INTERPOLATIONS)
             raise sheet.error(f"interpolation {interpolation!r} is not known; write linear or constant.{near}", line)
-        if extrapolate.lower() not in (*_YES, *_NO):
-            raise sheet.error(f"extrapolate {extrapolate!r} is not known; write true or false.", line)
-        for word, bound in (("lower", lower), ("upper", upper)):
-            if bound and not re.fullmatch(r"[-+]?(inf|(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)", bound, re.IGNORECASE | re.ASCII):
-                raise sheet.error(f"{word} {bound!r} is not a number.", line)
-        yield name, line, _Note(unit, interpolation, extrapolate.lower(), lower, upper, comment, sheet.place(line))
+        if said["extrapolate"].lower() not in (*_YES, *_NO):
+            raise sheet.error(f"extrapolate {said['extrapolate']!r} is not known; write true or false.", line)
+        said["extrapolate"] = said["extrapolate"].lower()
+        for word in ("lower", "upper"):
+            if not _BOUND.fullmatch(said[word]):
+                raise sheet.error(f"{word} {said[word]!r} is not a number.", line)
+        yield name, line, {word: cell for word, cell in said.items() if cell}
 
 
-def _notes(sheet: Sheet) -> dict[str, _Note]:
-    """Return what a table called items says."""
-    sheet.check_columns([c for c in _OWN_COLUMNS if c != "value"], needed=["name"])
-    found: dict[str, _Note] = {}
-    for title, line, note in _rows_with_notes(sheet):
+def _with(found: Item, said: Mapping[str, str]) -> Item:
+    """Return an item with what a row says of it."""
+    changes: dict[str, Any] = {w: float(v) if w in ("lower", "upper") else v for w, v in said.items()}
+    if "extrapolate" in said:
+        changes["extrapolate"] = said["extrapolate"] in _YES
+    if method := said.get("interpolation"):
+        elements = found.elements.items()
+        changes["elements"] = {k: replace(f, method=method) if isinstance(f, Forcing) else f for k, f in elements}
+    return replace(found, **changes)
+
+
+def _notes(sheet: Sheet) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return what a table called items says, and where."""
+    sheet.check_columns(["name", *NOTES], needed=["name"])
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    for title, line, said in _rows(sheet):
         name, index = split_name(title, sheet.place(line))
         if index:
             raise sheet.error(f"{title!r} is one element; what is said here holds for all of {name!r}.", line)
         if name in found:
             raise sheet.error(f"{name!r} stands there twice.", line)
-        found[name] = note
+        found[name] = sheet.place(line), said
     return found

@@ -25,18 +25,7 @@ from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice, listed
 from fmepy.language.conditions import choose, relation
 from fmepy.language.equations import Equations, symbol
-from fmepy.language.nodes import (
-    ZERO,
-    Node,
-    Shared,
-    Symbol,
-    call,
-    choose_above,
-    in_order,
-    number,
-    shared,
-    substituted,
-)
+from fmepy.language.nodes import ZERO, Node, Shared, Symbol, call, choose_above, in_order, number, shared, substituted
 from fmepy.models.difference import DifferenceModel, whole_steps
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing

@@ -1,55 +1,20 @@
-"""Words of Vensim and Stella, and what says the same in a module: what a text that has one is answered with."""
+"""Words of Vensim and Stella, and what says the same in a module: what a text that has one is answered with.
+
+The table beside this file has what is written there, what is written here, and whose the row is: ``told`` where a text
+that has the word is answered by it, ``mdl`` and ``xmile`` where files of Vensim and Stella are read by it. An argument
+``a!`` is put in brackets where it needs them, ``c?`` is put in as a condition. Of ``refused`` ones it says why.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
+from pathlib import Path
 
-FOREIGN = {
-    "INTEG(flow, start)": "d(x)/dt = flow, x(0) = start",
-    "ACTIVE INITIAL(x, x0)": "y = x, y(0) = x0",
-    "IF THEN ELSE(c, a, b)": "where(c, a, b)",
-    "SAMPLE IF TRUE(c, x, x0)": "sample(c, x, x0)",
-    "XIDZ(a, b, c)": "where(b == 0, c, a / b)",
-    "ZIDZ(a, b)": "where(b == 0, 0, a / b)",
-    "SAFEDIV(a, b)": "where(b == 0, 0, a / b)",
-    "MODULO(a, b)": "fmod(a, b)",
-    "INTEGER(x)": "trunc(x)",
-    "INT(x)": "floor(x)",
-    "QUANTUM(a, b)": "b * trunc(a / b)",
-    "POWER(a, b)": "a ** b",
-    "LN(x)": "log(x)",
-    "LOG(x, base)": "log(x, base)",
-    "ARCSIN(x)": "asin(x)",
-    "ARCCOS(x)": "acos(x)",
-    "ARCTAN(x)": "atan(x)",
-    "DELAY1I(x, tau, x0)": "delay1(x, tau, x0)",
-    "DELAY3I(x, tau, x0)": "delay3(x, tau, x0)",
-    "DELAY N(x, tau, x0, n)": "delayn(x, tau, n, x0)",
-    "DELAY FIXED(x, tau, x0)": "delay_fixed(x, tau, x0)",
-    "DELAY(x, tau, x0)": "delay_fixed(x, tau, x0)",
-    "PREVIOUS(x, x0)": "delay_fixed(x, dt, x0)",
-    "SMOOTHI(x, tau, x0)": "smooth(x, tau, x0)",
-    "SMOOTH3I(x, tau, x0)": "smooth3(x, tau, x0)",
-    "SMOOTH N(x, tau, x0, n)": "smoothn(x, tau, n, x0)",
-    "SMTH1(x, tau, x0)": "smooth(x, tau, x0)",
-    "SMTH3(x, tau, x0)": "smooth3(x, tau, x0)",
-    "SMTHN(x, tau, n, x0)": "smoothn(x, tau, n, x0)",
-    "FORCST(x, tau, horizon)": "forecast(x, tau, horizon)",
-    "INIT(x)": "initial(x)",
-    "REINITIAL(x)": "initial(x)",
-    "GAME(x)": "x",
-    "PULSE TRAIN(start, width, interval, end)": "pulse(start, width, interval, end)",
-    "WITH LOOKUP(x, ((0,0),(1,2)))": "table(x, [(0, 0), (1, 2)])",
-    "LOOKUP EXTRAPOLATE(effect, x)": 'effect(x, "extrapolate")',
-    "RANDOM UNIFORM(lo, hi, seed)": "random_uniform(lo, hi)",
-    "RANDOM NORMAL(lo, hi, m, sd, seed)": "random_normal(m, sd, lo, hi)",
-    "NORMAL(m, sd)": "random_normal(m, sd)",
-    "VMIN(x[range!])": "min(x[:])",
-    "VMAX(x[range!])": "max(x[:])",
-    "TIME STEP": "dt",
-    "INITIAL TIME": "t_start",
-    "FINAL TIME": "t_end",
-}
+with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as _file:
+    WORDS = [(row["theirs"], row["ours"], row["of"].split()) for row in csv.DictReader(_file)]
+"""The rows of the table."""
+FOREIGN = {theirs: re.sub("[!?]", "", ours) for theirs, ours, of in WORDS if "told" in of}
 """What is written there, and here."""
 _OURS = {theirs.partition("(")[0]: (theirs, ours) for theirs, ours in FOREIGN.items()}
 

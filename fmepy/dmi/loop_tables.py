@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,7 +13,7 @@ from fmepy.checks import positive_number, whole_number
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
 from fmepy.dmi.run_loop import RunPlan
-from fmepy.dmi.stateful_functions import Evaluation, Work
+from fmepy.dmi.stateful_functions import Evaluation, Level, Work
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice
 from fmepy.types import IntMatrix
@@ -159,14 +159,7 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
         schedules=np.array([*begins, len(sections), *counts], dtype=np.int64),
         loops=np.cumsum([0, *map(len, loops)], dtype=np.int64),
         places=np.array([place for loop in loops for place in loop], dtype=np.int64),
-        levels=_rows(
-            4,
-            (
-                (x, dx, v.step, int(i in v.nonnegative))
-                for v in work.levels
-                for x, dx, i in zip(layout.span(v.target), layout.span(v.rate), v.target.positions, strict=True)
-            ),
-        ),
+        levels=_rows(4, (row for v in work.levels for row in _elements(layout, v))),
         kept=_rows(3, ((x, y, step) for of, to, step in kept for x, y in zip(of, to, strict=True))),
         lags=_rows(10, (_lag(layout, work.evaluations[i]) for i in program.lags)),
         delays=_rows(3, ((layout.span(d.tau)[0], len(layout.span(d.tau)), d.step) for d in work.delays)),
@@ -194,6 +187,12 @@ def _names_of(
             is_whole = inside.issuperset(range(whole.start, whole.stop))
             names |= dict.fromkeys([target.name] if is_whole else layout.names[whole][first:last])
     return tuple(names)
+
+
+def _elements(layout: Layout, v: Level) -> Iterator[tuple[int, int, int, int]]:
+    """Yield a level's elements."""
+    for x, dx, i in zip(layout.span(v.target), layout.span(v.rate), v.target.positions, strict=True):
+        yield x, dx, v.step, int(i in v.nonnegative)
 
 
 def _task(program: ModularProgram, piece: Piece) -> tuple[int, int, int, int, int]:

@@ -76,16 +76,10 @@ class LoopLog:
 
     def table(self, start: float, dt: float) -> Convergence:
         """Return it with times and names."""
-        groups, methods = [", ".join(self.groups[g]) for g in self.group], [METHODS[m] for m in self.method]
-        return Convergence(
-            {
-                "time": start + dt * self.step,
-                "group": pd.Series(groups, dtype=object),
-                "executions": self.executions,
-                "method": pd.Series(methods, dtype=object),
-                "residual": self.residual,
-            }
-        )
+        groups = pd.Series([", ".join(self.groups[g]) for g in self.group], dtype=object)
+        methods = pd.Series([METHODS[m] for m in self.method], dtype=object)
+        counts = {"executions": self.executions, "method": methods, "residual": self.residual}
+        return Convergence({"time": start + dt * self.step, "group": groups, **counts})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

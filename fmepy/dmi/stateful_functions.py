@@ -129,11 +129,8 @@ class Work:
 
     def __init__(self, system: ModuleSystem) -> None:
         self.evaluations: list[Evaluation] = []
-        self.shapes: dict[str, Shape] = {v.name: v.shape for v in system.variables.values()} | {
-            DT: (),
-            START: (),
-            END: (),
-        }
+        self.shapes: dict[str, Shape] = {v.name: v.shape for v in system.variables.values()}
+        self.shapes |= dict.fromkeys((DT, START, END), ())
         self.levels: list[Level] = []
         self.kept: list[Kept] = []
         self.delays: list[DelayedLevel] = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -343,13 +344,8 @@ def _overruled(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule])
     if len(owners) < 2:
         return []
     python = [m.name for m in modules if isinstance(m, PythonModule)]
-    meeting = {
-        m
-        for i, a in enumerate(owners)
-        for b in owners[i + 1 :]
-        if any(x and y for x, y in zip(uses[a].assigned, uses[b].assigned, strict=True))
-        for m in (a, b)
-    }
+    pairs = [p for p in combinations(owners, 2) if any(map(all, zip(*(uses[m].assigned for m in p), strict=True)))]
+    meeting = {m for pair in pairs for m in pair}
     found = [m for m in owners if m in meeting]
     overruled = [m for m in found[:-1] if m in python]
     if overruled:
@@ -380,23 +376,15 @@ def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]],
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
     shape = max((use.shape for use in uses.values()), key=lambda s: sum(isinstance(n, Size) for n in s))
     nowhere = (False,) * prod(shape)
-    of_elements = (
+    of_elements: Iterable[tuple[bool, ...]] = (
         tuple(map(any, zip(nowhere, *marks, strict=True)))
         for marks in zip(*((use.assigned, use.initial, use.outside) for use in holding), strict=True)
     )
     assigned_in = tuple(m for m, use in uses.items() if any(use.assigned))
     read_in = tuple(m for m, use in uses.items() if any(use.read))
     level = any(use.level for use in holding)
-    return Variable(
-        name,
-        shape,
-        element_names(name, shape),
-        uses,
-        assigned_in,
-        read_in,
-        level,
-        *(of_elements if holding else (nowhere,) * 3),
-    )
+    of_elements = of_elements if holding else (nowhere,) * 3
+    return Variable(name, shape, element_names(name, shape), uses, assigned_in, read_in, level, *of_elements)
 
 
 def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.dmi.data_items import Item
+from fmepy.dmi.database import NOTES
 from fmepy.dmi.modules import SUFFIX, Module
 from fmepy.dmi.statements import element_name
 from fmepy.dmi.text import declared_in
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fmepy.dmi.model import ModularModel
 
 FILE, DATA = "model.toml", "data"
-_NOTES = ("unit", "interpolation", "extrapolate", "lower", "upper", "comment")
 _SAID = ("method", "tol", "max_iterations", "order", "unsettled")
 
 
@@ -120,14 +119,12 @@ def _elements(model: ModularModel, item: Item) -> list[tuple[str, Any]]:
 def _notes(item: Item) -> dict[str, Any]:
     """Return what is said of an item, where it is not what would be meant without it."""
     usual = Item("", {})
-    return {w: v if (v := getattr(item, w)) != getattr(usual, w) else "" for w in _NOTES}
+    return {w: v if (v := getattr(item, w)) != getattr(usual, w) else "" for w in NOTES}
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    out = StringIO()
-    said = frame.drop(columns=[c for c in frame if c in _NOTES and (frame[c] == "").all()])
-    said.to_csv(out, index=False, lineterminator="\n")
-    return out.getvalue()
+    said = frame.drop(columns=[c for c in frame if c in NOTES and (frame[c] == "").all()])
+    return said.to_csv(index=False, lineterminator="\n")
 
 
 # --- the file for `fmepy run`

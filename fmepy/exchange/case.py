@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,6 @@ from fmepy.exchange.sbml import SbmlModel, read_sbml
 from fmepy.exchange.vensim import SUFFIXES, VensimModel, read_vensim
 
 PROBLEMS, MODELS = (".yaml", ".yml"), (".xml", ".sbml")
-STARTS = 10
-_PROGRAM = '''"""The cost of the problem in the folder petab: -2 log L, see model.txt and measurements.csv."""
-
-from pathlib import Path
-
-import fmepy as fme
-
-problem = fme.read_petab(Path(__file__).parent / "petab" / {name!r})
-cost = problem.cost
-'''
 _PRIORS = {
     "norm": ("loc", "scale"), "laplace": ("loc", "scale"), "uniform": ("loc", "scale"), "cauchy": ("loc", "scale"),
     "chi2": ("df",), "expon": ("loc", "scale"), "gamma": ("a", "loc", "scale"), "rayleigh": ("loc", "scale"),
@@ -84,93 +75,73 @@ def as_case(path: Path) -> Iterator[Path]:
         yield write_case(path, Path(folder) / "case")
 
 
-def _text(value: object) -> str:
-    return json.dumps(str(value), ensure_ascii=False)
+# --- what the files hold: templates
+
+
+def _filled(template: str, **facts: Any) -> str:
+    """Return the text of a file."""
+    from jinja2 import Environment, PackageLoader
+
+    made = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)
+    made.filters |= {"toml": _toml, "key": _key}
+    return made.get_template(template).render(**facts)
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML holds it."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{k} = {_toml(v)}' for k, v in value.items())} }}"
+    return json.dumps(value if isinstance(value, int | float) else str(value), ensure_ascii=False)
 
 
 def _key(name: str) -> str:
-    return name if name.replace("_", "").isalnum() and name.isascii() else _text(name)
+    return name if name.replace("_", "").isalnum() and name.isascii() else _toml(name)
 
 
 def _files_of_problem(problem: PetabProblem, path: Path) -> dict[str, str]:
-    rows = []
-    each: Any = problem.parameters.itertuples()
-    for p in each:
-        if not p.estimated:
-            rows.append(f"{_key(p.name)} = {float(problem.cost.parms[p.name])!r}")
-            continue
-        words = [f"start = {float(problem.start[p.name])!r}"]
-        words += [f"{k} = {float(getattr(p, k))!r}" for k in ("lower", "upper") if abs(getattr(p, k)) < float("inf")]
-        words += ['scale = "log"'] if p.scale != "lin" else []
-        prior = _prior(problem, p.name) if p.prior else ""
-        rows.append(f"{_key(p.name)} = {{ {', '.join([*words, *([prior] if prior else [])])} }}")
+    parameters = {name: _said_of(problem, name) for name in problem.parameters.index}
     inputs = [f"petab/{f}" for f in problem.files]
-    toml = [
-        f"# From the PEtab problem {path.name}; what is calibrated is the cost in problem.py.",
-        f"title = {_text(path.stem)}", "", "[model]", 'python = "problem.py:cost"',
-        f"inputs = [{', '.join(map(_text, inputs))}]", "", "[parameters]", *rows, "",
-        "# The best fit, the same from many starts, and intervals.", "[fit]", "", "[multistart]", f"starts = {STARTS}",
-        "", "[profile]",
-    ]  # fmt: skip
     return {
-        "case.toml": "\n".join(toml) + "\n",
-        "problem.py": _PROGRAM.format(name=path.name),
-        "model.txt": _model_text(problem.model),
+        "case.toml": _filled("problem.toml", path=path, inputs=inputs, parameters=parameters),
+        "problem.py": _filled("problem.txt", path=path),
+        "model.txt": _filled("model.txt", model=problem.model),
         "measurements.csv": problem.measurements.to_csv(index=False),
     }
 
 
-def _prior(problem: PetabProblem, name: str) -> str:
-    """Return the prior of a parameter as a calibration file has it, "" where it has no word for it."""
+def _said_of(problem: PetabProblem, name: str) -> Any:
+    """Return what a calibration file says of a parameter: its value, or a table."""
+    p = problem.parameters.loc[name]
+    if not p["estimated"]:
+        return float(problem.cost.parms[name])
+    words: dict[str, Any] = {"start": problem.start[name], "lower": p["lower"], "upper": p["upper"]}
+    words = {k: float(v) for k, v in words.items() if abs(v) < math.inf}
+    words |= {"scale": "log"} if p["scale"] != "lin" else {}
+    prior = _prior(problem, name) if p["prior"] else {}
+    return words | ({"prior": prior} if prior else {})
+
+
+def _prior(problem: PetabProblem, name: str) -> dict[str, Any]:
+    """Return the prior of a parameter as a calibration file has it, empty where it has no word for it."""
     prior = problem.prior.get(name)
     if prior is None:
-        return ""
+        return {}
     values = dict(zip(_PRIORS[prior.family], prior.arguments, strict=True))
     if prior.scale == "lin":
-        inside = {"dist": prior.family, **values}
-    elif prior.family == "norm":
-        import math
-
-        unit = math.log(10) if prior.scale == "log10" else 1.0
-        inside = {"dist": "lognorm", "s": values["scale"] * unit, "scale": math.exp(values["loc"] * unit)}
-    else:
-        return ""
-    return (
-        f"prior = {{ {', '.join(f'{k} = {_text(v) if isinstance(v, str) else repr(v)}' for k, v in inside.items())} }}"
-    )
-
-
-def _model_text(model: SbmlModel) -> str:
-    """Return a model as text: equations, initial values, constants, events, renamed ids."""
-    lines = [str(model.equations), "", "# initial values"]
-    lines += [f"# {k}(0) = {v}" for k, v in model.state.items()]
-    lines += ["", "# constants", *(f"# {k} = {v:.15g}" for k, v in model.parms.items())]
-    lines += [f"# event: {row}" for row in model.events or ()]
-    lines += [f"# {id} of the file is called {name}" for id, name in model.renamed.items()]
-    return "\n".join(lines) + "\n"
+        return {"dist": prior.family, **values}
+    if prior.family != "norm":
+        return {}
+    unit = math.log(10) if prior.scale == "log10" else 1.0
+    return {"dist": "lognorm", "s": values["scale"] * unit, "scale": math.exp(values["loc"] * unit)}
 
 
 def _files_of_system(system: VensimModel, said: str, path: Path) -> dict[str, str]:
-    toml = [
-        f"# From {_text(path.name)}. To calibrate it, name data and say which parameters are estimated:",
-        '#   [data]', '#   file = "my.csv"', "#   [fit]", "#   [parameters]",
-        f"#   {_key(next(iter(system.parms.index), 'k'))} = {{ start = 1, lower = 0, upper = 10 }}",
-        f"title = {_text(path.stem)}", "", "[model]", said,
-    ]  # fmt: skip
-    return {"case.toml": "\n".join(toml), "documentation.csv": system.documentation.to_csv()}
+    text = _filled("system.toml", path=path, system=system, said=said.removesuffix("\n"))
+    return {"case.toml": text, "documentation.csv": system.documentation.to_csv()}
 
 
 def _files_of_model(model: SbmlModel, path: Path) -> dict[str, str]:
-    starts = [f"    {k}(0) = {v}" for k, v in model.state.items()]
-    toml = [
-        f"# From the SBML model {path.name}. To calibrate it, name data and say which parameters are estimated:",
-        '#   [data]', '#   file = "my.csv"', "#   [fit]", "#   [parameters]",
-        "#   k = { start = 0.1, lower = 0, upper = 10 }",
-        f"title = {_text(path.stem)}", "", "[model]", "times = { start = 0, stop = 100, step = 1 }", 'equations = """',
-        *(f"    {line}" for line in str(model.equations).split("\n")), *starts, '"""', "",
-        "[parameters]", *(f"{_key(str(k))} = {float(v)!r}" for k, v in model.parms.items()),
-    ]  # fmt: skip
-    for row in model.events or ():
-        cells = {k: json.dumps(v) if isinstance(v, int | float) else _text(v) for k, v in row.items()}
-        toml += ["", "[[events]]", *(f"{k} = {v}" for k, v in cells.items())]
-    return {"case.toml": "\n".join(toml) + "\n", "model.txt": _model_text(model)}
+    return {
+        "case.toml": _filled("model.toml", path=path, model=model),
+        "model.txt": _filled("model.txt", model=model),
+    }

@@ -183,10 +183,11 @@ class Formulas:
             return call("lag", x, tau) if names_in([x]) and not (isinstance(tau, Number) and tau.value == 0) else x
         if kind == "FUNCTION_RATE_OF":
             return self.rate_of(children[0].getName())
-        if kind in ("FUNCTION", "FUNCTION_PIECEWISE"):
-            made = self._called if kind == "FUNCTION" else self._piecewise
-            return made(tree, children, local, depth)
         values = [self._value(c, local, depth + 1) for c in children]
+        if kind == "FUNCTION":
+            return self._called(tree.getName(), values, depth)
+        if kind == "FUNCTION_PIECEWISE":
+            return piecewise(values)
         if kind.startswith("RELATIONAL_"):
             word, numbers = _RELATIONS[kind.removeprefix("RELATIONAL_")], list(map(as_number, values))
             return Joined([relation(word, a, b) for a, b in pairwise(numbers)], "and")
@@ -207,28 +208,28 @@ class Formulas:
             raise ModelError(f"{name!r} is the id of nothing that has a value.{did_you_mean(name, self.names)}")
         return self.names[name]
 
-    def _called(self, tree: Any, children: list[Any], local: Mapping[str, Value], depth: int) -> Value:
-        name = tree.getName()
+    def _called(self, name: str, values: list[Value], depth: int) -> Value:
         if name not in self.functions:
             raise ModelError(f"the function {name!r} is not defined.{did_you_mean(name, self.functions)}")
         body = self.functions[name]
         n = body.getNumChildren() - 1
-        if n != len(children):
-            raise ModelError(f"the function {name!r} takes {n} arguments, {len(children)} given")
-        given = [self._value(c, local, depth + 1) for c in children]
-        own = {body.getChild(i).getName(): value for i, value in enumerate(given)}
+        if n != len(values):
+            raise ModelError(f"the function {name!r} takes {n} arguments, {len(values)} given")
+        own = {body.getChild(i).getName(): value for i, value in enumerate(values)}
         return self._value(body.getChild(n), own, depth + 10)
 
-    def _piecewise(self, tree: Any, children: list[Any], local: Mapping[str, Value], depth: int) -> Value:
-        values = [self._value(c, local, depth + 1) for c in children]
-        if not values:
-            raise ModelError("a piecewise without pieces")
-        if len(values) % 2 == 0:
-            values.pop()  # without otherwise the last piece holds where no other does
-        out, pieces = values[-1], values[:-1]
-        for value, test in zip(pieces[-2::-2], pieces[::-2], strict=True):
-            out = choose(as_condition(test), as_number(value), as_number(out))
-        return out
+
+def piecewise(values: list[Value]) -> Value:
+    """Return what pairs of a value and a condition come to, and the value where no condition holds.
+
+    Where that one is missing, the last piece holds where no other does.
+    """
+    if not values:
+        raise ModelError("a piecewise without pieces")
+    *pieces, out = values if len(values) % 2 else values[:-1]
+    for value, test in zip(pieces[-2::-2], pieces[::-2], strict=True):
+        out = choose(as_condition(test), as_number(value), as_number(out))
+    return out
 
 
 def _logical(word: str, parts: list[Condition]) -> Condition:

@@ -35,32 +35,25 @@ def of_problem(name: str) -> Symbol:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """What happens at the beginning of a later period: new constants and states, as functions of (t, P, M, y)."""
-
-    constants: dict[int, Node]
-    states: dict[int, Node]
-
-
-@dataclass(frozen=True, eq=False)
 class Stage:
-    """A period of an experiment.
+    """A period of an experiment, and what is set at its beginning.
 
     Attributes
     ----------
     time : float
     is_rest : bool
         Whether it lasts until nothing changes.
-    first : list of Node or None
-        Of a first period the constants, as functions of P.
-    step : Step or None
-        Of a later one.
+    is_first : bool
+    constants, states : dict of int to Node
+        By position their new values: of a first period all constants, as functions of P; else functions of (t, P, M,
+        y).
     """
 
     time: float
     is_rest: bool
-    first: list[Node] | None
-    step: Step | None
+    is_first: bool
+    constants: dict[int, Node]
+    states: dict[int, Node]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +94,7 @@ class ProblemLayout:
         states = set(self.states) if names else set()
         for stages in self.experiments.values():
             for stage in stages:
-                sets = enumerate(stage.first or []) if stage.step is None else stage.step.constants.items()
+                sets = stage.constants.items()
                 moved |= {self.constants[i] for i, e in sets if names_in([e]) & (moved | states)}
         return [i for i, n in enumerate(self.constants) if n in moved and n in self.of_model]
 
@@ -154,16 +147,9 @@ class ProblemLayout:
 
     def _defaults(self) -> dict[str, Node]:
         """Return the constants as they are without a condition, as functions of P and of other constants."""
-        of_id = {v: k for k, v in self.draft.renamed.items()}
-        out: dict[str, Node] = {}
-        for name, value in self.draft.parms.items():
-            if of_id.get(name) in self.parameters:
-                out[name] = of_problem(of_id[name])
-            elif name in self._original:
-                out[name] = self._original[name]
-            else:
-                out[name] = as_node(value)
-        return out
+        parms, renamed = self.draft.parms, self.draft.renamed.items()
+        estimated = {name: of_problem(id) for id, name in renamed if id in self.parameters and name in parms}
+        return {n: self._original.get(n, as_node(v)) for n, v in parms.items()} | estimated
 
     def _first(self, period: Period) -> list[Node]:
         """Return the constants of a first period as functions of P."""
@@ -213,9 +199,9 @@ class ProblemLayout:
             is_rest = period.time == -math.inf
             time = self.draft.start if is_rest else period.time
             if k == 0:
-                stages.append(Stage(time, is_rest, self._first(period), None))
+                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period))), {}))
                 if is_rest and len(periods) == 1:
-                    stages.append(Stage(self.draft.start, False, None, Step({}, {})))
+                    stages.append(Stage(self.draft.start, False, False, {}, {}))
                 continue
             constants: dict[int, Node] = {}
             states: dict[int, Node] = {}
@@ -233,7 +219,7 @@ class ProblemLayout:
                 elif not period.resets:
                     constants[self.constants.index(name)] = self._resolved(value)
                     self._keep_amounts(name, value, states)
-            stages.append(Stage(time, is_rest, None, Step(constants, states)))
+            stages.append(Stage(time, is_rest, False, constants, states))
         return stages
 
     def _keep_amounts(self, size: str, value: Node, states: dict[int, Node]) -> None:
@@ -247,7 +233,7 @@ class ProblemLayout:
         used = {*self.of_model, *names_in([e for f in self.formulas for e in (f.value, f.noise)])}
         of_id = {v: k for k, v in self.draft.renamed.items()}
         for key, stages in self.experiments.items():
-            for name, e in zip(self.constants, stages[0].first or [], strict=True):
+            for name, e in zip(self.constants, stages[0].constants.values(), strict=True):
                 if name in used and isinstance(e, Number) and math.isnan(e.value):
                     raise DataError(
                         f"{self.tables.path}: {of_id.get(name, name)!r} has no value in the experiment {key!r}: give "

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fmepy.errors import DataError, did_you_mean
-from fmepy.exchange.mathml import FUNCTIONS, Value, as_condition, as_number
-from fmepy.language.conditions import Joined, Not, choose, relation
+from fmepy.exchange.mathml import FUNCTIONS, Value, as_condition, as_number, piecewise
+from fmepy.language.conditions import Joined, Not, relation
 from fmepy.language.nodes import Node, Number, add, as_node, call, mul, power
 
 MOST_CHARACTERS = 100_000
@@ -24,14 +24,11 @@ _TOKEN = re.compile(
     r"|(?P<sign>&&|\|\||<=|>=|==|!=|[-+*/^()<>!,])|(?P<end>$))",
     re.ASCII,
 )
-_INVERSE = {f"arc{n}": f"FUNCTION_ARC{n.upper()}" for n in (
-    "sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth")}  # fmt: skip
+_TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth")
 _CALLED: dict[str, Callable[..., Node]] = {
-    **{name: FUNCTIONS[word] for name, word in _INVERSE.items()},
     **{n: FUNCTIONS[f"FUNCTION_{n.upper()}"] for n in (
-        "sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth",
-        "exp", "abs", "floor")},
-    "ceil": FUNCTIONS["FUNCTION_CEILING"], "ln": FUNCTIONS["FUNCTION_LN"], "pow": power,
+        *_TRIGONOMETRIC, *(f"arc{n}" for n in _TRIGONOMETRIC), "exp", "abs", "floor", "ln")},
+    "ceil": FUNCTIONS["FUNCTION_CEILING"], "pow": power,
     "log": lambda x, *base: call("log", x) / call("log", *base) if base else call("log", x),
     "log2": lambda x: call("log2", x), "log10": lambda x: call("log10", x),
     "sqrt": lambda x: power(x, 0.5), "sign": lambda x: call("sign", x),
@@ -198,10 +195,7 @@ class _Formula:
         if name == "piecewise":
             if len(values) % 2 == 0:
                 raise self._error("piecewise takes pairs of a value and a condition, then the value otherwise")
-            out = as_number(values[-1])
-            for value, test in zip(values[-3::-2], values[-2::-2], strict=True):
-                out = as_node(choose(as_condition(test), as_number(value), out))
-            return out
+            return as_number(piecewise(values))
         if name not in _CALLED:
             raise self._error(
                 f"there is no function {name!r}.{did_you_mean(name, [*_CALLED, 'piecewise'])}".rstrip(".")

@@ -27,7 +27,6 @@ from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import DataError, SimulationError, listed
 from fmepy.exchange.petab_layout import ATOL, NOISE, RTOL, ObservableFormula, ProblemLayout, Stage
 from fmepy.language.derivatives import entries_of
-from fmepy.language.nodes import Node
 from fmepy.models.base import OfRuns
 from fmepy.models.dynamic import Runnable
 from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
@@ -61,13 +60,13 @@ class _Step:
     states: list[int]
 
     @classmethod
-    def of(cls, layout: ProblemLayout, constants: dict[int, Node], states: dict[int, Node]) -> _Step:
-        """Return the step that sets constants and states, by position."""
+    def of(cls, layout: ProblemLayout, stage: Stage) -> _Step:
+        """Return what a stage begins with."""
         groups = layout.groups
-        expressions = [*constants.values(), *states.values()]
+        expressions = [*stage.constants.values(), *stage.states.values()]
         found = entries_of(expressions, [s for g in groups[1:] for s in g])
         function = scalar_function(groups, [*expressions, *(e for *_, e in found)])
-        return cls(function, [(i, j) for i, j, _ in found], list(constants), list(states))
+        return cls(function, [(i, j) for i, j, _ in found], list(stage.constants), list(stage.states))
 
     def __call__(self, t: float, P: Vector, M: Vector, y: Vector, D: Matrix | None) -> Any:
         """Return M, y, and their derivatives; D: those of (P, M, y), one below the other."""
@@ -99,6 +98,9 @@ class BoundReadings(OfRuns):
         self.theta0: Vector = self._P0[self._places]
         self._rows = np.round(rows).astype(int)
         self._active = layout.moved_by(names)
+        first, n_m = np.array(self._active, dtype=np.intp), len(layout.constants)
+        # among constants and states what the run of a first leg takes as parameters, and that of a later one
+        self._moved = {True: first, False: np.append(first, n_m + np.arange(len(layout.states)))}
         self._in_model = [layout.constants.index(n) for n in layout.of_model]
         self._bounds: dict[Any, Any] = {}
         self._legs = [self._legs_of(key) for key in layout.experiments]
@@ -189,26 +191,16 @@ class BoundReadings(OfRuns):
             d = np.zeros(D.shape[1:])
             d[self._places, np.arange(len(self.names))] = 1.0
         for leg in legs:
-            start = leg.stage.time
-            is_first = leg.stage.first is not None
-            began = self._model.steps[leg.stage](start, P, m, y, d)
-            theta, slopes = began[0][self._active], None
-            if not is_first:
-                theta = np.concatenate([theta, began[1]])
-            own = began[2]
-            if own is not None:
-                slopes = own[n_p : n_p + n_m][self._active]
-                slopes = slopes if is_first else np.concatenate([slopes, own[n_p + n_m :]])
-            Y, S, times = self._leg(leg, began[0], theta, slopes)
+            now, start, own = self._model.steps[leg.stage](leg.stage.time, P, m, y, d)
+            moved = self._moved[leg.stage.is_first]
+            slopes = None if own is None else own[n_p + moved]
+            Y, S, times = self._leg(leg, now, np.concatenate([now, start])[moved], slopes)
             for i, k in zip(leg.rows, leg.at, strict=True):
-                X[i], M[i], t[i] = Y[k], began[0], times[k]
+                X[i], M[i], t[i] = Y[k], now, times[k]
                 if D is not None and own is not None:
                     D[i], D[i, n_p + n_m :] = own, S[k]
             if leg.goes_on:
-                m, y, d = began[0], Y[-1], own
-                if d is not None:
-                    d = d.copy()
-                    d[n_p + n_m :] = S[-1]
+                m, y, d = now, Y[-1], own if own is None else np.concatenate([own[: n_p + n_m], S[-1]])
 
     def _leg(self, leg: _Leg, M: Vector, theta: Vector, slopes: Matrix | None) -> tuple[Matrix, Any, Vector]:
         """Return states at the leg's rows, their derivatives, and the times."""
@@ -231,7 +223,7 @@ class BoundReadings(OfRuns):
 
     def _bound(self, leg: _Leg, M: Vector, times: Vector) -> Any:
         """Return the bound model of a leg with these constants; legs of the same times share it."""
-        is_first = leg.stage.first is not None
+        is_first = leg.stage.is_first
         key = (is_first, leg.stage.time, times.tobytes())
         if key not in self._bounds:
             names = [self._layout.constants[i] for i in self._active]
@@ -300,10 +292,7 @@ class ReadingsModel(Runnable):
     @cached_property
     def steps(self) -> dict[Stage, _Step]:
         """What happens at the beginning of every period, as functions."""
-        stages = [s for of_one in self.layout.experiments.values() for s in of_one]
-        sets = {s: (dict(enumerate(s.first or [])), {}) if s.step is None else (s.step.constants, s.step.states)
-                for s in stages}  # fmt: skip
-        return {s: _Step.of(self.layout, *both) for s, both in sets.items()}
+        return {s: _Step.of(self.layout, s) for stages in self.layout.experiments.values() for s in stages}
 
     @cached_property
     def functions(self) -> list[_FormulaRuns]:

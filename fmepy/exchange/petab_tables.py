@@ -59,6 +59,11 @@ class PetabTable:
             raise self.error(row, column, "this cell is empty, and a value is needed.")
         return value or (default or "")
 
+    def check_known(self, row: int, column: str, name: str, known: Mapping[str, Any], what: str) -> None:
+        """Refuse a name in a cell that is none of those that are known."""
+        if name not in known:
+            raise self.error(row, column, f"there is no {what} {name!r}.{did_you_mean(name, known)}")
+
     def number(self, row: int, column: str, default: float | None = None) -> float:
         """Return a cell that holds a number."""
         text = self.text(row, column, None if default is None else "")
@@ -168,20 +173,19 @@ def read_tables(path: Any) -> Tables:
     for one in config.get("problems") or []:
         one.pop("visualization_files", None)  # how to draw it
     out = Tables(int(version), path, config, files, _inside(path, model))
-    tables = {kind: _joined([_read_tsv(path, f, kind) for f in names]) for kind, names in files.items() if names}
-    for kind in ("parameters", "observables", "measurements"):
-        if kind not in tables:
+    tables = {kind: _joined(kind, [_read_tsv(path, f, kind) for f in names]) for kind, names in files.items()}
+    for kind in ("parameters", "observables", "measurements", *["conditions"] * (version == "1")):
+        if not files[kind]:
             raise DataError(f"{path}: there is no file of {kind}.")
-    for row in range(len(tables["mapping"].frame) if "mapping" in tables else 0):
-        out.renamed[tables["mapping"].text(row, "petabEntityId")] = tables["mapping"].text(row, "modelEntityId", "")
     out.parameters = _parameters(tables["parameters"], out.version)
     out.observables = _observables(tables["observables"], out.version)
     if version == "1":
-        if "conditions" not in tables:
-            raise DataError(f"{path}: there is no file of conditions.")
         _experiments_v1(out, tables["conditions"], tables["measurements"])
     else:
-        _experiments_v2(out, tables.get("conditions"), tables.get("experiments"))
+        mapping = tables["mapping"]
+        for row in range(len(mapping.frame)):
+            out.renamed[mapping.text(row, "petabEntityId")] = mapping.text(row, "modelEntityId", "")
+        _experiments_v2(out, tables["conditions"], tables["experiments"])
     _readings(out, tables["measurements"])
     return out
 
@@ -318,12 +322,12 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
     return PetabTable(file, frame, kind)
 
 
-def _joined(tables: list[PetabTable]) -> PetabTable:
+def _joined(kind: str, tables: list[PetabTable]) -> PetabTable:
     """Return tables of one kind as one; of several files lines are counted through."""
     if len(tables) == 1:
         return tables[0]
-    frame = pd.concat([t.frame for t in tables], ignore_index=True).fillna("")
-    return PetabTable(Path(" + ".join(t.path.name for t in tables)), frame, tables[0].kind)
+    frame = pd.concat([pd.DataFrame(), *(t.frame for t in tables)], ignore_index=True).fillna("")
+    return PetabTable(Path(" + ".join(t.path.name for t in tables)), frame, kind)
 
 
 def _id(table: PetabTable, row: int, column: str, seen: Any = ()) -> str:
@@ -402,10 +406,7 @@ def _experiments_v1(out: Tables, conditions: PetabTable, measurements: PetabTabl
     targets = [c for c in conditions.frame.columns if c not in ("conditionId", "conditionName")]
 
     def period(condition: str, time: float, row: int, column: str) -> Period:
-        if condition not in rows:
-            raise measurements.error(
-                row, column, f"there is no condition {condition!r}.{did_you_mean(condition, rows)}"
-            )
+        measurements.check_known(row, column, condition, rows, "condition")
         i = rows[condition]
         cells = {c: (conditions.text(i, c, ""), conditions.place(i, c)) for c in targets}
         return Period(time, {c: v for c, v in cells.items() if v[0]}, True)
@@ -419,10 +420,9 @@ def _experiments_v1(out: Tables, conditions: PetabTable, measurements: PetabTabl
             out.experiments[key] = [*periods, period(second, 0.0, i, own)]
 
 
-def _experiments_v2(out: Tables, conditions: PetabTable | None, experiments: PetabTable | None) -> None:
+def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable) -> None:
     changes: dict[str, dict[str, tuple[str, str]]] = {}
-    for i in range(0 if conditions is None else len(conditions.frame)):
-        assert conditions is not None
+    for i in range(len(conditions.frame)):
         for column in ("targetId", "targetValue"):
             if column not in conditions.frame:
                 raise DataError(f"{conditions.path}: the column {column!r} is missing.")
@@ -431,15 +431,13 @@ def _experiments_v2(out: Tables, conditions: PetabTable | None, experiments: Pet
             raise conditions.error(i, "targetId", f"{target!r} is set twice in this condition.")
         own[target] = conditions.text(i, "targetValue"), conditions.place(i, "targetValue")
     found: dict[str, dict[float, dict[str, tuple[str, str]]]] = {}
-    for i in range(0 if experiments is None else len(experiments.frame)):
-        assert experiments is not None
+    for i in range(len(experiments.frame)):
         id, condition = _id(experiments, i, "experimentId"), experiments.text(i, "conditionId", "")
         time = experiments.number(i, "time")
         if time == math.inf:
             raise experiments.error(i, "time", "a period cannot begin at inf.")
-        if condition and condition not in changes:
-            near = did_you_mean(condition, changes)
-            raise experiments.error(i, "conditionId", f"there is no condition {condition!r}.{near}")
+        if condition:
+            experiments.check_known(i, "conditionId", condition, changes, "condition")
         own = found.setdefault(id, {}).setdefault(time, {})
         for target, value in changes.get(condition, {}).items():
             if target in own:
@@ -458,15 +456,12 @@ def _readings(out: Tables, t: PetabTable) -> None:
         raise DataError(f"{t.path}: there is no row, and a problem needs measurements.")
     for i in range(len(t.frame)):
         id = t.text(i, "observableId")
-        if id not in out.observables:
-            raise t.error(i, "observableId", f"there is no observable {id!r}.{did_you_mean(id, out.observables)}")
+        t.check_known(i, "observableId", id, out.observables, "observable")
         if out.version == 1:
             key = f"{t.text(i, 'preequilibrationConditionId', '')};{t.text(i, 'simulationConditionId')}"
         else:
             key = t.text(i, "experimentId", "")
-        if key not in out.experiments:
-            near = did_you_mean(key, out.experiments)
-            raise t.error(i, "experimentId", f"there is no experiment {key!r}.{near}")
+        t.check_known(i, "experimentId", key, out.experiments, "experiment")
         o, time, value = out.observables[id], t.number(i, "time"), t.number(i, "measurement")
         begins = min((p.time for p in out.experiments[key] if p.time > -math.inf), default=0.0)
         if time < begins:

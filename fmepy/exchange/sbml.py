@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from xml.parsers import expat
 
 import numpy as np
@@ -58,11 +58,7 @@ class SbmlModel(OdeModel):
     renamed: pd.Series
     units: pd.Series
     ignored: tuple[str, ...]
-
-    def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
-        made = super()._remade(arguments, merged)
-        made.renamed, made.units, made.ignored = self.renamed, self.units, self.ignored
-        return made
+    _carried = ("renamed", "units", "ignored")
 
     @property
     def state(self) -> dict[str, Any]:

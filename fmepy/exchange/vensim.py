@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,11 +46,7 @@ class VensimModel(ModularModel):
     renamed: pd.Series
     documentation: pd.DataFrame
     ignored: tuple[str, ...]
-
-    def _remade(self, arguments: dict[str, Any], merged: Any) -> Self:
-        made = super()._remade(arguments, merged)
-        made.renamed, made.documentation, made.ignored = self.renamed, self.documentation, self.ignored
-        return made
+    _carried = ("renamed", "documentation", "ignored")
 
 
 def read_vensim(path: Any, data: Any = None) -> VensimModel:

@@ -178,11 +178,8 @@ class Reader:
     def needs(self, sign: str) -> None:
         """Go on behind a sign that must come next."""
         if not self.takes(sign):
-            raise self.error(
-                f"{sign!r} is missing before {self.token.text!r:.40}"
-                if self.token.text
-                else f"{sign!r} is missing at the end"
-            )
+            place = f"before {self.token.text!r:.40}" if self.token.text else "at the end"
+            raise self.error(f"{sign!r} is missing {place}")
 
     def error(self, message: str) -> UnsaidError:
         """Return the error at this place."""

@@ -135,19 +135,16 @@ class Formulas:
             self._starts[key] = replace(v, label=f"{v.label} at start", name=self.new_name(f"{v.label} at start"))
         return self._starts[key]
 
-    def _has_own_start(self, e: Expr) -> bool:
-        return any(p.word == "name" and self._starts_otherwise(p.value) for p in e.parts())
+    def _is_of_such(self, part: Expr) -> bool:
+        return part.word == "name" and self._starts_otherwise(part.value)
 
     def _starts_otherwise(self, key: str) -> bool:
         if key not in self._active:
             self._active[key] = False  # of a circle, whoever is asked first
             for eq in self.variables[key].equations if key in self.variables else ():
-                e = eq.expr.args[1] if eq.expr is not None and is_stock(eq.expr) else eq.expr
-                parts = list(e.parts()) if e is not None and e is eq.expr else []
+                parts = [] if eq.expr is None or is_stock(eq.expr) else list(eq.expr.parts())
                 is_active = any(p.word == "call" and p.value == "active_initial" for p in parts)
-                self._active[key] = self._active[key] or is_active or any(
-                    self._starts_otherwise(p.value) for p in parts if p.word == "name"
-                )  # fmt: skip
+                self._active[key] = self._active[key] or is_active or any(map(self._is_of_such, parts))
         return self._active[key]
 
     def reference(self, v: ForeignVariable, place: Sequence[str]) -> str:
@@ -306,7 +303,7 @@ class Formulas:
         if self._at_start and e.value in START:
             k = START[e.value]
             return self.text(e.args[k if k < len(e.args) else 0], where), _LOOSE
-        if e.value in FROM_START and len(e.args) == 2 and self._has_own_start(e.args[0]):
+        if e.value in FROM_START and len(e.args) == 2 and any(map(self._is_of_such, e.args[0].parts())):
             e = replace(e, args=(*e.args, Expr("start", e.args[:1])))
         template = self.words.get(f"{e.value}/{len(e.args)}")
         if template is None:

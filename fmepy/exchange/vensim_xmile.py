@@ -32,6 +32,11 @@ class Element:
     text: str = ""
     children: list[Element] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.attributes.get("name", "")
+
     def all(self, *tags: str) -> list[Element]:
         """Return the children of some tags."""
         return [c for c in self.children if c.tag in tags]
@@ -104,18 +109,18 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
         raise ModelError(f"{where}, line {root.line}: this is <{root.tag}>, and no <xmile>.")
     for dim in root.first("dimensions").all("dim"):
         count = dim.attributes.get("size", "")
-        elements = [e.attributes.get("name", "") for e in dim.all("elem")]
+        elements = [e.name for e in dim.all("elem")]
         if not elements and count.isdigit() and int(count) <= 10_000:
             elements = [str(i + 1) for i in range(int(count))]
-        system.add_range(dim.attributes.get("name", ""), elements)
-    reader = _XmileReader(system, _is_set(root.first("behavior")))
+        system.add_range(dim.name, elements)
+    behavior = root.first("behavior")
+    kept = {e.tag for e in behavior.all("stock", "flow") if e.all("non_negative")}
+    reader = _XmileReader(system, {"stock", "flow"} if behavior.all("non_negative") else kept)
     for macro in root.all("macro"):
         reader.macro(macro)
     models = root.all("model")
     for extra in models[1:]:
-        system.refuse(
-            extra.line, extra.attributes.get("name", ""), "sub-models are not read; put their variables into the first"
-        )
+        system.refuse(extra.line, extra.name, "sub-models are not read; put their variables into the first")
     for model in models[:1]:
         reader.model(model)
     reader.specs(root.first("sim_specs"))
@@ -123,7 +128,7 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
 
 
 class _XmileReader:
-    """Reads the quantities of models into a system."""
+    """Reads the quantities of models into a system; tags that are `non_negative` stay so where nothing else is said."""
 
     def __init__(self, system: ForeignSystem, non_negative: set[str]) -> None:
         self.system, self.non_negative = system, non_negative
@@ -158,13 +163,12 @@ class _XmileReader:
 
     def macro(self, element: Element) -> None:
         """Read a macro."""
-        label = element.attributes.get("name", "")
+        label = element.name
         inputs = [key_of(p.text) for p in element.all("parm")]
         own = _XmileReader(ForeignSystem(self.system.where, "xmile"), self.non_negative)
         own.system.problems = self.system.problems
         for v in element.first("variables").all(*_QUANTITIES):
             own.quantity(v)
-        own.expression(element.first("eqn"), label)
         output = Equation(shown(label), (), own.expression(element.first("eqn"), label), element.line)
         self.system.macros[key_of(label)] = Macro(shown(label), inputs, [output.key], [*own.system.equations, output])
 
@@ -177,11 +181,7 @@ class _XmileReader:
                 if v.tag in _QUANTITIES:
                     self.quantity(v)
                 elif v.tag == "module":
-                    self.system.refuse(
-                        v.line,
-                        v.attributes.get("name", ""),
-                        "sub-models are not read; put their variables into this one",
-                    )
+                    self.system.refuse(v.line, v.name, "sub-models are not read; put their variables into this one")
                 elif v.tag == "group":
                     self._sector(v)
         for view in model.first("views").all("view"):
@@ -192,12 +192,12 @@ class _XmileReader:
         members = group.all("entity", "var", "item", *_QUANTITIES)
         keys = [key_of(m.attributes.get("name", m.text)) for m in members]
         if keys:
-            self.system.views.setdefault(shown(group.attributes.get("name", "")), []).extend(keys)
+            self.system.views.setdefault(shown(group.name), []).extend(keys)
 
     def quantity(self, v: Element) -> None:
         """Read a stock, flow, auxiliary or table."""
-        label = shown(v.attributes.get("name", "").replace("\\n", " "))
-        dims = tuple(name(key_of(d.attributes.get("name", ""))) for d in v.first("dimensions").all("dim"))
+        label = shown(v.name.replace("\\n", " "))
+        dims = tuple(name(key_of(d.name)) for d in v.first("dimensions").all("dim"))
         parts = v.all("element")
         inside = next((e for e in v.children if e.tag in ("conveyor", "queue", "oven", "leak", "overflow")), None)
         if inside is not None:
@@ -230,8 +230,8 @@ class _XmileReader:
         expr = read[0] if len(found) == 1 else Expr("list", tuple(read[: len(found)]), line=part.line)
         expr = called("with_lookup", expr, read[-1], line=expr.line) if points else expr
         expr = called("active_initial", expr, read[len(found)], line=expr.line) if begin else expr
-        is_kept = _is_set(v)
-        kept = is_kept == {"yes"} or (not is_kept and v.tag in self.non_negative)
+        said = {e.text.strip().casefold() != "false" for e in v.all("non_negative")}
+        kept = said == {True} or (not said and v.tag in self.non_negative)
         if v.tag == "flow":
             return called("max", expr, number(0)) if kept else expr
         return self._stock(v, expr, kept) if v.tag == "stock" else expr
@@ -271,16 +271,3 @@ class _XmileReader:
         return Expr(
             "points", value=tuple(zip(xs, ys, strict=True)), subs=(Expr("text", value=_KINDS[kind]),), line=gf.line
         )
-
-
-def _is_set(home: Element) -> set[str]:
-    """Return what is to stay non-negative: stock and flow for behaviour, yes or no for one quantity."""
-    found = set()
-    if home.tag == "behavior":
-        for e in home.children:
-            inner = {e.tag} if e.all("non_negative") else {"stock", "flow"} if e.tag == "non_negative" else set()
-            found |= inner
-        return found
-    for e in home.all("non_negative"):
-        found.add("no" if e.text.strip().casefold() == "false" else "yes")
-    return found

@@ -68,6 +68,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
     """Events and forcings that belong to entities."""
     _bound: Any = None
     _like: Self | None = None  # while a copy is made: of which model
+    _carried: tuple[str, ...] = ()
+    """Attributes that a copy takes over as they are."""
 
     def _set_times(self, times: Any) -> None:
         self.times = as_times(times)
@@ -114,6 +116,7 @@ class Runnable(AnswersInOwnWords, InNotebook):
         made._like = self  # while it is made: equations are shared where only numbers differ
         type(self).__init__(made, **new)
         del made._like
+        made.__dict__ |= {name: getattr(self, name) for name in self._carried}
         return made
 
     def _asked(

@@ -288,12 +288,8 @@ def run(given: argparse.Namespace) -> int:
     if isinstance(model, ModularModel):
         with collected_warnings(), Progress(sys.stderr.isatty(), model.n_steps, "step") as progress:
             out = model.run_told(progress)
-        done = {
-            "outputs": out,
-            "diagnostics": model.diagnostics,
-            "variable_map": model.variable_map.reset_index(),
-            "convergence": out.attrs["convergence"],
-        }
+        done = {"outputs": out, "diagnostics": model.diagnostics, "variable_map": model.variable_map.reset_index()}
+        done["convergence"] = out.attrs["convergence"]
     else:
         with collected_warnings():
             out = model()

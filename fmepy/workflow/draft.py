@@ -116,11 +116,8 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
         found.observed = {c: bare[c] for c in readings if c not in fixed}
     if not found.observed:
         raise ArgumentError(f"{path}: beside the times {found.x!r} no column of readings changes.")
-    for c in [
-        *(k for k in (found.x, found.y, found.err) if k in numeric),
-        *(() if found.y else found.observed),
-        *found.errors.values(),
-    ]:
+    own = [k for k in (found.x, found.y, found.err) if k in numeric]
+    for c in (*own, *(() if found.y else found.observed), *found.errors.values()):
         sheet.numbers(c, missing=c != found.x, hint=" Leave the cell empty where nothing was read.")
     found.observed = dict(zip(found.observed, _variables(found.observed.values()), strict=True))
     return sheet, found

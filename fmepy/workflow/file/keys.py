@@ -79,13 +79,8 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.models.steady import SteadyModel
 
     text = Key(TEXT, "The model's equations: d(x)/dt = ..., next(x) = ..., x(0) = ..., name = ...", required=True)
-    times = Key(
-        (list, dict),
-        "The times of the rows: a list, or a table of start, stop and step.",
-        of=TIMES,
-        items=Key(NUMBER),
-        required=True,
-    )
+    says = "The times of the rows: a list, or a table of start, stop and step."
+    times = Key((list, dict), says, of=TIMES, items=Key(NUMBER), required=True)
     kind = Key(TEXT, "What the equations are; without it 'difference' where next( stands, else 'ode'.",
                choices=("ode", "difference", "steady"))  # fmt: skip
     shared: dict[str, Any] = {"state": {"kinds": TABLE, "of": Key((float, str)), "required": False},
@@ -97,7 +92,7 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
     start = {"equations": text, "kind": kind}
     modules = arguments_of(
         ModularModel, (), modules=NAMES, data=NAMES, outputs=NAMES,
-        times={"kinds": times.kinds, "of": times.of, "items": times.items, "says": times.says},
+        times={k: getattr(times, k) for k in ("kinds", "of", "items", "says")},
     )  # fmt: skip
     return {
         "ode": {**start, "times": times, **ode},
@@ -121,10 +116,8 @@ def cost_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.fimlof.cost import FimlofCost
 
     elsewhere = ("model", "obs", "parms", "conditions", *DATA)
-    words = {
-        "kinds": (str, dict),
-        "says": "The distribution of the errors of readings.",
-    }  # a class is no word of a file
+    # a class is no word of a file
+    words = {"kinds": (str, dict), "says": "The distribution of the errors of readings."}
     simulation = arguments_of(SimulationCost, elsewhere, entity_parms=NAMES, likelihood=words)
     errors = arguments_of(PredictionErrorCost, (*elsewhere, "likelihood"), gain={"kinds": (float, str, dict, list)})
     fimlof = arguments_of(FimlofCost, (*elsewhere, "likelihood"))

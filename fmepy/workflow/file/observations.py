@@ -168,12 +168,7 @@ def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[
     """Return a sentence about rows of the same time, of the same variable and entity; nothing where there are none."""
     if words["x"] is None:
         return []
-    by = [
-        words["x"],
-        *([words["depth"]] if "depth" in words else []),
-        *([words["entity"]] if "entity" in words else []),
-        *([frame.columns[0]] if "y" in words else []),
-    ]
+    by = [words[k] for k in ("x", "depth", "entity") if k in words] + [frame.columns[0]] * ("y" in words)
     n = int(np.count_nonzero(frame.duplicated(by)))
     if not n:
         return []

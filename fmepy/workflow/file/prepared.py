@@ -143,12 +143,7 @@ def _number_or_name(cell: Any) -> Any:
 
 
 def _cost(
-    case: Case,
-    model: Any,
-    file: Sheet,
-    frame: pd.DataFrame,
-    words: dict[str, Any],
-    conditions: Sheet | None,
+    case: Case, model: Any, file: Sheet, frame: pd.DataFrame, words: dict[str, Any], conditions: Sheet | None
 ) -> Any:
     """Return the cost of a model and observations."""
     said = {k: v for k, v in case.content.get("cost", {}).items() if k != "kind"}

@@ -116,12 +116,8 @@ def arguments_of(function: Callable[..., Any], leave_out: Iterable[str], **other
         kinds = _BY_ANNOTATION.get(annotation) or tuple(t for w, t in _BY_WORD.items() if re.search(w, rest))
         if choices and str not in kinds:
             kinds = (str, *kinds)
-        key = Key(
-            kinds=kinds,
-            says=says,
-            choices=tuple(re.findall(r'"([^"]*)"', choices[1])) if choices else (),
-            required=parameter.default is parameter.empty,
-        )
+        words = tuple(re.findall(r'"([^"]*)"', choices[1])) if choices else ()
+        key = Key(kinds, says, words, required=parameter.default is parameter.empty)
         keys[name] = replace(key, **other.get(name, {}))
     return keys
 
@@ -217,12 +213,8 @@ def refuse_of_other_kinds(section: TomlTable, kinds: Mapping[str, Mapping[str, K
 def schema_of(keys: Mapping[str, Key]) -> dict[str, Any]:
     """Return the JSON schema of a table of keys."""
     required = [name for name, key in keys.items() if key.required]
-    found = {
-        "type": "object",
-        "properties": {name: _one(key) for name, key in keys.items()},
-        "additionalProperties": False,
-    }
-    return found | ({"required": required} if required else {})
+    found = {"type": "object", "properties": {name: _one(key) for name, key in keys.items()}}
+    return found | {"additionalProperties": False} | ({"required": required} if required else {})
 
 
 def _one(key: Key) -> dict[str, Any]:

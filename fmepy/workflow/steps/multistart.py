@@ -47,10 +47,8 @@ class MultistartStep(FitStep):
         return f"{arguments['starts']} starts"
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModFit:
-        how = {"seed": options.seed, "executor": options.executor, "progress": options.progress}
-        return modFit(
-            task.scaled_cost, task.start, **bounded(task), **arguments, **how, checkpoint=options.checkpoint
-        )  # fmt: skip
+        how = {k: getattr(options, k) for k in ("seed", "executor", "progress", "checkpoint")}
+        return modFit(task.scaled_cost, task.start, **bounded(task), **arguments, **how)
 
     def tables(self, task: CalibrationTask, result: ModFit) -> Tables:
         many: Any = result.multistart

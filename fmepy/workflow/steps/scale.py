@@ -92,18 +92,10 @@ def estimates(task: CalibrationTask, fit: ModFit) -> pd.DataFrame:
         there = getattr(said[name], column, value)
         return float(there) if np.isclose(there, value, rtol=1e-9, atol=0) else value
 
-    return pd.DataFrame(
-        {
-            "parameter": names,
-            "estimate": natural(task, fit.par).to_numpy(),
-            "se": se,
-            **{
-                column: [own(column, n, v) for n, v in zip(names, natural(task, values)[names], strict=True)]
-                for column, values in columns.items()
-            },
-            "at_bound": [n in fit.at_bound for n in names],
-        }
-    )
+    table = pd.DataFrame({"parameter": names, "estimate": natural(task, fit.par).to_numpy(), "se": se})
+    for column, values in columns.items():
+        table[column] = [own(column, n, v) for n, v in zip(names, natural(task, values)[names], strict=True)]
+    return table.assign(at_bound=[n in fit.at_bound for n in names])
 
 
 def interval(task: CalibrationTask, fit: ModFit, level: float = LEVEL) -> pd.DataFrame:
