@@ -366,12 +366,7 @@ class RightSide(Converter):
         kind, arguments = self._kind_of(node, 2)
         if not 2 <= len(arguments) <= 3:
             raise self._error("a table is table(x, xs, ys) or table(x, points), and a kind in quotes behind", node)
-        x, points = self.number(arguments[0], depth + 1), arguments[1:]
-        for at in points:
-            if isinstance(at, ast.Name) and at.id not in self._declared:
-                self._points[at] = self._tables[at.id] = (2,) if len(points) == 2 else (2, 2)
-        values = [as_node(self.number(at, depth + 1)) for at in points]
-        return self._of_points(node, x, points, values, kind)
+        return self._of_points(node, arguments[0], arguments[1:], kind, depth)
 
     def _is_table(self, node: ast.Call) -> bool:
         """Tell whether something is called that may be a table of the data base: no function, nor nearly one."""
@@ -388,11 +383,7 @@ class RightSide(Converter):
     def _named_table(self, node: ast.Call, depth: int) -> Value:
         """Return a table that is called by its name."""
         self._count(node, depth)
-        assert isinstance(node.func, ast.Name)
-        kind, x = self._kind_of(node, 1)[0], self.number(node.args[0], depth + 1)
-        if node.func.id not in self._declared:
-            self._points[node.func] = self._tables[node.func.id] = (2, 2)
-        return self._of_points(node, x, [node.func], [as_node(self.number(node.func, depth + 1))], kind)
+        return self._of_points(node, node.args[0], [node.func], self._kind_of(node, 1)[0], depth)
 
     def _kind_of(self, node: ast.Call, least: int) -> tuple[int, list[ast.expr]]:
         """Return which of `TABLE_KINDS` a table is, and the other arguments."""
@@ -401,10 +392,13 @@ class RightSide(Converter):
                 return TABLE_KINDS.index(kind), node.args[:-1]
         return 0, node.args
 
-    def _of_points(
-        self, node: ast.Call, x: Value, points: Sequence[ast.expr], values: Sequence[Node], kind: int
-    ) -> Value:
-        """Return a table after looking at its points: two vectors, or a matrix of two columns."""
+    def _of_points(self, node: ast.Call, x: ast.expr, points: Sequence[ast.expr], kind: int, depth: int) -> Value:
+        """Return a table at x after looking at its points: two vectors, or a matrix of two columns."""
+        value = self.number(x, depth + 1)
+        for at in points:
+            if isinstance(at, ast.Name) and at.id not in self._declared:
+                self._points[at] = self._tables[at.id] = (2,) if len(points) == 2 else (2, 2)
+        values = [as_node(self.number(at, depth + 1)) for at in points]
         shapes = self._shapes[-1][1:]
         for at, v, shape in zip(points, values, shapes, strict=True):
             if len(shape) != 3 - len(points) or not (isinstance(at, ast.Name) or is_list_of_numbers(v)):
@@ -424,7 +418,7 @@ class RightSide(Converter):
             places = [p.elts[0] if isinstance(p, (ast.List, ast.Tuple)) else p for p in points[0].elts]
             self._check_increasing(values[0].args[:: 3 - len(points)], places)
         self._own[node] = self._shapes[-1][0]
-        return array_node("table", x, values[0], values[-1], (n or [2])[0], kind, 3 - len(points))
+        return array_node("table", value, values[0], values[-1], (n or [2])[0], kind, 3 - len(points))
 
     def _check_increasing(self, xs: Sequence[Any], places: Sequence[ast.expr]) -> None:
         for left, right, place in zip(xs, xs[1:], places[1:], strict=False):
