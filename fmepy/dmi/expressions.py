@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -30,9 +31,10 @@ from fmepy.dmi.statements import (
     is_list_of_numbers,
 )
 from fmepy.errors import did_you_mean
-from fmepy.language.conditions import Condition, choose, relation
-from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
-from fmepy.language.text import OTHER_WORDS, Converter, Value, called_name, text_functions
+from fmepy.language.conditions import Condition, choose
+from fmepy.language.equations import symbol
+from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul, substituted
+from fmepy.language.text import OTHER_WORDS, Converter, Value, called_name, parse_expression, text_functions
 from fmepy.language.tree import Tree, reserved_name
 
 
@@ -72,6 +74,16 @@ _RESERVED = {
 }  # fmt: skip
 _SLACK = 1e-6
 """Part of a step by which a time may miss the grid: k dt is rounded."""
+_FORMULAS = {
+    ("clip", 4): "where(c >= d, a, b)",
+    ("step", 2): "where(late >= b, a, 0)",
+    ("ramp", 2): "a * max(t - b, 0)",
+    ("ramp", 3): "a * max(min(t, c) - b, 0)",
+    ("pulse", 2): "where(late >= a, where(late - a < b, 1, 0), 0)",
+    ("pulse", 3): "where(late >= b, where(where(c > 0, (late - b) % c, late - b) < dt, a, 0), 0)",
+    ("pulse", 4): "where(early <= d, where(late >= a, where(where(c > 0, (late - a) % c, late - a) < b, 1, 0), 0), 0)",
+}
+"""Functions of system dynamics, of so many arguments a, b, ...; `late` and `early` are t but for what it may miss."""
 
 
 def module_functions() -> dict[str, Any]:
@@ -354,12 +366,7 @@ class RightSide(Converter):
         kind, arguments = self._kind_of(node, 2)
         if not 2 <= len(arguments) <= 3:
             raise self._error("a table is table(x, xs, ys) or table(x, points), and a kind in quotes behind", node)
-        x, points = self.number(arguments[0], depth + 1), arguments[1:]
-        for at in points:
-            if isinstance(at, ast.Name) and at.id not in self._declared:
-                self._points[at] = self._tables[at.id] = (2,) if len(points) == 2 else (2, 2)
-        values = [as_node(self.number(at, depth + 1)) for at in points]
-        return self._of_points(node, x, points, values, kind)
+        return self._of_points(node, arguments[0], arguments[1:], kind, depth)
 
     def _is_table(self, node: ast.Call) -> bool:
         """Tell whether something is called that may be a table of the data base: no function, nor nearly one."""
@@ -376,11 +383,7 @@ class RightSide(Converter):
     def _named_table(self, node: ast.Call, depth: int) -> Value:
         """Return a table that is called by its name."""
         self._count(node, depth)
-        assert isinstance(node.func, ast.Name)
-        kind, x = self._kind_of(node, 1)[0], self.number(node.args[0], depth + 1)
-        if node.func.id not in self._declared:
-            self._points[node.func] = self._tables[node.func.id] = (2, 2)
-        return self._of_points(node, x, [node.func], [as_node(self.number(node.func, depth + 1))], kind)
+        return self._of_points(node, node.args[0], [node.func], self._kind_of(node, 1)[0], depth)
 
     def _kind_of(self, node: ast.Call, least: int) -> tuple[int, list[ast.expr]]:
         """Return which of `TABLE_KINDS` a table is, and the other arguments."""
@@ -389,10 +392,13 @@ class RightSide(Converter):
                 return TABLE_KINDS.index(kind), node.args[:-1]
         return 0, node.args
 
-    def _of_points(
-        self, node: ast.Call, x: Value, points: Sequence[ast.expr], values: Sequence[Node], kind: int
-    ) -> Value:
-        """Return a table after looking at its points: two vectors, or a matrix of two columns."""
+    def _of_points(self, node: ast.Call, x: ast.expr, points: Sequence[ast.expr], kind: int, depth: int) -> Value:
+        """Return a table at x after looking at its points: two vectors, or a matrix of two columns."""
+        value = self.number(x, depth + 1)
+        for at in points:
+            if isinstance(at, ast.Name) and at.id not in self._declared:
+                self._points[at] = self._tables[at.id] = (2,) if len(points) == 2 else (2, 2)
+        values = [as_node(self.number(at, depth + 1)) for at in points]
         shapes = self._shapes[-1][1:]
         for at, v, shape in zip(points, values, shapes, strict=True):
             if len(shape) != 3 - len(points) or not (isinstance(at, ast.Name) or is_list_of_numbers(v)):
@@ -412,7 +418,7 @@ class RightSide(Converter):
             places = [p.elts[0] if isinstance(p, (ast.List, ast.Tuple)) else p for p in points[0].elts]
             self._check_increasing(values[0].args[:: 3 - len(points)], places)
         self._own[node] = self._shapes[-1][0]
-        return array_node("table", x, values[0], values[-1], (n or [2])[0], kind, 3 - len(points))
+        return array_node("table", value, values[0], values[-1], (n or [2])[0], kind, 3 - len(points))
 
     def _check_increasing(self, xs: Sequence[Any], places: Sequence[ast.expr]) -> None:
         for left, right, place in zip(xs, xs[1:], places[1:], strict=False):
@@ -443,36 +449,16 @@ class RightSide(Converter):
         return shapes[0] if shapes else ()
 
 
+@lru_cache
+def _formula(name: str, n: int) -> Node:
+    return parse_expression(_FORMULAS[name, n])
+
+
 def _written(name: str, *x: Node) -> Node:
     """Return what a function of system dynamics is in functions of the model language."""
-    zero, dt = as_node(0.0), Symbol(DT)
-    late = TIME + _SLACK * dt
-    out: Node
-    match name:
-        case "clip":
-            out = choose(relation(">=", x[2], x[3]), x[0], x[1])
-        case "step":
-            out = choose(relation(">=", late, x[1]), x[0], zero)
-        case "ramp":
-            now = call("min", TIME, x[2]) if len(x) > 2 else TIME
-            out = x[0] * call("max", now - x[1], zero)
-        case "pulse" if len(x) == 3:
-            out = choose(relation(">=", late, x[1]), _while(late - x[1], x[2], dt, x[0]), zero)
-        case "pulse":
-            one, since = as_node(1.0), late - x[0]
-            during = _while(since, x[2] if len(x) > 2 else zero, x[1], one)
-            out = choose(relation(">=", late, x[0]), during, zero)
-            if len(x) > 2:
-                out = choose(relation("<=", TIME - _SLACK * dt, x[3]), out, zero)
-        case _:
-            raise AssertionError(name)
-    return out
-
-
-def _while(since: Node, interval: Node, width: Node, height: Node) -> Node:
-    """Return what is there during a width at the beginning of each interval, or the only time where that is 0."""
-    into = choose(relation(">", interval, as_node(0.0)), call("mod", since, interval), since)
-    return choose(relation("<", into, width), height, as_node(0.0))  # type: ignore[no-any-return]  # a node
+    slack = _SLACK * Symbol(DT)
+    rule: dict[Node, Node] = {symbol("dt"): Symbol(DT), symbol("late"): TIME + slack, symbol("early"): TIME - slack}
+    return substituted([_formula(name, len(x))], rule | dict(zip(map(symbol, "abcd"), x, strict=False)))[0]
 
 
 def _index(node: ast.expr) -> object:

@@ -31,7 +31,7 @@ from fmepy.models.base import OfRuns
 from fmepy.models.dynamic import Runnable
 from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
 from fmepy.parameters.named import merge_parameters
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import Cube, IntVector, Matrix, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,8 @@ class _Step:
     value: Callable[..., list[float]]
     entries: list[tuple[int, int]]
     """Row of what is set; column among (P, M, y)."""
-    constants: list[int]
-    states: list[int]
+    places: IntVector
+    """What is set, among (M, y)."""
 
     @classmethod
     def of(cls, layout: ProblemLayout, stage: Stage) -> _Step:
@@ -66,24 +66,21 @@ class _Step:
         expressions = [*stage.constants.values(), *stage.states.values()]
         found = entries_of(expressions, [s for g in groups[1:] for s in g])
         function = scalar_function(groups, [*expressions, *(e for *_, e in found)])
-        return cls(function, [(i, j) for i, j, _ in found], list(stage.constants), list(stage.states))
+        places = [*stage.constants, *(len(layout.constants) + i for i in stage.states)]
+        return cls(function, [(i, j) for i, j, _ in found], np.array(places, dtype=np.intp))
 
     def __call__(self, t: float, P: Vector, M: Vector, y: Vector, D: Matrix | None) -> Any:
-        """Return M, y, and their derivatives; D: those of (P, M, y), one below the other."""
-        found = self.value((t,), P.tolist(), M.tolist(), y.tolist())
-        n = len(self.constants) + len(self.states)
-        M, y = M.copy(), y.copy()
-        M[self.constants], y[self.states] = found[: len(self.constants)], found[len(self.constants) : n]
-        if D is None:
-            return M, y, None
-        of_set = np.zeros((n, D.shape[1]))
-        for (i, j), slope in zip(self.entries, found[n:], strict=True):
-            of_set[i] += slope * D[j]
-        out = D.copy()
-        first, last = len(P), len(P) + len(M)
-        out[[first + i for i in self.constants]] = of_set[: len(self.constants)]
-        out[[last + i for i in self.states]] = of_set[len(self.constants) :]
-        return M, y, out
+        """Return (M, y), and the derivatives of (P, M, y), one below the other; `D`: those before."""
+        found, n = self.value((t,), P.tolist(), M.tolist(), y.tolist()), len(self.places)
+        x = np.concatenate([M, y])
+        x[self.places] = found[:n]
+        if D is not None:
+            of_set = np.zeros((n, D.shape[1]))
+            for (i, j), slope in zip(self.entries, found[n:], strict=True):
+                of_set[i] += slope * D[j]
+            D = D.copy()
+            D[len(P) + self.places] = of_set
+        return x, D
 
 
 class BoundReadings(OfRuns):
@@ -191,16 +188,16 @@ class BoundReadings(OfRuns):
             d = np.zeros(D.shape[1:])
             d[self._places, np.arange(len(self.names))] = 1.0
         for leg in legs:
-            now, start, own = self._model.steps[leg.stage](leg.stage.time, P, m, y, d)
+            x, own = self._model.steps[leg.stage](leg.stage.time, P, m, y, d)
             moved = self._moved[leg.stage.is_first]
             slopes = None if own is None else own[n_p + moved]
-            Y, S, times = self._leg(leg, now, np.concatenate([now, start])[moved], slopes)
+            Y, S, times = self._leg(leg, x[:n_m], x[moved], slopes)
             for i, k in zip(leg.rows, leg.at, strict=True):
-                X[i], M[i], t[i] = Y[k], now, times[k]
+                X[i], M[i], t[i] = Y[k], x[:n_m], times[k]
                 if D is not None and own is not None:
                     D[i], D[i, n_p + n_m :] = own, S[k]
             if leg.goes_on:
-                m, y, d = now, Y[-1], own if own is None else np.concatenate([own[: n_p + n_m], S[-1]])
+                m, y, d = x[:n_m], Y[-1], own if own is None else np.concatenate([own[: n_p + n_m], S[-1]])
 
     def _leg(self, leg: _Leg, M: Vector, theta: Vector, slopes: Matrix | None) -> tuple[Matrix, Any, Vector]:
         """Return states at the leg's rows, their derivatives, and the times."""
