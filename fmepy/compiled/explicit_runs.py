@@ -21,8 +21,10 @@ from fmepy.types import Cube, IntVector, Matrix, Vector
 
 _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
-_MOST_ROOM = 5_000_000
-"""Numbers of the rows of a run up to which their room is kept for the next run."""
+_FEW, _MOST_ROOM, _MOST_SPARE = 50_000, 5_000_000, 2
+"""Numbers of the rows of a run up to which their room is kept for the next such run; up to which it is kept for the
+next run of whatever size, and how many of those are."""
+_SPARE: list[Vector] = []
 _WORTH_A_THREAD = 200
 """States of all runs from which on Ctrl-C is to be heard while they run, which takes 50 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
@@ -271,10 +273,15 @@ class ExplicitRuns:
         switches : those whose modes flip on the way, in `inputs` too; the run is one stretch
         order, into : which columns the rows get, and where they are written
         """
-        try:
-            room = self._free.pop()  # of no other thread's; an address takes time
-        except IndexError:
-            room = self.arrays(np.zeros((1, self.n_inputs)))
+        size, spare = self.shape[0] * self.shape[1], np.zeros(0)
+        if size > _FEW:
+            spare = _spare(size)
+            room = self.arrays(np.zeros((1, self.n_inputs)), spare[:size].reshape(1, *self.shape))
+        else:
+            try:
+                room = self._free.pop()  # of no other thread's; an address takes time
+            except IndexError:
+                room = self.arrays(np.zeros((1, self.n_inputs)))
         arrays = room[0]
         arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
@@ -290,8 +297,10 @@ class ExplicitRuns:
         ended = arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
-        if arrays.out.size <= _MOST_ROOM:
+        if size <= _FEW:
             self._free.append(room)
+        elif len(spare) <= _MOST_ROOM and len(_SPARE) < _MOST_SPARE:
+            _SPARE.append(spare)
         if ended[0] == status.STIFF and self.learns_stiff():
             return self.one(inputs, start, switches, order, into)
         if switches is not None:
@@ -348,6 +357,15 @@ class ExplicitRuns:
         self._run(room, first)
         z, there = arrays.values[: len(self._solver.atol)], arrays.inputs[0, : len(inputs)]
         return arrays.out[0], arrays.ended[0].tolist(), z, there
+
+
+def _spare(n: int) -> Vector:
+    """Return an array of so many numbers at least, which are anything: fresh memory costs more than a run."""
+    try:
+        spare = _SPARE.pop()
+    except IndexError:
+        return np.empty(n)
+    return spare if len(spare) >= n else np.empty(n)
 
 
 class RunsOfCourses:
