@@ -344,12 +344,13 @@ class _SbmlReader:
             return
         elif start is None and not np.isfinite(value):
             value = 1.0  # a guess
-        self._set_start(element, name, value if start is None else start)
+        draft.initial[name] = self._given_start(element, value if start is None else start)
 
-    def _set_start(self, element: Any, name: str, start: Any) -> None:
-        if isinstance(start, float) and not np.isfinite(start):
+    def _given_start(self, element: Any, start: Any) -> Node:
+        """Return an initial value; refuse one that is not there."""
+        if start is None or (isinstance(start, float) and not np.isfinite(start)):
             raise self.refuse(element, "it has no initial value: give it one, or an initial assignment.")
-        self.draft.initial[name] = as_node(start)
+        return as_node(start)
 
     def _solved_by_algebra(self) -> set[str]:
         """Return the ids that algebraic rules determine: those that may change, and that nothing else does."""
@@ -433,18 +434,14 @@ class _SbmlReader:
         is_moved = change is not None and not s.getBoundaryCondition() and not s.getConstant()
         varying = self.changes_size(s)
         if id in self.rules or id in self.solved or not (is_moved or varying or id in self.set_by_events):
-            value = start.value if isinstance(start, Number) else np.nan
-            self._quantity(s, value, start)
+            self._quantity(s, np.nan, start)
             return
         if not is_moved or change is None:
             change = as_node(0.0)
         factor = s.getConversionFactor() or self.m.getConversionFactor()
         if factor and is_moved:
             change = mul(names[factor], change)
-        if id in self.starts:
-            start = self._math(self.starts[id])
-        if start is None:
-            raise self.refuse(s, "it has no initial value: give it one, or an initial assignment.")
+        start = self._given_start(s, self._math(self.starts[id]) if id in self.starts else start)
         if varying:
             amount = draft.name_for("amount", id)
             draft.rates[amount], draft.initial[amount] = change, mul(start, size)
