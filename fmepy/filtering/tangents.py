@@ -7,6 +7,7 @@ With a dot for the derivative to one parameter, and Phi, S of `filtering.transit
     predict     P. <- Phi P. Phi' + Phi. P Phi' + (Phi. P Phi')' + S.
     update      c. = P. h' + P h.',  s. = h. c + h c. + r.,  nu. = delta. - h. (x - x(n|n-1)) - h (x. - x.(n|n-1))
                 x. <- x. + (c. - k s.) nu / s + k nu.,   P. <- P. - w k' - k w'  with w = c. - k s. / 2
+                (of a limit with nu and the share of `filtering.limits` in the place of nu and 1)
 
 The factors of the recursion are those of the pass itself, shared by all parameters, and the products of the P. run over
 all of them at once: a parameter costs half a pass or less, where central differences of passes cost two. Only what is
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import cleared, copied, copied_vector
+from fmepy.filtering.limits import matched_slopes
 from fmepy.filtering.transition import EXACT, TransitionSpace, space, transition
 from fmepy.types import Cube, Matrix, Vector
 
@@ -144,6 +146,7 @@ class Tangents(NamedTuple):
     dc: Matrix
     de: Vector
     ds: Vector
+    dw: Vector
 
 
 def _taken(job, t, step, x, y, Phi, S, distance, q, side, to):
@@ -198,11 +201,14 @@ def read_slopes(job, t, node, x):
                 t.bends[i] += abs(bend)
 
 
-def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s):
-    """Write nu. and s. of a row, and update x. and P.; x and P are those before the update, x0 before all rows."""
+def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
+    """Write nu. and s. of a row, and update x. and P.; x and P are those before the update, x0 before all rows.
+
+    jump, share : what `filtering.limits.matched` makes of the innovation e
+    """
     var, n, n_par = job.schedule.row_vars[row], x.shape[0], t.de.shape[0]
     scale, is_bent = job.schedule.row_errors[row] * job.schedule.row_errors[row], t.bends[var] != 0.0
-    dx, dP, dH, dc, de, ds = t.dx, t.dP, t.dH, t.dc, t.de, t.ds
+    dx, dP, dH, dc, de, ds, dw = t.dx, t.dP, t.dH, t.dc, t.de, t.ds, t.dw
     for q in range(n_par):
         de[q], ds[q] = -t.dz[var, q], 2.0 * sd[var] * t.dsd[var, q] * scale
     cleared(dc)
@@ -225,14 +231,15 @@ def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s):
             for q in range(n_par):
                 ds[q] += H[j] * dc[j, q] + dH[var, j, q] * c[j]
     for q in range(n_par):
-        t.nu[row, q], t.s[row, q] = de[q], ds[q]
+        t.nu[row, q], t.s[row, q], dw[q] = de[q], ds[q], 0.0
+    matched_slopes(job.schedule.row_marks[row], e, s, de, ds, dw)
     for i in range(n):
         for q in range(n_par):
-            dx[i, q] += (dc[i, q] - k[i] * ds[q]) / s * e + k[i] * de[q]
+            dx[i, q] += (dc[i, q] - k[i] * ds[q]) / s * jump + k[i] * de[q]
             dc[i, q] -= 0.5 * k[i] * ds[q]  # w
         for j in range(i + 1):
             for q in range(n_par):
-                dP[i, j, q] -= dc[i, q] * k[j] + k[i] * dc[j, q]
+                dP[i, j, q] -= share * (dc[i, q] * k[j] + k[i] * dc[j, q]) + dw[q] * s * k[i] * k[j]
 
 
 def change_slopes(job, t, event, x, P):
@@ -264,7 +271,7 @@ def tangents(job, at, nu, s):
         new(n, n, n_par), new(n, n, n_par), new(n, n, n_par), new(n, n), new(n, n_par), new(n, n_par), new(n),
         new(2, variables), new(2, variables), new(2, variables, n),
         new(variables, n_par), new(variables, n_par), new(variables, n, n_par), new(variables),
-        new(n, n_par), new(n, n_par), new(n_par), new(n_par),
+        new(n, n_par), new(n, n_par), new(n_par), new(n_par), new(n_par),
     )  # fmt: skip
     for q in range(t.kept.shape[0]):
         t.kept[q, 2 * n + 1, 0] = -1.0  # no step is so long
