@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,12 +47,29 @@ def drawn_data(cost: Any, parms: UserParameters, rng: np.random.Generator) -> pd
     compared[c.scale.sqrt] = np.maximum(compared[c.scale.sqrt], 0.0)
     table = as_table(cost.obs)
     out = write_readings(table, c.places, [cost.y or name for name in c.names], c.scale.back(compared))
-    if cost.censored is not None:
-        marks = next(j for j, k in enumerate(table.columns) if normal_name(str(k)) == normal_name(cost.censored))
-        column = out.iloc[:, marks].astype(object).to_numpy(copy=True)
-        column[c.places[(c.all_marks != 0) & ~beyond]] = ""
-        out.isetitem(marks, column)
-    return out
+    seen = np.flatnonzero((c.all_marks != 0) & ~beyond)
+    return unmarked(out, cost.censored, c.places[seen], [c.names[i] for i in seen])
+
+
+def unmarked(table: pd.DataFrame, censored: Any, rows: Sequence[int] | Any, names: Sequence[str]) -> pd.DataFrame:
+    """Return a table without the marks of some readings: these have become plain ones.
+
+    Parameters
+    ----------
+    table : DataFrame
+    censored : str, or mapping of variable to str
+        As the cost has it.
+    rows, names : sequence
+        Position of the row, and variable, of every such reading.
+    """
+    by = {normal_name(k): v for k, v in censored.items()} if isinstance(censored, Mapping) else None
+    places = {normal_name(str(k)): j for j, k in enumerate(table.columns)}
+    for row, name in zip(rows, names, strict=True):
+        j = places[normal_name(censored if by is None else by[name])]
+        column = table.iloc[:, j].astype(object).to_numpy(copy=True)
+        column[row] = ""
+        table.isetitem(j, column)
+    return table
 
 
 def write_readings(

@@ -10,7 +10,7 @@ mod_i is its prediction, on the scale of comparison, and s_i what ``measurement_
 `BoundNoisy` is the normal one, with r_i = (mod_i - obs_i) / s_i::
 
     -2 log L = sum_i log(2 pi) + 2 log s_i + r_i^2           plain readings
-             - 2 sum_i log Phi(t_i)                          readings beyond a limit, see `fmepy.costs.censored`
+             - 2 sum_i log Phi(t_i)                          readings beyond a limit, see `fmepy.numerics.tails`
     score    = - sum_i res_i dr_i - sum_(i plain) ds_i/s_i   dr_i = (dmod_i - r_i ds_i) / s_i
     I        = sum_(i plain) dmod_i dmod_i'/s_i^2 + 2 ds_i ds_i'/s_i^2 + sum_(i beyond) w_i dr_i dr_i'
 
@@ -29,7 +29,6 @@ import numpy as np
 
 from fmepy.costs.base import KnownData, errors_unknown
 from fmepy.costs.by_entity import predictions_of_parts
-from fmepy.costs.censored import log_probability, minus2loglik_of_marked, residuals_of_marked, steepness
 from fmepy.costs.data_fingerprint import joined
 from fmepy.costs.error_kinds import LIKELIHOODS
 from fmepy.costs.modcost import ModCost, joined_costs, tabulate
@@ -40,6 +39,7 @@ from fmepy.costs.predictions import OfPredictions, Predictions
 from fmepy.errors import ArgumentError, SimulationError, listed
 from fmepy.language.equations import symbol
 from fmepy.numerics.sparse import columns_at, dense, normal_matrix, scaled_rows, stacked
+from fmepy.numerics.tails import log_probability, minus2loglik_of_marked, residuals_of_marked, steepness
 from fmepy.types import BoolVector, Matrix, Vector
 
 

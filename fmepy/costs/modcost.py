@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import CostData
-from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, signs
+from fmepy.costs.censored import signs
 from fmepy.costs.data_fingerprint import ObservedData
 from fmepy.costs.interpolation import brackets, resolution
 from fmepy.costs.observations import (
@@ -36,6 +36,7 @@ from fmepy.costs.observations import (
     warn_of_copy,
 )
 from fmepy.errors import ArgumentError, DataError, SimulationError, listed, warn
+from fmepy.numerics.tails import minus2loglik_of_marked, residuals_of_marked
 from fmepy.results.tables import Part, Shown, table
 from fmepy.tables.columns import Columns
 from fmepy.tables.sheet import with_times
@@ -63,7 +64,7 @@ class ModCost(Shown):
         Variable by variable, within a variable in the order of the data. Of several experiments also ``entity``; of a
         `SumCost` also ``part``, which of its parts, counted from 0. With readings beyond a limit also ``censored``, the
         mark: their ``obs`` is the limit, their ``res`` the mean of (mod - reading) * weight given that the reading lies
-        beyond it (`fmepy.costs.censored`).
+        beyond it (`fmepy.numerics.tails`).
     dropped : DataFrame
         Observations that were not used, rows as in `var`: ``name, missing, outside`` (the model's range).
     minus2loglik, sds : float, ndarray of shape (n_obs,)

@@ -117,7 +117,8 @@ class JointReadings(Readings):
                 f"A FimlofCost takes {_MOST_READINGS} candidates and present readings, not {len(long)}."
             )
         errors = "err" if self.asked.err is not None else None
-        cost = self.asked.replace(obs=long if errors else long.drop(columns="err"), y="value", err=errors)
+        table = long if errors else long.drop(columns="err")
+        cost = self.asked.replace(obs=table, y="value", err=errors, censored=None)
         cost = cost.replace(obs=cost.simulate(self.theta, seed=0))
         bound, theta = cost.bind(list(self.theta.index)), self.theta.to_numpy(dtype=float)
         y, A, s = _along_the_mean(bound, theta)

@@ -25,6 +25,7 @@ import numpy as np
 
 from fmepy.compiled.kernels import new
 from fmepy.filtering.arrays import copied_vector, products
+from fmepy.filtering.limits import matched
 from fmepy.filtering.tangents import update_slopes
 
 ILL_CONDITIONED = 7.2e10
@@ -110,17 +111,18 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
         if not (variance > 0.0 and variance < np.inf) or (r[row] > 0.0 and variance > ILL_CONDITIONED * r[row]):
             return row
         inverse = 1.0 / variance
+        moved, share = matched(job.schedule.row_marks[first + row], e, variance)
         for i in range(n):
             k[i] = c[i] / variance if t is not None else c[i] * inverse
         if t is not None:
-            update_slopes(job, t, first + row, sd, H[at], x, x0, P, c, k, e, variance)
+            update_slopes(job, t, first + row, sd, H[at], x, x0, P, c, k, e, variance, moved, share)
         for i in range(n):
-            x[i] += k[i] * e
+            x[i] += k[i] * moved
         for i in range(n):
-            a = c[i]
+            a = share * c[i]
             for j in range(n):
                 # the same to the last bit on both sides of the diagonal; beside derivatives by the gain that they have
-                P[i, j] -= k[max(i, j)] * c[min(i, j)] if t is not None else (a * c[j]) * inverse
+                P[i, j] -= share * k[max(i, j)] * c[min(i, j)] if t is not None else (a * c[j]) * inverse
         for j in range(d):
             total = 0.0
             for i in range(n):

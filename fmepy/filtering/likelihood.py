@@ -17,6 +17,9 @@ the data want is moved by d = - A^-1 b, and::
     loglik_diffuse = loglik + 1/2 b'A^-1 b - 1/2 ln det A + 1/2 d ln(2 pi)
 
 so that the data which are used up by the start are not counted.
+
+A limit (`filtering.limits`) adds ln Phi(t), t = - mark nu / sqrt s, and to the information w t_j t_k: that of what was
+seen, as in `fmepy.numerics.tails`. It is no part of SUMSQ.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ import numpy as np
 
 from fmepy.filtering.run import Pass
 from fmepy.journal.encoding import Stored
-from fmepy.types import Matrix, Vector
+from fmepy.numerics.tails import generalised, log_probability, steepness
+from fmepy.types import IntVector, Matrix, Vector
 
 _SINGULAR = 1e-12
 _KNOWN: Vector = np.zeros(0)
@@ -50,6 +54,8 @@ class Likelihood(Stored):
         What the data add to the free components of the start.
     A : ndarray, shape (d, d)
         Information of the data on the start.
+    marks : ndarray of int, shape (n_obs,), or None
+        -1, 1 of data that lie below, above a limit; None: there are none.
     """
 
     xi: float
@@ -60,9 +66,10 @@ class Likelihood(Stored):
     s: Vector
     shift: Vector
     A: Matrix
+    marks: IntVector | None = None
 
 
-def likelihood_of(run: Pass) -> Likelihood:
+def likelihood_of(run: Pass, marks: IntVector | None = None) -> Likelihood:
     """Return the likelihood of a pass that came to its end; -inf if the data say nothing of a part of the start."""
     nu, s, d = run.nu, run.s, run.v.shape[1]
     shift, A = np.zeros(d), np.zeros((d, d))
@@ -77,21 +84,32 @@ def likelihood_of(run: Pass) -> Likelihood:
             shift = -size * (vectors @ ((vectors.T @ (size * b)) / values))
             nu = nu + run.v @ shift
             extra = -0.5 * float(np.sum(np.log(values)) - 2 * np.sum(np.log(size)))
-    return likelihood_of_innovations(nu, s, extra, shift, A)
+    return likelihood_of_innovations(nu, s, extra, shift, A, marks)
 
 
 def likelihood_of_innovations(
-    nu: Vector, s: Vector, extra: float = 0.0, shift: Vector = _KNOWN, A: Matrix = _KNOWN[:, None]
+    nu: Vector,
+    s: Vector,
+    extra: float = 0.0,
+    shift: Vector = _KNOWN,
+    A: Matrix = _KNOWN[:, None],
+    marks: IntVector | None = None,
 ) -> Likelihood:
     """Return the likelihood of conditional innovations and their variances; the start is known, or adds `extra`."""
-    sumsq = float(np.sum(nu * nu / s))
-    xi = -0.5 * (float(np.sum(np.log(s))) + sumsq) + extra
+    limits = np.zeros(len(nu), dtype=bool) if marks is None else marks != 0
+    sumsq = float(np.sum((nu * nu / s)[~limits]))
+    xi = -0.5 * (float(np.sum(np.log(s[~limits]))) + sumsq) + extra
+    if marks is not None:
+        xi += float(log_probability((-marks * nu / np.sqrt(s))[limits]).sum())
     nobs = len(nu) - len(shift)
-    return Likelihood(xi, xi - 0.5 * np.log(2 * np.pi) * nobs, sumsq, nobs, nu, s, shift, A)
+    loglik = xi - 0.5 * np.log(2 * np.pi) * (nobs - np.count_nonzero(limits))
+    return Likelihood(xi, loglik, sumsq, nobs, nu, s, shift, A, marks)
 
 
-def predictive_log_densities(nu: Vector, s: Vector, v: Matrix) -> Vector:
+def predictive_log_densities(nu: Vector, s: Vector, v: Matrix, marks: IntVector | None = None) -> Vector:
     """Return the log density of every datum given those before it, but for those that a diffuse start uses up.
+
+    Of a limit it is the log probability.
 
     nu, s, v: of a pass; v has no columns where the start is known. With the information A and b of the data before it
     on the start, a datum has the mean error nu + v'd, d = - A^-1 b, and the variance s + v' A^-1 v.
@@ -105,7 +123,8 @@ def predictive_log_densities(nu: Vector, s: Vector, v: Matrix) -> Vector:
                 variances.append(variance + row @ np.linalg.solve(A, row))
             A, b = A + np.outer(row, row) / variance, b + row * one / variance
         nu, s = np.array(means), np.array(variances)
-    return np.asarray(-0.5 * (nu * nu / s + np.log(2 * np.pi * s)))
+    plain = -0.5 * (nu * nu / s + np.log(2 * np.pi * s))
+    return np.asarray(plain if marks is None else np.where(marks, log_probability(-marks * nu / np.sqrt(s)), plain))
 
 
 def start_of(run: Pass) -> tuple[Matrix, Vector]:
@@ -134,14 +153,35 @@ def unknown_part(A: Matrix, states: Sequence[str]) -> str:
     return " ".join(f"{c:+.2f} {s}" for c, s in zip(direction, states, strict=True) if abs(c) > 0.01)
 
 
-def score_of(nu: Vector, s: Vector, nu_slopes: Matrix, s_slopes: Matrix) -> Vector:
+def score_rows(one: Likelihood, nu_slopes: Matrix, s_slopes: Matrix) -> Matrix:
+    """Return what every datum adds to d xi / d theta, shape (n_obs, n_par); the slopes have the same shape."""
+    nu, s = one.nu, one.s
+    a, b = -(nu / s), -0.5 * (1 / s - (nu / s) ** 2)
+    if one.marks is not None:
+        of_limit = generalised(-nu / np.sqrt(s), one.marks) / np.sqrt(s)
+        a, b = np.where(one.marks, of_limit, a), np.where(one.marks, -0.5 * of_limit * nu / s, b)
+    return np.asarray(a[:, None] * nu_slopes + b[:, None] * s_slopes)
+
+
+def score_of(one: Likelihood, nu_slopes: Matrix, s_slopes: Matrix) -> Vector:
     """Return d xi / d theta, shape (n_par,); the slopes have shape (n_obs, n_par)."""
-    return np.asarray(-(nu / s) @ nu_slopes - 0.5 * (1 / s - (nu / s) ** 2) @ s_slopes)
+    return np.asarray(score_rows(one, nu_slopes, s_slopes).sum(axis=0))
 
 
-def expected_information(s: Vector, nu_slopes: Matrix, s_slopes: Matrix) -> Matrix:
+def information_rows(one: Likelihood, nu_slopes: Matrix, s_slopes: Matrix) -> tuple[Matrix, Matrix]:
+    """Return two rows a datum, shape (n_obs, n_par): the sum of their products is the information of theta."""
+    root = np.sqrt(one.s)[:, None]
+    a, b = nu_slopes / root, s_slopes / (np.sqrt(2) * one.s)[:, None]
+    if one.marks is not None:
+        limit, r = one.marks[:, None] != 0, -one.nu / root[:, 0]
+        of_limit = np.sqrt(steepness(r, one.marks))[:, None] * (a + r[:, None] * b / np.sqrt(2))
+        a, b = np.where(limit, of_limit, a), np.where(limit, 0.0, b)
+    return a, b
+
+
+def expected_information(one: Likelihood, nu_slopes: Matrix, s_slopes: Matrix) -> Matrix:
     """Return the expected information of theta, shape (n_par, n_par)."""
-    a, b = nu_slopes / np.sqrt(s)[:, None], s_slopes / (np.sqrt(2) * s)[:, None]
+    a, b = information_rows(one, nu_slopes, s_slopes)
     return np.asarray(a.T @ a + b.T @ b)
 
 

@@ -45,6 +45,9 @@ class FilterReadings(Stored, formerly="Readings"):
         What the sd of the variable is multiplied by: the datum's own error, or 1.
     labels : tuple
         The table's label of every datum.
+    marks : ndarray of int, shape (n_obs,), or None
+        -1 where the value is a limit below which the reading lies, 1 above, 0 of a plain one; None: all are plain.
+        At one time limits come last.
     """
 
     times: Vector
@@ -52,6 +55,12 @@ class FilterReadings(Stored, formerly="Readings"):
     values: Vector
     errors: Vector
     labels: tuple[object, ...]
+    marks: IntVector | None = None
+
+    @property
+    def all_marks(self) -> IntVector:
+        """The marks, zeros where there are none."""
+        return np.zeros(len(self), dtype=np.int64) if self.marks is None else self.marks
 
     def __len__(self) -> int:
         return len(self.values)
@@ -59,7 +68,9 @@ class FilterReadings(Stored, formerly="Readings"):
     def only(self, keep: BoolVector) -> FilterReadings:
         """Return the data of a mask."""
         labels = tuple(label for label, k in zip(self.labels, keep, strict=True) if k)
-        return FilterReadings(self.times[keep], self.variables[keep], self.values[keep], self.errors[keep], labels)
+        marks = None if self.marks is None else self.marks[keep]
+        columns = self.times[keep], self.variables[keep], self.values[keep], self.errors[keep]
+        return FilterReadings(*columns, labels, marks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +93,7 @@ class StateChange:
 
 
 class ScheduleArrays(NamedTuple):
-    """A schedule as a compiled loop takes it; `row_vars`, `row_values`, `row_errors` are the readings'."""
+    """A schedule as a compiled loop takes it; `row_vars`, ... `row_marks` are the readings'."""
 
     times: Vector
     step_at: IntVector
@@ -93,6 +104,7 @@ class ScheduleArrays(NamedTuple):
     row_vars: IntVector
     row_values: Vector
     row_errors: Vector
+    row_marks: IntVector
     inputs: Matrix
     event_at: IntVector
     event_states: IntVector
@@ -136,7 +148,8 @@ class Schedule(Stored):
         r = self.readings
         return ScheduleArrays(
             *(self.times, self.step_at, self.step_times, self.step_lengths, self.step_inputs),
-            *(self.row_at, r.variables, r.values, r.errors, self.inputs),
+            *(self.row_at, r.variables, r.values),
+            *(r.errors, r.all_marks, self.inputs),
             *(self.event_at, self.event_states, self.event_kinds),
         )
 

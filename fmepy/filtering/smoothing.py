@@ -19,6 +19,8 @@ and of all data; NUSR and AUXS are the same for a jump of a state. Where 0/0 the
 With an unknown start every quantity carries its derivative to it, and its estimate enters with its uncertainty
 (`filtering.smoothing`): u = M (z - mean) with the covariance M = S^-1 - U A^-1 U'.
 
+A limit counts as the plain reading that would have done the same (`filtering.limits`); it has no diagnostics.
+
 What data say of a start of which nothing was known (de Jong 1991).
 
 The filter runs from a fixed start and carries, for every quantity, its derivative V to the d unknown components. With
@@ -41,6 +43,7 @@ import numpy as np
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import new, packed
 from fmepy.filtering.arrays import products
+from fmepy.filtering.limits import taken_up
 from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE, PassRecord
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
@@ -121,11 +124,15 @@ def history_of(
     if not len(sizes):
         return out
     with np.errstate(all="ignore"):  # what overflows is infinite, and shows in the tables
-        samples = _samples(schedule, run.record, correlation, free, sizes)
+        samples = _samples(schedule, run, correlation, free, sizes)
         known = StartInformation.of(samples.w[:, 1:], samples.w[:, 0])
-        _write_forward(out, run.record, samples, known, len(sizes) if run.node < 0 else run.node)
+        limits = schedule.readings.all_marks != 0
+        _write_forward(out, run.record, samples, known, len(sizes) if run.node < 0 else run.node, limits)
         if smooth and run.node < 0 and known.is_complete:
             _write_smoothed(out, run.record, samples, known[-1:])
+    for values in (out.innovations, out.sds, out.whitened, out.numr, out.auxm):
+        values[limits] = np.nan
+    out.predictions[limits] = run.record.predictions[limits]
     return out
 
 
@@ -143,7 +150,7 @@ def drawn_states(
     """
     record = run.record
     assert record is not None, "a recorded pass"
-    samples = _samples(schedule, record, correlation, free, np.diff(schedule.row_at))
+    samples = _samples(schedule, run, correlation, free, np.diff(schedule.row_at))
     known = StartInformation.of(samples.w[:, 1:], samples.w[:, 0])[-1:]
     if not known.is_complete:
         return None
@@ -219,16 +226,17 @@ class _Samples:
     information: Cube
 
 
-def _samples(
-    schedule: Schedule, record: PassRecord, correlation: Matrix, free: IntVector, sizes: IntVector
-) -> _Samples:
+def _samples(schedule: Schedule, run: Pass, correlation: Matrix, free: IntVector, sizes: IntVector) -> _Samples:
+    record = run.record
+    assert record is not None, "a recorded pass"
     count, m, n, d = len(sizes), int(sizes.max(initial=0)), record.x_predicted.shape[1], len(free)
     first, place, readings = schedule.row_at[:count], np.arange(m), schedule.readings
     there = place < sizes[:, None]
     rows = np.where(there, first[:, None] + place, 0)
     H, P = record.gradients[rows] * there[:, :, None], record.P_predicted[:count]
     variables = readings.variables[rows]
-    R = error_covariance(record.sds[rows] * there, correlation, variables)
+    distances, sds = taken_up(readings.values, readings.all_marks, record.predictions, record.sds, run.nu, run.s)
+    R = error_covariance(sds[rows] * there, correlation, variables)
     if len(record.excess):  # the curvature of the readings, where the update takes account of it
         R += record.excess[rows][:, :, :m] * (there[:, :, None] & there[:, None, :])
     S = H @ P @ _transposed(H) + R
@@ -243,7 +251,7 @@ def _samples(
     for node in range(count if d else 0):
         X[0, node] = record.transitions[node] @ now if node > 0 else now
         now = X[1, node] = L[node] @ X[0, node]
-    delta = (readings.values[rows] - record.predictions[rows]) * there
+    delta = distances[rows] * there
     delta = np.concatenate([delta[:, :, None], -H @ X[0]], axis=2)
     w, information = (whiten @ delta)[there], _transposed(H) @ inverse @ H
     return _Samples(
@@ -251,7 +259,9 @@ def _samples(
     )
 
 
-def _write_forward(out: History, record: PassRecord, samples: _Samples, known: StartInformation, sound: int) -> None:
+def _write_forward(
+    out: History, record: PassRecord, samples: _Samples, known: StartInformation, sound: int, limits: BoolVector
+) -> None:
     """Write what the data until a node, or a row, say; those of the first `sound` nodes were taken up."""
     there, H, count, total = samples.there, samples.H, len(samples.there), int(samples.sizes.sum())
     before, after = known[samples.first], known[samples.first + samples.sizes]
@@ -272,7 +282,7 @@ def _write_forward(out: History, record: PassRecord, samples: _Samples, known: S
     out.numr[:total] = _standardised(samples.u, samples.inverse, after)[there]
     out.nusr[:count] = _standardised(_transposed(H) @ samples.u, samples.information, after)
     squares = np.zeros(there.shape)
-    squares[there] = out.whitened[:total] ** 2
+    squares[there] = np.where(limits[:total], 0.0, out.whitened[:total] ** 2)
     chi2 = squares.sum(axis=1)
     out.chi2[:count] = np.where((samples.sizes > 0) & np.isfinite(chi2), chi2, np.nan)
     _write_gains(out, samples, predicted[1])

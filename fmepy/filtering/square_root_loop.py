@@ -46,6 +46,7 @@ from fmepy.filtering.arrays import (
     solved,
     write_excess,
 )
+from fmepy.filtering.limits import matched, plain_rows
 from fmepy.filtering.loop import change_state, follow, most_rows, read
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, LoopArguments
 from fmepy.filtering.transition import (
@@ -216,6 +217,7 @@ def _correct(job, a, node, first, count, x, X):
     schedule, record, n, update = job.schedule, job.record, x.shape[0], job.update
     variables, y, W = schedule.row_vars, a.y, a.W
     read(job, node, first, count, x, a.z, a.H, a.sd, a.delta, a.errors)
+    rows, count = count, plain_rows(schedule.row_marks, first, count)
     error_factor(count, first, a.errors, job.correlation, variables, a.R, a.CR)
     width, centre, side = _spread(job, a, node, x)
     copied_vector(x, y)
@@ -245,11 +247,45 @@ def _correct(job, a, node, first, count, x, X):
             record.predictions[first + i] = schedule.row_values[first + i] - a.delta[i]
             copied_vector(a.rows[i], record.gradients[first + i])
     columns_updated(W, count, first, a.rows, X, a.e, job.v)
-    copied_vector(y, x)
     for i in range(n):
         for j in range(n):
             a.L[i, j] = W[count + i, count + j]
+    for row in range(count, rows):
+        if not _limited(job, a, first + row, a.errors[row], schedule.row_values[first + row], x, y):
+            return row
+    copied_vector(y, x)
     return -1
+
+
+def _limited(job, a, row, error, limit, x, y):
+    """Update y and the factor by a limit, as P <- L (I - g f f') (I - g f f')' L'; tell whether it has a variance.
+
+    f = L'h, linearised at x (Potter).
+    """
+    var, n, e, s = job.schedule.row_vars[row], x.shape[0], limit - a.z[job.schedule.row_vars[row]], error * error
+    for j in range(n):
+        a.bias[j] = 0.0
+        for i in range(n):
+            a.bias[j] += a.L[i, j] * a.H[var, i]
+        e -= a.H[var, j] * (y[j] - x[j])
+        s += a.bias[j] * a.bias[j]
+    job.nu[row], job.s[row] = e, s
+    if not (s > 0.0 and s < np.inf):
+        return False
+    moved, share = matched(job.schedule.row_marks[row], e, s)
+    g = share / s / (1.0 + np.sqrt(max(1.0 - share * (s - error * error) / s, 0.0)))
+    for i in range(n):
+        c = 0.0
+        for j in range(n):
+            c += a.L[i, j] * a.bias[j]
+        y[i] += c / s * moved
+        for j in range(n):
+            a.W[i, j] = a.L[i, j] - g * c * a.bias[j]
+    lower_factor(a.W, n, n)
+    for i in range(n):
+        for j in range(n):
+            a.L[i, j] = a.W[i, j]
+    return True
 
 
 def _change(job, a, event, x):

@@ -7,6 +7,7 @@ With a dot for the derivative to one parameter, and Phi, S of `filtering.transit
     predict     P. <- Phi P. Phi' + Phi. P Phi' + (Phi. P Phi')' + S.
     update      c. = P. h' + P h.',  s. = h. c + h c. + r.,  nu. = delta. - h. (x - x(n|n-1)) - h (x. - x.(n|n-1))
                 x. <- x. + (c. - k s.) nu / s + k nu.,   P. <- P. - w k' - k w'  with w = c. - k s. / 2
+                (of a limit with nu and the share of `filtering.limits` in the place of nu and 1)
 
 The factors of the recursion are those of the pass itself, shared by all parameters, and the products of the P. run over
 all of them at once: a parameter costs half a pass or less, where central differences of passes cost two. Only what is
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import add_multiple, add_multiples, cleared, copied, copied_vector, padded
+from fmepy.filtering.limits import matched_slopes
 from fmepy.filtering.moment_tangents import MomentSpace, carry_moments, moment_space
 from fmepy.filtering.transition import EXACT, TransitionSpace, is_adaptive, space, transition
 from fmepy.types import Cube, Matrix, Vector
@@ -143,6 +145,7 @@ class Tangents(NamedTuple):
     dc: Matrix
     de: Vector
     ds: Vector
+    dw: Vector
     moments: MomentSpace
 
 
@@ -207,11 +210,15 @@ def read_slopes(job, t, node, x):
                 t.bends[i] += abs(bend)
 
 
-def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s):
-    """Write nu. and s. of a row, and update x. and P.; x and P are those before the update, x0 before all rows."""
+def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
+    """Write nu. and s. of a row, and update x. and P.; x and P are those before the update, x0 before all rows.
+
+    jump, share : what `filtering.limits.matched` makes of the innovation e
+    """
     var, n, n_par = job.schedule.row_vars[row], x.shape[0], t.at.ahead.shape[0]
     scale, is_bent = job.schedule.row_errors[row] * job.schedule.row_errors[row], t.bends[var] != 0.0
-    dx, dP, dH, dc, de, ds = t.dx, t.dP, t.dH, t.dc, t.de, t.ds
+    is_limit = job.schedule.row_marks[row] != 0
+    dx, dP, dH, dc, de, ds, dw = t.dx, t.dP, t.dH, t.dc, t.de, t.ds, t.dw
     for q in range(n_par):
         de[q], ds[q] = -t.dz[var, q], 2.0 * sd[var] * t.dsd[var, q] * scale
     cleared(dc)
@@ -231,13 +238,16 @@ def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s):
             for q in range(n_par):
                 ds[q] += H[j] * dc[j, q] + dH[var, j, q] * c[j]
     for q in range(n_par):
-        t.nu[row, q], t.s[row, q] = de[q], ds[q]
+        t.nu[row, q], t.s[row, q], dw[q] = de[q], ds[q], 0.0
+    matched_slopes(job.schedule.row_marks[row], e, s, de, ds, dw)
     for i in range(n):
-        add_multiples(dx[i], e / s, dc[i], -k[i] * e / s, ds)
+        add_multiples(dx[i], jump / s, dc[i], -k[i] * jump / s, ds)
         add_multiple(dx[i], k[i], de)
         add_multiple(dc[i], -0.5 * k[i], ds)  # w
         for j in range(i + 1):
-            add_multiples(dP[i, j], -k[j], dc[i], -k[i], dc[j])
+            add_multiples(dP[i, j], -share * k[j], dc[i], -share * k[i], dc[j])
+            if is_limit:
+                add_multiple(dP[i, j], -s * k[i] * k[j], dw)
 
 
 def change_slopes(job, t, event, x, P):
@@ -270,7 +280,7 @@ def tangents(job, at, nu, s):
         new(n, n, width), new(n, n, width), new(n, n, width), new(n, n), new(n, width), new(n, width), new(n),
         new(2, variables), new(2, variables), new(2, variables, n),
         new(variables, n_par), new(variables, n_par), new(variables, n, n_par), new(variables),
-        new(n, width), new(n, width), new(width), new(width),
+        new(n, width), new(n, width), new(width), new(width), new(width),
         moment_space(n, m.n_noise, width if is_adaptive(m.kind) else 0),
     )  # fmt: skip
     for q in range(t.kept.shape[0]):

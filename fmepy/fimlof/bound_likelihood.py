@@ -24,10 +24,12 @@ from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import (
     Likelihood,
     expected_information,
+    information_rows,
     likelihood_of,
     movement,
     predictive_log_densities,
     score_of,
+    score_rows,
 )
 from fmepy.filtering.run import Pass, run_filter
 from fmepy.filtering.schedule import FilterReadings, Schedule
@@ -43,6 +45,7 @@ from fmepy.fimlof.bound_filter import (
 from fmepy.fimlof.data import EntityRun, effective_readings
 from fmepy.fimlof.filter_model import Specification, is_one_run, uses_errors, with_inputs
 from fmepy.fimlof.side_steps import rows_of_path, rows_until, with_side_paths
+from fmepy.numerics.tails import residuals_of_marked
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -146,6 +149,7 @@ class BoundFimlof(OfData):
                 np.where(used[e.readings.variables], e.readings.errors, np.nan),
                 tuple(e.transforms[v] for v in e.readings.variables),
                 e.log_jacobian,
+                e.readings.marks,
             )
             for e in parts
         ])  # fmt: skip
@@ -213,7 +217,7 @@ class BoundFimlof(OfData):
         likelihoods, slopes = self._derivatives(theta, rough)
         total = np.zeros(len(self._at))
         for one, (nu, s, extra) in zip(likelihoods, slopes, strict=True):
-            total += score_of(one.nu, one.s, nu, s) + extra
+            total += score_of(one, nu, s) + extra
         return total
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
@@ -221,7 +225,7 @@ class BoundFimlof(OfData):
         likelihoods, slopes = self._derivatives(theta, rough)
         p = len(self._at)
         return np.asarray(
-            sum((expected_information(a.s, nu, s) for a, (nu, s, _) in zip(likelihoods, slopes, strict=True)),
+            sum((expected_information(a, nu, s) for a, (nu, s, _) in zip(likelihoods, slopes, strict=True)),
                 np.zeros((p, p)))
         )  # fmt: skip
 
@@ -230,7 +234,7 @@ class BoundFimlof(OfData):
         likelihoods, slopes = self._derivatives(theta)
         out = []
         for one, (nu, s, _), (schedule, _) in zip(likelihoods, slopes, self.schedules, strict=True):
-            of_row = -(one.nu / one.s)[:, None] * nu - 0.5 * (1 / one.s - (one.nu / one.s) ** 2)[:, None] * s
+            of_row = score_rows(one, nu, s)
             nodes = schedule.nodes_of_rows
             sums = np.zeros((len(schedule.times), of_row.shape[1]))
             np.add.at(sums, nodes, of_row)
@@ -248,14 +252,22 @@ class BoundFimlof(OfData):
             mine = [self.spec.variables[i] for i in schedule.readings.variables]
             names += [name for name in mine for _ in range(2)]
             x.append(np.repeat(schedule.readings.times, 2))
-            pair = np.stack([nu / np.sqrt(one.s)[:, None], s / (np.sqrt(2) * one.s)[:, None]], axis=1)
+            pair = np.stack(information_rows(one, nu, s), axis=1)
             rows.append(pair.reshape(-1, pair.shape[2]))
         return names, np.concatenate(x), np.concatenate(rows)
 
     def standardised(self, theta: Vector) -> tuple[list[str], Vector]:
-        """Return variable and residual of every datum, minus its innovation in units of its sd, entity by entity."""
+        """Return variable and residual of every datum, minus its innovation in units of its sd, entity by entity.
+
+        Of a limit it is the generalised one of `fmepy.numerics.tails`.
+        """
         names = [self.spec.variables[i] for schedule, _ in self.schedules for i in schedule.readings.variables]
-        return names, np.concatenate([-one.nu / np.sqrt(one.s) for one in self.likelihoods(theta)])
+        residuals = np.concatenate([-one.nu / np.sqrt(one.s) for one in self.likelihoods(theta)])
+        return names, residuals_of_marked(residuals, self._marks)
+
+    @property
+    def _marks(self) -> IntVector:
+        return np.concatenate([schedule.readings.all_marks for schedule, _ in self.schedules])
 
     def log_densities(self, theta: Vector) -> Vector:
         """Return the log density of every datum given those before it, entity by entity, in the data's own units.
@@ -266,7 +278,8 @@ class BoundFimlof(OfData):
             pairs = [(one.nu, one.s, np.empty((len(one.nu), 0))) for one in self.likelihoods(theta)]
         else:
             pairs = [(run.nu, run.s, run.v) for run, likelihood in self.passes(theta) if likelihood is not None]
-        found = [predictive_log_densities(*pair) for pair in pairs]
+        marks = [schedule.readings.marks for schedule, _ in self.schedules]
+        found = [predictive_log_densities(*pair, own) for pair, own in zip(pairs, marks, strict=True)]
         slopes = [e.log_slopes[-len(own) :] for e, own in zip(self.entities, found, strict=True)]
         return np.concatenate(found) + np.concatenate(slopes)
 
@@ -384,7 +397,7 @@ class BoundFimlof(OfData):
         p = values[self._take[k]]
         if self._runs is not None and self.spec.definition.is_closed:
             run = self._runs.recorded(k, values[self._at], schedule)
-            return run, likelihood_of(run)
+            return run, likelihood_of(run, schedule.readings.marks)
         bound_filter = self.filter_of(k)
         states = self.start_at_rest(k, values[self._at]) if states is None else states
         inputs = bound_filter.inputs(p, self._inflation)
@@ -394,7 +407,7 @@ class BoundFimlof(OfData):
             run = run_filter(bound_filter.scheme, schedule, start, inputs, record)
             if run.node >= 0:
                 return run, None
-            likelihood = likelihood_of(run)
+            likelihood = likelihood_of(run, schedule.readings.marks)
             if not self._iterates or not np.isfinite(likelihood.loglik):
                 break
             move = likelihood.shift
@@ -428,7 +441,7 @@ class BoundFimlof(OfData):
                 nu[:, j] = (ahead.nu - behind.nu) / width
                 s[:, j] = (ahead.s - behind.s) / width
                 if self.spec.free_states:
-                    of_data = score_of(base[k].nu, base[k].s, nu[:, j : j + 1], s[:, j : j + 1])
+                    of_data = score_of(base[k], nu[:, j : j + 1], s[:, j : j + 1])
                     extra[j] = (ahead.loglik - behind.loglik) / width - float(of_data[0])
         self._remembered = (key, base, slopes)
         return base, slopes

@@ -75,6 +75,9 @@ class FimlofCost(ModelsOfCost, AddableCost):
         Columns of time, of the values and of the standard errors of a long table.
     unit, origin : str, date, optional
         Of dates as times, as `modCost` takes them; `obs` then holds numbers.
+    censored : str, or mapping of observed variable to str, optional
+        Column of marks, as in `SimulationCost`: ``<`` or ``>`` where the column of values holds a limit below or above
+        which the reading lies. See the notes.
     transform : {"log", "log10", "sqrt"} or dict by variable, optional
         Filter transformed readings; errors are on that scale. The value of the cost, and ``FilterResult.loglik``, are
         of transformed readings; ``ModFit.loglik`` is of the data in their own units, ``log_jacobian`` the difference.
@@ -139,12 +142,21 @@ class FimlofCost(ModelsOfCost, AddableCost):
     filter of a difference model, or by an adaptive solver, is a run of the model, and its score comes from the model's
     sensitivities: the same numbers within the model's own tolerances.
 
+    A reading of which only a limit c is known adds log Phi(t) to log L, t = (c - h) / sqrt(S) of one below it, with h
+    and S the mean and variance of its prediction, its error included. The filter goes on from the mean and the variance
+    that the state has given that: with lam = phi(t) / Phi(t) the reading is h - sqrt(S) lam on average, with the
+    variance S (1 - lam (lam + t)); above it, the same mirrored. A single limit is exact; behind one the state is taken
+    for normal, which it no longer is (assumed-density filtering, Minka 2001; Allik et al. 2016). Without process noise,
+    from a known start, nothing is approximate. Limits have no standardised residuals and are no part of SUMSQ; the
+    information is that of what was seen.
+
     A filter that breaks down (a state or covariance not finite, an innovation without variance) gives infinite cost;
     `filter` says where. `cost.bind(names)` offers ``score`` and ``information`` (Fisher's, expected).
 
     References
     ----------
     Schweppe (1965), IEEE Trans. Inf. Theory 11. Peterson (1976), MIT (GPSIE). Jazwinski (1970). de Jong (1991).
+    Minka (2001), thesis, MIT. Allik et al. (2016), IEEE Trans. Control Syst. Technol. 24.
 
     Examples
     --------
@@ -156,6 +168,13 @@ class FimlofCost(ModelsOfCost, AddableCost):
     ...                   measurement_noise={"level": 1.0}, parms={"sd_w": 1.0}, initial_sd={"level": 1.0})
     >>> round(cost(), 6), round(cost({"sd_w": 2.0}), 6)
     (8.130196, 8.202531)
+
+    Of the second reading only that it lies above 3 is known:
+
+    >>> seen = {"time": [1, 2], "level": [1.0, 3.0], "mark": ["", ">"]}
+    >>> limited = cost.replace(obs=seen, censored="mark")
+    >>> round(limited(), 6), limited.filter().residuals["mod"].round(3).to_list()
+    (8.410204, [0.0, 0.667])
     """
 
     model: Any
@@ -166,6 +185,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
     x: str = "time"
     y: str | None = None
     err: str | None = None
+    censored: Any = None
     unit: str | None = None
     origin: Any = None
     transform: Any = None
@@ -210,6 +230,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
             _check_sums(specification, e)
             _check_first(specification, e)
             _check_repeated(specification, e)
+            _check_limits(specification, e)
         by_entity = getattr(self.model, "entity_inputs", None) is not None  # which equations alone do not know
         predictor = self.model if by_entity else followed
         vars(self).update(_given=given, specification=specification, entities=entities, predictor=predictor)
@@ -299,7 +320,8 @@ class FimlofCost(ModelsOfCost, AddableCost):
         if not (isinstance(other, FimlofCost) and self.model is other.model):
             return False
         return len(self.entities) == len(other.entities) and all(
-            np.array_equal(a.raw, b.raw) and np.array_equal(a.readings.times, b.readings.times)
+            np.array_equal(a.raw, b.raw)
+            and all(np.array_equal(getattr(a.readings, k), getattr(b.readings, k)) for k in ("times", "all_marks"))
             for a, b in zip(self.entities, other.entities, strict=True)
         )
 
@@ -429,6 +451,36 @@ def _check_repeated(specification: Specification, entity: EntityData) -> None:
                 f"There are several readings of {b!r} or of {a!r} at {both[0]:g}, and their errors are correlated: "
                 "which belong together is not known. Give their means, or the errors as independent."
             )
+
+
+def _check_limits(specification: Specification, entity: EntityData) -> None:
+    """Refuse limits where the filter cannot take them."""
+    r, spec = entity.readings, specification
+    if r.marks is None:
+        return
+    limits = r.marks != 0
+    of = "" if entity.label is None else f" of entity {entity.label!r}"
+    if spec.initial == "data" and (limits & (r.times == r.times[0])).any():
+        raise DataError(
+            f"`initial='data'`: the first data{of}, at {r.times[0]:g}, are limits (`censored`), from which no state "
+            "starts. Use initial='known' with initial_sd, or begin the data where the readings themselves are known."
+        )
+    if spec.free_states:
+        names = {spec.definition.states[i]: "..." for i in spec.free_states}
+        raise ArgumentError(
+            f"`censored`: limits say too little of a start of which nothing is known. Give initial_sd={names}, wide "
+            "ones if need be, with initial='known'."
+        )
+    if spec.update != "ekf":
+        raise ArgumentError(f"`censored` is for update='ekf', not {spec.update!r}.")
+    if spec.algorithm == "joint":
+        raise ArgumentError("`censored`: limits are taken one by one. Use algorithm='sequential' or 'sqrt'.")
+    correlated = spec.errors.keys if spec.errors.covariance is not None else ()
+    for name in {spec.variables[v] for v in r.variables[limits]} & set(correlated):
+        raise ArgumentError(
+            f"`censored`: the errors of {name!r} are correlated with others (`measurement_noise`), and limits are for "
+            "independent errors. Give sds, such as measurement_noise={" + f"{name!r}: 'estimate'" + "}."
+        )
 
 
 def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:

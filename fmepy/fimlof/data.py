@@ -38,7 +38,8 @@ class EntityData:
         All that are observed, of whichever entity.
     transforms : tuple of (str or None)
     readings : Readings
-        Sorted by time, then in the order of the variables; values on the scale of comparison, `errors` the data's own.
+        Sorted by time, limits last, then in the order of the variables; values on the scale of comparison, `errors` the
+        data's own.
     raw : ndarray, shape (n_obs,)
         The values as given.
     n_missing : ndarray of int, shape (n_var,)
@@ -61,9 +62,10 @@ class EntityData:
 
     @property
     def log_slopes(self) -> Vector:
-        """Log |dT/dz| of every datum; infinite for the square root of zero."""
+        """Log |dT/dz| of every datum, 0 of a limit; infinite for the square root of zero."""
         with np.errstate(divide="ignore"):
-            return np.log(observation_scale([self.transforms[v] for v in self.readings.variables]).slope(self.raw))
+            slopes = np.log(observation_scale([self.transforms[v] for v in self.readings.variables]).slope(self.raw))
+        return np.where(self.readings.all_marks == 0, slopes, 0.0)
 
     @property
     def log_jacobian(self) -> float:
@@ -77,7 +79,7 @@ def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[
     Parameters
     ----------
     cost : FimlofCost
-        Its words of a table: x, y, err, entity, transform.
+        Its words of a table: x, y, err, censored, entity, transform.
     obs
         The table.
     model : Model
@@ -95,7 +97,9 @@ def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[
     if cost.entity is not None:
         column = read_entity_column(table, cost.entity)
         table, experiments = table.drop(columns=normal_name(cost.entity)), column.of_row
-    observations = read_observations(table, x=x, y=cost.y, err=cost.err, experiments=experiments)
+    observations = read_observations(
+        table, x=x, y=cost.y, err=cost.err, censored=cost.censored, experiments=experiments
+    )
     check_observed(observations.names, model.var_names)
     kinds = transforms_by_variable(cost.transform, observations.names)
     columns, n = Columns(table), len(column.labels)
@@ -136,12 +140,18 @@ def _entity(
     else:
         both = merged(both)
     read, asked = both[: len(raw)], np.setdiff1d(both[len(raw) :], both[: len(raw)])
-    order = np.lexsort((np.arange(len(which)), which, read))
+    marks = np.concatenate([np.zeros(len(v.x), dtype=np.int64) if v.marks is None else v.marks for v in variables])
+    order = np.lexsort((np.arange(len(which)), which, marks != 0, read))
     compared = np.concatenate([transformed_values(v, transforms[v.name]) for v in variables])
     errors = np.concatenate([np.ones(len(v.x)) if v.errors is None else v.errors for v in variables])
     labels = [row for v in variables for row in v.rows]
     readings = FilterReadings(
-        read[order], which[order], compared[order], errors[order], tuple(labels[i] for i in order)
+        read[order],
+        which[order],
+        compared[order],
+        errors[order],
+        tuple(labels[i] for i in order),
+        marks[order] if marks.any() else None,
     )
     names = tuple(v.name for v in variables)
     return EntityData(label, names, tuple(transforms[n] for n in names), readings, raw[order], n_missing, asked)
@@ -167,7 +177,7 @@ def effective_readings(used: Sequence[bool], entity: EntityData) -> FilterReadin
     """Return the readings with the multiplier of every sd: the datum's own error where it counts, else 1."""
     with_error = np.array(used)  # without a column of errors all of them are 1
     r = entity.readings
-    return FilterReadings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
+    return replace(r, errors=np.where(with_error[r.variables], r.errors, 1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

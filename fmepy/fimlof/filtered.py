@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.censored import signs
 from fmepy.errors import check_choice
 from fmepy.filtering.run import Pass
 from fmepy.filtering.smoothing import History, StartInformation
@@ -20,6 +21,7 @@ from fmepy.fimlof.outputs import names_of_sums, output_functions, outputs_of, po
 from fmepy.journal.encoding import Stored, live
 from fmepy.journal.saving import Saved
 from fmepy.language.nodes import Symbol
+from fmepy.numerics.tails import log_probability
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 KINDS = ("predicted", "filtered", "smoothed")
@@ -166,7 +168,8 @@ class Filtered(Saved):
         ``standardized = innovation / sd``. NUMR and AUXM are the deleted residuals of the datum, in their sds: it minus
         what everything else until its time (NUMR), or all other data (AUXM), say of it. `flag` marks suspected data:
         beyond the cost's `threshold`, and the largest of their sample, states included. All on the scale of comparison
-        (of a transform). Data that the start uses up have no prediction.
+        (of a transform). Data that the start uses up have no prediction. Where some are limits, `censored` holds their
+        marks; they have a prediction, and no residuals.
         """
         parts, variables = [], np.array(self.variables, dtype=object)
         for run, h in zip(self.runs, self.histories, strict=True):
@@ -180,8 +183,11 @@ class Filtered(Saved):
                 **{"standardized": standardized, "NUMR": h.numr, "AUXM": h.auxm, "flag": flags},
             }
             part = pd.DataFrame(columns)
+            if any(one.schedule.readings.marks is not None for one in self.runs):
+                part.insert(3, "censored", signs(r.all_marks))
             if used is not None and len(used):
                 first: dict[Any, Any] = {"name": variables[used.variables], "x": used.times, "obs": used.values}
+                first["censored"] = [""] * len(used)
                 part = pd.DataFrame({c: [*first.get(c, _nothing(part[c], len(used))), *part[c]] for c in part})
             parts.append(part)
         return self._joined(parts)
@@ -202,12 +208,16 @@ class Filtered(Saved):
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """One row a sample: [entity,] time, n, chi2, p: delta' S^-1 delta is chi-squared with n degrees of freedom."""
+        """One row a sample: [entity,] time, n, chi2, p: delta' S^-1 delta is chi-squared with n degrees of freedom.
+
+        Limits are not counted.
+        """
         from scipy.special import chdtrc
 
         parts = []
         for run, h in zip(self.runs, self.histories, strict=True):
-            counts = np.diff(run.schedule.row_at)
+            nodes, plain = run.schedule.nodes_of_rows, run.schedule.readings.all_marks == 0
+            counts = np.bincount(nodes[plain], minlength=len(run.schedule.times))
             some = counts > 0
             n, chi2 = counts[some], h.chi2[some]
             parts.append(pd.DataFrame({"time": run.schedule.times[some], "n": n, "chi2": chi2, "p": chdtrc(n, chi2)}))
@@ -218,10 +228,11 @@ class Filtered(Saved):
         """What every variable adds to the log-likelihood: n, loglik, sumsq, mean_square (1 for a right model).
 
         A variable is given those before it in the same sample. With an unknown start the data it uses up are not
-        counted, and the row "start" is what the determinant of their information adds.
+        counted, and the row "start" is what the determinant of their information adds. Limits count in n and loglik
+        alone.
         """
         m = len(self.variables)
-        n, total, squares = np.zeros((3, m))
+        n, limits, total, squares = np.zeros((4, m))
         for run, h in zip(self.runs, self.histories, strict=True):
             if run.run is None or run.failure is not None:
                 total += np.nan
@@ -233,8 +244,12 @@ class Filtered(Saved):
             squares += np.bincount(which, weights=w**2, minlength=m)
             log_s = np.log(_conditional_variances(run.run)[seen])
             total += np.bincount(which, weights=-0.5 * (np.log(2 * np.pi) + log_s + w**2), minlength=m)
+            marks = run.schedule.readings.all_marks
+            which, of_limits = run.schedule.readings.variables[marks != 0], (-marks * run.run.nu / np.sqrt(run.run.s))
+            limits += np.bincount(which, minlength=m)
+            total += np.bincount(which, weights=log_probability(of_limits[marks != 0]), minlength=m)
         with np.errstate(invalid="ignore", divide="ignore"):
-            columns = {"n": n.astype(int), "loglik": total, "sumsq": squares, "mean_square": squares / n}
+            columns = {"n": (n + limits).astype(int), "loglik": total, "sumsq": squares, "mean_square": squares / n}
         table = pd.DataFrame(columns, index=list(self.variables))
         if any(run.run is not None and run.run.v.shape[1] for run in self.runs):
             table.loc["start"] = [0, self.loglik - float(np.sum(total)), np.nan, np.nan]

@@ -1,8 +1,8 @@
 """Noisy histories drawn from a filtered cost, in the form of its data.
 
 A path is drawn of the start, the noise of the process and the errors of the readings (`fmepy.filtering.paths`), at the
-data's own times; what was missing stays missing. Errors in proportion to a reading are taken at the true one. Where the
-start is not given it needs a rule:
+data's own times; what was missing stays missing, and a limit stays one if what is drawn lies beyond it. Errors in
+proportion to a reading are taken at the true one. Where the start is not given it needs a rule:
 
 * ``initial="known"``: a draw of the model's initial values with their `initial_sd`;
 * ``initial="data"``: measured states start at their first data, taken as the truth; the data of that time are drawn
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.drawn_data import write_readings
+from fmepy.costs.drawn_data import unmarked, write_readings
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.errors import SimulationError
 from fmepy.filtering.run import Start
@@ -30,7 +30,7 @@ from fmepy.fimlof.data import read_entities
 from fmepy.fimlof.outputs import StateFunctions
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.tables.columns import as_table
-from fmepy.types import Matrix, Vector
+from fmepy.types import BoolVector, Matrix, Vector
 
 
 def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataFrame:
@@ -50,9 +50,12 @@ def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataF
     bound = cost.bind()
     values = table.copy()
     for k, (entity, start) in enumerate(zip(entities, starts, strict=True)):
-        drawn = _readings(bound, k, theta.to_numpy(dtype=float), start, rng)
+        drawn, beyond = _readings(bound, k, theta.to_numpy(dtype=float), start, rng)
         names = [cost.y or entity.variables[v] for v in entity.readings.variables]
         values = write_readings(values, entity.readings.labels, names, drawn)
+        seen = np.flatnonzero((entity.readings.all_marks != 0) & ~beyond)
+        variables = [entity.variables[entity.readings.variables[i]] for i in seen]
+        values = unmarked(values, cost.censored, [entity.readings.labels[i] for i in seen], variables)
     values.index = labels
     return values
 
@@ -65,8 +68,10 @@ def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
     return [h.x_smoothed[0, list(cost.specification.free_states)] for h in flt.histories]
 
 
-def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator) -> Vector:
-    """Return readings of an entity along one path, in the order of its data, as they are given."""
+def _readings(
+    bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator
+) -> tuple[Vector, BoolVector]:
+    """Return readings of an entity along one path, in the order of its data, as they are given; which are limits."""
     spec, bound_filter, rest = bound.spec, bound.filter_of(k), bound.start_at_rest(k, theta)
     (schedule, used), p = bound.schedules[k], bound.parameters_of(k, theta)
     if spec.definition.is_closed:  # without noise of the process there is but one path
@@ -94,10 +99,12 @@ def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None,
                 rows = nodes == node
                 C = semidefinite_factor(error_covariance(errors[rows], correlation, which[rows]))
                 noise[rows] = C @ rng.standard_normal(int(rows.sum()))
-        out.append((z[nodes, which] + noise, which))
-    values, which = (np.concatenate(v) for v in zip(*out, strict=True))
+        drawn = z[nodes, which] + noise
+        beyond = readings.all_marks * (drawn - readings.values) > 0
+        out.append((np.where(beyond, readings.values, drawn), which, beyond))
+    values, which, beyond = (np.concatenate(v) for v in zip(*out, strict=True))
     scale = observation_scale([spec.transforms[v] for v in which])
-    return scale.back(values)
+    return scale.back(values), beyond
 
 
 def _path(

@@ -102,6 +102,9 @@ def _what(flt: FilterResult) -> list[str]:
         f"{times.min():g} to {times.max():g}; {_number(len(facts.states), 'state')}, "
         f"{_number(facts.n_noise, 'noise input')}; the start is {start}."
     ]
+    limits = sum(map(bool, flt.residuals.get("censored", ())))
+    if limits:
+        out.append(f"{_number(limits, 'reading')} of them {'is a limit' if limits == 1 else 'are limits'}.")
     used = len(times) - flt.nobs
     if used:
         what = "an unknown start" if facts.n_free else "the start"

@@ -125,7 +125,8 @@ class FilterResult(Filtered):
         squares = np.concatenate([h.whitened[np.isfinite(h.whitened)] ** 2 for h in self.histories])
         scales = [k for k in self._names(estimated) if k.split("[")[0] in self.facts.scales]
         scale = bool(scales) and scale_is_estimated(self.bound.spec, scales)
-        return SumsqTest(self.sumsq, self.nobs, len(self._mean_parameters(estimated)), scale, squares)
+        nobs = self.nobs - sum(int(np.count_nonzero(r.schedule.readings.all_marks)) for r in self.runs)
+        return SumsqTest(self.sumsq, nobs, len(self._mean_parameters(estimated)), scale, squares)
 
     def normality(self) -> Normality:
         """Return moments and tests of normality of the whitened innovations."""

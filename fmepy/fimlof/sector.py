@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.censored import signs
 from fmepy.costs.conditions import FROM, read_conditions
 from fmepy.costs.noise import names_of_estimates, names_of_noise
 from fmepy.errors import ArgumentError, DataError, listed
@@ -150,7 +151,7 @@ def _inputs(
         times = np.union1d(float(spec.grid[0]), times)
     series, filled = {}, []
     for name in inputs:
-        at = entity.readings.variables == direct[name]
+        at = (entity.readings.variables == direct[name]) & (entity.readings.all_marks == 0)  # a limit is no input
         if not at.any():
             raise DataError(f"Entity {entity.label!r} has no datum of {name!r}, which the sector needs as an input.")
         measured = pd.Series(entity.raw[at]).groupby(entity.readings.times[at]).mean()
@@ -251,6 +252,7 @@ def _cost(cost: FimlofCost, entities: Sequence[EntityData], model: Any, variable
         "model": model,
         "obs": pd.concat([_readings(cost, e, variables) for e in entities], ignore_index=True),
         **{"x": "time", "y": "value", "err": None if cost.err is None else "err"},
+        "censored": None if cost.censored is None else "mark",
         **{"process_noise": process or {}, "measurement_noise": measurement, "initial_sd": start},
         "transform": {v: k for v, k in kinds.items() if k and v in variables} or None,
         "parms": {k: float(v) for k, v in values.items()},
@@ -268,6 +270,8 @@ def _readings(cost: FimlofCost, entity: EntityData, variables: tuple[str, ...]) 
     table = pd.DataFrame({"name": names, "time": r.times[rows], "value": entity.raw[rows]})
     if cost.err is not None:
         table["err"] = r.errors[rows]
+    if cost.censored is not None:
+        table["mark"] = signs(r.all_marks[rows])
     return table if cost.entity is None else table.assign(**{cost.entity: entity.label})
 
 

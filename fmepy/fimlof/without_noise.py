@@ -131,7 +131,7 @@ class SimulatedLikelihoods(BoundLikelihood):
         else:
             nu, s = self._conditional(k, theta, delta, errors)
         self._check(k, theta, s)
-        return likelihood_of_innovations(nu, s)
+        return likelihood_of_innovations(nu, s, marks=self._readings[k].marks)
 
     def _conditional(self, k: int, theta: Vector, delta: Vector, errors: Vector) -> tuple[Vector, Vector]:
         """Return innovations given those before them in their sample, and variances: errors are correlated."""
@@ -194,7 +194,7 @@ class SimulatedLikelihoods(BoundLikelihood):
 def _comparison(spec: Specification, readings: Sequence[FilterReadings]) -> Comparison:
     """Return the readings of all entities, one after the other, as what a simulation is compared with."""
     groups = np.concatenate([r.variables for r in readings]).astype(np.intp)
-    none = np.zeros(len(spec.variables), dtype=np.intp)
+    none, marks = np.zeros(len(spec.variables), dtype=np.intp), np.concatenate([r.all_marks for r in readings])
     return Comparison(
         names=tuple(spec.variables[v] for v in groups.tolist()),
         x=np.concatenate([r.times for r in readings]),
@@ -207,6 +207,7 @@ def _comparison(spec: Specification, readings: Sequence[FilterReadings]) -> Comp
         n_missing=none,
         n_outside=none,
         x_name="time",
+        marks=marks if marks.any() else None,
     )
 
 

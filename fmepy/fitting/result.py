@@ -55,7 +55,7 @@ class ModFit(Shown):
     residuals : Series
         Weighted residuals at `par`, labelled by variable; for a function that returns a vector, as it returned them. Of
         a likelihood those in units of its sds, (mod - obs) / sd: of a filter the sd of the prediction, and of a reading
-        beyond a limit the mean that it has given what was seen (`fmepy.costs.censored`). A number has none.
+        beyond a limit the mean that it has given what was seen (`fmepy.numerics.tails`). A number has none.
     hessian : DataFrame
         Second derivatives at `par`: 2 J'J for least squares, a prior's included.
     rank : int

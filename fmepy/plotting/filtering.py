@@ -11,7 +11,7 @@ from fmepy.checks import between_0_and_1
 from fmepy.errors import check_choice
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import WARNING, color, each_panel, get_ax, get_axes, name_rows, picture, set_axes, zero_line
-from fmepy.plotting.observations import DATA
+from fmepy.plotting.observations import DATA, draw_marked
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def plot_states(
             x, y = rows["time"].to_numpy(), rows[name].to_numpy()
             own = flt.rows_of(seen, label)
             if several:
-                ax.plot(own["x"], own["obs"], **{**_DATA, "color": color(i), "markersize": 1.5, "alpha": 0.5})
+                look = {**_DATA, "color": color(i), "markersize": 1.5, "alpha": 0.5}
+                draw_marked(ax, own["x"], own["obs"], own.get("censored"), **look)
                 text = f"{flt.entity_column} {label}" if len(flt.entities) <= _FEW else None
                 ax.plot(x, y, **{"color": color(i), "linewidth": 0.9, "label": text, **kwargs})
                 continue
@@ -74,7 +75,8 @@ def plot_states(
             ax.fill_between(x, low, high, color=color(0), alpha=0.25, linewidth=0, zorder=1,
                             label=f"{100 * level:g} % band of the state")  # fmt: skip
             ax.plot(x, y, **{"color": color(0), "label": kind, "zorder": 3, "linewidth": 1.2, **kwargs})
-            ax.plot(own["x"], own["obs"], **{**_DATA, "label": "data" if len(own) else None})
+            look = {**_DATA, "label": "data" if len(own) else None}
+            draw_marked(ax, own["x"], own["obs"], own.get("censored"), **look)
         _draw_suspected(ax, seen, "obs")
         jumps = shocks[shocks["flag"] & (shocks["state"] == name)]
         for k, t in enumerate(jumps["time"].unique()):

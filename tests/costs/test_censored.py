@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.costs.censored import generalised, log_probability, steepness
 from fmepy.costs.observations import concatenate, prepare, read_observations
 from fmepy.errors import ArgumentError, DataError
+from fmepy.numerics.tails import generalised, log_probability, steepness
 
 LONG = pd.DataFrame({
     "name": ["A", "B", "A", "A", "B"],

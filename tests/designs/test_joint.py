@@ -175,3 +175,10 @@ def test_what_cannot_be_is_told(words, asked, error):
     given = {"candidates": {"time": range(5, 9)}, **asked}
     with pytest.raises(ValueError, match=error):
         fme.design(walk(**words), {"a": 0.8}, n=1, seed=1, **given)
+
+
+def test_limits_count_as_plain_readings():
+    obs = {"time": [1.0, 2.0], "x": [9.0, 8.0]}
+    plain, limited = walk(obs), walk({**obs, "mark": ["", "<"]}, censored="mark")
+    a, b = (fme.design(c, {"a": 0.9}, candidates={"time": [3.0, 9.0]}, n=1, seed=1) for c in (plain, limited))
+    assert a.after["a"] == pytest.approx(b.after["a"])

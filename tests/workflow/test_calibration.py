@@ -811,6 +811,21 @@ def test_a_filter_writes_its_residuals_and_a_forecast(tmp_path):
     assert again.filter.result.loglik == done.filter.result.loglik
 
 
+def test_a_filter_takes_limits_of_a_file(tmp_path):
+    data = pd.DataFrame({"time": [1, 2, 3], "level": [1.0, 0.5, 2.0], "mark": ["", "<", ""]})
+    data.to_csv(tmp_path / "level.csv", index=False)
+    (tmp_path / "level.toml").write_text(
+        'data = { file = "level.csv", censored = "mark" }\nfit = {}\nfilter = {}\n[cost]\nkind = "fimlof"\n'
+        'process_noise = { level = "w" }\nmeasurement_noise = { level = 0.2 }\n'
+        '[model]\nequations = "next(level) = level\\nlevel(0) = 0"\ntimes = { start = 0, stop = 3, step = 1 }\n'
+        "[parameters]\nw = { start = 1 }\n"
+    )
+    done = fme.workflow.calibrate(tmp_path / "level.toml")
+    assert done.ok, done
+    assert pd.read_csv(done.report.parent / "filter.csv").shape[0] == 3
+    assert done.filter.result.residuals["censored"].tolist() == ["", "<", ""]
+
+
 def test_intervals_of_estimates_are_those_of_student_on_the_scale_of_the_fit():
     x = np.arange(6.0)
     fit = fme.modFit(lambda p: p["a"] + p["b"] * x - np.log(2 + x), {"a": 1.0, "b": 0.1})

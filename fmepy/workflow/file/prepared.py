@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +150,6 @@ def _cost(
     if "entity_parms" in said and isinstance(said["entity_parms"], str):
         said["entity_parms"] = [said["entity_parms"]]
     make: Any = {"simulation": SimulationCost, "prediction_error": PredictionErrorCost, "fimlof": FimlofCost}[kind]
-    if "censored" in words and "censored" not in signature(make).parameters:
-        raise case.section.error(("data", "censored"), f"a cost of the kind {kind!r} takes no censored readings.")
     if "depth" in words:
         words = {**words, "x": [words["x"], words["depth"]]}
         del words["depth"]
