@@ -451,14 +451,14 @@ class RightSide(Converter):
 
 @lru_cache
 def _formula(name: str, n: int) -> Node:
-    return parse_expression(_FORMULAS[name, n])
+    dt, slack = Symbol(DT), _SLACK * Symbol(DT)
+    rule = {symbol("dt"): dt, symbol("late"): TIME + slack, symbol("early"): TIME - slack}
+    return substituted([parse_expression(_FORMULAS[name, n])], rule)[0]
 
 
 def _written(name: str, *x: Node) -> Node:
     """Return what a function of system dynamics is in functions of the model language."""
-    slack = _SLACK * Symbol(DT)
-    rule: dict[Node, Node] = {symbol("dt"): Symbol(DT), symbol("late"): TIME + slack, symbol("early"): TIME - slack}
-    return substituted([_formula(name, len(x))], rule | dict(zip(map(symbol, "abcd"), x, strict=False)))[0]
+    return substituted([_formula(name, len(x))], dict(zip(map(symbol, "abcd"), x, strict=False)))[0]
 
 
 def _index(node: ast.expr) -> object:

@@ -1,4 +1,4 @@
-"""Words of Vensim and Stella, and what says the same in a module: what a text that has one is answered with.
+"""Words of Vensim and Stella, and what says the same in a module: for messages, and for reading their files.
 
 The table beside this file has what is written there, what is written here, and whose the row is: ``told`` where a text
 that has the word is answered by it, ``mdl`` and ``xmile`` where files of Vensim and Stella are read by it. An argument
@@ -12,9 +12,8 @@ import re
 from pathlib import Path
 
 with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as _file:
-    WORDS = [(row["theirs"], row["ours"], row["of"].split()) for row in csv.DictReader(_file)]
-"""The rows of the table."""
-FOREIGN = {theirs: re.sub("[!?]", "", ours) for theirs, ours, of in WORDS if "told" in of}
+    _ROWS = [(row["theirs"], row["ours"], row["of"].split()) for row in csv.DictReader(_file)]
+FOREIGN = {theirs: re.sub("[!?]", "", ours) for theirs, ours, of in _ROWS if "told" in of}
 """What is written there, and here."""
 _OURS = {theirs.partition("(")[0]: (theirs, ours) for theirs, ours in FOREIGN.items()}
 
@@ -40,3 +39,50 @@ def foreign_word(text: str, known: set[str]) -> tuple[int, str] | None:
         theirs, ours = _OURS[" ".join(re.split(r"[\s_]+", match[1].upper()))]
         return match.start(1), f"{theirs} is written {ours} here"
     return None
+
+
+# --- what files are read by: functions by name and number of arguments
+
+
+def _key(name: str) -> str:
+    return name.lower().replace(" ", "_")
+
+
+def _template(theirs: str, ours: str) -> tuple[str, str]:
+    """Return ``name/number of arguments`` of a function, and what it is, with ``{0}`` for the first argument.
+
+    Examples
+    --------
+    >>> _template("QUANTUM(a, b)", "b! * trunc(a! / b!)")
+    ('quantum/2', '{1!} * trunc({0!} / {1!})')
+    """
+    name, _, inside = theirs.removesuffix(")").partition("(")
+    places = {argument: k for k, argument in enumerate(inside.split(", ") if inside else [])}
+
+    def place(match: re.Match[str]) -> str:
+        return f"{{{places[match[1]]}{match[2]}}}" if match[1] in places else match[0]
+
+    return f"{_key(name)}/{len(places)}", re.sub(r"\b(\w+)\b([!?]?)", place, ours)
+
+
+WORDS = {
+    dialect: dict(_template(theirs, ours) for theirs, ours, of in _ROWS if dialect in of)
+    for dialect in ("mdl", "xmile")
+}
+"""By dialect the template of a function: ``{0!}`` is its first argument in brackets where it needs them, ``{0?}`` the
+same as a condition."""
+REFUSED = {_key(theirs): why for theirs, why, of in _ROWS if "refused" in of}
+"""Functions that are refused by name, and why."""
+START = {
+    "initial": 0, "init": 0, "reinitial": 0, "active_initial": 1, "previous": 1, "smoothn": 3, "smthn": 3, "delayn": 3,
+    **dict.fromkeys(("smooth", "smoothi", "smooth3", "smooth3i", "smooth_n", "smth1", "smth3", "delay1", "delay1i"), 2),
+    **dict.fromkeys(("delay3", "delay3i", "delay_n", "delay_fixed", "delay", "sample_if_true"), 2),
+}  # fmt: skip
+"""Which argument a function with a memory is at the start; the first where it has not as many."""
+FROM_START = ("smooth", "smooth3", "delay1", "delay3", "smth1", "smth3")
+"""Functions that start with what their first argument is, unless a third one says more."""
+LEVELS = {
+    "delay3": (3, 0, 2), "delay3i": (3, 0, 2), "delay_n": (0, 3, 2), "delayn": (0, 2, 3), "smooth_n": (0, 3, 2),
+    "smthn": (0, 2, 3),
+}  # fmt: skip
+"""Functions of several levels: their order, or the argument that says it, and the argument of their start."""

@@ -10,11 +10,11 @@ from math import prod
 from typing import Any
 
 from fmepy.dmi.expressions import name_problem
+from fmepy.dmi.foreign_words import FROM_START, LEVELS, REFUSED, START, WORDS
 from fmepy.errors import did_you_mean
 from fmepy.exchange.draft import free_name
 from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name, number
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
-from fmepy.exchange.vensim_words import FROM_START, LEVELS, REFUSED, START, WORDS
 
 _ATOM, _POWER, _PRODUCT, _SUM, _LOOSE = 9, 8, 6, 5, 0
 _RELATIONS = {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
