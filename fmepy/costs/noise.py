@@ -50,7 +50,7 @@ class Noise:
 
     Attributes
     ----------
-    keys : tuple of str
+    keys : tuple of str, or of pairs of them
     sds : tuple of Node
         One for each key; of a covariance the roots of its diagonal.
     covariance : tuple of Node, or None
@@ -59,7 +59,7 @@ class Noise:
         (parameter, key) of the sds that are to be estimated.
     """
 
-    keys: tuple[str, ...]
+    keys: tuple[Any, ...]
     sds: tuple[Any, ...]
     covariance: tuple[Any, ...] | None
     made: tuple[tuple[str, str], ...]

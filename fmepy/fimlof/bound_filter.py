@@ -213,7 +213,8 @@ class BoundFilter:
         plain = p.tolist()
         x, P = np.zeros(self._total), np.zeros((self._total, self._total))
         x[: self._n] = self._initial.value(plain) if states is None else states
-        at = self._start_places
+        at, shocks = self._start_places, range(self._total - len(self.spec.correlations.keys), self._total)
+        P[shocks, shocks] = 1.0
         P[np.ix_(at, at)] = self._of_states(plain)
         if used is not None:
             self._from_data(x, P, p, used, schedule.inputs[0], float(schedule.times[0]))

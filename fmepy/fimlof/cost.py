@@ -30,17 +30,17 @@ from fmepy.costs.noise import SaidNoise, names_of_estimates, names_of_noise, sai
 from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, counted
 from fmepy.fimlof.bound_likelihood import BoundFimlof
-from fmepy.fimlof.data import EntityData, read_entities
+from fmepy.fimlof.data import EntityData, check_limits, read_entities
 from fmepy.fimlof.filter_model import Specification, with_equations
 from fmepy.fimlof.read_arguments import read_specification
-from fmepy.language.nodes import ZERO
+from fmepy.language.nodes import ZERO, Symbol
 from fmepy.models.base import Model
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.tables.columns import as_table
 from fmepy.tables.sheet import with_times
-from fmepy.types import Seed, UserParameters
+from fmepy.types import BoolVector, Seed, UserParameters
 from fmepy.vocabulary import with_own_words
 
 _MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
@@ -71,6 +71,10 @@ class FimlofCost(ModelsOfCost, AddableCost):
         As above; ``"estimate"`` makes ``sd_v_<variable>``. Expressions may hold the variables of the model, evaluated
         at the prediction (``"0.1 * z"``; of a variable in `accumulate` its own name is the sum or mean), and ``err``,
         the datum's own error (``"scale * err"``). Variables left out have their errors in the column `err`.
+    noise_correlation : mapping of (key of process_noise, observed variable) to number or parameter, optional
+        Of difference equations: the correlation of the error of a reading with the noise of the step that follows it,
+        from -1 to 1. The tables of states then have a column "noise of <key>", in its sds. Each noise may be in one
+        pair.
     x, y, err : str, optional
         Columns of time, of the values and of the standard errors of a long table.
     unit, origin : str, date, optional
@@ -175,6 +179,11 @@ class FimlofCost(ModelsOfCost, AddableCost):
     >>> limited = cost.replace(obs=seen, censored="mark")
     >>> round(limited(), 6), limited.filter().residuals["mod"].round(3).to_list()
     (8.410204, [0.0, 0.667])
+
+    The error of a reading is correlated with the noise of the step that follows it:
+
+    >>> round(cost.replace(noise_correlation={("level", "level"): 0.5})(), 6)
+    8.207563
     """
 
     model: Any
@@ -186,6 +195,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
     y: str | None = None
     err: str | None = None
     censored: Any = None
+    noise_correlation: Any = None
     unit: str | None = None
     origin: Any = None
     transform: Any = None
@@ -223,14 +233,15 @@ class FimlofCost(ModelsOfCost, AddableCost):
         given = given_values(self.parms)
         conditions = read_conditions(self.conditions, self.entity or "", column.texts)
         noises = self.process_noise, self.measurement_noise
-        elsewhere = conditions.names() - names_of_noise(*noises, self.initial_sd) - names_of_estimates(*noises)
+        used = names_of_noise(*noises, self.initial_sd, self.noise_correlation) | names_of_estimates(*noises)
+        elsewhere = conditions.names() - used
         of_noise = {k: v for k, v in given.items() if split_local(k)[1] is None and k not in elsewhere}
         specification = read_specification(self, followed, entities, of_noise)
         for e in entities:
             _check_sums(specification, e)
             _check_first(specification, e)
             _check_repeated(specification, e)
-            _check_limits(specification, e)
+            check_limits(specification, e)
         by_entity = getattr(self.model, "entity_inputs", None) is not None  # which equations alone do not know
         predictor = self.model if by_entity else followed
         vars(self).update(_given=given, specification=specification, entities=entities, predictor=predictor)
@@ -250,6 +261,22 @@ class FimlofCost(ModelsOfCost, AddableCost):
         scales = dict(zip(spec.variables, spec.transforms, strict=True))
         found = said_noise_of(sds, scales, {}, by.parameters, cases)
         return found.mapped(self.transforms, found.values)
+
+    @property
+    def lower(self) -> pd.Series:
+        """Lower bounds: zero for the sds of the noise, -1 for correlations."""
+        return super().lower.mask(self._are_correlations, -1.0)
+
+    @property
+    def upper(self) -> pd.Series:
+        """Upper bounds: 1 for correlations."""
+        return super().upper.mask(self._are_correlations, 1.0)
+
+    @property
+    def _are_correlations(self) -> BoolVector:
+        own = [e.name for e in self.specification.correlations.sds if isinstance(e, Symbol)]
+        names = self.cases.parameters.taken_by(own)
+        return np.asarray(self.parms.index.isin(names))
 
     @property
     def noise_scales(self) -> tuple[str, ...]:
@@ -437,6 +464,13 @@ def _check_first(specification: Specification, entity: EntityData) -> None:
 def _check_repeated(specification: Specification, entity: EntityData) -> None:
     """Refuse several readings at one time where errors are correlated with another variable's: pairs are unknown."""
     errors, r = specification.errors, entity.readings
+    for _, name in specification.correlations.keys:
+        times = r.times[r.variables == specification.variables.index(name)]
+        if (again := times[1:][np.diff(times) == 0]).size:
+            raise DataError(
+                f"There are several readings of {name!r} at {again[0]:g}, and which of their errors is correlated with "
+                "noise of the process (`noise_correlation`) is not known. Give their means."
+            )
     if errors.covariance is None:
         return
     read, several = {}, {}
@@ -453,39 +487,9 @@ def _check_repeated(specification: Specification, entity: EntityData) -> None:
             )
 
 
-def _check_limits(specification: Specification, entity: EntityData) -> None:
-    """Refuse limits where the filter cannot take them."""
-    r, spec = entity.readings, specification
-    if r.marks is None:
-        return
-    limits = r.marks != 0
-    of = "" if entity.label is None else f" of entity {entity.label!r}"
-    if spec.initial == "data" and (limits & (r.times == r.times[0])).any():
-        raise DataError(
-            f"`initial='data'`: the first data{of}, at {r.times[0]:g}, are limits (`censored`), from which no state "
-            "starts. Use initial='known' with initial_sd, or begin the data where the readings themselves are known."
-        )
-    if spec.free_states:
-        names = {spec.definition.states[i]: "..." for i in spec.free_states}
-        raise ArgumentError(
-            f"`censored`: limits say too little of a start of which nothing is known. Give initial_sd={names}, wide "
-            "ones if need be, with initial='known'."
-        )
-    if spec.update != "ekf":
-        raise ArgumentError(f"`censored` is for update='ekf', not {spec.update!r}.")
-    if spec.algorithm == "joint":
-        raise ArgumentError("`censored`: limits are taken one by one. Use algorithm='sequential' or 'sqrt'.")
-    correlated = spec.errors.keys if spec.errors.covariance is not None else ()
-    for name in {spec.variables[v] for v in r.variables[limits]} & set(correlated):
-        raise ArgumentError(
-            f"`censored`: the errors of {name!r} are correlated with others (`measurement_noise`), and limits are for "
-            "independent errors. Give sds, such as measurement_noise={" + f"{name!r}: 'estimate'" + "}."
-        )
-
-
 def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:
     """Return the given parameters that the noise still uses, and those that were named just now."""
-    noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")]
+    noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd", "noise_correlation")]
     used = names_of_noise(*noises) | names_of_estimates(*noises[:2])
     bare = {k: split_local(str(k))[0] for k in arguments["parms"]}
     if arguments["conditions"] is not None:

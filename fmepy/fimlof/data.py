@@ -13,11 +13,11 @@ from fmepy.costs.entities import EntityColumn, read_entity_column
 from fmepy.costs.interpolation import rows_by_group
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
 from fmepy.costs.observations import ObservedVariable, check_observed, read_observations, transformed_values
-from fmepy.errors import DataError
+from fmepy.errors import ArgumentError, DataError
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import FilterReadings, Schedule
-from fmepy.fimlof.filter_model import definition_of
+from fmepy.fimlof.filter_model import Specification, definition_of
 from fmepy.journal.encoding import Stored
 from fmepy.models.difference import whole_steps
 from fmepy.models.running.timeline import merged
@@ -171,6 +171,36 @@ def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: s
             whole_steps(np.sort(times), start, model.dt)
         except Exception as error:
             raise DataError(f"{what}: {error}") from None
+
+
+def check_limits(specification: Specification, entity: EntityData) -> None:
+    """Refuse limits where the filter cannot take them."""
+    r, spec = entity.readings, specification
+    if r.marks is None:
+        return
+    limits = r.marks != 0
+    of = "" if entity.label is None else f" of entity {entity.label!r}"
+    if spec.initial == "data" and (limits & (r.times == r.times[0])).any():
+        raise DataError(
+            f"`initial='data'`: the first data{of}, at {r.times[0]:g}, are limits (`censored`), from which no state "
+            "starts. Use initial='known' with initial_sd, or begin the data where the readings themselves are known."
+        )
+    if spec.free_states:
+        names = {spec.definition.states[i]: "..." for i in spec.free_states}
+        raise ArgumentError(
+            f"`censored`: limits say too little of a start of which nothing is known. Give initial_sd={names}, wide "
+            "ones if need be, with initial='known'."
+        )
+    if spec.update != "ekf":
+        raise ArgumentError(f"`censored` is for update='ekf', not {spec.update!r}.")
+    if spec.algorithm == "joint":
+        raise ArgumentError("`censored`: limits are taken one by one. Use algorithm='sequential' or 'sqrt'.")
+    correlated = spec.errors.keys if spec.errors.covariance is not None else ()
+    for name in {spec.variables[v] for v in r.variables[limits]} & set(correlated):
+        raise ArgumentError(
+            f"`censored`: the errors of {name!r} are correlated with others (`measurement_noise`), and limits are for "
+            "independent errors. Give sds, such as measurement_noise={" + f"{name!r}: 'estimate'" + "}."
+        )
 
 
 def effective_readings(used: Sequence[bool], entity: EntityData) -> FilterReadings:

@@ -79,6 +79,8 @@ class Specification:
         Parameters that scale sds and do nothing else.
     model : Model
         Asked for the size of its states and its longest step where an adaptive solver needs them.
+    correlations : Noise
+        Of the noise of the process with errors of readings; its keys are pairs. `space` has a further state for each.
     tightness : float
         Factor of the tolerances of an adaptive solver.
     """
@@ -103,6 +105,7 @@ class Specification:
     algorithm: str
     scales: tuple[str, ...]
     model: Any
+    correlations: Noise
     tightness: float = 1.0
 
     @property
@@ -179,7 +182,7 @@ def is_one_run(spec: Specification, fixed: Mapping[str, float]) -> bool:
     -----
     Fixed steps are left to the filter: it ends one at every datum, and its loop is compiled. So are sums over time.
     """
-    if spec.initial != "known" or spec.accumulators or spec.propagation in FIXED:
+    if spec.initial != "known" or spec.accumulators or spec.correlations.keys or spec.propagation in FIXED:
         return False
     if spec.propagation != "difference" and getattr(spec.model, "method", None) in FIXED:
         return False  # the filter's solver is better than the model's own steps

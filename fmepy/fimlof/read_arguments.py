@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.noise import (
+    ERR,
     MEASUREMENT,
     PROCESS,
     Noise,
@@ -24,6 +25,7 @@ from fmepy.errors import ArgumentError, ModelError, check_choice, did_you_mean, 
 from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
 from fmepy.filtering.square_root_loop import UPDATES
 from fmepy.filtering.statespace import StateSpace, build_state_space
+from fmepy.fimlof.correlated_noise import read_correlations, with_shocks
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification, definition_of
 from fmepy.language.derivatives import quotient
 from fmepy.language.equations import Equations, names_in, symbol
@@ -62,7 +64,7 @@ def read_specification(
     check_choice(cost.algorithm, ALGORITHMS, "algorithm")
     asked = (cost.propagation, cost.dt, cost.noise_kind)
     propagation, dt, per_step = _propagation(model, definition, *asked)
-    _check_untraced(definition, update, cost.accumulate)
+    _check_untraced(definition, update, cost.accumulate, cost.noise_correlation)
     if update == "unscented" and propagation in ("moment", "rk4_moment"):
         raise ArgumentError(
             f"`update='unscented'` carries points along: pass propagation='ode', 'rk4' or 'euler', not {propagation!r}."
@@ -87,13 +89,17 @@ def read_specification(
             made[name] = guessed_sd(readings_of)
     if definition.is_closed:
         _check_closed(model, (noise, start), cost.initial, asked)
-    values = with_noise_parameters(dict(definition.parms), parms, made, noise, errors, start)
+    with_error = [v for v in variables if v not in errors.keys or ERR in names_in([errors.sds[errors.keys.index(v)]])]
+    asked_correlations = cost.noise_correlation, noise, errors, with_error, equations.kind == "difference", cost.initial
+    correlations = read_correlations(*asked_correlations)
+    values = with_noise_parameters(dict(definition.parms), parms, made, noise, errors, start, correlations)
     accumulated, accumulators = _accumulators(cost.accumulate, equations, variables, dt)
     sds = _error_sds(equations, variables, errors, cost.err is not None, tuple(values), accumulated)
     check_names_of_noise(
         noise.names(), "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time)
     )
     check_names_of_noise(start.names(), "initial_sd", tuple(values))
+    check_names_of_noise(correlations.names(), "noise_correlation", tuple(values))
     _check_enters(noise, definition, variables)
     readings, direct = _readings(equations, variables, transforms, accumulated)
     outputs = {symbol(k): e for k, e in equations.outputs}
@@ -104,11 +110,12 @@ def read_specification(
     else:
         summands = [(name, g) for name, g, _ in accumulated.values()]
         space = build_state_space(equations, tuple(values), noise.keys, of_noise, readings, sds, summands)
+        space = with_shocks(space, correlations, noise.keys, variables)
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
     elsewhere |= names_in([e for one in (noise, errors, start) for e in one.covariance or ()])
     _check_some_noise(noise, errors, variables)
     events = _known_events(definition)
-    elsewhere |= names_in([e.value for e in events])
+    elsewhere |= names_in([e.value for e in events]) | correlations.names()
     return Specification(
         definition=definition,
         grid=model.times,
@@ -130,6 +137,7 @@ def read_specification(
         algorithm=cost.algorithm,
         scales=tuple(scale_parameters([*noise.sds, *sds, *start.sds], elsewhere)),
         model=model,
+        correlations=correlations,
     )
 
 
@@ -169,7 +177,7 @@ def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequ
         )
 
 
-def _check_untraced(definition: Definition, update: str, accumulate: Any) -> None:
+def _check_untraced(definition: Definition, update: str, accumulate: Any, correlation: Any) -> None:
     """Refuse what only equations can give."""
     if definition.equations is not None:
         return
@@ -178,6 +186,8 @@ def _check_untraced(definition: Definition, update: str, accumulate: Any) -> Non
         raise ModelError(
             f"`update='second_order'` {because}. Use update='unscented', which takes no second derivatives."
         )
+    if correlation is not None:
+        raise ModelError(f"`noise_correlation` {because}. Write the model as equations.")
     if accumulate is not None:
         raise ModelError(
             f"`accumulate` {because}. Let the model sum up itself: a further state that grows by the variable, and "

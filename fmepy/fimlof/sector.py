@@ -232,7 +232,9 @@ def _cost(cost: FimlofCost, entities: Sequence[EntityData], model: Any, variable
     process = _of_keys(cost.process_noise, effective)
     measurement = _of_keys(cost.measurement_noise, variables)
     start = _of_keys(cost.initial_sd, model.states)
-    noisy = names_of_noise(process, measurement, start) | names_of_estimates(process, measurement)
+    pairs = zip(spec.correlations.keys, (cost.noise_correlation or {}).values(), strict=True)
+    correlation = {pair: v for pair, v in pairs if pair[0] in effective and pair[1] in variables}
+    noisy = names_of_noise(process, measurement, start, correlation) | names_of_estimates(process, measurement)
     extra = noisy - {*model.states, *of_model}
     local = tuple(k for k in cost.entity_parms if k in extra | of_model)
     values = {k: spec.parms[k] for k in extra if k in spec.parms}
@@ -254,6 +256,7 @@ def _cost(cost: FimlofCost, entities: Sequence[EntityData], model: Any, variable
         **{"x": "time", "y": "value", "err": None if cost.err is None else "err"},
         "censored": None if cost.censored is None else "mark",
         **{"process_noise": process or {}, "measurement_noise": measurement, "initial_sd": start},
+        "noise_correlation": correlation or None,
         "transform": {v: k for v, k in kinds.items() if k and v in variables} or None,
         "parms": {k: float(v) for k, v in values.items()},
         **{"entity_parms": local, "conditions": conditions},
