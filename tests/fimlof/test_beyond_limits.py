@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from scipy.stats import multivariate_normal, norm
 from fmepy import DifferenceModel, FimlofCost, OdeModel, SimulationCost, modFit, sector
 from fmepy.errors import ArgumentError, DataError
 from fmepy.filtering.limits import tail
+from fmepy.journal.saving import load
 from fmepy.numerics.tails import generalised, steepness
 
 WALK = DifferenceModel("next(x) = a * x", state={"x": 1.0}, times=range(6), parms={"a": 0.9})
@@ -285,3 +288,28 @@ def test_a_sector_keeps_its_limits_and_takes_none_for_an_input() -> None:
 
 def test_the_report_counts_limits() -> None:
     assert "2 readings of them are limits" in repr(walk().filter().summary())
+
+
+def test_a_filter_that_turns_to_factors_takes_limits_along() -> None:
+    model = DifferenceModel("next(x) = x + v\nnext(v) = v", state={"x": 0.0, "v": 0.0}, times=range(6))
+    data = {"time": [1, 2, 3, 4, 5], "x": [1.0, 2.0, 3.0, 4.0, 5.0], "mark": ["", "", "<", "", ">"]}
+    words = {"process_noise": {"v": 1e-3}, "measurement_noise": {"x": 1e-7}, "initial_sd": {"x": 1e3, "v": 1e3}}
+    plain, safe = (FimlofCost(model, data, censored="mark", algorithm=a, **words) for a in ("sequential", "sqrt"))
+    bound = plain.bind()
+    assert bound.passes(bound.theta0)[0][0].is_safe
+    assert plain() == safe()
+
+
+def test_a_result_with_limits_is_kept(tmp_path: Path) -> None:
+    flt = walk().filter()
+    flt.save(tmp_path / "filter")
+    again = load(tmp_path / "filter")
+    pd.testing.assert_frame_equal(again.residuals, flt.residuals)
+
+
+def test_limits_by_variable_are_drawn_for_a_simulation_too() -> None:
+    cost = SimulationCost(WALK, DATA.rename(columns={"mark": "of_x"}), measurement_noise={"x": 0.3},
+                          censored={"x": "of_x"})  # fmt: skip
+    drawn = pd.concat([cost.simulate(seed=k) for k in range(20)])
+    assert set(drawn.loc[[1], "of_x"]) == {"<", ""}
+    assert (drawn.loc[[1]].query("of_x == '<'")["x"] == 0.7).all()
