@@ -90,6 +90,8 @@ def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
     seen = _Seen(new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n))
     before, t, h, row, z = new(n), c.start, 0.0, 0, runs.values[:n]
     w.n_flips[0] = 0.0
+    for i in range(len(w.unknown)):  # a run may have begun before, and learned that it is stiff
+        w.unknown[i] = 0.0
     while True:
         begin_stiff(stiff, c, plan)
         status, came, reached, h = advance(

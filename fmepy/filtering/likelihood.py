@@ -100,7 +100,7 @@ def likelihood_of_innovations(
     sumsq = float(np.sum((nu * nu / s)[~limits]))
     xi = -0.5 * (float(np.sum(np.log(s[~limits]))) + sumsq) + extra
     if marks is not None:
-        xi += float(log_probability((-marks * nu / np.sqrt(s))[limits]).sum())
+        xi += float(limit_log_probability(nu, s, marks)[limits].sum())
     nobs = len(nu) - len(shift)
     loglik = xi - 0.5 * np.log(2 * np.pi) * (nobs - np.count_nonzero(limits))
     return Likelihood(xi, loglik, sumsq, nobs, nu, s, shift, A, marks)
@@ -124,7 +124,12 @@ def predictive_log_densities(nu: Vector, s: Vector, v: Matrix, marks: IntVector 
             A, b = A + np.outer(row, row) / variance, b + row * one / variance
         nu, s = np.array(means), np.array(variances)
     plain = -0.5 * (nu * nu / s + np.log(2 * np.pi * s))
-    return np.asarray(plain if marks is None else np.where(marks, log_probability(-marks * nu / np.sqrt(s)), plain))
+    return np.asarray(plain if marks is None else np.where(marks, limit_log_probability(nu, s, marks), plain))
+
+
+def limit_log_probability(nu: Vector, s: Vector, marks: IntVector) -> Vector:
+    """Return the log probability that a reading lies beyond its limit; of a plain one it says nothing."""
+    return log_probability(-marks * nu / np.sqrt(s))
 
 
 def start_of(run: Pass) -> tuple[Matrix, Vector]:

@@ -19,7 +19,7 @@ from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, new
 from fmepy.compiled.status import DONE, WORK
 from fmepy.filtering.arrays import add_multiple, add_multiples, cleared, copied_vector, products
-from fmepy.filtering.transition import MOST_STEPS, STIFF, fastest
+from fmepy.filtering.transition import MOST_STEPS, size_of_spread
 from fmepy.types import Cube, Matrix, Vector
 
 IGNORED = 1e300
@@ -65,18 +65,10 @@ def carry_moments(m, p, at, dx, dP, t, h, u, x, P, y, w, k):
     """
     n, width = dx.shape
     begin, end = n + n * n, n + n * n + n * width
-    z, done, atol, A = k.runs[WORK], k.runs[WORK + 1 : WORK + 2], k.runs[WORK + 2], w.A[0]
-    call(m.advance, t, 0.0, x, p, u[0], w.f[0], w.F[0], A)
-    size = 0.0
-    for i in range(n):
-        total = 0.0
-        for q in range(A.shape[1]):
-            total += A[i, q] * A[i, q]
-        size = max(size, total * h, P[i, i])
-    if not fastest(w.F[0], w.F[1]) * h < STIFF:
+    z, done, atol = k.runs[WORK], k.runs[WORK + 1 : WORK + 2], k.runs[WORK + 2]
+    size = size_of_spread(m, t, h, u, x, p, P, w)
+    if size == 0.0:
         return False
-    if not (size > 0.0 and size < 1e300):
-        size = 1.0
     for i in range(z.shape[0]):
         atol[i] = m.atol[i] if i < n else m.atol[n * n + i] * size if i < begin else IGNORED
     _packed_moments(x, P, dx, dP, z)

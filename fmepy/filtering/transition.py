@@ -215,7 +215,7 @@ def _rates(t, z, model, out):
     _covariance_rate(F, A, z[at:].reshape((n, n)), out[at:].reshape((n, n)))
 
 
-def fastest(F, B):
+def _fastest(F, B):
     """Return the norm of F in units that balance its rows and columns (Osborne 1960): a bound of its eigenvalues."""
     n = F.shape[0]
     for i in range(n):
@@ -243,25 +243,29 @@ def fastest(F, B):
     return largest
 
 
-def _explicit(m, t, h, u, x, p, y, Phi, S, w):
-    """Carry state, tangent and noise (or P) over a step; return whether it could be done."""
-    n = x.shape[0]
-    at, A, z, atol, done = n + n * n, w.A[0], w.runs[WORK], w.runs[WORK + 2], w.runs[WORK + 1 : WORK + 2]
+def size_of_spread(m, t, h, u, x, p, P, w):
+    """Return the largest variance of the noise of a step, or of P: entries are exact to a part of that; 0: stiff."""
+    A, size = w.A[0], 0.0
     call(m.advance, t, 0.0, x, p, u[0], w.f[0], w.F[0], A)
-    size = 0.0  # of the noise, or of P: its entries are exact to a part of that
-    for i in range(n):
+    if not _fastest(w.F[0], w.F[1]) * h < STIFF:
+        return 0.0
+    for i in range(P.shape[0]):
         total = 0.0
         for q in range(A.shape[1]):
             total += A[i, q] * A[i, q]
-        size = max(size, total * h)
-        if m.kind == MOMENTS:
-            size = max(size, S[i, i])
-    if not fastest(w.F[0], w.F[1]) * h < STIFF:
-        return False
-    if not (size > 0.0 and size < np.inf):
-        size = 1.0
+        size = max(size, total * h, P[i, i])
+    return size if size > 0.0 and size < np.inf else 1.0
+
+
+def _explicit(m, t, h, u, x, p, y, Phi, S, w):
+    """Carry state, tangent and noise (or P) over a step; return whether it could be done."""
+    n = x.shape[0]
+    at, z, atol, done = n + n * n, w.runs[WORK], w.runs[WORK + 2], w.runs[WORK + 1 : WORK + 2]
     if m.kind != MOMENTS:
         cleared(S)
+    size = size_of_spread(m, t, h, u, x, p, S, w)
+    if size == 0.0:
+        return False
     copied_vector(x, z)
     identity(z[n:at].reshape((n, n)))
     copied(S, z[at:].reshape((n, n)))

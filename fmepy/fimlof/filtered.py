@@ -12,6 +12,7 @@ import pandas as pd
 
 from fmepy.costs.censored import signs
 from fmepy.errors import check_choice
+from fmepy.filtering.likelihood import limit_log_probability
 from fmepy.filtering.run import Pass
 from fmepy.filtering.smoothing import History, StartInformation
 from fmepy.fimlof.bound_likelihood import BoundFimlof
@@ -21,7 +22,6 @@ from fmepy.fimlof.outputs import names_of_sums, output_functions, outputs_of, po
 from fmepy.journal.encoding import Stored, live
 from fmepy.journal.saving import Saved
 from fmepy.language.nodes import Symbol
-from fmepy.numerics.tails import log_probability
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 KINDS = ("predicted", "filtered", "smoothed")
@@ -245,9 +245,12 @@ class Filtered(Saved):
             log_s = np.log(_conditional_variances(run.run)[seen])
             total += np.bincount(which, weights=-0.5 * (np.log(2 * np.pi) + log_s + w**2), minlength=m)
             marks = run.schedule.readings.all_marks
-            which, of_limits = run.schedule.readings.variables[marks != 0], (-marks * run.run.nu / np.sqrt(run.run.s))
+            which, found = (
+                run.schedule.readings.variables[marks != 0],
+                limit_log_probability(run.run.nu, run.run.s, marks),
+            )
             limits += np.bincount(which, minlength=m)
-            total += np.bincount(which, weights=log_probability(of_limits[marks != 0]), minlength=m)
+            total += np.bincount(which, weights=found[marks != 0], minlength=m)
         with np.errstate(invalid="ignore", divide="ignore"):
             columns = {"n": (n + limits).astype(int), "loglik": total, "sumsq": squares, "mean_square": squares / n}
         table = pd.DataFrame(columns, index=list(self.variables))

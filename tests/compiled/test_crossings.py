@@ -38,6 +38,17 @@ def test_the_first_root_of_a_polynomial_of_order_four_is_found():
         assert len(inside) or looks < 200
 
 
+def test_a_crossing_is_located_to_the_last_bit_in_fewer_looks_than_it_has_bits():
+    for g, at in (
+        (lambda s: s - 0.3, 0.3),
+        (lambda s: 1 - np.exp(3 * s) / 5, np.log(5) / 3),
+        (lambda s: 0.2 - s**3, 0.2 ** (1 / 3)),
+    ):
+        s, looks = crossing(g)
+        assert s == pytest.approx(at, abs=4e-16)
+        assert looks < 32
+
+
 def test_a_condition_far_from_zero_is_looked_at_four_times():
     assert crossing(lambda s: 2 + np.cos(2 * s)) == (NEVER, 4)
     assert crossing(lambda s: 1 + s**4) == (NEVER, 4)

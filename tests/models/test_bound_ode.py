@@ -253,3 +253,15 @@ def test_no_more_than_a_few_runners_are_kept():
     for end in range(1, 40):
         model.bind(times=[0, end]).simulate(np.array([0.5]))
     assert len(model.kept_runners) <= 12
+
+
+@pytest.mark.parametrize("place", [0, 1, 40])
+def test_of_many_runs_the_one_that_grows_from_next_to_nothing_is_told(place):
+    model = OdeModel("d(x)/dt = r*x*(1 - x/K)", state={"x": "x0"}, parms={"r": 3.0, "K": 10.0, "x0": 1.0},
+                     times=np.linspace(0, 8, 9))  # fmt: skip
+    starts = np.ones((41, 1))
+    model.bind(["x0"]).simulate_many(starts)
+    assert not model.told_small
+    starts[place] = 1e-9
+    model.bind(["x0"]).simulate_many(starts)
+    assert "x (from 1e-09" in next(iter(model.told_small))

@@ -21,7 +21,9 @@ every engine:
    share the work: ``one(p) -> Y`` raises SimulationError, ``many(P) -> (Y, which runs came to their end)``; of a system
    with sensitivities ``with_slopes(p) -> (Y, S)``. It is not asked where switches must be watched or the course
    depends on the run, with sensitivities where they jump either;
-6. it keeps nothing from one call to the next that could change a result.
+6. it may offer ``advance_into(rows, start, z, inputs, times)``, which writes z at all times into an array, and raises
+   SimulationError where one is not finite;
+7. it keeps nothing from one call to the next that could change a result.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class GridStepper:
     """
 
     name = "compiled"
-    watches_switches, writes_rows = False, True
+    watches_switches = False
 
     def __init__(
         self, problem: InitialValueProblem, rtol: float, atol: Any, max_step: float = np.inf, held: str = ""
@@ -63,22 +63,25 @@ class GridStepper:
         self._functions = ModelFunctions(_address("rates"), 0, 0, (), stiff=stiff)
         self._lines = slice(2, 2 + 2 * definition.arrays.n_forcings)
 
-    def advance(
-        self, start: float, z: Vector, inputs: Vector, times: Vector, into: Matrix | None = None
-    ) -> tuple[Vector, Matrix]:
+    def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
+        return times, self.advance_into(None, start, z, inputs, times)
+
+    def advance_into(self, rows: Matrix | None, start: float, z: Vector, inputs: Vector, times: Vector) -> Matrix:
+        """Write z at all times into `rows`, and return it; None: into a new array."""
         own, key = self._inputs(inputs), (start, times.tobytes())
         known, runs = self._last
         if known != key:  # most runs ask for the same stretch again
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
             runs = ExplicitRuns(self._functions, self._solver, course, len(own))
             self._last = key, runs
-        out, (ended, _, reached, *worst) = runs.one(own, z[self._order], None, self._back, into)
+        out, (ended, _, reached, *worst) = runs.one(own, z[self._order], order=self._back, into=rows)
         if ended != status.DONE:
             if worst:
                 worst[0] = self._order[int(worst[0])]
             raise failure_of(ended, reached, self._states, self._solver.most_steps, worst)
-        return times, out
+        written: Matrix = out
+        return written
 
     def _inputs(self, inputs: Vector) -> Vector:
         """Return what the loops read and where they work, see `compiled.array_loop`."""

@@ -196,14 +196,14 @@ def run_segments(
         segments = timeline.segments(known_crossings(system, inputs, timeline))
     if crossings is not None:
         crossings.begin(segments)
-    writes_rows = getattr(stepper, "writes_rows", False)
+    advance_into = getattr(stepper, "advance_into", None)
     for i, segment in enumerate(segments):
         if layout.n_forcings:
             inputs[layout.lines] = segment.lines
             inputs[layout.origin] = segment.start
         n, rows = segment.rows.stop - segment.rows.start, None
-        if crossings is None and writes_rows and len(segment.times) == n:
-            z = stepper.advance(segment.start, z, inputs, segment.times, out[segment.rows])[1][-1].copy()  # type: ignore[call-arg]
+        if crossings is None and advance_into is not None and len(segment.times) == n:
+            z = advance_into(out[segment.rows], segment.start, z, inputs, segment.times)[-1].copy()
         elif crossings is None:
             _, rows = stepper.advance(segment.start, z, inputs, segment.times)
             z = rows[-1]
