@@ -48,7 +48,8 @@ class OdeModel(ProfileModel):
         N0`` and ``total = N + M``, and ``0 = B - K*A**2`` where `B` has no rate (see Notes).
     state : mapping, Series or sequence
         Initial values: numbers, names of parameters, or expressions of parameters. They hold at ``times[0]``. Of an
-        algebraic state it is a guess. With `grid` also a SteadyModel, or its table.
+        algebraic state it is a guess. With `grid` of each profile a number, an array of its cells, an expression of x
+        and parameters, or a SteadyModel; or a SteadyModel, or its table, for all.
     times : array_like, shape (n_time,)
         Increasing. The first is the start of every run, the last the end of the range that costs may use.
     parms : mapping or Series, optional

@@ -6,6 +6,7 @@ The state of species s in cell i, counted from 1, is called ``s[i]``, and so is 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -75,6 +76,8 @@ class ProfileFunction:
             starts = [read_value(v, "state") for v in state.values() if isinstance(v, str)]
             used = {*self._rates.positional, *self._rates.keywords, *names_in(starts), *at_rest} - {"x"}
             check_names([k for k in given.parms if k not in self.species], used, argument="parms")
+            if unread := [k for k in self.species if k not in (*self._rates.positional, *self._rates.keywords)]:
+                raise ModelError(f"`state` names {listed(unread)}, which the function does not take; leave it out.")
 
     def __call__(self, t: Any, y: Any, p: Any) -> tuple[Any, dict[str, Any]]:
         """Return the rates of all cells, and the outputs beside them."""
@@ -163,21 +166,46 @@ def check_grid(grid: Any) -> None:
 
 
 def starts_by_name(state: Any, function: Callable[..., Any], grid: Grid1D) -> dict[str, Any]:
-    """Return the starts of profiles by species; of a table, such as a SteadyModel's, those that the function names."""
+    """Return the starts of profiles by species; of a table, or a SteadyModel, those that the function names."""
     check_grid(grid)
-    if isinstance(state, SteadyModel):
-        state = state()  # numbers to begin with, see `AtRest`
-    if isinstance(state, pd.DataFrame):
-        if "x" not in state or len(state) != len(grid) or not np.allclose(state["x"], grid.mid, rtol=1e-9):
-            raise ModelError(
-                f"`state` is a table whose rows are not the cells of the grid: a column x with its {len(grid)} middles "
-                "is needed, as in the result of a SteadyModel on that grid."
-            )
-        named = [k for k in inspect.signature(function).parameters if k in state and k != "x"]
-        state = {k: state[k].to_numpy(dtype=float) for k in named or [str(c) for c in state if c != "x"]}
+    if isinstance(state, SteadyModel | pd.DataFrame):
+        table = state() if isinstance(state, SteadyModel) else state
+        known = [str(c) for c in table if c != "x"]
+        named = [k for k in inspect.signature(function).parameters if k in known] or known
+        of_cells = state if isinstance(state, SteadyModel) else _rows_of_cells(table, grid)
+        state = {k: of_cells if isinstance(of_cells, SteadyModel) else of_cells[k].to_numpy(dtype=float) for k in named}
     if not isinstance(state, dict | pd.Series) or not len(state):
         raise ModelError("With a grid, `state` must name its species: a dict such as state={'O2': 100.0}.")
+    for name in (str(k) for k in state if re.fullmatch(r".*\[\d+\]", str(k))):
+        profile = name[: name.rindex("[")]
+        raise ModelError(
+            f"`state`: {name!r} is one cell of {profile!r}; starts are of profiles. Give all its cells, such as "
+            f"state={{{profile!r}: values}} with {len(grid)} numbers, one number, or an expression of x."
+        )
     return {normal_name(k): v for k, v in state.items()}
+
+
+def _rows_of_cells(table: pd.DataFrame, grid: Grid1D) -> pd.DataFrame:
+    """Return a table whose rows are the cells of the grid; refuse another."""
+    if "x" not in table or len(table) != len(grid) or not np.allclose(table["x"], grid.mid, rtol=1e-9):
+        raise ModelError(
+            f"`state` is a table whose rows are not the cells of the grid: a column x with its {len(grid)} middles "
+            "is needed, as in the result of a SteadyModel on that grid."
+        )
+    return table
+
+
+def in_numbers(state: Mapping[str, Any], grid: Grid1D) -> tuple[dict[str, Any], SteadyModel | None]:
+    """Return starts with numbers for those at rest, and the model at rest; None if there is none."""
+    models = [v for v in state.values() if isinstance(v, SteadyModel)]
+    if not models:
+        return dict(state), None
+    rest = models[0]
+    if any(model is not rest for model in models):
+        raise ModelError("`state` starts from two SteadyModels; one of them is possible, and numbers of others.")
+    table = _rows_of_cells(rest(), grid)
+    check_names([k for k, v in state.items() if v is rest], [str(c) for c in table], argument="state")
+    return {k: table[k].to_numpy(dtype=float) if v is rest else v for k, v in state.items()}, rest
 
 
 def flat_state(state: Mapping[str, Any], grid: Grid1D, parameters: Sequence[str]) -> dict[str, Any]:
@@ -233,12 +261,12 @@ class AtRest:
     Attributes
     ----------
     model : SteadyModel
-    species : tuple of str
-        Of the run, in order.
+    species : dict of str to slice
+        Those that start from it, with their cells among the run's states.
     """
 
     model: SteadyModel
-    species: tuple[str, ...]
+    species: dict[str, slice]
 
     def check_values(self, parms: pd.Series) -> None:
         """Refuse parameters that are another number at rest than in the run: they are one and the same."""
@@ -250,30 +278,35 @@ class AtRest:
                 "steady state call the parameter differently there, or give its table (state=steady(), numbers)."
             )
 
-    def table(self, parameters: Sequence[str], names: Sequence[str] = ()) -> StartTable:
-        """Return the starts as a function of `parameters`, with derivatives to `names`."""
-        return StartTable(self, parameters, names)
+    def table(self, others: Any, parameters: Sequence[str], names: Sequence[str] = ()) -> StartTable:
+        """Return the starts, of which those not at rest are `others`, with derivatives to `names`."""
+        return StartTable(self, others, parameters, names)
 
 
 class StartTable:
     """Starts of all cells with their derivatives, as a `ValueTable` has them; what the run has as forcing is held."""
 
-    def __init__(self, rest: AtRest, parameters: Sequence[str], names: Sequence[str]) -> None:
-        self._bound = rest.model.bind([k for k in rest.model.parms.index if k in parameters])
+    def __init__(self, rest: AtRest, others: Any, parameters: Sequence[str], names: Sequence[str]) -> None:
+        self._bound, self._others = rest.model.bind([k for k in rest.model.parms.index if k in parameters]), others
         self._take = [list(parameters).index(k) for k in self._bound.names]
-        self._columns = [self._bound.var_names.index(s) for s in rest.species]
+        self._cells = [(self._bound.var_names.index(s), cells) for s, cells in rest.species.items()]
         self._own = [self._bound.names.index(k) if k in self._bound.names else -1 for k in names]
 
     def value(self, p: Sequence[float]) -> Vector:
         """Return the starts, shape (n_state,); SimulationError where there is no steady state."""
-        Y = self._bound.simulate(np.asarray(p, dtype=float)[self._take])
-        return np.asarray(Y[:, self._columns].T.ravel())
+        return self._with(self._others.value(p), self._bound.simulate(np.asarray(p, dtype=float)[self._take]))
 
     def slope(self, p: Sequence[float]) -> Matrix:
         """Return the derivatives, shape (n_state, n_names)."""
-        S = self._bound.sensitivities(np.asarray(p, dtype=float)[self._take])[1][:, self._columns]
+        S = self._bound.sensitivities(np.asarray(p, dtype=float)[self._take])[1]
         S = np.concatenate([S, np.zeros((*S.shape[:2], 1))], axis=2)  # of what the steady state does not depend on
-        return np.asarray(S[:, :, self._own].transpose(1, 0, 2).reshape(-1, len(self._own)))
+        return self._with(self._others.slope(p), S[:, :, self._own])
+
+    def _with(self, others: Matrix, profiles: Matrix) -> Matrix:
+        out: Matrix = others.copy()
+        for column, cells in self._cells:
+            out[cells] = profiles[:, column]
+        return out
 
 
 class ProfileModel(DynamicModel):
@@ -288,7 +321,7 @@ class ProfileModel(DynamicModel):
     on_grid: ProfileFunction | None = None
     method: str
 
-    def _flatten(self, given: dict[str, Any]) -> Any:
+    def _flatten(self, given: dict[str, Any]) -> dict[str, Any]:
         """Make the function and starts of all cells from those of profiles; returns the starts by species."""
         for word in ("outputs", "events", "history", "algebraic"):
             if given[word] is not None:
@@ -298,23 +331,25 @@ class ProfileModel(DynamicModel):
                 )
         rhs, grid, like = given["rhs"], given["grid"], self._like
         state = starts_by_name(given["state"], rhs, grid)
+        numbers, rest = in_numbers(state, grid)
         parms, known = given["parms"], None if like is None else like.on_grid
-        rest = given["state"] if isinstance(given["state"], SteadyModel) else None
         at_rest = () if rest is None else tuple(rest.parms.index)
         if rest is not None:
             elsewhere = {*inspect.signature(rhs).parameters, *(f.name for f in as_forcings(given["forcings"]))}
             parms = {**{k: v for k, v in rest.parms.items() if k not in elsewhere}, **as_parms(parms)}
-        made = ProfileFunction(rhs, state, grid, parms, given["forcings"], at_rest)
+        made = ProfileFunction(rhs, numbers, grid, parms, given["forcings"], at_rest)
         same = known is not None and known.function is rhs and known.grid == grid and known.alike(made)
         self.on_grid = known if same else made  # what was compiled belongs to it
-        self._flat_words = {"state": flat_state(state, grid, tuple(made.parms)), "parms": made.parms}
-        return state if rest is None else rest
+        self._flat_words = {"state": flat_state(numbers, grid, tuple(made.parms)), "parms": made.parms}
+        return state
 
     def _from_grid(self) -> None:
         """Make the start a steady state if it is one; refuse rates that are no finite numbers there."""
         assert self.on_grid is not None, "asked with a grid"
-        if isinstance(steady := self._arguments["state"], SteadyModel):
-            rest = AtRest(steady, self.on_grid.species)
+        start, n = self._arguments["state"], len(self.on_grid.grid)
+        cells = {k: slice(j * n, (j + 1) * n) for j, k in enumerate(start) if isinstance(start[k], SteadyModel)}
+        if cells:
+            rest = AtRest(start[next(iter(cells))], cells)
             if self._like is None:
                 rest.check_values(self._parms)
             self.definition = replace(self.definition, at_rest=rest)

@@ -12,6 +12,7 @@ from fmepy.checks import as_number
 from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.language.nodes import Symbol
+from fmepy.models.on_grid import profiles_of
 from fmepy.parameters.names import normal_name
 
 TABLES = ("forcings", "events")
@@ -27,7 +28,8 @@ class Scenario(NamedTuple):
 
 def read_scenarios(table: Any, parameters: Sequence[str], model: Any) -> list[Scenario]:
     """Return the scenarios of a table, row by row."""
-    states = list(getattr(model, "states", ())) if is_model(model) else []
+    on_grid = profiles_of(model)
+    states = list(getattr(model, "states", ()) if on_grid is None else on_grid.species) if is_model(model) else []
     known = [*parameters, *states, *(TABLES if is_model(model) else ())]
     out = []
     for name, cells in _rows(table, parameters).items():
@@ -46,7 +48,8 @@ def read_scenarios(table: Any, parameters: Sequence[str], model: Any) -> list[Sc
             if column in parameters:
                 row.parms[column] = _number(value, name, given)
             elif column in states:
-                row.changes.setdefault("state", {})[column] = _number(value, name, given)
+                start = _number(value, name, given) if on_grid is None else value
+                row.changes.setdefault("state", {})[column] = start
             else:
                 row.changes[column] = value
         out.append(row)
@@ -113,7 +116,7 @@ def settled(model: Any, row: Scenario) -> Scenario:
 def _initial_parameter(model: Any, state: str) -> str | None:
     """Return the parameter that is the initial value of a state, on the scale of the model's; None if none is."""
     definition = getattr(model, "definition", None)
-    if definition is None or getattr(model, "transforms", None):
+    if definition is None or getattr(model, "transforms", None) or state not in definition.states:
         return None
     initial = definition.initial[definition.states.index(state)]
     return str(initial.name) if isinstance(initial, Symbol) else None

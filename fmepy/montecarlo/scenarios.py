@@ -238,9 +238,10 @@ def scenarios(
     table : DataFrame, or mapping of scenario to mapping
         A row a scenario, its label the name (of a table with a column ``scenario``, that column). Columns are
         parameters; states, whose initial values they set (where the model starts a state at a parameter that does
-        nothing else, that parameter); ``forcings`` and ``events``, whose cells are what a model takes as such (forcings
-        are merged with the model's by name, events take the place of the model's; an empty list: none). A cell without
-        a value (None, NaN) leaves what is there. As mappings:
+        nothing else, that parameter; of a profile on a grid, all that `OdeModel` takes as its start); ``forcings`` and
+        ``events``, whose cells are what a model takes as such (forcings are merged with the model's by name, events
+        take the place of the model's; an empty list: none). A cell without a value (None, NaN) leaves what is there.
+        As mappings:
         ``{"as it is": {}, "more": {"dose": 2.0, "events": infusions}}``.
     parms : dict, Series or None
         Parameters of all scenarios where the table says nothing; None: the model's own.
@@ -345,7 +346,7 @@ def _ensembles(
     out = []
     for row in rows:
         key = (
-            tuple(sorted(row.changes.get("state", {}).items())),
+            tuple(sorted((k, v if isinstance(v, float) else id(v)) for k, v in row.changes.get("state", {}).items())),
             *(id(row.changes[k]) if k in row.changes else None for k in TABLES),
         )
         if key not in models:

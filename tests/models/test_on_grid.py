@@ -150,6 +150,34 @@ def test_a_run_starts_from_the_steady_state_at_its_own_parameters_with_its_slope
     assert np.allclose(first["O2"], rest({"k": 0.06, "top0": 200.0})["O2"], rtol=1e-7)
 
 
+def test_some_profiles_start_at_rest_and_others_from_numbers_and_expressions():
+    tight = dict(rtol=1e-10, atol=1e-10)
+    rest = fme.SteadyModel(before, state={"O2": 200.0, "OM": 5.0}, grid=GRID, positive=True, **tight)
+    model = column(state={"O2": "surface / 2 + x", "OM": rest}, parms={"top0": 250.0}, **tight)
+    assert np.allclose(model().iloc[:N]["O2"], 150.0 + GRID.mid)
+    names = ["top0", "k", "surface"]
+    S = (b := model.bind(names)).sensitivities(b.theta0)[1]
+    for j, name in enumerate(names):
+        h, sides = 1e-4 * b.theta0[j], []
+        for value in b.theta0[j] + np.array([h, -h]):
+            sides.append(model({name: value}, wide=True).to_numpy()[:, 1 : 2 * N + 1])
+        slope = (sides[0] - sides[1]) / (2 * h)
+        assert np.allclose(S[:, : 2 * N, j], slope, rtol=1e-3, atol=2e-4 * np.abs(slope).max())
+    whole = column(state=rest, **tight)
+    again = whole.replace(state={"O2": "surface / 2 + x"})
+    assert np.allclose(again(wide=True), model(wide=True))
+    assert np.allclose(again.replace(state=rest)(wide=True), whole(wide=True))
+    with pytest.raises(ModelError, match=r"'O2\[1\]' is one cell of 'O2'.*with 50 numbers"):
+        whole.replace(state={"O2[1]": 1.0})
+    other = fme.SteadyModel(before, state={"O2": 200.0, "OM": 5.0}, grid=GRID, positive=True)
+    with pytest.raises(ModelError, match="two SteadyModels"):
+        whole.replace(state={"O2": other})
+    with pytest.raises(ParameterError, match="Did you mean 'OM'"):
+        column(state={"O2": 1.0, "OM": 1.0, "Om": rest})
+    with pytest.raises(ModelError, match="`state` names 'Fe', which the function does not take"):
+        column(state=START | {"Fe": 1.0})
+
+
 def test_a_start_at_rest_has_the_parameters_of_the_run():
     rest = fme.SteadyModel(before, state={"O2": 200.0, "OM": 5.0}, grid=GRID, positive=True, parms={"k": 0.1})
     with pytest.raises(ModelError, match=r"'k' is 0.1 in the SteadyModel and 0.05 in the run.*state=steady\(\)"):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.errors import ArgumentError, DataError
+from fmepy.errors import ArgumentError, DataError, ModelError, ParameterError
 
 GRID = fme.Grid1D(np.linspace(0, 4, 9))
 
@@ -82,6 +82,24 @@ def test_scenarios_have_a_row_a_time_and_place(column):
     assert len(apart[apart["var"] == "into"]) == len(TIMES)
     with pytest.raises(ArgumentError, match="some cells of 'O2'"):
         fme.scenarios(column, {"now": {}}, sensvar=["O2[1]", "O2[2]"])
+
+
+def test_scenarios_start_from_profiles(column):
+    rest = fme.SteadyModel(sediment, state={"O2": 50.0, "OM": 1.0}, grid=GRID)
+    falling, starts = np.linspace(90, 10, 8), {"O2": 80.0}
+    table = {"now": {}, "full": starts, "falling": {"O2": falling}, "by x": {"O2": "top * exp(-x)", "OM": 5.0}}
+    what_if = fme.scenarios(column, pd.DataFrame(table).T, parInput=pd.DataFrame({"top": [50.0, 100.0]}))
+    for name, start in table.items():
+        rows = what_if.frame[what_if.frame["scenario"] == name]
+        for k, top in enumerate([50.0, 100.0]):
+            one = column.replace(state=start)({"top": top})
+            assert np.allclose(rows.loc[rows["set"] == k, ["O2", "OM"]], one[["O2", "OM"]], rtol=1e-8), name
+    held = fme.scenarios(column, {"now": {}, "rest": {"O2": rest}}).frame.query("scenario == 'rest' and time == 0")
+    assert np.allclose(held["O2"], rest()["O2"])
+    with pytest.raises(ModelError, match=r"scenario 'b': `state\['O2'\]` must be one number, or 8 finite ones"):
+        fme.scenarios(column, {"b": {"O2": [1.0, 2.0]}})
+    with pytest.raises(ParameterError, match=r"'O2\[1\]' is neither a parameter nor a state.*states 'O2', 'OM'"):
+        fme.scenarios(column, {"b": {"O2[1]": 1.0}})
 
 
 def test_predictions_are_of_profiles_and_readings_have_the_noise_of_theirs(column, cost, fit):

@@ -136,7 +136,7 @@ class Definition:
     arrays : ArrayProgram or None
         What a vector function without equations computes, in place of which it may be run.
     at_rest : AtRest or None
-        The steady state that runs start from; `initial` is that of `parms`.
+        The steady state that runs start from, or some of its states; `initial` is that of `parms`.
     """
 
     kind: Kind
@@ -193,9 +193,8 @@ class Definition:
 
     def starts(self, names: Sequence[str] = ()) -> Any:
         """Return the initial values as a function of all parameters, with derivatives to `names`: a `ValueTable`."""
-        if self.at_rest is not None:
-            return self.at_rest.table(self.parameters, names)
-        return ValueTable(self.initial, self.parameters, names)
+        table = ValueTable(self.initial, self.parameters, names)
+        return table if self.at_rest is None else self.at_rest.table(table, self.parameters, names)
 
     @property
     def forcing_names(self) -> tuple[str, ...]:
