@@ -500,7 +500,7 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_875, "compiled": 4_390, "models": 8_785, "costs": 5_200, "filtering": 2_825, "fimlof": 3_790,
+    "language": 1_875, "compiled": 4_400, "models": 8_785, "costs": 5_200, "filtering": 2_825, "fimlof": 3_790,
     "fitting": 4_580, "mcmc": 3_020, "boundary": 2_275, "dmi": 4_785, "exchange": 3_700, "designs": 1_500,
     "montecarlo sensitivity": 2_485, "workflow": 5_000, "plotting": 2_060,
     "tables journal parallel results": 2_995, "parameters numerics root": 2_665,

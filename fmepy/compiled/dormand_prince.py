@@ -64,8 +64,9 @@ LOOK, MOST_WAIT = 16, 64
 """Where a stiff method stands by: steps before the fastest rate is looked at, and at most between two such looks."""
 PROBES, PROBE = 8, 0.1
 """Rates that this takes, and how far from the state, in units of its tolerance."""
-SLOW, MOST_LEFT = 2.5, 300.0
-"""The stiff method goes on where h |lambda| is larger, and so many such steps are left of the run; and the explicit"""
+SLOW, MOST_LEFT, MANY_LEFT = 2.5, 300.0, 3000.0
+"""The stiff method goes on where h |lambda| is larger, and so many such steps are left of the run (looked at
+out of turn where stability rejects a step and many more are left); and the explicit"""
 QUIET, QUIET_STEPS = 5.0, 10
 """one where it was smaller in so many steps of the stiff one, each of which takes the time of several."""
 
@@ -175,12 +176,17 @@ def dense(s, y, c, row):
 
 
 def _is_at_border(h, y_new, arg, k):
-    """Tell whether a step is as long as stability allows: h |lambda| from the last two stages, which are at t + h."""
-    change = distance = 0.0
+    """Tell whether a step is as long as stability allows: h |lambda| from the last two stages, which are at t + h.
+
+    What grows is no matter of stability.
+    """
+    change = distance = growth = 0.0
     for i in range(len(y_new)):
-        change += (k[6, i] - k[5, i]) ** 2
-        distance += (y_new[i] - arg[i]) ** 2
-    return distance > 0.0 and h * math.sqrt(change / distance) > BORDER
+        faster, apart = k[6, i] - k[5, i], y_new[i] - arg[i]
+        change += faster**2
+        distance += apart**2
+        growth += faster * apart
+    return growth < 0.0 < distance and h * math.sqrt(change / distance) > BORDER
 
 
 def _counted(is_at_border, at_border, inside):
@@ -235,7 +241,7 @@ def _fastest(rates, model, t, y, f, n, rtol, atol, v, probe, slope):
     return math.sqrt(before * size)  # of a pair of complex numbers the two differ
 
 
-def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, stiff):
+def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, rejected, stiff):
     """Tell whether the other method should go on after a step to (t, y), with rates k[6]; arg, k[1], k[2] are room.
 
     It looks at the step and the run alone, whatever is known of the stiff method by then.
@@ -245,7 +251,10 @@ def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, stiff):
         seen[CALM] = seen[CALM] + 1.0 if h * seen[FASTEST] < QUIET else 0.0
         return seen[CALM] >= QUIET_STEPS and seen[ALWAYS] == 0.0
     seen[STEPS] += 1.0
-    if seen[STEPS] < seen[WAIT] or seen[END] - t < MOST_LEFT * h:
+    if seen[STEPS] < seen[WAIT]:  # what stability rejects has errors near the tolerance until then
+        if not rejected or seen[END] - t < MANY_LEFT * h or not _is_at_border(h, y, arg, k):
+            return False
+    elif seen[END] - t < MOST_LEFT * h:
         return False
     seen[STEPS], seen[WAIT] = 0.0, min(seen[WAIT] + LOOK, MOST_WAIT)
     return h * _fastest(rates, model, t, y, k[6], n, rtol, atol, k[1], arg, k[2]) > SLOW
@@ -332,7 +341,7 @@ def drive(
         accepted += 1
         is_slow = False
         if stiff is not None:
-            is_slow = _should_change(rates, model, t_new, h, y_new, n_states, rtol, atol, arg, k, stiff)
+            is_slow = _should_change(rates, model, t_new, h, y_new, n_states, rtol, atol, arg, k, rejected, stiff)
         elif accepted >= FIRST_LOOK and (at_border > 0 or accepted % FIRST_LOOK == 0):
             at_border, inside = _counted(_is_at_border(h, y_new, arg, k), at_border, inside)
             is_slow = at_border == STIFF_STEPS

@@ -103,6 +103,14 @@ def test_the_ends_are_the_published_ones(name, rtol):
     assert bound.retries == 0
 
 
+def test_rows_are_no_further_off_where_the_explicit_steps_become_slow():
+    """The rows at t = 0.01 to 0.04 are those of steps that stability limits, until the stiff method goes on."""
+    times = np.r_[0, np.geomspace(1e-5, 1e6, 1000)]
+    rows = [problem("robertson", times, rtol=rtol)().to_numpy()[:, 1:] for rtol in (1e-6, 1e-11)]
+    error = np.abs(rows[0] - rows[1]).max(axis=0) / rows[1].max(axis=0)
+    assert error.max() < 1.3e-6  # LSODA's is 1.31e-6
+
+
 @pytest.mark.parametrize("name", ["robertson", "hires"])
 def test_rows_anywhere_and_their_sensitivities_are_those_of_the_augmented_system(name):
     times = np.r_[0, np.geomspace(1e-4, 300, 40)]
