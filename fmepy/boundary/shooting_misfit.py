@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.boundary.problem import BoundaryProblem
 from fmepy.boundary.shooting_linear import GROWS, undetermined
@@ -62,9 +62,9 @@ def misfit_of(segments: Segments, at: Iterate) -> pd.DataFrame:
     """Return squares by segment: experiment (of several), segment, begin, end, n_obs, ssr, expected, stands_out."""
     n, q = segments.counts, squares_of(at)
     seen = n > 0
-    typical = float(np.median(q[seen] / special.chdtri(n[seen], 0.5)))
+    typical = float(np.median(q[seen] / scipy.special.chdtri(n[seen], 0.5)))
     expected = n * typical
-    few = special.fdtrc(np.maximum(n, 1), max(n.sum() // 2, 1), q / np.where(expected > 0, expected, np.inf))
+    few = scipy.special.fdtrc(np.maximum(n, 1), max(n.sum() // 2, 1), q / np.where(expected > 0, expected, np.inf))
     exact = q.sum() <= _EXACT * segments.size_of_obs**2
     out = (q > FAR * expected) & (few * len(n) < _RARE) & (len(n) > 2) & (not exact)
     cuts = [r.cuts for r in segments.records]
@@ -154,7 +154,7 @@ def _is_better(segments: Segments, squares: Vector, other: Vector) -> BoolVector
     left = np.maximum(n - k, 1)
     with np.errstate(divide="ignore"):
         F = (squares - other) / k / (other / left)
-    better: BoolVector = (n > k) & (special.fdtrc(k, left, F) * len(n) < _RARE) & (FAR * other < squares)
+    better: BoolVector = (n > k) & (scipy.special.fdtrc(k, left, F) * len(n) < _RARE) & (FAR * other < squares)
     return better
 
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError
@@ -215,7 +215,7 @@ def raftery_lewis(
         raise ArgumentError(f"`x` must be one series; its shape is {series.shape}.")
     for name, value in (("q", q), ("r", r), ("s", s), ("tolerance", tolerance)):
         between_0_and_1(value, name, "")
-    w = float(special.ndtri((1 + s) / 2))
+    w = float(scipy.special.ndtri((1 + s) / 2))
     minimum = int(np.ceil(q * (1 - q) * (w / r) ** 2))
     unknown = RafteryLewis(np.nan, np.nan, minimum, np.nan, np.nan)
     if len(series) < max(minimum, FEWEST) or not np.isfinite(series).all():
@@ -243,7 +243,7 @@ def _first_order_thinning(below: np.ndarray[tuple[int], np.dtype[np.intp]]) -> i
         np.add.at(count, (z[:-2], z[1:-1], z[2:]), 1)
         expected = count.sum(axis=2)[:, :, None] * count.sum(axis=0)[None]
         expected = np.divide(expected, count.sum(axis=(0, 2))[None, :, None], out=np.ones((2, 2, 2)), where=count > 0)
-        g2 = 2 * (special.xlogy(count, count) - special.xlogy(count, expected)).sum()
+        g2 = 2 * (scipy.special.xlogy(count, count) - scipy.special.xlogy(count, expected)).sum()
         if g2 < 2 * np.log(len(z) - 2):
             return k
     return max(len(below) // 3, 1)

@@ -35,7 +35,7 @@ Geyer, C. J. (1992). Practical Markov chain Monte Carlo. Statistical Science 7, 
 from __future__ import annotations
 
 import numpy as np
-from scipy import special, stats
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.numerics.draw_statistics import autocovariance, checked
 from fmepy.types import ArrayLike, Matrix, Vector
@@ -193,5 +193,5 @@ def _halves(draws: Matrix) -> Matrix:
 
 
 def _normal_scores(x: Matrix) -> Matrix:
-    ranks = stats.rankdata(x, method="average").reshape(x.shape)
-    return np.asarray(special.ndtri((ranks - 0.375) / (x.size + 0.25)))
+    ranks = scipy.stats.rankdata(x, method="average").reshape(x.shape)
+    return np.asarray(scipy.special.ndtri((ranks - 0.375) / (x.size + 0.25)))

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sparse
-from scipy.sparse.linalg import splu
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean
@@ -206,7 +205,7 @@ class _Path:
         """Return f, df/dy and df/dp."""
         system = self.system(p)
         f, s = system.rates(y), system.structure
-        J = sparse.csc_array((system.jacobian(y, f), (s.rows, s.columns)), shape=(s.n, s.n))
+        J = scipy.sparse.csc_array((system.jacobian(y, f), (s.rows, s.columns)), shape=(s.n, s.n))
         to_p = system.to_parameters(y, [self._place])
         if to_p is not None:
             return f, J, np.asarray(to_p)[:, 0]
@@ -225,7 +224,7 @@ class _Path:
         """Return the direction of the branch, of length 1 in sizes, onwards from `before`."""
         n = len(to_p)
         bordered = _bordered(J, to_p, before / size, size)
-        t = splu(bordered).solve(np.append(np.zeros(n), 1.0)) / size
+        t = scipy.sparse.linalg.splu(bordered).solve(np.append(np.zeros(n), 1.0)) / size
         return np.asarray(t / np.linalg.norm(t))
 
     def step(self, u: Vector, t: Vector, size: Vector, length: float) -> tuple[Vector, Vector, int] | None:
@@ -237,7 +236,7 @@ class _Path:
                 return None
             off = length - t @ ((v - u) / size)
             try:
-                change = splu(_bordered(J, to_p, t / size, size)).solve(np.append(-f, off))
+                change = scipy.sparse.linalg.splu(_bordered(J, to_p, t / size, size)).solve(np.append(-f, off))
             except RuntimeError:
                 return None
             v = v + change
@@ -319,4 +318,4 @@ class _Path:
 
 def _bordered(J: Any, to_p: Vector, row: Vector, size: Vector) -> Any:
     """Return the matrix of the module's text; its last row is in sizes."""
-    return sparse.block_array([[J, to_p[:, None]], [row[None, :-1], row[None, -1:]]], format="csc")
+    return scipy.sparse.block_array([[J, to_p[:, None]], [row[None, :-1], row[None, -1:]]], format="csc")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import fft, stats
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError
@@ -87,7 +87,7 @@ def rank_counts(x: ArrayLike, bins: int = 20) -> tuple[Vector, Matrix]:
     """
     draws = checked(x)
     bins = whole_number(bins, "bins", 1)
-    ranks = stats.rankdata(draws, method="average").reshape(draws.shape) - 0.5
+    ranks = scipy.stats.rankdata(draws, method="average").reshape(draws.shape) - 0.5
     edges = np.linspace(0, draws.size, bins + 1)
     return edges, np.array([np.histogram(r, edges)[0] for r in ranks], dtype=float)
 
@@ -96,9 +96,9 @@ def autocovariance(z: Matrix) -> Matrix:
     """Return the autocovariances of each row at lags 0 .. n - 1, divisor n."""
     n = z.shape[1]
     centred = z - z.mean(axis=1, keepdims=True)
-    size = fft.next_fast_len(2 * n, real=True)
-    power = np.abs(fft.rfft(centred, size, axis=1)) ** 2
-    return np.asarray(fft.irfft(power, size, axis=1)[:, :n] / n)
+    size = scipy.fft.next_fast_len(2 * n, real=True)
+    power = np.abs(scipy.fft.rfft(centred, size, axis=1)) ** 2
+    return np.asarray(scipy.fft.irfft(power, size, axis=1)[:, :n] / n)
 
 
 def autocorrelation(x: ArrayLike, max_lag: int | None = None) -> Matrix:

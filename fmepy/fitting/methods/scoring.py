@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
@@ -283,8 +283,8 @@ class _Normal:
             return None
         if L.diagonal().min() < _SINGULAR:
             return None
-        half = solve_triangular(L, self._u, lower=True, check_finite=False)
-        return np.asarray(solve_triangular(L, half, lower=True, trans="T", check_finite=False))
+        half = scipy.linalg.solve_triangular(L, self._u, lower=True, check_finite=False)
+        return np.asarray(scipy.linalg.solve_triangular(L, half, lower=True, trans="T", check_finite=False))
 
 
 def _step(
