@@ -34,6 +34,7 @@ _MOST_POINTS = 2_000
 _NEWTON, _CLOSE = 12, 1e-10
 _DIFFERENCE = 1e-7
 _NEUTRAL = 1e-9  # of the largest entry of a Jacobian: eigenvalues below are zero
+_NEXT = 1e-9  # of the range: so near to its end a branch is there, which may never come to it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,15 +149,16 @@ def continuation(
         )
     path = _Path(model, parameter, low, high, positive_number(max_step, "max_step"))
     y = path.state_at(start)
-    up, why_up, folds_up = path.followed(y, own, 1.0)
-    down, why_down, folds_down = path.followed(y, own, -1.0)
-    points = [*reversed(down[1:]), *up]
+    with np.errstate(all="ignore"):  # trial points beyond what has a value are led back from
+        up, why_up, folds_up = path.followed(y, own, 1.0)
+        down, why_down, folds_down = path.followed(y, own, -1.0)
+        points = [*reversed(down[1:]), *up]
+        signs = [path.stability(y, p) for y, p in points]
     names = list(model.states) if model.grid is None else [model.name_of(i) for i in range(len(y))]
 
     def table(rows: list[Any]) -> pd.DataFrame:
         return pd.DataFrame([[p, *y] for y, p in rows], columns=[parameter, *names])
 
-    signs = [path.stability(y, p) for y, p in points]
     frame = table(points).assign(
         stable=pd.Series([s for s, _ in signs], dtype=object), eigenvalue=[value for _, value in signs]
     )
@@ -202,10 +204,10 @@ class _Path:
         return self._source.at(values)
 
     def slopes(self, y: Vector, p: float) -> tuple[Vector, Any, Vector]:
-        """Return f, df/dy and df/dp."""
+        """Return f, the entries of df/dy, and df/dp."""
         system = self.system(p)
-        f, s = system.rates(y), system.structure
-        J = scipy.sparse.csc_array((system.jacobian(y, f), (s.rows, s.columns)), shape=(s.n, s.n))
+        f = system.rates(y)
+        J = system.jacobian(y, f)
         to_p = system.to_parameters(y, [self._place])
         if to_p is not None:
             return f, J, np.asarray(to_p)[:, 0]
@@ -223,20 +225,28 @@ class _Path:
     def tangent(self, J: Any, to_p: Vector, size: Vector, before: Vector) -> Vector:
         """Return the direction of the branch, of length 1 in sizes, onwards from `before`."""
         n = len(to_p)
-        bordered = _bordered(J, to_p, before / size, size)
-        t = scipy.sparse.linalg.splu(bordered).solve(np.append(np.zeros(n), 1.0)) / size
+        t = self._solved(J, to_p, before / size, np.append(np.zeros(n), 1.0)) / size
         return np.asarray(t / np.linalg.norm(t))
+
+    def _solved(self, J: Vector, to_p: Vector, row: Vector, right: Vector) -> Vector:
+        """Return the solution of the equations of the module's text; RuntimeError where they are singular."""
+        s, n = self._source.structure, len(to_p)
+        i, last = np.arange(n + 1), np.full(n + 1, n)
+        entries = np.concatenate([J, to_p, row])
+        places = np.concatenate([s.rows, i[:n], last]), np.concatenate([s.columns, last[:n], i])
+        whole = scipy.sparse.csc_array((entries, places), shape=(n + 1, n + 1))
+        return np.asarray(scipy.sparse.linalg.splu(whole).solve(right))
 
     def step(self, u: Vector, t: Vector, size: Vector, length: float) -> tuple[Vector, Vector, int] | None:
         """Return the point so far along the branch, its tangent, and Newton's steps; None where it is not reached."""
         v = u + length * t * size
         for k in range(_NEWTON):
             f, J, to_p = self.slopes(v[:-1], float(v[-1]))
-            if not (np.isfinite(f).all() and np.isfinite(to_p).all() and np.isfinite(J.data).all()):
+            if not (np.isfinite(f).all() and np.isfinite(to_p).all() and np.isfinite(J).all()):
                 return None
             off = length - t @ ((v - u) / size)
             try:
-                change = scipy.sparse.linalg.splu(_bordered(J, to_p, t / size, size)).solve(np.append(-f, off))
+                change = self._solved(J, to_p, t / size, np.append(-f, off))
             except RuntimeError:
                 return None
             v = v + change
@@ -251,7 +261,8 @@ class _Path:
     def followed(self, y: Vector, p: float, direction: float) -> tuple[list[Any], str, list[Any]]:
         """Return the points of the branch from here on, why it ends, and its folds."""
         typical = float(np.abs(y).max(initial=0.0)) or 1.0
-        size = np.append(np.maximum(np.abs(y), 0.1 * typical), self.high - self.low)
+        span, cells = self.high - self.low, np.sqrt(self._source.n_rows)  # as many cells, as long a step
+        size = np.append(cells * np.maximum(np.abs(y), 0.1 * typical), span)
         folds: list[Any] = []
         u, points, length = np.append(y, p), [(y, p)], _FIRST
         _, J, to_p = self.slopes(y, p)
@@ -278,11 +289,13 @@ class _Path:
                 which = "upper" if end == self.high else "lower"
                 return [*points, (last, end)], f"at the {which} end of the range", folds
             points.append((v[:-1], float(v[-1])))
+            if min(v[-1] - self.low, self.high - v[-1]) < _NEXT * span and len(points) > 2:
+                return points, f"at {v[-1]:.6g}, next to the end of the range", folds
             if len(points) > 10 and np.linalg.norm((v - first) / size) < length:
                 return points, "where it began: it is closed", folds
             u, t = v, onwards
             before, typical = size, max(typical, float(np.abs(u[:-1]).max()))
-            size = np.append(np.maximum(np.abs(u[:-1]), 0.1 * typical), size[-1])
+            size = np.append(cells * np.maximum(np.abs(u[:-1]), 0.1 * typical), span)
             t = t * before / size
             t = t / np.linalg.norm(t)
             length = min(length * (1.5 if n_steps <= 4 else 1.0), self.longest)
@@ -314,8 +327,3 @@ class _Path:
             return u[:-1]
         found = self.step(u, t, size, brentq(beyond, 0.0, length, xtol=1e-14))
         return u[:-1] if found is None else found[0][:-1]
-
-
-def _bordered(J: Any, to_p: Vector, row: Vector, size: Vector) -> Any:
-    """Return the matrix of the module's text; its last row is in sizes."""
-    return scipy.sparse.block_array([[J, to_p[:, None]], [row[None, :-1], row[None, -1:]]], format="csc")

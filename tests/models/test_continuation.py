@@ -175,3 +175,20 @@ def test_a_state_that_changes_much_but_smoothly_does_not_jump():
         bound = steep.bind()
         for a in (1.0, 2.0, 0.1, 5.0):
             bound.sensitivities(np.array([a]))
+
+
+@pytest.mark.parametrize("n", [20, 80])
+def test_a_branch_of_profiles_has_as_many_points_however_many_cells_and_ends_where_its_parameter_fades(n):
+    """Bratu's problem, u'' + lam exp(u) = 0: a fold at 3.513830719; above, u grows without end as lam goes to zero."""
+    grid = fme.Grid1D(np.linspace(0, 1, n + 1))
+
+    def bratu(t, u, *, lam=1.0):
+        return fme.transport_1d(u, grid, D=1.0, up=0.0, down=0.0).rate + lam * np.exp(u)
+
+    branch = fme.continuation(fme.SteadyModel(bratu, state={"u": 0.1}, grid=grid), "lam", (0, 4))
+    assert branch.folds["lam"].tolist() == pytest.approx([3.513830719], rel=1.0 / n**2)
+    assert 100 < len(branch.frame) < 250
+    assert "next to the end of the range" in branch.message
+    top = branch.frame["stable"].to_numpy() == np.False_
+    assert top.any()
+    assert (branch.frame["eigenvalue"][top] > 0).all()
