@@ -461,6 +461,7 @@ class SimulationCost(WordsOfCost, AddableCost):
 
 def _check_model(model: Any) -> None:
     if isinstance(model, Model):
+        _ = model.engine_note  # what cannot be run says so here
         return
     advice = "In a function of your own, return modCost(output, obs) instead." if callable(model) else ""
     raise ArgumentError(

@@ -103,9 +103,9 @@ def run_many(
     Examples
     --------
     >>> runs = run_many(lambda p: 1 / p["a"], {"a": [1.0, 0.0, 4.0]})
-    >>> runs
+    >>> runs  # doctest: +ELLIPSIS
     3 runs, 1 failed: ZeroDivisionError 1
-      run 1: ZeroDivisionError: float division by zero
+      run 1: ZeroDivisionError: ...division by zero
     >>> runs.results
     [1.0, None, 0.25]
 

@@ -90,12 +90,8 @@ def test_failures_are_kept_and_the_others_go_on():
     assert runs.results == [1.0, None, 0.25]
     assert runs.ok.tolist() == [True, False, True]
     (row,) = runs.failures.to_dict("records")
-    assert row == {
-        "run": 1,
-        "parameters": {"a": 0.0},
-        "error": "ZeroDivisionError",
-        "message": "float division by zero",
-    }
+    assert row.pop("message").endswith("division by zero")  # "float division by zero" before Python 3.14
+    assert row == {"run": 1, "parameters": {"a": 0.0}, "error": "ZeroDivisionError"}
     assert "1 failed: ZeroDivisionError 1" in repr(runs)
 
 
