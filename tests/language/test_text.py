@@ -3,6 +3,7 @@
 import ast
 import itertools
 import math
+import sys
 import time
 
 import pytest
@@ -305,10 +306,11 @@ def test_bombs_are_refused_quickly(text):
 
 def test_a_sum_as_long_as_python_reads_is_read_or_refused():
     """Python 3.14 reads it, older ones are too deep in it."""
-    try:
-        assert read_value("1" + "+1" * 4_900, "x") == 4_901
-    except ModelTextError as error:
-        assert "too long or too deeply nested" in str(error)
+    text = "1" + "+1" * 4_900
+    if sys.version_info >= (3, 14):
+        assert read_value(text, "x") == 4_901
+    else:
+        assert "too long or too deeply nested" in str(refusal(text))
 
 
 @pytest.mark.parametrize(
