@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
-from fmepy.errors import UnknownArgumentError, did_you_mean, listed
+from fmepy.errors import UnknownArgumentError, counted, did_you_mean, listed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,13 +52,25 @@ upper={'k': 10}.
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         raise TypeError(f"{function.__qualname__} takes any keyword.")
     known = [name for name in parameters if name != "self"]
-    have = frozenset(known)
+    have, verb = frozenset(known), function.__qualname__.removesuffix(".__init__")
+    kinds = [p.kind for p in parameters.values()]
+    most = (
+        len(kinds)
+        if inspect.Parameter.VAR_POSITIONAL in kinds
+        else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    )
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in have:
-                raise unknown_argument(function.__qualname__.removesuffix(".__init__"), name, known)
+                raise unknown_argument(verb, name, known)
+        n = most - len(parameters) + len(known)  # without self
+        if len(args) > most and n < len(known):
+            raise UnknownArgumentError(
+                f"{verb} takes {counted(n, 'argument')} without a name ({listed(known[:n])}); name what follows: "
+                f"{verb}({', '.join(known[:n])}, {known[n]}=...). There are {listed(known[n:], 40)}."
+            )
         return function(*args, **kwargs)
 
     return wrapper

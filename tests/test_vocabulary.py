@@ -57,6 +57,8 @@ def fit(cost):
         (fme.PredictionErrorCost, {"data": 1}, "`obs`"),
         (fme.FimlofCost, {"yerr": 1}, "`err`"),
         (fme.modCost, {"xdata": "t"}, "`x`"),
+        (fme.SimulationCost, {"noise": {"N": 0.1}}, "`measurement_noise`: measurement_noise={'N': 0.1}"),
+        (fme.FimlofCost, {"noise": {"N": 0.1}}, "`process_noise` and `measurement_noise`"),
         (fme.profile, {"random_state": 1}, "has no argument 'random_state'"),
     ],
 )  # fmt: skip
@@ -193,3 +195,24 @@ def test_keys_of_other_tools_in_a_calibration_file_are_answered_with_ours(tmp_pa
 def test_methods_of_neighbours_are_answered_with_the_nearest_of_ours(theirs, ours):
     with pytest.raises(ArgumentError, match=f"`method='{theirs}'` is not known.*Did you mean '{ours}'"):
         fme.modFit(lambda p: p["a"], {"a": 1.0}, method=theirs)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: fme.landscape(1, 2, 3),
+            "takes 2 arguments without a name ('f', 'ranges').*landscape(f, ranges, fit=...)",
+        ),
+        (lambda: fme.structural_identifiability(1, ["y"]), "takes 1 argument without a name.*(model, observed=...)"),
+        (lambda: fme.OdeModel("dN/dt = r*N", {"N": 1.0}), "takes 1 argument without a name.*OdeModel(rhs, state=...)"),
+    ],
+)
+def test_what_follows_has_a_name(call, says):
+    with pytest.raises(UnknownArgumentError, match=re.escape(says).replace(re.escape(".*"), ".*")):
+        call()
+
+
+def test_errors_that_are_numbers_are_no_column(model):
+    with pytest.raises(fme.errors.DataError, match=r"`err` must be the name.*measurement_noise={'N': 0.1}"):
+        fme.SimulationCost(model, model(), err={"N": 0.3})

@@ -79,7 +79,12 @@ def column_position(table: pd.DataFrame, name: Any, argument: str, what: str = "
 
 def _position(name: Any, columns: list[str], index_name: Any, argument: str, what: str) -> int:
     if not isinstance(name, str):
-        raise DataError(f"`{argument}` must be the name of one column of `{what}`, a text; got {name!r}.")
+        hint = (
+            " In a SimulationCost, errors that are numbers are measurement_noise={'N': 0.1}."
+            if argument == "err"
+            else ""
+        )
+        raise DataError(f"`{argument}` must be the name of one column of `{what}`, a text; got {name!r}.{hint}")
     name = normal_name(name)
     if name not in columns:
         hint = did_you_mean(name, columns)
