@@ -134,29 +134,26 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
     work, layout, rules = program.work, program.layout, program.rules
     tasks: dict[Piece, int] = {}
     order: list[int] = []
-    sections: list[tuple[int, int, int, int]] = []
+    sections: list[tuple[int, int, int]] = []
+    begins = [0]
     loops: dict[tuple[int, ...], tuple[int, tuple[str, ...]]] = {}
-    begins, counts = [], []
     for blocks in schedules:
-        begins.append(len(sections))
-        n_loops, loop = 0, -1
         for block in blocks:
-            first = len(order)
+            first, loop = len(order), -1
             order += [tasks.setdefault(p, len(tasks)) for p in block.pieces]
             if block.is_loop:
                 places = tuple(place for p in block.pieces for place in graph.written(p))
                 loop, _ = loops.setdefault(
                     places, (len(loops), _names_of(layout, work.evaluations, block.pieces, places))
                 )
-            sections.append((first, len(order), loop if block.is_loop else -1, n_loops if block.is_loop else 0))
-            n_loops += block.is_loop
-        counts.append(n_loops)
+            sections.append((first, len(order), loop))
+        begins.append(len(sections))
     kept = [(layout.span(k.value), layout.span(k.to), k.step) for k in work.kept]
     plan = RunPlan(
         tasks=_rows(5, (_task(program, piece) for piece in tasks)),
         order=np.array(order, dtype=np.int64),
-        sections=_rows(4, sections),
-        schedules=np.array([*begins, len(sections), *counts], dtype=np.int64),
+        sections=_rows(3, sections),
+        schedules=np.array(begins, dtype=np.int64),
         loops=np.cumsum([0, *map(len, loops)], dtype=np.int64),
         places=np.array([place for loop in loops for place in loop], dtype=np.int64),
         levels=_rows(4, (row for v in work.levels for row in _elements(layout, v))),
@@ -166,7 +163,6 @@ def _tables(program: ModularProgram, graph: Graph, schedules: list[list[Block]])
         least=np.array([least_tau(d.order, d.step * rules.dt) for d in work.delays]),
         columns=program.output_places,
         forced=program.forced,
-        n_schedules=len(schedules),
         common_step=max((e.step for e in work.evaluations), default=1) if rules.method == "rk4" else 0,
         max_iterations=rules.max_iterations,
         goes_on=int(rules.unsettled == "keep"),

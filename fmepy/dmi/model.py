@@ -382,7 +382,7 @@ class ModularModel(ModelViews, SimulatedModel):
         table = pd.DataFrame(run.rows[:, bound.columns], columns=list(self.var_names))
         rows = bound.times
         table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
-        table.attrs["convergence"] = run.convergence.table(float(self.times[0]), self.dt)
+        table.attrs["convergence"] = run.convergence
         for note in run.notes:
             logger.warning(note)
         return table
