@@ -18,16 +18,16 @@ import pandas as pd
 
 from fmepy.checks import whole_number
 from fmepy.dmi.bound_model import BoundModular
-from fmepy.dmi.compiled_program import ModularProgram
+from fmepy.dmi.compiled_program import ModularProgram, Rules, loops_of
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import with_lower_orders
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, units_of, warn_of
-from fmepy.dmi.draws import drawn
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
-from fmepy.dmi.loop_tables import Rules, loops_of
 from fmepy.dmi.model_views import ModelViews
 from fmepy.dmi.modules import AnyModule
+from fmepy.dmi.stateful_functions import drawn
 from fmepy.dmi.statements import noise_of
+from fmepy.dmi.units import units_of
 from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.models.running.forcings import Forcing

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -22,17 +22,18 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.dmi import run_loop
 from fmepy.dmi.delays import too_short
-from fmepy.dmi.loop_tables import Loops
-from fmepy.dmi.returned_values import values_of
 from fmepy.dmi.run_loop import RunPlan, State
 from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.dmi.statements import Reference
+from fmepy.dmi.traced import values_of
 from fmepy.errors import ModelError, listed
 from fmepy.types import BoolVector, IntMatrix, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.dmi.compiled_program import ModularProgram
 
+Loops: TypeAlias = "tuple[tuple[str, ...], ...]"
+"""The variables of each loop of a plan."""
 METHODS = ("repeated", "minimised", "kept")
 """How the values of a loop were found, by the numbers that stand for it."""
 _PARTS = 100  # in which a run is made where its progress is told
@@ -223,7 +224,7 @@ class Running:
                 self._state.at[run_loop.STATUS] = run_loop.RAISED
 
         self._functions.append(ctypes.CFUNCTYPE(None, *kinds)(called))
-        return ctypes.cast(self._functions[-1], ctypes.c_void_p).value or 0
+        return ctypes.c_int64.from_buffer(self._functions[-1]).value  # ctypes.cast would make a circle
 
     def _with_functions(self, tasks: IntMatrix) -> IntMatrix:
         """Return tasks with the addresses of C functions that call Python modules."""

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from fmepy.dmi.compiled_program import ModularProgram
-from fmepy.dmi.loop_tables import Rules
+from fmepy.dmi.compiled_program import ModularProgram, Rules
 from fmepy.dmi.modules import Module, module
 from fmepy.dmi.variables import system_of
 from fmepy.errors import ModelError
