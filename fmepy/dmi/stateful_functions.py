@@ -175,10 +175,8 @@ class Work:
             self.python[s.module] = str(error)
             self._do("python", s.assigns[0], None, s.reads, targets=s.assigns, function=s.function)
             return
-        for name, value in found.hidden:
-            self._new(name, ())
-            self._do("assign", Reference(name), value)
-        for target, value in found.values:
+        for target, value in found:
+            self.shapes.setdefault(target.name, target.shape)
             self._do("assign", target, value)
 
     def _do(
