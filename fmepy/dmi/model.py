@@ -139,21 +139,10 @@ class ModularModel(ModelViews, SimulatedModel):
     _arguments: dict[str, Any]
 
     def __init__(
-        self,
-        modules: Iterable[AnyModule],
-        data: Any = None,
-        *,
-        times: Any,
-        dt: float,
-        method: str = "euler",
-        outputs: Sequence[str] | None = None,
-        strict: bool = False,
-        tol: float = 1e-9,
-        max_iterations: int = 10,
-        order: str = "sorted",
-        unsettled: str = "minimise",
-        seed: int = 0,
-    ) -> None:
+        self, modules: Iterable[AnyModule], data: Any = None, *, times: Any, dt: float, method: str = "euler",
+        outputs: Sequence[str] | None = None, strict: bool = False, tol: float = 1e-9, max_iterations: int = 10,
+        order: str = "sorted", unsettled: str = "minimise", seed: int = 0,
+    ) -> None:  # fmt: skip
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         before = self._like
         self._set_times(times)

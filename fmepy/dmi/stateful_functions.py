@@ -173,7 +173,7 @@ class Work:
             found = written(s)
         except TracingError as error:
             self.python[s.module] = str(error)
-            self._do("python", s.assigns[0], None, s.reads, targets=s.assigns, function=s.function)
+            self._do("python", s.targets[0], None, s.reads, targets=s.targets, function=s.function)
             return
         for target, value in found:
             self.shapes.setdefault(target.name, target.shape)

@@ -53,7 +53,7 @@ def written(statement: FunctionStatement) -> list[tuple[Reference, Node]]:
         Why it has none, with the line of the function.
     """
     function = getattr(statement.function, "function", statement.function)
-    elements = sum(math.prod(n.shape) for n in (*statement.reads, *statement.assigns))
+    elements = sum(math.prod(n.shape) for n in (*statement.reads, *statement.targets))
     if elements > MOST_ELEMENTS:
         raise TracingError(f"it reads and assigns {elements} numbers; up to {MOST_ELEMENTS} become equations")
     reason = _changing(function, set())
@@ -64,10 +64,10 @@ def written(statement: FunctionStatement) -> list[tuple[Reference, Node]]:
     with at_most(MOST_OPERATIONS):
         returned = call_traced(function, *arguments)
     try:
-        found = values_of(returned, statement.assigns, statement.module, object)
+        found = values_of(returned, statement.targets, statement.module, object)
     except ModelError as error:
         raise TracingError(str(error)) from error
-    expressions = [_real(v, n.name) for n, values in zip(statement.assigns, found, strict=True) for v in values]
+    expressions = [_real(v, n.name) for n, values in zip(statement.targets, found, strict=True) for v in values]
     _check_numbers(statement, function, symbols, expressions)
     return _with_hidden(statement, expressions)
 
@@ -87,7 +87,7 @@ def _with_hidden(statement: FunctionStatement, expressions: list[Node]) -> list[
         return out[-1][0].node
 
     left = iter(mapped(expressions, change))
-    for n in statement.assigns:
+    for n in statement.targets:
         items = [next(left) for _ in range(math.prod(n.shape))]
         out.append((n, array_node("array", *items) if n.shape else items[0]))
     return out
@@ -259,7 +259,7 @@ def _check_numbers(
     def direct(given: Vector) -> Vector:
         parts = zip(np.split(given.copy(), ends), statement.reads, strict=True) if names else ()
         returned = function(*(v.reshape(n.shape) if n.shape else float(v[0]) for v, n in parts))
-        return np.concatenate(values_of(returned, statement.assigns, statement.module, float) or [np.zeros(0)])
+        return np.concatenate(values_of(returned, statement.targets, statement.module, float) or [np.zeros(0)])
 
     points = [(scale * (0.7 + 0.37 * np.arange(len(names)) % 1.9),) for scale in _POINTS]
     if not agree(lambda given: ours(given.tolist()), direct, points, least=1e-12):
