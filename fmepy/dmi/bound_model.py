@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.dmi.draws import drawn
 from fmepy.dmi.modular_run import ModularRun
+from fmepy.dmi.stateful_functions import drawn
 from fmepy.dmi.statements import END, START
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.simulated import BoundRuns

@@ -1,24 +1,63 @@
-"""A system of modules, compiled: run it with the values of what comes from outside."""
+"""A system of modules, compiled: statements as machine code, and the tables that the loop of a run follows."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, groupby
 from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.evaluation_order import Layout
-from fmepy.dmi.loop_tables import Loops, Rules, plan_of
-from fmepy.dmi.modular_run import ModularRun, Running
+from fmepy.checks import positive_number, whole_number
+from fmepy.dmi.delays import least_tau
+from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
+from fmepy.dmi.modular_run import Loops, ModularRun, Running
 from fmepy.dmi.run_loop import RunPlan
-from fmepy.dmi.stateful_functions import Evaluation, Work
+from fmepy.dmi.stateful_functions import Evaluation, Level, Work
 from fmepy.dmi.statement_code import compiled_statements, statement_text
 from fmepy.dmi.statements import DT, element_names
 from fmepy.dmi.variables import ModuleSystem
-from fmepy.errors import ModelError, listed
+from fmepy.errors import ModelError, check_choice, listed
 from fmepy.language.nodes import Number
-from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import IntMatrix, IntVector, Matrix, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a system is run; checked when it is made.
+
+    Attributes
+    ----------
+    dt : float
+        The elementary step.
+    method : {"euler", "rk4"}
+        How levels advance.
+    order : {"sorted", "written"}
+        Whether statements are evaluated in the order of their needs, or all as one loop, as they are written.
+    tol : float
+        A loop has settled where no value v of it moves by more than tol max(1, |v|).
+    max_iterations : int
+        Executions of a loop after which it has not settled.
+    unsettled : {"minimise", "error", "keep"}
+        What is done then.
+    """
+
+    dt: float
+    method: str = "euler"
+    order: str = "sorted"
+    tol: float = 1e-9
+    max_iterations: int = 10
+    unsettled: str = "minimise"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dt", positive_number(self.dt, "dt", error=ModelError))
+        check_choice(self.method, ("euler", "rk4"), "method")
+        check_choice(self.order, ("sorted", "written"), "order")
+        object.__setattr__(self, "tol", positive_number(self.tol, "tol"))
+        object.__setattr__(self, "max_iterations", whole_number(self.max_iterations, "max_iterations", 1))
+        check_choice(self.unsettled, ("minimise", "error", "keep"), "unsettled")
 
 
 class ModularProgram:
@@ -113,35 +152,126 @@ class ModularProgram:
                 self._schedules[n_steps] = (*masks, frozenset(steps)), schedule
             masks_of_all, schedule = self._schedules[n_steps]
             if (short, masks_of_all) not in self._plans:
-                self._plans[short, masks_of_all] = plan_of(self, short, masks_of_all)
+                self._plans[short, masks_of_all] = self._tables(short, masks_of_all)
             return *self._plans[short, masks_of_all], schedule
 
     def _set_lags(self) -> None:
-        """Find the lags, and those whose tau is constant: where it stands, and its number where the text has it."""
+        """Find the lags, and of those that may be short the place of tau, its least, and its value where it is known.
+
+        A tau that changes along a run is not known (0), but where the text has its number.
+        """
         evaluations, span = self.work.evaluations, self.layout.span
         self.lags = {i: n for n, i in enumerate(i for i, e in enumerate(evaluations) if e.kind == "lag")}
-        constant = np.ones(self.layout.length, dtype=bool)
-        literal: dict[str, float] = {}
-        for e in evaluations:
-            constant[self.layout.places(e.targets or (e.target,))] = False
-            if isinstance(e.value, Number):
-                literal[e.target.name] = e.value.value
-        constant[self.forced] = False
-        self._always_short: set[int] = set()
-        self._taus: list[tuple[int, range, float]] = []
+        changing = {place for e in evaluations for r in e.targets or (e.target,) for place in span(r)}
+        changing |= set(self.forced.tolist())
+        literal = {e.target.name: e.value.value for e in evaluations if isinstance(e.value, Number)}
+        self._taus: list[tuple[int, range, float, float | None]] = []
         for i in self.lags:
-            lag = evaluations[i]
-            tau, least = span(lag.arguments[1]), lag.step * self.rules.dt * (1 - 1e-6)
-            if lag.whole:
-                continue
-            if constant[tau].all():
-                self._taus.append((i, tau, least))
-            elif not literal.get(lag.arguments[1].name, 0.0) >= least:
-                self._always_short.add(i)
+            tau, least = evaluations[i].arguments[1], evaluations[i].step * self.rules.dt * (1 - 1e-6)
+            known = None if changing.isdisjoint(span(tau)) else literal.get(tau.name, 0.0)
+            self._taus += [] if evaluations[i].whole else [(i, span(tau), least, known)]
 
     def _short_lags(self, z: Vector) -> frozenset[int]:
         """Return the lags that may need x of the same step: all but those of a constant tau of one step or more."""
-        return frozenset(self._always_short.union(i for i, tau, least in self._taus if not z[tau].min() >= least))
+        taus = ((i, z[tau].min() if known is None else known, least) for i, tau, least, known in self._taus)
+        return frozenset(i for i, tau, least in taus if not tau >= least)
+
+    # --- the tables of a plan
+
+    def _tables(self, short: frozenset[int], masks: Sequence[frozenset[int]]) -> tuple[RunPlan, Loops]:
+        """Return a plan, and the variables of its loops.
+
+        Parameters
+        ----------
+        short : frozenset of int
+            Lags that look no further back than one step.
+        masks : sequence of frozenset of int
+            The sets of steps that are active together; the last one is that of all.
+        """
+        work, layout, rules = self.work, self.layout, self.rules
+        graph, known = Graph(work.evaluations, layout, short), dict[tuple[Piece, ...], list[Block]]()
+        schedules = [self._at_the_start(graph)]
+        for mask in masks:
+            each = zip(work.evaluations, graph.whole, strict=True)
+            active = tuple(p for e, p in each if e.kind != "initial" and e.step in mask)
+            if active not in known:
+                known[active] = self._schedule(graph, active)
+            schedules.append(known[active])
+        tasks: dict[Piece, int] = {}
+        order: list[int] = []
+        sections: list[tuple[int, int, int]] = []
+        begins = [0]
+        loops: dict[tuple[int, ...], tuple[int, tuple[str, ...]]] = {}
+        for blocks in schedules:
+            for block in blocks:
+                first, loop = len(order), -1
+                order += [tasks.setdefault(p, len(tasks)) for p in block.pieces]
+                if block.is_loop:
+                    places = tuple(place for p in block.pieces for place in graph.written(p))
+                    names = _names_of(layout, work.evaluations, block.pieces, places)
+                    loop, _ = loops.setdefault(places, (len(loops), names))
+                sections.append((first, len(order), loop))
+            begins.append(len(sections))
+        kept = [(layout.span(k.value), layout.span(k.to), k.step) for k in work.kept]
+        taus = [layout.span(d.tau) for d in work.delays]
+        plan = RunPlan(
+            tasks=_rows(5, map(self._task, tasks)),
+            order=np.array(order, dtype=np.int64),
+            sections=_rows(3, sections),
+            schedules=np.array(begins, dtype=np.int64),
+            loops=np.cumsum([0, *map(len, loops)], dtype=np.int64),
+            places=np.array([place for loop in loops for place in loop], dtype=np.int64),
+            levels=_rows(4, (row for v in work.levels for row in _elements(layout, v))),
+            kept=_rows(3, ((x, y, step) for of, to, step in kept for x, y in zip(of, to, strict=True))),
+            lags=_rows(10, (_lag(layout, work.evaluations[i]) for i in self.lags)),
+            delays=_rows(3, ((tau[0], len(tau), d.step) for d, tau in zip(work.delays, taus, strict=True))),
+            least=np.array([least_tau(d.order, d.step * rules.dt) for d in work.delays]),
+            columns=self.output_places,
+            forced=self.forced,
+            common_step=max((e.step for e in work.evaluations), default=1) if rules.method == "rk4" else 0,
+            max_iterations=rules.max_iterations,
+            goes_on=int(rules.unsettled == "keep"),
+            tol=rules.tol,
+            dt=rules.dt,
+        )
+        return plan, tuple(names for _, names in loops.values())
+
+    def _schedule(self, graph: Graph, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[Block]:
+        """Return the blocks of a step."""
+        if self.rules.order == "sorted":
+            return graph.blocks(pieces, guesses)
+        rates = dict.fromkeys(p for p in pieces if self.work.evaluations[p.evaluation].kind == "rate")
+        others = tuple(p for p in pieces if p not in rates)
+        blocks = [Block(tuple(guesses), False), Block(others, True), *graph.blocks(list(rates))]
+        return [b for b in blocks if b.pieces]
+
+    def _at_the_start(self, graph: Graph) -> list[Block]:
+        """Return the blocks of the first step, where levels get their values and loops their first guesses."""
+        work = self.work
+        states = set(self.layout.places([*(v.target for v in work.levels), *(k.to for k in work.kept)]).tolist())
+        pieces, guesses = list[Piece](), list[Piece]()
+        for evaluation, whole in zip(work.evaluations, graph.whole, strict=True):
+            if evaluation.kind != "initial":
+                pieces.append(whole)
+                continue
+            for is_state, some in groupby(
+                zip(graph.written(whole), count(whole.first)), key=lambda at: at[0] in states
+            ):
+                positions = [position for _, position in some]
+                (pieces if is_state else guesses).append(Piece(whole.evaluation, positions[0], positions[-1] + 1))
+        if guesses and self.rules.order == "sorted":
+            looping = graph.looping(pieces)
+            guesses = [g for g in guesses if not looping.isdisjoint(graph.written(g))]
+        return self._schedule(graph, pieces, guesses)
+
+    def _task(self, piece: Piece) -> tuple[int, int, int, int, int]:
+        """Return a task; of a Python module the evaluation stands where a run has an address."""
+        i, first, last = piece
+        if self.work.evaluations[i].kind == "python":
+            return 2, i, 0, 0, 0
+        if i in self.lags:
+            return 1, self.lags[i], 0, first, last
+        return 0, self.addresses[i], self.begins[i], first, last
 
     # --- runs
 
@@ -193,3 +323,44 @@ def _check_rk4(system: ModuleSystem) -> None:
             f"method='rk4' evaluates between the steps, where {word}(...) has no value (module {s.module!r}, line "
             f"{s.line}). Use method='euler'."
         )
+
+
+def loops_of(system: ModuleSystem) -> list[tuple[str, ...]]:
+    """Return what needs itself within a step: variables, or elements where it is some of them."""
+    work = Work(system)
+    layout, evaluations = Layout(work.shapes), work.evaluations
+    graph = Graph(evaluations, layout, frozenset())
+    pieces = [p for e, p in zip(evaluations, graph.whole, strict=True) if e.kind != "initial"]
+    loops = [b.pieces for b in graph.blocks(pieces) if b.is_loop]
+    return [_names_of(layout, evaluations, p, [i for q in p for i in graph.written(q)]) for p in loops]
+
+
+def _names_of(
+    layout: Layout, evaluations: Sequence[Evaluation], pieces: Sequence[Piece], places: Sequence[int]
+) -> tuple[str, ...]:
+    """Return what a loop gives values to: variables, or elements where it is some of them."""
+    names, inside = dict[str, None](), frozenset(places)
+    for i, first, last in pieces:
+        for target in evaluations[i].targets or (evaluations[i].target,):
+            whole = layout.of(target.name)
+            is_whole = inside.issuperset(range(whole.start, whole.stop))
+            names |= dict.fromkeys([target.name] if is_whole else layout.names[whole][first:last])
+    return tuple(names)
+
+
+def _elements(layout: Layout, v: Level) -> Iterator[tuple[int, int, int, int]]:
+    """Yield a level's elements."""
+    for x, dx, i in zip(layout.span(v.target), layout.span(v.rate), v.target.positions, strict=True):
+        yield x, dx, v.step, int(i in v.nonnegative)
+
+
+def _lag(layout: Layout, lag: Evaluation) -> tuple[int, ...]:
+    """Return a lag; where its history begins depends on the length of a run, and is filled in for it."""
+    x, tau, before = map(layout.span, lag.arguments)
+    apart = (int(len(a) > 1) for a in (x, tau, before))
+    return (x[0], tau[0], before[0], layout.span(lag.target)[0], *apart, len(x), lag.step, 0)
+
+
+def _rows(n: int, values: Iterable[object]) -> IntMatrix:
+    """Return rows of n whole numbers as a matrix."""
+    return np.array(list(values), dtype=np.int64).reshape(-1, n)

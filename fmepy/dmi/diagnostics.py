@@ -24,8 +24,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmepy.dmi.data_items import Item
-from fmepy.dmi.unit_text import read_unit, unit_text
-from fmepy.dmi.units import check_units
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError, did_you_mean, listed, warn
 
@@ -148,34 +146,6 @@ def loop_notes(system: ModuleSystem, loops: Iterable[tuple[str, ...]]) -> Iterat
                 "moves; where one of them takes time, it is a level or a delay"
             )
             yield _at(system, variable, "loop", names[0], variable.assigned_in, message, "note")
-
-
-def units_of(system: ModuleSystem, data: Mapping[str, Item]) -> tuple[dict[str, str], list[Diagnostic]]:
-    """Return the units of variables, declared or by their equations, and what does not fit; see `fmepy.dmi.units`."""
-    told = {name: item.unit for name, item in data.items() if item.unit}
-    found, known = [], {}
-    for module in system.modules:
-        for name, unit in getattr(module, "units", {}).items():
-            name = f"{module.name}.{name}" if name in module.local else name
-            if name in told and read_unit(told[name]) != read_unit(unit):
-                message = f"the unit of {name!r} is {unit!r} here and {told[name]!r} elsewhere"
-                line = system.variables[name].uses[module.name].line
-                found.append(Diagnostic("units", name, (module.name,), module.file, line, message, "note"))
-            told.setdefault(name, unit)
-    for name, text in told.items():
-        unit = read_unit(text)
-        if unit is not None:
-            known[name.partition("[")[0]] = unit
-        elif name in data:
-            message = f"the unit {text!r} of {name!r} is no product of powers of names, such as people/month"
-            found.append(Diagnostic("units", name, (), data[name].source, 0, message, "note"))
-    units, misfits = check_units(system, known)
-    for m in misfits:
-        message = f"the equation of {m.variable!r} {m.message}"
-        found.append(
-            Diagnostic("units", m.variable, (m.module,), system.module(m.module).file, m.line, message, "note")
-        )
-    return {name: unit_text(unit) for name, unit in units.items()} | told, found
 
 
 def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:

@@ -29,6 +29,7 @@ from fmepy.language.nodes import ZERO, Node, Shared, Symbol, call, choose_above,
 from fmepy.models.difference import DifferenceModel, whole_steps
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing
+from fmepy.types import Vector
 
 Kind = Literal["ode", "difference"]
 MOST_COPIED = 10
@@ -36,17 +37,9 @@ MOST_COPIED = 10
 
 
 def as_model(
-    system: ModuleSystem,
-    kind: Kind,
-    *,
-    parms: Mapping[str, float],
-    series: Mapping[str, Forcing],
-    times: Any,
-    dt: float,
-    outputs: Sequence[str],
-    method: str = "euler",
-    noisy: Collection[str] = (),
-) -> OdeModel | DifferenceModel:
+    system: ModuleSystem, kind: Kind, *, parms: Mapping[str, float], series: Mapping[str, Forcing], times: Any,
+    dt: float, outputs: Sequence[str], method: str = "euler", noisy: Collection[str] = (),
+) -> OdeModel | DifferenceModel:  # fmt: skip
     """Return a system as a model of equations.
 
     Parameters
@@ -79,12 +72,9 @@ def as_model(
     check_choice(kind, ("ode", "difference"), "kind")
     _check(system, kind, method)
     times = np.asarray(times, dtype=float)
-    start, step = float(times[0]), system.modules[0].step * float(dt)
+    source = _Source(system, kind, parms, series, times, float(dt), noisy)
     if kind == "difference":
-        whole_steps(times, start, step)
-    outside_values = {k: float(v) for k, v in parms.items()} | {noise_of(e): 0.0 for e in noisy}
-    source = _Source(system, kind, outside_values, series, start, float(dt), float(times[-1]))
-    source.noisy = {source.layout.place[e] for e in noisy}
+        whole_steps(times, source.start, source.step)
     if not source.levels and not source.kept:
         raise ModelError(f'compiled("{kind}"): the system has no level, and so no state that moves.')
     now, first, names = _Values(source, at_start=False), _Values(source, at_start=True), source.layout.names
@@ -98,7 +88,7 @@ def as_model(
             for p, e in zip(source.levels, rates, strict=True)
         ]
     else:
-        h = number(step)
+        h = number(source.step)
         before = {name: f"{name} before" for name in series}
         past: dict[Node, Node] = {symbol(a): symbol(b) for a, b in before.items()}
         rates = [*source.moved(rates, now, h), *map(now.of, source.kept.values())]
@@ -106,7 +96,7 @@ def as_model(
         series = {
             name: Forcing(name, f.times + later, f.values, f.method)
             for k, f in series.items()
-            for name, later in ((k, 0.0), (before[k], step))
+            for name, later in ((k, 0.0), (before[k], source.step))
         }
     used = {s.name for e in [*rates, *extras, *state.values()] for s in e.free_symbols}
     values = {k: v for k, v in source.parms.items() if k in used and k not in state}
@@ -119,7 +109,7 @@ def as_model(
     )  # fmt: skip
     if kind == "ode":
         return OdeModel(equations, state=state, times=times, parms=values, forcings=forcings)
-    return DifferenceModel(equations, state=state, times=times, parms=values, forcings=forcings, dt=step)
+    return DifferenceModel(equations, state=state, times=times, parms=values, forcings=forcings, dt=source.step)
 
 
 def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
@@ -154,8 +144,8 @@ class _Source:
     """
 
     def __init__(
-        self, system: ModuleSystem, kind: Kind, parms: dict[str, float], series: Mapping[str, Forcing], start: float,
-        dt: float, end: float,
+        self, system: ModuleSystem, kind: Kind, parms: Mapping[str, float], series: Mapping[str, Forcing],
+        times: Vector, dt: float, noisy: Collection[str],
     ) -> None:  # fmt: skip
         self.work = Work(system)
         for name, why in self.work.python.items():
@@ -163,18 +153,19 @@ class _Source:
                 f'compiled("{kind}"): the module {name!r} is a Python function that cannot be written as equations: '
                 f"{why}."
             )
-        self.parms, self.series, self.start = parms, series, start
+        self.parms = {k: float(v) for k, v in parms.items()} | {noise_of(e): 0.0 for e in noisy}
+        self.series, self.start, self.step = series, float(times[0]), system.modules[0].step * dt
         # a continuous model has no grid of times that could be missed
-        self.fixed = {DT: number(dt if kind == "difference" else 0.0), START: number(start), END: number(end)}
-        self._step = system.modules[0].step * dt
+        ends = {START: number(self.start), END: number(float(times[-1]))}
+        self.fixed = {DT: number(dt if kind == "difference" else 0.0)} | ends
         self.layout = Layout(self.work.shapes)
         span = self.layout.span
         self.levels = {x: dx for v in self.work.levels for x, dx in zip(span(v.target), span(v.rate), strict=True)}
         self.nonnegative = {self.layout.begin[v.target.name] + i for v in self.work.levels for i in v.nonnegative}
         self.kept = {to: x for k in self.work.kept for to, x in zip(span(k.to), span(k.value), strict=True)}
-        variables = [(span(Reference(v.name, v.shape)), v.outside) for v in system.variables.values()]
-        self.noisy: set[int] = set()
-        self.outside = {p for places, marks in variables for p, out in zip(places, marks, strict=True) if out}
+        self.noisy = {self.layout.place[e] for e in noisy}
+        variables = system.variables.values()
+        self.outside = {self.layout.begin[v.name] + i for v in variables for i, out in enumerate(v.outside) if out}
 
     def moved(self, rates: list[Node], now: _Values, h: Node) -> list[Node]:
         """Return the levels a step later; those of smooths and delays without value where tau is too short."""
@@ -182,14 +173,13 @@ class _Source:
         for d in self.work.delays:
             taus, levels = self.layout.span(d.tau), self.layout.span(Reference(d.level, self.work.shapes[d.level]))
             for i, place in enumerate(levels):
-                shortest[place] = now.of(taus[i if len(taus) > 1 else 0]) - least_tau(d.order, self._step)
+                shortest[place] = now.of(taus[i if len(taus) > 1 else 0]) - least_tau(d.order, self.step)
         out = []
         for place, rate in zip(self.levels, rates, strict=True):
             value = symbol(self.layout.names[place]) + h * rate
             if place in self.nonnegative:
                 value = call("max", value, ZERO)
-            if place in shortest:  # less than nothing has no root: the run fails
-                more = shortest[place]
+            if (more := shortest.get(place)) is not None:  # less than nothing has no root: the run fails
                 value = choose(relation(">=", more, ZERO), value, call("sqrt", more))
             out.append(value)
         return out

@@ -9,8 +9,9 @@ array's statement is evaluated in pieces.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -108,24 +109,21 @@ class Graph:
         begin = self._layout.begin[job.target.name]
         return range(begin + piece.first, begin + piece.last)
 
-    def _needs(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> Any:
-        """Return which pieces (and guesses behind them) need which others, as `needs_of` does.
+    def _needs(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[set[int]]:
+        """Return of every piece (and of the guesses behind them) which it needs.
 
         A guess comes before what it is a guess of; one that needs its own loop takes what stands there, zeros.
         """
         n, every = len(pieces), [*pieces, *guesses]
-        by, written = _in_rows([self.written(piece) for piece in every])
-        writer = np.full(self._layout.length, -1, dtype=np.intp)
-        writer[written[by < n]] = by[by < n]
-        reader, read = _in_rows([self._read_by(piece) for piece in every])
-        rows, needed = np.append(reader, writer[written[by >= n]]), np.append(writer[read], by[by >= n])
-        is_edge = (needed >= 0) & (rows >= 0)
-        rows, needed = rows[is_edge], needed[is_edge]
-        if guesses:
-            label = _labels(needs_of(rows, needed, len(every)))
-            is_in_loop = (np.bincount(label)[label] > 1) & (np.arange(len(every)) >= n)
-            rows, needed = rows[~is_in_loop[rows]], needed[~is_in_loop[rows]]
-        return needs_of(rows, needed, len(every))
+        writer = {place: i for i, piece in enumerate(pieces) for place in self.written(piece)}
+        needs = [{writer[place] for place in self._read_by(piece) if place in writer} for piece in every]
+        for i, guess in enumerate(guesses, n):
+            for place in writer.keys() & self.written(guess):
+                needs[writer[place]].add(i)
+        for group, _ in components(needs) if guesses else ():
+            for i in group if len(group) > 1 else ():
+                needs[i] = needs[i] if i < n else set()
+        return needs
 
     def _read_by(self, piece: Piece) -> list[int]:
         """Return the places that a piece reads."""
@@ -196,74 +194,54 @@ class Graph:
 # --- graphs
 
 
-def _in_rows(lists: Sequence[Sequence[int]]) -> tuple[IntVector, IntVector]:
-    """Return the numbers in some lists, after that of the list in which each stands."""
-    rows = np.repeat(np.arange(len(lists)), list(map(len, lists)))
-    return rows, np.fromiter((i for numbers in lists for i in numbers), dtype=np.intp, count=len(rows))
-
-
-def needs_of(rows: Any, needed: Any, n: int) -> Any:
-    """Return a graph of n things: a sparse matrix of truth values, in the rows of each what it needs."""
+def graph_of(needs: Sequence[Collection[int]]) -> Any:
+    """Return things by what each of them needs as a sparse matrix of truth values."""
     from scipy.sparse import csr_array
 
-    return csr_array((np.ones(len(rows), dtype=bool), (rows, needed)), shape=(n, n))
+    rows = np.repeat(np.arange(len(needs)), list(map(len, needs)))
+    needed = np.fromiter(chain.from_iterable(needs), dtype=np.intp, count=len(rows))
+    return csr_array((np.ones(len(rows), dtype=bool), (rows, needed)), shape=(len(needs), len(needs)))
 
 
-def _labels(needs: Any) -> Any:
-    """Return the number of the strongly connected component of everything."""
-    from scipy.sparse.csgraph import connected_components
-
-    return connected_components(needs, connection="strong")[1]
-
-
-def components(needs: Any) -> list[tuple[list[int], bool]]:
+def components(needs: Sequence[Collection[int]]) -> list[tuple[list[int], bool]]:
     """Return the strongly connected components, each after those that it needs, else in the order of their first.
 
     With each stands whether it is a loop: several things, or one that needs itself.
     """
-    n = needs.shape[0]
-    if n == 0:
+    from scipy.sparse.csgraph import connected_components
+
+    if not needs:
         return []
-    label = _labels(needs)
-    rows, needed = np.repeat(np.arange(n), np.diff(needs.indptr)), needs.indices
-    sizes = np.bincount(label)
-    ends, sorted_by = np.cumsum(sizes), np.argsort(label, kind="stable")
-    first = sorted_by[ends - sizes]
-    is_loop = sizes > 1
-    is_loop[label[rows[rows == needed]]] = True
-    between = label[needed] != label[rows]
-    order = needs_of(label[needed][between], label[rows][between], len(sizes))
-    waits = np.bincount(order.indices, minlength=len(sizes))
-    ready = np.sort(first[waits == 0]).tolist()  # groups by their first, which is a heap
-    numbers, members, firsts, loops = label.tolist(), sorted_by.tolist(), first.tolist(), is_loop.tolist()
-    begin_of, end_of = (ends - sizes).tolist(), ends.tolist()
-    after, starts, left = order.indices.tolist(), order.indptr.tolist(), waits.tolist()
-    out = []
+    label = connected_components(graph_of(needs), connection="strong")[1].tolist()
+    members: dict[int, list[int]] = {}
+    for i, g in enumerate(label):
+        members.setdefault(g, []).append(i)
+    first = [members[g][0] for g in label]
+    waits, after = dict.fromkeys(first, 0), dict[int, list[int]]()
+    for i, some in zip(first, needs, strict=True):
+        for j in some:
+            if first[j] != i:
+                waits[i] += 1
+                after.setdefault(first[j], []).append(i)
+    ready, out = [i for i, n in waits.items() if not n], list[tuple[list[int], bool]]()
     while ready:
-        g = numbers[heapq.heappop(ready)]
-        out.append((members[begin_of[g] : end_of[g]], loops[g]))
-        for other in after[starts[g] : starts[g + 1]]:
-            left[other] -= 1
-            if not left[other]:
-                heapq.heappush(ready, firsts[other])
+        i = heapq.heappop(ready)
+        out.append((members[label[i]], len(members[label[i]]) > 1 or i in needs[i]))
+        for j in after.get(i, ()):
+            waits[j] -= 1
+            if not waits[j]:
+                heapq.heappush(ready, j)
     return out
 
 
-def _unwound(group: list[int], needs: Any) -> list[int]:
+def _unwound(group: list[int], needs: Sequence[Collection[int]]) -> list[int]:
     """Return a loop in an order in which most of it comes after what it needs: what is needed first, first."""
-    state = dict.fromkeys(group, 0)  # 1: begun, 2: done
-    out: list[int] = []
-    for root in group:
-        waiting = [root]
-        while waiting:
-            at = waiting[-1]
-            if state[at] == 0:
-                state[at] = 1
-                needed = needs.indices[needs.indptr[at] : needs.indptr[at + 1]].tolist()
-                waiting += sorted((b for b in needed if state.get(b) == 0), reverse=True)
-                continue
-            waiting.pop()
-            if state[at] == 1:
-                state[at] = 2
-                out.append(at)
+    left, out, waiting = set(group), list[int](), group[::-1]
+    while waiting:
+        i = waiting.pop()
+        if i < 0:
+            out.append(~i)  # all that it needs has been begun
+        elif i in left:
+            left.remove(i)
+            waiting += [~i, *sorted(left.intersection(needs[i]), reverse=True)]
     return out

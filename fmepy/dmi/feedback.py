@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.dmi.compiled_program import ModularProgram
-from fmepy.dmi.evaluation_order import components, needs_of
+from fmepy.dmi.evaluation_order import components, graph_of
 from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statements import TIME, Elements, Shape, reference_of
 from fmepy.errors import FmepyError, ModelError
@@ -77,14 +77,15 @@ def _shortest(links: Iterable[Link], levels: set[str]) -> list[list[str]]:
 
     names = list(dict.fromkeys(n for link in links for n in link))
     number = {n: i for i, n in enumerate(names)}
+    out, into = [set[int]() for _ in names], dict[int, list[int]]()
     every = [(number[a], number[b]) for a, b in links]
-    groups = components(_graph(every, len(names)))
-    inside = {i: k for k, (group, is_loop) in enumerate(groups) if is_loop for i in group}
-    looping = [(a, b) for a, b in every if a in inside and inside[a] == inside.get(b)]
-    graph = _graph(looping, len(names))
-    into: dict[int, list[int]] = {}
-    for a, b in looping:
-        into.setdefault(b, []).append(a)
+    for a, b in every:
+        out[a].add(b)
+    inside = {i: k for k, (group, is_loop) in enumerate(components(out)) if is_loop for i in group}
+    for a, b in every:
+        if a in inside and inside[a] == inside.get(b):
+            into.setdefault(b, []).append(a)
+    graph = graph_of([{b for b in some if a in into.get(b, ())} for a, some in enumerate(out)])
     found: dict[tuple[int, ...], None] = {}
     for v in sorted(into, key=lambda i: names[i] not in levels)[:_MOST_STARTS]:
         before = breadth_first_order(graph, v)[1].tolist()
@@ -96,11 +97,6 @@ def _shortest(links: Iterable[Link], levels: set[str]) -> list[list[str]]:
             begin = min(range(len(loop)), key=lambda k: (names[loop[k]] not in levels, names[loop[k]]))
             found[tuple(loop[begin:] + loop[:begin])] = None
     return [[names[i] for i in loop] for loop in found]
-
-
-def _graph(links: list[tuple[int, int]], n: int) -> Any:
-    rows, needed = np.array(links, dtype=np.intp).reshape(-1, 2).T
-    return needs_of(rows, needed, n)
 
 
 def _signs(links: Mapping[Link, Evaluation | None], model: ModularModel, work: Work) -> dict[Link, Vector]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from fmepy.dmi.data_items import Item
 from fmepy.dmi.database import Database
-from fmepy.dmi.evaluation_order import components, needs_of
+from fmepy.dmi.evaluation_order import components
 from fmepy.dmi.ranges import places_of
-from fmepy.dmi.statements import FunctionStatement, element_name, indices_of
+from fmepy.dmi.statements import element_name, indices_of
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError
 from fmepy.models.running.forcings import Forcing
@@ -166,13 +166,8 @@ def _loops(system: ModuleSystem, written: bool) -> frozenset[str]:
     if written:
         return frozenset(names)
     number = {n: i for i, n in enumerate(names)}
-    edges = [
-        (number[target.name], number[read.name])
-        for s in system.statements
-        for target in (s.assigns if isinstance(s, FunctionStatement) else (s.target,) if s.kind == "assign" else ())
-        for read in s.reads
-        if read.name in number
-    ]
-    rows, needed = np.array(edges, dtype=np.intp).reshape(-1, 2).T
-    groups = components(needs_of(rows, needed, len(names)))
-    return frozenset(names[i] for group, is_loop in groups if is_loop for i in group)
+    needs = [set[int]() for _ in names]
+    for s in system.statements:
+        for target in s.targets if s.kind == "assign" else ():
+            needs[number[target.name]] |= {number[read.name] for read in s.reads if read.name in number}
+    return frozenset(names[i] for group, is_loop in components(needs) if is_loop for i in group)

@@ -18,16 +18,16 @@ import pandas as pd
 
 from fmepy.checks import whole_number
 from fmepy.dmi.bound_model import BoundModular
-from fmepy.dmi.compiled_program import ModularProgram
+from fmepy.dmi.compiled_program import ModularProgram, Rules, loops_of
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.delays import with_lower_orders
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, units_of, warn_of
-from fmepy.dmi.draws import drawn
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
-from fmepy.dmi.loop_tables import Rules, loops_of
 from fmepy.dmi.model_views import ModelViews
 from fmepy.dmi.modules import AnyModule
+from fmepy.dmi.stateful_functions import drawn
 from fmepy.dmi.statements import noise_of
+from fmepy.dmi.units import units_of
 from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.models.running.forcings import Forcing
@@ -139,21 +139,10 @@ class ModularModel(ModelViews, SimulatedModel):
     _arguments: dict[str, Any]
 
     def __init__(
-        self,
-        modules: Iterable[AnyModule],
-        data: Any = None,
-        *,
-        times: Any,
-        dt: float,
-        method: str = "euler",
-        outputs: Sequence[str] | None = None,
-        strict: bool = False,
-        tol: float = 1e-9,
-        max_iterations: int = 10,
-        order: str = "sorted",
-        unsettled: str = "minimise",
-        seed: int = 0,
-    ) -> None:
+        self, modules: Iterable[AnyModule], data: Any = None, *, times: Any, dt: float, method: str = "euler",
+        outputs: Sequence[str] | None = None, strict: bool = False, tol: float = 1e-9, max_iterations: int = 10,
+        order: str = "sorted", unsettled: str = "minimise", seed: int = 0,
+    ) -> None:  # fmt: skip
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         before = self._like
         self._set_times(times)
@@ -382,7 +371,7 @@ class ModularModel(ModelViews, SimulatedModel):
         table = pd.DataFrame(run.rows[:, bound.columns], columns=list(self.var_names))
         rows = bound.times
         table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
-        table.attrs["convergence"] = run.convergence.table(float(self.times[0]), self.dt)
+        table.attrs["convergence"] = run.convergence
         for note in run.notes:
             logger.warning(note)
         return table

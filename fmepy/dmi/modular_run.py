@@ -1,4 +1,4 @@
-"""One run of a system: the compiled loop, and what it is left for: loops that do not settle, and errors.
+"""One run of a system: the compiled loop, and what it asks Python for: loops that do not settle, modules, errors.
 
 A loop of statements is a map G of its variables, one execution of its statements after the other; it has settled where
 v = G(v). That it is executed again and again until nothing moves is done by `run_loop`. Where that does not come to an
@@ -9,9 +9,11 @@ the loop (F. Drepper, Winter Simulation Conference 1978).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -20,16 +22,18 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.dmi import run_loop
 from fmepy.dmi.delays import too_short
-from fmepy.dmi.loop_tables import Loops
-from fmepy.dmi.returned_values import values_of
 from fmepy.dmi.run_loop import RunPlan, State
 from fmepy.dmi.stateful_functions import Evaluation
+from fmepy.dmi.statements import Reference
+from fmepy.dmi.traced import values_of
 from fmepy.errors import ModelError, listed
 from fmepy.types import BoolVector, IntMatrix, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.dmi.compiled_program import ModularProgram
 
+Loops: TypeAlias = "tuple[tuple[str, ...], ...]"
+"""The variables of each loop of a plan."""
 METHODS = ("repeated", "minimised", "kept")
 """How the values of a loop were found, by the numbers that stand for it."""
 _PARTS = 100  # in which a run is made where its progress is told
@@ -54,35 +58,6 @@ class Convergence(pd.DataFrame):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LoopLog:
-    """How loops settled, one row a loop and step.
-
-    Attributes
-    ----------
-    step, group, executions, method : ndarray of int
-        The step; which of `groups`; how often its statements were executed; which of `METHODS`.
-    residual : ndarray
-        The largest move of one of its values in the last execution.
-    groups : tuple of tuple of str
-        The variables of the loops.
-    """
-
-    step: IntVector
-    group: IntVector
-    executions: IntVector
-    method: IntVector
-    residual: Vector
-    groups: tuple[tuple[str, ...], ...]
-
-    def table(self, start: float, dt: float) -> Convergence:
-        """Return it with times and names."""
-        groups = pd.Series([", ".join(self.groups[g]) for g in self.group], dtype=object)
-        methods = pd.Series([METHODS[m] for m in self.method], dtype=object)
-        counts = {"executions": self.executions, "method": methods, "residual": self.residual}
-        return Convergence({"time": start + dt * self.step, "group": groups, **counts})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ModularRun:
     """What came of a run.
 
@@ -90,7 +65,13 @@ class ModularRun:
     ----------
     rows : ndarray, shape (n_rows, n_columns)
         NaN from where it failed on.
-    convergence : LoopLog
+    log : ndarray, shape (n, 5)
+        A row a loop and step: the step; which of `loops`; how often its statements were executed; which of `METHODS`;
+        the largest move of one of its values in the last execution.
+    loops : tuple of tuple of str
+        The variables of the loops.
+    start, dt : float
+        The time of the first step, and the length of one.
     failed : str
         Why it did not come to its end, a sentence; or "".
     failed_step : int
@@ -100,10 +81,22 @@ class ModularRun:
     """
 
     rows: Matrix
-    convergence: LoopLog
+    log: Matrix
+    loops: Loops
+    start: float
+    dt: float
     failed: str = ""
     failed_step: int = -1
     notes: tuple[str, ...] = ()
+
+    @property
+    def convergence(self) -> Convergence:
+        """How the loops settled."""
+        step, loop, executions, method = self.log[:, :4].astype(np.int64).T
+        groups = pd.Series([", ".join(self.loops[i]) for i in loop], dtype=object)
+        methods = pd.Series([METHODS[m] for m in method], dtype=object)
+        counts = {"executions": executions, "method": methods, "residual": self.log[:, 4]}
+        return Convergence({"time": self.start + self.dt * step, "group": groups, **counts})
 
 
 class _FailedError(Exception):
@@ -137,12 +130,12 @@ class Running:
         lags = plan.lags.copy()
         lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
         lags[:, 9] = np.cumsum(lengths) - lengths
-        self._error: tuple[str, BaseException]
+        self._error: BaseException
+        self._functions: list[Any] = []  # of C, which live as long
         self._plan = plan._replace(lags=lags, tasks=self._with_functions(plan.tasks))
         largest = int(np.diff(plan.loops).max(initial=0))
-        n_loops = plan.schedules[plan.n_schedules + 1 :]
         self._state = State(
-            at=np.array([0, 0, 0, -1, 0, 0, 0, 0, 0, 0], dtype=np.int64),
+            at=np.zeros(6, dtype=np.int64),
             z=z,
             pointers=address(z) + 8 * program.pointed,
             schedule=schedule,
@@ -153,9 +146,9 @@ class Running:
             before=np.zeros(largest),
             saved=np.zeros(len(z)),
             total=np.zeros(len(plan.levels)),
-            moves=np.zeros(len(plan.levels)),
-            log=np.zeros((int(n_loops[schedule].sum()), 5)),
+            log=np.zeros((len(schedule) * len(loops), 3)),
             rows=np.full((len(keep), len(plan.columns)), np.nan),
+            unsettled=self._called(self._settle, *[ctypes.c_int64] * 3),
             start=start,
         )
         self._words = packed(self._plan), packed(self._state)
@@ -165,14 +158,12 @@ class Running:
 
     def result(self, failed: str = "") -> ModularRun:
         """Return what there is."""
-        at, log = self._state.at, self._state.log
-        log = log[: at[run_loop.LOGGED]]
-        log = log[log[:, 2] > 0]
-        step, group, executions, method = log[:, :4].astype(np.int64).T
-        convergence = LoopLog(step, group, executions, method, log[:, 4], self._loops)
-        return ModularRun(
-            self._state.rows, convergence, failed, int(at[run_loop.STEP]) if failed else -1, tuple(self._notes.values())
-        )
+        s = self._state
+        logged = np.flatnonzero(s.log[:, 0])
+        log = np.column_stack([*np.divmod(logged, max(1, len(self._loops))), s.log[logged]])
+        failed_step = int(s.at[run_loop.STEP]) if failed else -1
+        notes = tuple(self._notes.values())
+        return ModularRun(s.rows, log, self._loops, s.start, self._program.rules.dt, failed, failed_step, notes)
 
     def whole(self, report: Callable[[int], None] | None) -> ModularRun:
         """Run to the end, or to where it fails."""
@@ -183,66 +174,119 @@ class Running:
             while at[run_loop.STEP] <= last:
                 at[run_loop.UNTIL] = min(last, at[run_loop.STEP] + by)
                 run(*map(address, self._words))
-                while at[run_loop.STATUS] != run_loop.DONE:
-                    self._attend(int(at[run_loop.STATUS]))
-                    at[run_loop.SECTION] += 1
-                    run(*map(address, self._words))
+                self._check()
                 if report is not None:
                     report(min(int(at[run_loop.STEP]), last))
         except _FailedError as error:
             return self.result(str(error))
+        finally:
+            self._functions.clear()  # which hold on to the run
         return self.result()
 
-    def _attend(self, status: int) -> None:
-        """Do what the compiled loop was left for."""
-        at = self._state.at
-        if status == run_loop.UNSETTLED:
-            self._settle(*self._plan.sections[at[run_loop.SECTION]].tolist())
-            return
-        if status == run_loop.NOT_FINITE:
-            name = self._program.layout.names[self._plan.levels[at[run_loop.ABOUT], 0]]
-            raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
-        self._check(status)
-        raise self._short_delay()
-
-    def _check(self, status: int) -> None:
-        """Raise what went wrong in a task."""
-        if status == run_loop.NEGATIVE_LAG:
-            raise self._negative_lag()
+    def _check(self) -> None:
+        """Raise what went wrong."""
+        status, about = self._state.at[[run_loop.STATUS, run_loop.ABOUT]].tolist()
         if status == run_loop.RAISED:
-            module, error = self._error
-            if isinstance(error, ModelError) or not isinstance(error, Exception):
-                raise error
-            what = f"{type(error).__name__}: {error}"  # whatever goes wrong in a user's function is a failed run
-            raise _FailedError(f"the Python module {module!r} failed at {self._time()}: {what}") from error
-
-    # --- loops
-
-    def _settle(self, first: int, last: int, number: int, ordinal: int) -> None:
-        """Do with a loop what `unsettled` says."""
-        places = self._plan.places[self._plan.loops[number] : self._plan.loops[number + 1]]
-        names, rules, z = self._loops[number], self._program.rules, self._z
-        loop, method = Loop(z, places, self._executing(first, last), rules.tol), 0
-        if rules.unsettled == "minimise":
-            method, result = 1, loop.minimise([z[places].copy(), self._state.before[: len(places)].copy()])
-            self._notes.setdefault(
-                names,
-                f"the loop of {listed(names, most=_SHOWN)} did not settle in {rules.max_iterations} executions at "
-                f"{self._time()}: its values are those that move least",
+            raise self._error
+        if status == run_loop.NOT_FINITE:
+            name = self._program.layout.names[self._plan.levels[about, 0]]
+            raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
+        if status == run_loop.NEGATIVE_LAG:
+            called = self._program.work.evaluations[list(self._program.lags)[about]]
+            raise _FailedError(
+                f"module {called.module!r}, line {called.line}: lag(...) looks {self._least(called.arguments[1]):.6g} "
+                f"back at {self._time()}; that must not be negative"
             )
-        else:
-            result = loop.from_values(z[places])
-        if not result.settled or method == 0:
-            raise _FailedError(self._unsettled(places, names, result))
-        line, step = self._state.log[self._state.at[run_loop.LOG] + ordinal], self._state.at[run_loop.STEP]
-        count, most = result.executions + rules.max_iterations, np.abs(result.moves).max(initial=0.0)
-        line[:] = step, number, max(line[2], count), max(line[3], method), most
+        if status == run_loop.SHORT_DELAY:
+            d = self._program.work.delays[about]
+            words = too_short(
+                d.kind, d.order, self._least(d.tau), d.step, self._program.rules.dt, f" at {self._time()}"
+            )
+            raise _FailedError(f"module {d.module!r}, line {d.line}: {words}")
 
-    def _unsettled(self, places: IntVector, names: tuple[str, ...], outcome: LoopResult) -> str:
-        worst = np.argsort(-np.abs(outcome.moves), kind="stable")
+    def _least(self, tau: Reference) -> float:
+        return float(self._z[self._program.layout.span(tau)].min())
+
+    def _time(self) -> str:
+        at, t = self._state.at, self._state.start + self._state.at[run_loop.STEP] * self._program.rules.dt
+        return f"time {t:.6g} (step {at[run_loop.STEP]}{', between two steps' if at[run_loop.STAGE] else ''})"
+
+    # --- functions of Python that the compiled loop calls
+
+    def _called(self, function: Callable[..., None], *kinds: Any) -> int:
+        """Return the address of a function as one of C; an error is kept until the compiled loop has been left."""
+
+        def called(*arguments: Any) -> None:
+            try:
+                function(*arguments)
+            except BaseException as error:
+                self._error = error
+                self._state.at[run_loop.STATUS] = run_loop.RAISED
+
+        self._functions.append(ctypes.CFUNCTYPE(None, *kinds)(called))
+        return ctypes.c_int64.from_buffer(self._functions[-1]).value  # ctypes.cast would make a circle
+
+    def _with_functions(self, tasks: IntMatrix) -> IntMatrix:
+        """Return tasks with the addresses of C functions that call Python modules."""
+        rows = tasks.copy()
+        for row in np.flatnonzero(rows[:, 0] == 2):
+            call = partial(self._call, self._program.work.evaluations[rows[row, 1]])
+            rows[row, 1] = self._called(call, ctypes.c_double, *[ctypes.c_void_p] * 3)
+        return rows
+
+    def _call(self, called: Evaluation, *_: Any) -> None:
+        """Call a Python module, and take what it returns."""
+        values = [self._z[self._program.layout.of(t.name)].reshape(t.shape) for t in called.arguments]
+        assert called.function is not None
+        try:
+            returned = called.function(*(v.copy() if v.ndim else float(v) for v in values))
+            found = values_of(returned, called.targets, called.module, float)
+        except ModelError:
+            raise
+        except Exception as error:  # whatever goes wrong in a user's function is a failed run
+            what = f"{type(error).__name__}: {error}"
+            raise _FailedError(f"the Python module {called.module!r} failed at {self._time()}: {what}") from error
+        for target, new in zip(called.targets, found, strict=True):
+            self._z[self._program.layout.of(target.name)] = new
+
+    # --- loops that do not settle
+
+    def _settle(self, first: int, last: int, number: int) -> None:
+        """Find the values of a loop that move least, if `unsettled` says so, and refuse those that move."""
+        places = self._plan.places[self._plan.loops[number] : self._plan.loops[number + 1]]
+        z, rules, names = self._z, self._program.rules, self._loops[number]
+        execute, counted = c_loop(run_loop.execute, "single steps of modular models"), count(rules.max_iterations)
+
+        def moves(values: Vector) -> Vector:
+            """Return by what values move in one more execution."""
+            z[places] = values
+            next(counted)
+            execute(*map(address, self._words), first, last)
+            self._check()
+            with np.errstate(invalid="ignore"):
+                return np.where(z[places] == values, 0.0, z[places] - values)
+
+        def settled(moves: Vector) -> BoolVector:
+            return np.abs(moves) <= rules.tol * np.maximum(1.0, np.abs(z[places]))
+
+        if rules.unsettled == "error":
+            raise _FailedError(self._unsettled(places, names, moves(z[places])))
+        self._notes.setdefault(
+            names,
+            f"the loop of {listed(names, most=_SHOWN)} did not settle in {rules.max_iterations} executions at "
+            f"{self._time()}: its values are those that move least",
+        )
+        best, left = _minimised(moves, settled, [z[places].copy(), self._state.before[: len(places)].copy()])
+        if not settled(left).all():
+            z[places] = best
+            raise _FailedError(self._unsettled(places, names, left))
+        line = self._state.log[self._state.at[run_loop.STEP] * len(self._loops) + number]
+        line[:] = max(line[0], next(counted)), max(line[1], 1), np.abs(left).max(initial=0.0)
+
+    def _unsettled(self, places: IntVector, names: tuple[str, ...], moves: Vector) -> str:
         values = [
-            f"{self._program.layout.names[places[i]]} = {self._z[places[i]]:.6g}, which moves by {outcome.moves[i]:.3g}"
-            for i in worst
+            f"{self._program.layout.names[places[i]]} = {self._z[places[i]]:.6g}, which moves by {moves[i]:.3g}"
+            for i in np.argsort(-np.abs(moves), kind="stable")
         ]
         more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
         tried = " nor by minimising what moves" if self._program.rules.unsettled == "minimise" else ""
@@ -252,141 +296,34 @@ class Running:
             f"{'; '.join(values[:_SHOWN])}{more}"
         )
 
-    def _executing(self, first: int, last: int) -> Callable[[], None]:
-        """Return what executes the tasks first to last - 1 once."""
-        execute = c_loop(run_loop.execute, "single steps of modular models")
 
-        def once() -> None:
-            execute(*map(address, self._words), first, last)
-            self._check(int(self._state.at[run_loop.STATUS]))
-
-        return once
-
-    # --- modules that are Python functions
-
-    def _with_functions(self, tasks: IntMatrix) -> IntMatrix:
-        """Return tasks with the addresses of C functions that call Python modules."""
-        kind, self._functions = ctypes.CFUNCTYPE(None, ctypes.c_double, *[ctypes.c_void_p] * 3), list[Any]()
-        rows = tasks.copy()
-        for row in np.flatnonzero(rows[:, 0] == 2):
-            called = self._program.work.evaluations[rows[row, 1]]
-            function = kind(lambda *_, called=called: self._call(called))
-            self._functions.append(function)  # which live as long
-            rows[row, 1] = ctypes.cast(function, ctypes.c_void_p).value or 0
-        return rows
-
-    def _call(self, called: Evaluation) -> None:
-        """Call a Python module, and take what it returns; an error is kept until the compiled loop has been left."""
-        values = [self._z[self._program.layout.of(t.name)].reshape(t.shape) for t in called.arguments]
-        assert called.function is not None
-        try:
-            returned = called.function(*(v.copy() if v.ndim else float(v) for v in values))
-            found = values_of(returned, called.targets, called.module, float)
-            for target, new in zip(called.targets, found, strict=True):
-                self._z[self._program.layout.of(target.name)] = new
-        except BaseException as error:
-            self._error = called.module, error
-            self._state.at[run_loop.ERRORS] = 1
-
-    # --- words
-
-    def _time(self) -> str:
-        rules, at = self._program.rules, self._state.at
-        t = self._state.start + at[run_loop.STEP] * rules.dt
-        return f"time {t:.6g} (step {at[run_loop.STEP]}{', between two steps' if at[run_loop.STAGE] else ''})"
-
-    def _short_delay(self) -> _FailedError:
-        d, rules = self._program.work.delays[self._state.at[run_loop.ABOUT]], self._program.rules
-        tau = float(self._z[self._program.layout.span(d.tau)].min())
-        words = too_short(d.kind, d.order, tau, d.step, rules.dt, f" at {self._time()}")
-        return _FailedError(f"module {d.module!r}, line {d.line}: {words}")
-
-    def _negative_lag(self) -> _FailedError:
-        called = self._program.work.evaluations[list(self._program.lags)[self._state.at[run_loop.ABOUT]]]
-        tau = self._z[self._program.layout.span(called.arguments[1])].min()
-        return _FailedError(
-            f"module {called.module!r}, line {called.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must "
-            "not be negative"
-        )
+def _minimised(
+    moves: Callable[[Vector], Vector], settled: Callable[[Vector], BoolVector], starts: Sequence[Vector]
+) -> tuple[Vector, Vector]:
+    """Return values that do not move, found from the start at which they move least, and what moves there yet."""
+    sizes = [min(np.inf, float(np.sum(moves(x) ** 2))) if np.isfinite(x).all() else np.inf for x in starts]
+    best = starts[int(np.argmin(sizes))]
+    left = moves(best)
+    for wanted in (~settled(left), np.ones(len(best), dtype=bool)):
+        best = _least(moves, best, wanted)
+        left = moves(best)
+        if settled(left).all():
+            break
+    return best, left
 
 
-class LoopResult(NamedTuple):
-    """What became of a loop that did not settle.
+def _least(moves: Callable[[Vector], Vector], values: Vector, wanted: BoolVector) -> Vector:
+    """Return values of which those that are wanted move least."""
+    from scipy.optimize import least_squares
 
-    Attributes
-    ----------
-    settled : bool
-    executions : int
-    moves : ndarray
-        What each value moves by in one more execution.
-    """
+    out = values.copy()
 
-    settled: bool
-    executions: int
-    moves: Vector
+    def residuals(x: Vector) -> Vector:
+        out[wanted] = x
+        found = moves(out)[wanted]
+        return np.where(np.abs(found) < _FAR, found, _FAR)
 
-
-class Loop:
-    """The values of one loop, and how it is executed once.
-
-    Parameters
-    ----------
-    z : ndarray
-        All values; those of the loop are changed.
-    places : ndarray of int
-        Where those of the loop stand.
-    execute : callable
-        Executes the loop once.
-    tol : float
-        A value v has settled where it moves by no more than tol max(1, |v|).
-    """
-
-    def __init__(self, z: Vector, places: IntVector, execute: Callable[[], None], tol: float) -> None:
-        self._z, self._places, self._execute, self._tol = z, places, execute, tol
-        self._executions = 0
-
-    def from_values(self, values: Vector) -> LoopResult:
-        """Return what one execution from values on does."""
-        self._z[self._places] = values
-        self._execute()
-        self._executions += 1
-        after = self._z[self._places]
-        with np.errstate(invalid="ignore"):
-            moves = np.where(after == values, 0.0, after - values)
-        return LoopResult(bool(self._is_settled(moves).all()), self._executions, moves)
-
-    def minimise(self, starts: list[Vector]) -> LoopResult:
-        """Find values that do not move, from the start at which they move least."""
-        best, least = self._z[self._places].copy(), np.inf
-        for start in starts:
-            size = float(np.sum(self.from_values(start).moves ** 2)) if np.isfinite(start).all() else np.inf
-            if size < least:
-                best, least = start.copy(), size
-        found = self.from_values(best)
-        for wanted in (~self._is_settled(found.moves), np.ones(len(best), dtype=bool)):
-            best = self._least(best, wanted)
-            found = self.from_values(best)
-            if found.settled:
-                return found
-        self._z[self._places] = best
-        return found
-
-    def _least(self, values: Vector, wanted: BoolVector) -> Vector:
-        """Return values of which those that are wanted move least."""
-        from scipy.optimize import least_squares
-
-        out = values.copy()
-
-        def residuals(x: Vector) -> Vector:
-            out[wanted] = x
-            moves = self.from_values(out).moves[wanted]
-            return np.where(np.abs(moves) < _FAR, moves, _FAR)
-
-        if np.isfinite(residuals(values[wanted].copy())).all():
-            found = least_squares(residuals, values[wanted], x_scale="jac", xtol=_CLOSE, ftol=_CLOSE, gtol=_CLOSE)
-            out[wanted] = found.x
-        return out
-
-    def _is_settled(self, moves: Vector) -> BoolVector:
-        settled: BoolVector = np.abs(moves) <= self._tol * np.maximum(1.0, np.abs(self._z[self._places]))
-        return settled
+    if np.isfinite([*values[wanted], *residuals(values[wanted].copy())]).all():
+        found = least_squares(residuals, values[wanted], x_scale="jac", xtol=_CLOSE, ftol=_CLOSE, gtol=_CLOSE)
+        out[wanted] = found.x
+    return out

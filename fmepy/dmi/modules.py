@@ -6,13 +6,14 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fmepy.checks import whole_number
 from fmepy.dmi.expressions import name_problem
-from fmepy.dmi.statements import FunctionStatement, ModuleStatement, Reference, Shape
-from fmepy.dmi.text import Declared, checked_shape, read_module
+from fmepy.dmi.statements import FunctionStatement, Reference, Shape
+from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed, repeated
 from fmepy.journal.files import MOST_TEXT, read_file
 from fmepy.parameters.names import normal_name
@@ -22,7 +23,7 @@ SUFFIX = ".fme"
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Module:
+class Module(ModuleText):
     """A named block of statements in the language of `dmi.text`, in any order.
 
     Parameters
@@ -101,33 +102,12 @@ class Module:
     name: str
     text: str = field(repr=False)
     file: str = field(compare=False)
-    step: int
-    dims: Mapping[str, Shape] = field(hash=False)
-    local: tuple[str, ...]
-    exogenous: tuple[str, ...]
-    endogenous: tuple[str, ...]
-    outputs: tuple[str, ...] | None
-    statements: tuple[ModuleStatement, ...] = field(compare=False)
-    assigns: tuple[str, ...] = field(compare=False)
-    reads: tuple[str, ...] = field(compare=False)
-    names: Mapping[str, int] = field(compare=False)
-    open: tuple[str, ...] = field(compare=False)
-    points: tuple[str, ...] = field(compare=False)
-    units: Mapping[str, str] = field(compare=False)
 
     def __init__(
-        self,
-        name: str,
-        text: str,
-        *,
-        step: int = 1,
-        local: Sequence[str] = (),
-        exogenous: Sequence[str] = (),
-        endogenous: Sequence[str] = (),
-        dims: Mapping[str, int | Sequence[int]] | None = None,
-        outputs: Sequence[str] | None = None,
-        file: str = "",
-    ) -> None:
+        self, name: str, text: str, *, step: int = 1, local: Sequence[str] = (), exogenous: Sequence[str] = (),
+        endogenous: Sequence[str] = (), dims: Mapping[str, int | Sequence[int]] | None = None,
+        outputs: Sequence[str] | None = None, file: str = "",
+    ) -> None:  # fmt: skip
         name = _module_name(name)
         where = file or f"module {name!r}"
         if not isinstance(text, str):
@@ -143,10 +123,10 @@ class Module:
         both = [n for n in given.exogenous if n in given.endogenous]
         if both:
             raise ModelError(f"{where}: {listed(both)} cannot be exogenous and endogenous.")
-        declared, *read = read_module(text, name, where, given)
-        held = (name, text, file, *declared._replace(dims=dict(declared.dims)), *read)  # type: ignore[arg-type]
-        for of, value in zip(fields(self), held, strict=True):
-            object.__setattr__(self, of.name, value)
+        read = read_module(text, name, where, given)
+        held = {of.name: getattr(read, of.name) for of in fields(read)} | {"name": name, "text": text, "file": file}
+        for word, value in held.items():
+            object.__setattr__(self, word, value)
 
     def with_dims(self, dims: Mapping[str, Shape]) -> Module:
         """Return the module with further dimensions; itself where there are none."""
@@ -162,7 +142,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class PythonModule:
+class PythonModule(Declared):
     """A module that is a Python function; `dmi.module` makes it.
 
     Attributes
@@ -183,12 +163,6 @@ class PythonModule:
     name: str
     reads: tuple[str, ...]
     assigns: tuple[str, ...]
-    step: int = 1
-    dims: Mapping[str, Shape] = field(default_factory=dict, hash=False)
-    local: tuple[str, ...] = ()
-    exogenous: tuple[str, ...] = ()
-    endogenous: tuple[str, ...] = ()
-    outputs: tuple[str, ...] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns."""
@@ -224,8 +198,8 @@ class PythonModule:
             home = getattr(home, part, None)
         if home is self:
             return _by_name, (self.function.__module__, self.function.__qualname__)
-        args = (self.function, self.name, self.reads, self.assigns, self.step, dict(self.dims))
-        return PythonModule, args
+        made = partial(PythonModule, step=self.step, dims=dict(self.dims))
+        return made, (self.function, self.name, self.reads, self.assigns)
 
 
 AnyModule: TypeAlias = Module | PythonModule
@@ -286,7 +260,7 @@ def module(
     if not given:
         raise ModelError("`assigns` is empty; a module gives a value to one variable at least.")
     shapes = _dims(dims, "module")
-    unknown = [n for n, _ in shapes if n not in (*taken, *given)]
+    unknown = [n for n in shapes if n not in (*taken, *given)]
     if unknown:
         near = did_you_mean(unknown[0], (*taken, *given))
         raise ModelError(f"`dims` names {listed(unknown)}, which the module neither reads nor assigns.{near}")
@@ -297,7 +271,7 @@ def module(
         if not callable(function) or not name.isidentifier():
             raise ModelError(f"a module is a function with a name, written with def; got {function!r}.")
         _check_signature(function, taken, name)
-        return PythonModule(function, _module_name(name), taken, given, steps, dict(shapes))
+        return PythonModule(function, _module_name(name), taken, given, step=steps, dims=shapes)
 
     return decorate
 
@@ -442,19 +416,18 @@ def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
     return out
 
 
-def _dims(dims: Any, where: str) -> tuple[tuple[str, Shape], ...]:
+def _dims(dims: Any, where: str) -> dict[str, Shape]:
     """Return the shapes of `dims` after checking them."""
     if dims is None:
-        return ()
+        return {}
     if not isinstance(dims, Mapping):
         raise ModelError(f'{where}: `dims` is a dict such as {{"D": 3, "A": (2, 3)}}; got {dims!r:.60}.')
-    names = _names(list(dims), "dims", where)
-    found = []
-    for name, given in zip(names, dims.values(), strict=True):
+    found = {}
+    for name, given in zip(_names(list(dims), "dims", where), dims.values(), strict=True):
         numbers = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         try:
             whole = [int(n) if hasattr(n, "__index__") and not isinstance(n, int) else n for n in numbers]
-            found.append((name, checked_shape(name, whole)))
+            found[name] = checked_shape(name, whole)
         except ValueError as error:
             raise ModelError(f"{where}: `dims={{{name!r}: {given!r:.60}}}`: {error}.") from None
-    return tuple(found)
+    return found

@@ -3,9 +3,8 @@
 
 Statements are C functions ``void f(double t, double** p, i64 first, i64 last)`` whose addresses stand in a table of
 tasks. What a run consists of is data: which task after which (`RunPlan`, the same in all runs), and where values,
-series, rows are (`State`, of one run). A module that is a Python function is a C function that calls it. The loop is
-left where a group of statements does not settle or something is wrong (`at[STATUS]`), and entered again where it was
-left.
+series, rows are (`State`, of one run). A module that is a Python function is a C function that calls it, and so is what
+is done where a group of statements does not settle. The loop is left where something is wrong (`at[STATUS]`).
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from typing import NamedTuple
 from fmepy.compiled.kernels import call
 from fmepy.types import IntMatrix, IntVector, Matrix, Vector
 
-STATUS, STEP, STAGE, SECTION, ROW, LOGGED, LOG, ABOUT, UNTIL, ERRORS = range(10)
-"""What stands in `State.at`: why the run was left; the step, its stage, the section of its schedule where it is; rows
-written; loops logged, and those before this step; what the status is about; the last step for now; 1 where a Python
-module raised an error."""
-DONE, RAISED, UNSETTLED, NOT_FINITE, NEGATIVE_LAG, SHORT_DELAY = range(6)
-"""Why a run was left."""
+STATUS, STEP, STAGE, ROW, ABOUT, UNTIL = range(6)
+"""What stands in `State.at`: why the run was left; the step and its stage; rows written; what the status is about; the
+last step for now."""
+DONE, RAISED, NOT_FINITE, NEGATIVE_LAG, SHORT_DELAY = range(5)
+"""Why a run was left; RAISED is set by Python."""
 
 
 class RunPlan(NamedTuple):
@@ -33,10 +31,9 @@ class RunPlan(NamedTuple):
     order: IntVector
     """Tasks, section by section."""
     sections: IntMatrix
-    """Of each section: its first in `order`, and the one after its last; its loop, or -1; which of the loops of its
-    schedule it is."""
+    """Of each section: its first in `order`, and the one after its last; its loop, or -1."""
     schedules: IntVector
-    """Of each schedule its first section, and at the end their number; then of each its number of loops."""
+    """Of each schedule its first section, and at the end their number; the last one is that of RK4's later stages."""
     loops: IntVector
     """Of each loop the first of its places, and at the end their number."""
     places: IntVector
@@ -56,8 +53,6 @@ class RunPlan(NamedTuple):
     """The places of the columns of the result."""
     forced: IntVector
     """The places of the series."""
-    n_schedules: int
-    """Schedules; the last one is that of RK4's later stages."""
     common_step: int
     """Of RK4: the step of all modules; 0: Euler."""
     max_iterations: int
@@ -87,85 +82,72 @@ class State(NamedTuple):
     """What a loop began with, where it does not settle."""
     saved: Vector
     total: Vector
-    moves: Vector
-    """Of every element of a level, what it moves by at the next step of its module."""
     log: Matrix
-    """Of every step and loop: step, loop, executions, 2 if its values were kept unsettled, largest move."""
+    """Of every step, and in it of every loop: executions, 1 where it was minimised, 2 where it was kept unsettled, and
+    the largest move."""
     rows: Matrix
+    unsettled: int
+    """The C function that is called with a loop that does not settle."""
     start: float
 
 
 def run(p: RunPlan, s: State):
-    """Run on from where `s.at` says, to the end or to where Python is needed."""
-    at, z = s.at, s.z
-    sections, levels = p.sections, p.levels
-    k, stage, section, last = at[STEP], at[STAGE], at[SECTION], len(s.schedule) - 1
-    per_step = 2 if p.common_step > 0 else 1
-    at[STATUS] = DONE
-    while k <= at[UNTIL]:
-        schedule = s.schedule[k] if stage == 0 else p.n_schedules - 1
-        part = 0.0 if stage == 0 else 1.0 if stage == 3 else 0.5
-        t = s.start + k * p.dt + part * p.common_step * p.dt
-        if section < 0:
-            if stage == 0 and k > 0 and _move(levels, z, s.moves, at, k):
+    """Run on from the step of `s.at`, to the last one for now or to where something is wrong."""
+    at, last = s.at, len(s.schedule) - 1
+    while at[STEP] <= at[UNTIL]:
+        k = at[STEP]
+        goes_by_stages = p.common_step > 0 and k % p.common_step == 0 and k + p.common_step <= last
+        if k > 0:
+            _move(k, p, s)
+        for stage in range(4 if goes_by_stages else 1):
+            at[STAGE] = stage
+            if at[STATUS] == DONE:
+                _evaluate(s.schedule[k] if stage == 0 else len(p.schedules) - 2, p, s)
+            if at[STATUS] == DONE and stage == 0:
+                if k == 0:
+                    _move(k, p, s)
+                if k < last:
+                    _check_delays(k, p, s)
+                if at[STATUS] == DONE:
+                    _end_step(k, p, s)
+            if at[STATUS] != DONE:
                 return
-            row = per_step * k + int(2.0 * part) * p.common_step
-            for j in range(len(p.forced)):
-                z[p.forced[j]] = s.series[row, j]
-            section = p.schedules[schedule]
-            if stage == 0:
-                at[LOG] = at[LOGGED]
-                at[LOGGED] += p.schedules[p.n_schedules + 1 + schedule]
-        while section < p.schedules[schedule + 1]:
-            a, b, loop = sections[section, 0], sections[section, 1], sections[section, 2]
-            if loop < 0:
-                status = _execute(a, b, t, k, p, s)
-            else:
-                status = _settle(a, b, loop, s.log[at[LOG] + sections[section, 3]], t, k, p, s)
-            if status != DONE:
-                at[STATUS], at[STEP], at[STAGE], at[SECTION] = status, k, stage, section
-                return
-            section += 1
-        section = -1
-        if stage == 0:
-            if k == 0:
-                for i in range(len(levels)):
-                    if not abs(z[levels[i, 0]]) < math.inf:
-                        at[STATUS], at[STEP], at[STAGE], at[ABOUT] = NOT_FINITE, k, 0, i
-                        return
-            if k < last and _is_too_short(p, z, at, k):
-                at[STATUS], at[STEP], at[STAGE] = SHORT_DELAY, k, 0
-                return
-            _end_step(z, at, k, p, s)
-        if p.common_step == 0 or (stage == 0 and (k % p.common_step != 0 or k + p.common_step > last)):
-            k += 1
+            if goes_by_stages:
+                _end_stage(stage, p, s)
+        at[STEP] += 1
+
+
+def _part(p, s):
+    """Return which part of the common step has gone by at a stage."""
+    return 0.0 if s.at[STAGE] == 0 else 1.0 if s.at[STAGE] == 3 else 0.5
+
+
+def _evaluate(schedule, p, s):
+    """Set the series, and execute the sections of a schedule, those that are loops until nothing moves."""
+    row = (2 if p.common_step > 0 else 1) * s.at[STEP] + int(2.0 * _part(p, s)) * p.common_step
+    for j in range(len(p.forced)):
+        s.z[p.forced[j]] = s.series[row, j]
+    for i in range(p.schedules[schedule], p.schedules[schedule + 1]):
+        if p.sections[i, 2] < 0:
+            execute(p, s, p.sections[i, 0], p.sections[i, 1])
         else:
-            stage = _stage(levels, z, stage, p, s)
-            if stage == 0:
-                k += 1
-    at[STATUS], at[STEP], at[STAGE], at[SECTION] = DONE, k, stage, section
+            _settle(p.sections[i, 0], p.sections[i, 1], p.sections[i, 2], p, s)
+        if s.at[STATUS] != DONE:
+            return
 
 
 def execute(p: RunPlan, s: State, first: int, last: int):
     """Execute the tasks first to last - 1 of `order` once, at the time of `s.at`."""
-    part = 0.0 if s.at[STAGE] == 0 else 1.0 if s.at[STAGE] == 3 else 0.5
-    t = s.start + s.at[STEP] * p.dt + part * p.common_step * p.dt
-    s.at[STATUS] = _execute(first, last, t, s.at[STEP], p, s)
-
-
-def _execute(first, last, t, k, p, s):
-    """Execute tasks one after the other; return DONE, RAISED, or NEGATIVE_LAG."""
-    out, tasks = DONE, p.tasks
+    k, tasks = s.at[STEP], p.tasks
+    t = s.start + k * p.dt + _part(p, s) * p.common_step * p.dt
     for i in range(first, last):
         task = p.order[i]
         if tasks[task, 0] != 1:
             call(tasks[task, 1], t, s.pointers[tasks[task, 2] :], tasks[task, 3], tasks[task, 4])
-            if s.at[ERRORS] != 0:
-                return RAISED
+            if s.at[STATUS] == RAISED:
+                return
         elif not _look_back(p.lags[tasks[task, 1]], tasks[task, 3], tasks[task, 4], k, p.dt, s.z, s.history):
-            s.at[ABOUT] = tasks[task, 1]
-            out = NEGATIVE_LAG
-    return out
+            s.at[STATUS], s.at[ABOUT] = NEGATIVE_LAG, tasks[task, 1]
 
 
 def _look_back(lag, first, last, k, dt, z, history):
@@ -192,8 +174,8 @@ def _look_back(lag, first, last, k, dt, z, history):
     return holds
 
 
-def _settle(first, last, loop, line, t, k, p, s):
-    """Execute a loop again and again until nothing moves; return DONE, UNSETTLED, or what is wrong."""
+def _settle(first, last, loop, p, s):
+    """Execute a loop again and again until nothing moves."""
     z, begin, end = s.z, p.loops[loop], p.loops[loop + 1]
     settled, count, most = False, 0, 0.0
     for i in range(begin, end):
@@ -201,9 +183,9 @@ def _settle(first, last, loop, line, t, k, p, s):
     while count < p.max_iterations and not settled:
         for i in range(begin, end):
             s.old[i - begin] = z[p.places[i]]
-        status = _execute(first, last, t, k, p, s)
-        if status != DONE:
-            return status
+        execute(p, s, first, last)
+        if s.at[STATUS] != DONE:
+            return
         count += 1
         settled, most = True, 0.0
         for i in range(begin, end):
@@ -213,46 +195,45 @@ def _settle(first, last, loop, line, t, k, p, s):
                 settled = False
             if not move <= most:
                 most = move
-    line[0], line[1], line[2], line[4] = k, loop, max(line[2], float(count)), max(line[4], most)
-    if settled:
-        return DONE
-    if p.goes_on == 1:
-        line[3] = 2.0
-        return DONE
-    return UNSETTLED
+    line = s.log[s.at[STEP] * (len(p.loops) - 1) + loop]
+    line[0], line[2] = max(line[0], float(count)), max(line[2], most)
+    if not settled and p.goes_on == 1:
+        line[1] = 2.0
+    elif not settled:
+        call(s.unsettled, first, last, loop)
 
 
-def _move(levels, z, moves, at, k):
-    """Move the levels of active modules; tell whether one is not finite."""
+def _move(k, p, s):
+    """Move the levels of active modules but at the start, and see that they are finite."""
+    z, levels = s.z, p.levels
     for i in range(len(levels)):
         if k % levels[i, 2] == 0:
-            z[levels[i, 0]] += moves[i]
-            if levels[i, 3] == 1 and z[levels[i, 0]] < 0.0:
-                z[levels[i, 0]] = 0.0
-            if not abs(z[levels[i, 0]]) < math.inf:
-                at[STATUS], at[STEP], at[STAGE], at[ABOUT] = NOT_FINITE, k, 0, i
-                return True
-    return False
+            x = levels[i, 0]
+            if k > 0:
+                z[x] += levels[i, 2] * p.dt / (6.0 if p.common_step > 0 else 1.0) * z[levels[i, 1]]
+                if levels[i, 3] == 1 and z[x] < 0.0:
+                    z[x] = 0.0
+            if not abs(z[x]) < math.inf:
+                s.at[STATUS], s.at[ABOUT] = NOT_FINITE, i
+                return
 
 
-def _is_too_short(p, z, at, k):
-    """Tell whether the tau of a smooth or delay that moves on is shorter than it may be."""
+def _check_delays(k, p, s):
+    """See that the tau of no smooth or delay that moves on is shorter than it may be."""
     for i in range(len(p.least)):
         if k % p.delays[i, 2] == 0:
             for j in range(p.delays[i, 1]):
-                if not z[p.delays[i, 0] + j] >= p.least[i]:
-                    at[ABOUT] = i
-                    return True
-    return False
+                if s.at[STATUS] == DONE and not s.z[p.delays[i, 0] + j] >= p.least[i]:
+                    s.at[STATUS], s.at[ABOUT] = SHORT_DELAY, i
 
 
-def _end_step(z, at, k, p, s):
-    """Write the row, what is remembered, and what levels will move by."""
+def _end_step(k, p, s):
+    """Write the row, and what is remembered."""
+    at, z, kept, lags = s.at, s.z, p.kept, p.lags
     if s.keep[at[ROW]] == k:
         for j in range(len(p.columns)):
             s.rows[at[ROW], j] = z[p.columns[j]]
         at[ROW] += 1
-    levels, kept, lags = p.levels, p.kept, p.lags
     for i in range(len(kept)):
         if k % kept[i, 2] == 0:
             z[kept[i, 1]] = z[kept[i, 0]]
@@ -260,28 +241,23 @@ def _end_step(z, at, k, p, s):
         if k % lags[i, 8] == 0:
             for j in range(lags[i, 7]):
                 s.history[lags[i, 9] + k // lags[i, 8] * lags[i, 7] + j] = z[lags[i, 0] + j]
-    for i in range(len(levels)):
-        if k % levels[i, 2] == 0:
-            s.moves[i] = levels[i, 2] * p.dt * z[levels[i, 1]]
 
 
-def _stage(levels, z, stage, p, s):
-    """Go to the next stage of RK4, the last time to the next step; return it."""
+def _end_stage(stage, p, s):
+    """Go to where the next stage of RK4 is evaluated; after the last, back, with the sum of its slopes as rates."""
+    z, levels, h = s.z, p.levels, p.common_step * p.dt
     if stage == 0:
         for i in range(len(z)):
             s.saved[i] = z[i]
-    h, weight = p.common_step * p.dt, 1.0 if stage == 0 or stage == 3 else 2.0
-    to = h if stage == 2 else 0.5 * h
+    weight, to = 1.0 if stage == 0 or stage == 3 else 2.0, h if stage == 2 else 0.5 * h
     for i in range(len(levels)):
         slope = z[levels[i, 1]]
         s.total[i] = weight * slope if stage == 0 else s.total[i] + weight * slope
         z[levels[i, 0]] = s.saved[levels[i, 0]] + to * slope
         if levels[i, 3] == 1 and z[levels[i, 0]] < 0.0:
             z[levels[i, 0]] = 0.0
-    if stage < 3:
-        return stage + 1
-    for i in range(len(z)):
-        z[i] = s.saved[i]
-    for i in range(len(levels)):
-        s.moves[i] = h / 6.0 * s.total[i]
-    return 0
+    if stage == 3:
+        for i in range(len(z)):
+            z[i] = s.saved[i]
+        for i in range(len(levels)):
+            z[levels[i, 1]] = s.total[i]

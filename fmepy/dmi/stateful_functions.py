@@ -15,16 +15,20 @@ What remembers becomes statements of hidden variables, which the rest of the roo
 
 (DYNAMO's; A. L. Pugh, DYNAMO User's Manual), so that all of them start in equilibrium, where no other start x0 is
 given. ``lag(x, tau, before)`` looks into the history of x, which the run keeps. A list within an expression, and a
-factor of a matrix product that is computed, is a hidden variable, too.
+factor of a matrix product that is computed, is a hidden variable, too. Random numbers are those of a standard
+distribution, scaled: one stream a variable and call, the same whatever else is run, and wherever. They are drawn before
+the run, so that to it they are a series like those of the data base.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
+from zlib import crc32
 
-from fmepy.dmi.draws import Draw
+import numpy as np
+
 from fmepy.dmi.expressions import CHAINS
 from fmepy.dmi.statements import (
     DT,
@@ -36,11 +40,13 @@ from fmepy.dmi.statements import (
     ModuleStatement,
     Reference,
     Shape,
+    element_names,
     reference_of,
 )
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import TracingError
 from fmepy.language.nodes import HALF, ONE, ZERO, Node, Number, Symbol, call, choose_above, substituted
+from fmepy.types import Matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +117,19 @@ class DelayedLevel(NamedTuple):
     line: int
 
 
+class Draw(NamedTuple):
+    """A hidden variable that holds random numbers: its kind, and what its stream is called."""
+
+    target: Reference
+    kind: str
+    stream: str
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """What its elements are called."""
+        return element_names(self.target.name, self.target.shape)
+
+
 class Work:
     """All that the statements of a system ask to be done, in the order in which they were written.
 
@@ -154,12 +173,10 @@ class Work:
             found = written(s)
         except TracingError as error:
             self.python[s.module] = str(error)
-            self._do("python", s.assigns[0], None, s.reads, targets=s.assigns, function=s.function)
+            self._do("python", s.targets[0], None, s.reads, targets=s.targets, function=s.function)
             return
-        for name, value in found.hidden:
-            self._new(name, ())
-            self._do("assign", Reference(name), value)
-        for target, value in found.values:
+        for target, value in found:
+            self.shapes.setdefault(target.name, target.shape)
             self._do("assign", target, value)
 
     def _do(
@@ -303,3 +320,16 @@ class Work:
         target = self._new(memory.node.name, memory.shapes[0])
         self._do("lag", target, None, places)
         return target.node
+
+
+# --- random numbers
+
+
+def drawn(draws: Sequence[Draw], seed: int, n_steps: int) -> Matrix:
+    """Return the numbers, a row a step, a column an element; those of a longer run begin as those of a shorter one."""
+    columns = [np.zeros((n_steps + 1, 0))]
+    for draw in draws:
+        rng = np.random.default_rng([seed, crc32(draw.stream.encode())])
+        size = (n_steps + 1, len(draw.elements))
+        columns.append(rng.random(size) if draw.kind == "random_uniform" else rng.standard_normal(size))
+    return np.hstack(columns)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from fmepy.language.nodes import Node, Number, Symbol, add, as_node, choose_above, in_order, made, substituted
 
@@ -278,6 +278,11 @@ class ModuleStatement:
     column: int = field(default=1, compare=False)
     nonnegative: tuple[int, ...] = ()
 
+    @property
+    def targets(self) -> tuple[Reference, ...]:
+        """All that gets a value."""
+        return (self.target,)
+
     def renamed(self, names: Mapping[str, str]) -> ModuleStatement:
         """Return it with other names of variables."""
         target, reads = self.target.renamed(names), tuple(r.renamed(names) for r in self.reads)
@@ -291,13 +296,15 @@ class ModuleStatement:
 
 @dataclass(frozen=True, slots=True)
 class FunctionStatement:
-    """One call of a module that is a Python function: the values of `assigns` from those of `reads`."""
+    """One call of a module that is a Python function: the values of `targets` from those of `reads`."""
 
     function: Callable[..., Any] = field(repr=False)
     reads: tuple[Reference, ...]
-    assigns: tuple[Reference, ...]
+    targets: tuple[Reference, ...]
     module: str
     line: int = field(default=0, compare=False)
+    kind: ClassVar[Kind] = "assign"
+    words: ClassVar[tuple[str, ...]] = ()
 
 
 def reference_of(symbol: Symbol, shapes: Mapping[str, Shape]) -> Reference:

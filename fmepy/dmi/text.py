@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import count
 from math import prod
-from typing import NamedTuple
+from typing import Any
 
 from fmepy.dmi.expressions import RightSide, differ, module_functions, name_problem, shape_text
 from fmepy.dmi.foreign_words import foreign_word
@@ -63,28 +63,29 @@ _ITEM = re.compile(rf"\s*{_NAME}\s*(?:\[([^\[\]]*)\])?\s*(,|$)")
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
-class Declared(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
     """What is declared of a module, in its text or by the arguments of `Module`, which go first; as `DECLARATIONS`."""
 
     step: int = 1
-    dims: tuple[tuple[str, Shape], ...] = ()
+    dims: Mapping[str, Shape] = field(default_factory=dict, hash=False)
     local: tuple[str, ...] = ()
     exogenous: tuple[str, ...] = ()
     endogenous: tuple[str, ...] = ()
     outputs: tuple[str, ...] | None = None
 
 
-class ModuleText(NamedTuple):
-    """A module that was read: what is declared of it, and the rest of the fields of `Module`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleText(Declared):
+    """A module that was read; see `Module`."""
 
-    declared: Declared
-    statements: tuple[ModuleStatement, ...]
-    assigns: tuple[str, ...]
-    reads: tuple[str, ...]
-    names: Mapping[str, int]
-    open: tuple[str, ...]
-    points: tuple[str, ...]
-    units: Mapping[str, str]
+    statements: tuple[ModuleStatement, ...] = field(compare=False)
+    assigns: tuple[str, ...] = field(compare=False)
+    reads: tuple[str, ...] = field(compare=False)
+    names: Mapping[str, int] = field(compare=False)
+    open: tuple[str, ...] = field(compare=False)
+    points: tuple[str, ...] = field(compare=False)
+    units: Mapping[str, str] = field(compare=False)
 
 
 @lru_cache(maxsize=2048)
@@ -112,7 +113,7 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
     tables = dict[str, Shape]()
     declared = read.under(given)
-    numbers, shapes, given_shapes = count(), dict(declared.dims), dict(declared.dims)
+    numbers, shapes = count(), dict(declared.dims)
     units = [_take_unit(code, row, source, shapes) for row, code in equations]
     known = set(module_functions()) | set(OTHER_WORDS)
     for row, code in equations:
@@ -128,19 +129,19 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     _check_definitions(statements, source)
     _check_tables(statements, tables, source)
     statements = _nonnegative(statements, read, shapes)
-    declared = declared._replace(dims=tuple({**tables, **shapes}.items()))
+    points = tuple(n for n in shapes if n not in declared.dims)
+    declares = {f.name: getattr(declared, f.name) for f in fields(declared)} | {"dims": {**tables, **shapes}}
     lines_of: dict[str, int] = {}
-    used: dict[str, None] = {}
     for s in statements:
-        names = [n.name for n in s.reads]
-        used.update(dict.fromkeys(names))
-        for n in (s.target.name, *names):
+        for n in (s.target.name, *(r.name for r in s.reads)):
             lines_of.setdefault(n, s.line)
-    assigned = dict.fromkeys(s.target.name for s in statements)
-    read.check_names(declared, lines_of, assigned)
-    points = tuple(n for n in shapes if n not in given_shapes)
-    read_names = tuple(assigned), tuple(used), lines_of
-    return ModuleText(declared, tuple(statements), *read_names, tuple(tables), points, units_of)
+    assigns = tuple(dict.fromkeys(s.target.name for s in statements))
+    reads = tuple(dict.fromkeys(r.name for s in statements for r in s.reads))
+    read.check_names(declares, lines_of, assigns)
+    return ModuleText(
+        **declares, statements=tuple(statements), assigns=assigns, reads=reads, names=lines_of, open=tuple(tables),
+        points=points, units=units_of,
+    )  # fmt: skip
 
 
 # --- declarations
@@ -249,17 +250,17 @@ class _Declarations:
 
         return Declared(
             step=given.step if given.step != 1 else self.step or 1,
-            dims=tuple({**self.dims, **dict(given.dims)}.items()),
+            dims={**self.dims, **given.dims},
             local=names("local", given.local),
             exogenous=names("exogenous", given.exogenous, given.endogenous),
             endogenous=names("endogenous", given.endogenous, given.exogenous),
             outputs=given.outputs if given.outputs is not None else tuple(self.names["output"]) or None,
         )
 
-    def check_names(self, declared: Declared, found: Mapping[str, int], assigned: Mapping[str, None]) -> None:
+    def check_names(self, declared: Mapping[str, Any], found: Mapping[str, int], assigned: Collection[str]) -> None:
         """Refuse declarations of names that do not occur in the statements, or not as declared."""
-        for word, names in zip(_LISTS, (dict(declared.dims), *declared[2:]), strict=True):
-            for name in names or ():
+        for word in _LISTS:
+            for name in declared["outputs" if word == "output" else word] or ():
                 if name not in found:
                     message = f"{name!r} is declared {word}, but no statement names it.{did_you_mean(name, found)}"
                     raise self.error_of(word, name, message)

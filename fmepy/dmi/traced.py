@@ -11,7 +11,6 @@ import builtins
 import dis
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -19,13 +18,13 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.compiled.statements import statements
-from fmepy.dmi.returned_values import values_of
 from fmepy.dmi.statements import FunctionStatement, Reference, array_node, element_names
-from fmepy.errors import ModelError, TracingError
+from fmepy.errors import ModelError, TracingError, listed
 from fmepy.language.equations import symbol
 from fmepy.language.functions import TABLE
 from fmepy.language.nodes import Node, in_order, mapped
-from fmepy.language.tracing import SymbolArray, as_expression, at_most, call_traced, traced
+from fmepy.language.tracing import SymbolArray, agree, as_expression, at_most, call_traced, traced
+from fmepy.types import Vector
 
 MOST_ELEMENTS = 500
 """Elements that a function reads and assigns up to which it is traced."""
@@ -43,24 +42,10 @@ _KEPT = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype
 _POINTS = (1.0, -0.8, 130.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TracedFunction:
-    """A function as statements.
+def written(statement: FunctionStatement) -> list[tuple[Reference, Node]]:
+    """Return the assignments that a module which is a Python function consists of.
 
-    Attributes
-    ----------
-    hidden : tuple of (str, Node)
-        Scalars that are used more than once, in an order in which each comes after what it needs.
-    values : tuple of (Reference, Node)
-        What is assigned.
-    """
-
-    hidden: tuple[tuple[str, Node], ...]
-    values: tuple[tuple[Reference, Node], ...]
-
-
-def written(statement: FunctionStatement) -> TracedFunction:
-    """Return the statements of a module that is a Python function.
+    Scalars that are used more than once come first, as hidden variables, each after what it needs.
 
     Raises
     ------
@@ -68,47 +53,44 @@ def written(statement: FunctionStatement) -> TracedFunction:
         Why it has none, with the line of the function.
     """
     function = getattr(statement.function, "function", statement.function)
-    elements = sum(math.prod(n.shape) for n in (*statement.reads, *statement.assigns))
+    elements = sum(math.prod(n.shape) for n in (*statement.reads, *statement.targets))
     if elements > MOST_ELEMENTS:
         raise TracingError(f"it reads and assigns {elements} numbers; up to {MOST_ELEMENTS} become equations")
     reason = _changing(function, set())
     if reason:
         raise TracingError(reason)
-    symbols = {e: traced(e) for n in statement.reads for e in element_names(n.name, n.shape)}
-    arguments = [_array([symbols[e] for e in element_names(n.name, n.shape)], n) for n in statement.reads]
+    symbols = [e for n in statement.reads for e in element_names(n.name, n.shape)]
+    arguments = [_array(list(map(traced, element_names(n.name, n.shape))), n) for n in statement.reads]
     with at_most(MOST_OPERATIONS):
         returned = call_traced(function, *arguments)
-    names = tuple(n.name for n in statement.assigns)
     try:
-        found = values_of(returned, statement.assigns, statement.module, object)
+        found = values_of(returned, statement.targets, statement.module, object)
     except ModelError as error:
         raise TracingError(str(error)) from error
-    expressions = [_real(v, name) for name, values in zip(names, found, strict=True) for v in values]
-    _check_numbers(statement, function, list(symbols), expressions)
+    expressions = [_real(v, n.name) for n, values in zip(statement.targets, found, strict=True) for v in values]
+    _check_numbers(statement, function, symbols, expressions)
     return _with_hidden(statement, expressions)
 
 
-def _with_hidden(statement: FunctionStatement, expressions: list[Node]) -> TracedFunction:
-    """Return the statements of expressions; what stands in several places is hidden."""
-    order = in_order(expressions)
-    for e in order:
+def _with_hidden(statement: FunctionStatement, expressions: list[Node]) -> list[tuple[Reference, Node]]:
+    """Return the assignments of expressions; what stands in several places is hidden."""
+    for e in in_order(expressions):
         if e.args and e.word in TABLE and (e.word == "lag" or not TABLE[e.word].llvm):
             raise TracingError(f"{e.word}(...) has no form in the language of modules")
-    several = statements(expressions, _DEEPEST)[1]
-    hidden: list[tuple[str, Node]] = []
+    several, out = statements(expressions, _DEEPEST)[1], list[tuple[Reference, Node]]()
 
     def change(e: Node, parts: list[Node]) -> Node:
         new = e.rebuilt(parts) if parts else e
         if e not in several:
             return new
-        hidden.append((f"{statement.module}({len(hidden) + 1})", new))
-        return symbol(hidden[-1][0])
+        out.append((Reference(f"{statement.module}({len(out) + 1})"), new))
+        return out[-1][0].node
 
-    left, values = iter(mapped(expressions, change)), []
-    for n in statement.assigns:
+    left = iter(mapped(expressions, change))
+    for n in statement.targets:
         items = [next(left) for _ in range(math.prod(n.shape))]
-        values.append((n, array_node("array", *items) if n.shape else items[0]))
-    return TracedFunction(tuple(hidden), tuple(values))
+        out.append((n, array_node("array", *items) if n.shape else items[0]))
+    return out
 
 
 def _array(values: list[Any], name: Reference) -> Any:
@@ -126,6 +108,70 @@ def _real(value: Any, name: str) -> Any:
     if expression.is_constant and not math.isfinite(float(expression)):
         raise TracingError(f"{name} is {expression}, which is not a number")
     return expression
+
+
+# --- what it returned
+
+
+def values_of(returned: Any, targets: Sequence[Reference], module: str, dtype: Any) -> list[Any]:
+    """Return the values of what a module assigns, one vector a variable, row by row.
+
+    Parameters
+    ----------
+    returned : object
+        One value, a tuple or list in the order of `targets`, or a dict by name.
+    targets : sequence of Reference
+    module : str
+    dtype : type
+        float; or object, of symbols.
+
+    Raises
+    ------
+    ModelError
+        It is not what the module assigns.
+    """
+    names = tuple(t.name for t in targets)
+    return [
+        _as_shape(value, t, module, dtype) for t, value in zip(targets, _in_order(returned, names, module), strict=True)
+    ]
+
+
+def _in_order(returned: Any, names: tuple[str, ...], module: str) -> list[Any]:
+    """Return what a Python module returned in the order of what it assigns."""
+    if isinstance(returned, dict):
+        if set(returned) != set(names):
+            raise ModelError(
+                f"the Python module {module!r} returned a dict of {listed(list(returned))}; it assigns {listed(names)}."
+            )
+        return [returned[n] for n in names]
+    if len(names) == 1 and not isinstance(returned, tuple):
+        return [returned]
+    if not isinstance(returned, (tuple, list)) or len(returned) != len(names):
+        count = len(returned) if isinstance(returned, (tuple, list)) else 1
+        raise ModelError(
+            f"the Python module {module!r} assigns {listed(names)}, {len(names)} value{'s' * (len(names) != 1)}; it "
+            f"returned {count}. Return a tuple in this order, or a dict."
+        )
+    return list(returned)
+
+
+def _as_shape(value: Any, target: Reference, module: str, dtype: Any) -> Any:
+    """Return the value of a variable, row by row."""
+    name, shape = target.name, target.shape
+    try:
+        if dtype is float and np.iscomplexobj(value):
+            raise TypeError
+        found = np.asarray(value, dtype=dtype)
+    except (TypeError, ValueError, TracingError):
+        raise ModelError(
+            f"the Python module {module!r} returned {value!r:.60} for {name!r}; it must be real numbers."
+        ) from None
+    if found.shape != shape and not (found.shape == () or (shape == () and found.size == 1)):
+        raise ModelError(
+            f"the Python module {module!r} returned an array of shape {found.shape} for {name!r}, which has "
+            f"shape {shape}."
+        )
+    return np.broadcast_to(found.reshape(-1) if shape == () else found, shape or (1,)).ravel()
 
 
 # --- functions that may keep something between two calls
@@ -208,22 +254,16 @@ def _check_numbers(
 ) -> None:
     """Refuse expressions that do not give the numbers that the function gives."""
     ours = scalar_function([[symbol(n) for n in names]], expressions)
-    for scale in _POINTS:
-        given = scale * (0.7 + 0.37 * np.arange(len(names)) % 1.9)
-        at, arguments = 0, []
-        for n in statement.reads:
-            size = math.prod(n.shape)
-            arguments.append(given[at : at + size].reshape(n.shape).copy() if n.shape else float(given[at]))
-            at += size
-        try:
-            with np.errstate(all="ignore"):
-                direct = np.concatenate(
-                    values_of(function(*arguments), statement.assigns, statement.module, float) or [np.zeros(0)]
-                )
-        except Exception:  # the function itself fails there: nothing to compare
-            continue
-        if np.isfinite(direct).all() and not np.allclose(ours(given.tolist()), direct, rtol=1e-8, atol=1e-12):
-            raise TracingError(
-                "called with symbols it does not give the numbers that it gives; it may use random numbers or keep "
-                "something between calls"
-            )
+    ends = np.cumsum([math.prod(n.shape) for n in statement.reads])[:-1]
+
+    def direct(given: Vector) -> Vector:
+        parts = zip(np.split(given.copy(), ends), statement.reads, strict=True) if names else ()
+        returned = function(*(v.reshape(n.shape) if n.shape else float(v[0]) for v, n in parts))
+        return np.concatenate(values_of(returned, statement.targets, statement.module, float) or [np.zeros(0)])
+
+    points = [(scale * (0.7 + 0.37 * np.arange(len(names)) % 1.9),) for scale in _POINTS]
+    if not agree(lambda given: ours(given.tolist()), direct, points, least=1e-12):
+        raise TracingError(
+            "called with symbols it does not give the numbers that it gives; it may use random numbers or keep "
+            "something between calls"
+        )

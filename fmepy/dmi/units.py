@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import NamedTuple
 
+from fmepy.dmi.data_items import Item
+from fmepy.dmi.diagnostics import Diagnostic
 from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statements import DT, TIME
-from fmepy.dmi.unit_text import NO_UNIT, Unit, power_of, times, unit_text
+from fmepy.dmi.unit_text import NO_UNIT, Unit, power_of, read_unit, times, unit_text
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.language.nodes import Node, Number, Symbol, in_order
 
@@ -23,48 +24,56 @@ _OF_ANYTHING = {"sign", "heaviside", "isfinite", "atan2"}
 _SWEEPS = 50
 
 
-class Misfit(NamedTuple):
-    """An equation that does not fit the units: the variable, the place, and what is wrong."""
-
-    variable: str
-    module: str
-    line: int
-    message: str
-
-
-def check_units(system: ModuleSystem, known: Mapping[str, Unit]) -> tuple[dict[str, Unit], list[Misfit]]:
-    """Return the units of all variables that have one or get one by their equations, and the equations that do not fit.
+def units_of(system: ModuleSystem, data: Mapping[str, Item]) -> tuple[dict[str, str], list[Diagnostic]]:
+    """Return the units of all variables that have one or get one by their equations, and what does not fit.
 
     Parameters
     ----------
     system : ModuleSystem
-    known : mapping of str to Unit
-        By variable, as users said.
+    data : mapping of str to Item
+        Whose units are known as those are that modules declare.
     """
+    told = {name: item.unit for name, item in data.items() if item.unit}
+    found, known = list[Diagnostic](), dict[str, Unit]()
+    for module in system.modules:
+        for name, unit in getattr(module, "units", {}).items():
+            name = f"{module.name}.{name}" if name in module.local else name
+            if name in told and read_unit(told[name]) != read_unit(unit):
+                message = f"the unit of {name!r} is {unit!r} here and {told[name]!r} elsewhere"
+                line = system.variables[name].uses[module.name].line
+                found.append(Diagnostic("units", name, (module.name,), module.file, line, message, "note"))
+            told.setdefault(name, unit)
+    for name, text in told.items():
+        unit = read_unit(text)
+        if unit is not None:
+            known[name.partition("[")[0]] = unit
+        elif name in data:
+            message = f"the unit {text!r} of {name!r} is no product of powers of names, such as people/month"
+            found.append(Diagnostic("units", name, (), data[name].source, 0, message, "note"))
     if not known:
-        return {}, []
-    return _Check(system, known).done()
+        return told, found
+    units, misfits = _Check(system, known).done()
+    return {name: unit_text(unit) for name, unit in units.items()} | told, found + misfits
 
 
 class _Check:
     """A check: the units so far, and what does not fit."""
 
     def __init__(self, system: ModuleSystem, known: Mapping[str, Unit]) -> None:
-        self.work, self.known = Work(system), known
-        self.units: dict[str, Unit] = dict(known)
-        self.names = system.variables
+        self.system, self.work, self.units = system, Work(system), dict(known)
         self.time: Unit | None = None
-        self.misfits: list[Misfit] = []
+        self.misfits: list[Diagnostic] = []
         self._at = {(s.module, s.line): getattr(s, "target", None) for s in system.statements}
         self._now: Evaluation | None = None  # whose misfits are told; None: nobody's
 
-    def done(self) -> tuple[dict[str, Unit], list[Misfit]]:
-        levels = [(level.target.name, level.rate.name) for level in self.work.levels]
+    def done(self) -> tuple[dict[str, Unit], list[Diagnostic]]:
+        levels = {level.rate.name: level.target.name for level in self.work.levels}
         for _ in range(_SWEEPS):
             before = len(self.units), self.time
             for e in self.work.evaluations:
                 if e.value is not None and e.target.name not in self.units:
-                    self._set(e.target.name, self._unit(e.value))
+                    unit = self._unit(e.value)
+                    self.units |= {} if unit is None else {e.target.name: unit}
             self._set_levels(levels)
             if before == (len(self.units), self.time):
                 break
@@ -77,24 +86,17 @@ class _Check:
                 if wanted is not None and e.kind != "rate" and wanted != found:
                     self._tell(f"is in {unit_text(wanted)}, and its equation gives {unit_text(found)}")
                 elif e.kind == "rate":
-                    level = next(x for x, rate in levels if rate == e.target.name)
-                    self._rate(self.units.get(level), found)
-        return {n: u for n, u in self.units.items() if n in self.names}, list(dict.fromkeys(self.misfits))
+                    self._rate(self.units.get(levels[e.target.name]), found)
+        units = {n: u for n, u in self.units.items() if n in self.system.variables}
+        return units, list(dict.fromkeys(self.misfits))
 
-    def _set(self, name: str, unit: Unit | None) -> None:
-        if unit is not None:
-            self.units.setdefault(name, unit)
-
-    def _set_levels(self, levels: list[tuple[str, str]]) -> None:
-        ratios = Counter(
-            times(self.units[x], power_of(self.units[dx], Fraction(-1)))
-            for x, dx in levels
-            if x in self.units and dx in self.units
-        )
+    def _set_levels(self, levels: Mapping[str, str]) -> None:
+        known = [(self.units[x], self.units[dx]) for dx, x in levels.items() if {x, dx} <= self.units.keys()]
+        ratios = Counter(times(x, power_of(dx, Fraction(-1))) for x, dx in known)
         single = [(n, -i, r) for i, (r, n) in enumerate(ratios.items()) if [p for _, p in r] == [Fraction(1)]]
         self.time = max(single)[2] if single else self.time
         if self.time is not None:
-            for x, dx in levels:
+            for dx, x in levels.items():
                 if x not in self.units and dx in self.units:
                     self.units[x] = times(self.units[dx], self.time)
             self.units |= {TIME.name: self.time, DT: self.time}
@@ -102,10 +104,10 @@ class _Check:
     # --- what is wrong
 
     def _tell(self, message: str) -> None:
-        if self._now is not None:
-            e = self._now
-            target = self._at.get((e.module, e.line))
-            self.misfits.append(Misfit(target.name if target is not None else e.target.name, e.module, e.line, message))
+        if (e := self._now) is not None:
+            name, file = (self._at.get((e.module, e.line)) or e.target).name, self.system.module(e.module).file
+            message = f"the equation of {name!r} {message}"
+            self.misfits.append(Diagnostic("units", name, (e.module,), file, e.line, message, "note"))
 
     def _rate(self, level: Unit | None, rate: Unit) -> None:
         if level is None:
@@ -129,9 +131,8 @@ class _Check:
         parts = [memo[a] for a in e.args]
         if isinstance(e, Symbol):
             return self.units.get(e.name.partition("[")[0] if e.name.endswith("]") else e.name)
-        if e.word == "*" or e.word == "dot":
-            factors = [u for a, u in zip(e.args[:2] if e.word == "dot" else e.args, parts, strict=False)
-                       if not isinstance(a, Number)]  # fmt: skip
+        if e.word in ("*", "dot"):
+            factors = [u for a, u in zip(e.args, parts, strict=True) if not isinstance(a, Number)]
             return None if None in factors else times(*(u for u in factors if u is not None))
         if e.word == "**":
             return self._power(e, parts)
@@ -148,10 +149,8 @@ class _Check:
             return parts[0]
         if not e.args:
             return None
-        if e.word not in _OF_ANYTHING:
-            for u in parts:
-                if u:
-                    self._tell(f"takes {e.word} of what is in {unit_text(u)}, not of a plain number")
+        for u in filter(None, parts if e.word not in _OF_ANYTHING else ()):
+            self._tell(f"takes {e.word} of what is in {unit_text(u)}, not of a plain number")
         return NO_UNIT
 
     def _power(self, e: Node, parts: list[Unit | None]) -> Unit | None:

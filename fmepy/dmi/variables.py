@@ -142,10 +142,9 @@ class ModuleSystem:
         """Return the module of a name."""
         return next(m for m in self.modules if m.name == name)
 
-    def call_of(self, *words: str) -> tuple[str, ModuleStatement] | None:
+    def call_of(self, *words: str) -> tuple[str, AnyStatement] | None:
         """Return the first call of one of some functions of modules: its name, and the statement it stands in."""
-        written = (s for s in self.statements if isinstance(s, ModuleStatement))
-        return next(((word, s) for s in written for word in s.words if word in words), None)
+        return next(((word, s) for s in self.statements for word in s.words if word in words), None)
 
     def check_one_step(self, what: str, advice: str = "") -> None:
         """Refuse modules of different steps where `what` needs those of one."""
@@ -156,50 +155,42 @@ class ModuleSystem:
     @property
     def links(self) -> dict[tuple[str, str], list[str]]:
         """The variables that one module gives a value to and another reads, by the two modules."""
-        overruled = {(n, m) for n, meeting in self.conflicts for m in meeting[:-1]}
-        links: dict[tuple[str, str], list[str]] = {}
+        dropped, links = overruled(self.conflicts), dict[tuple[str, str], list[str]]()
         for v in self.variables.values():
             for a in v.assigned_in:
                 for b in v.read_in:
-                    if a != b and (v.name, a) not in overruled:
+                    if a != b and (v.name, a) not in dropped:
                         links.setdefault((a, b), []).append(v.name)
         return links
 
     @property
     def variable_map(self) -> pd.DataFrame:
         """The global variable map: one row a variable, its dimensions, and what it is in each module."""
-        import pandas as pd
-
-        names = {n: [i] for i, n in enumerate(self.variables)}
-        frame = self._frame(pd.Index(list(names), name="variable"), names, lambda use: [use.cell])
+        frame = self._map("variable", lambda v: (v.name,), lambda use: (use.cell,))
         frame.insert(0, "dims", [dims_text(v.shape) for v in self.variables.values()])
         return frame
 
     @property
     def element_map(self) -> pd.DataFrame:
         """The variable map by element: one row an element, its variable, and what it is in each module."""
-        import pandas as pd
-
-        of = [(v.name, e) for v in self.variables.values() for e in v.elements]
-        rows: dict[str, list[int]] = {n: [] for n in self.variables}
-        for i, (name, _) in enumerate(of):
-            rows[name].append(i)
-        frame = self._frame(pd.Index([e for _, e in of], name="element"), rows, lambda use: use.cells)
-        frame.insert(0, "variable", [n for n, _ in of])
+        frame = self._map("element", lambda v: v.elements, lambda use: use.cells)
+        frame.insert(0, "variable", [v.name for v in self.variables.values() for _ in v.elements])
         return frame
 
-    def _frame(
-        self, index: pd.Index[str], rows: Mapping[str, list[int]], cells: Callable[[Use], Sequence[Cell]]
+    def _map(
+        self, what: str, names: Callable[[Variable], Sequence[str]], cells: Callable[[Use], Sequence[Cell]]
     ) -> pd.DataFrame:
         """Return a map, a column a module; most cells of a large one are empty."""
         import numpy as np
         import pandas as pd
 
-        column = {m.name: j for j, m in enumerate(self.modules)}
+        index = pd.Index([name for v in self.variables.values() for name in names(v)], name=what)
+        column, at = {m.name: j for j, m in enumerate(self.modules)}, 0
         table = np.full((len(index), len(column)), "-", dtype=object)
-        for name, variable in self.variables.items():
+        for variable in self.variables.values():
+            rows = slice(at, at := at + len(names(variable)))
             for module, use in variable.uses.items():
-                table[rows[name], column[module]] = cells(use)
+                table[rows, column[module]] = cells(use)
         return pd.DataFrame(table, index=index, columns=list(column))
 
 
@@ -231,23 +222,17 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
             uses.setdefault(name, {})[m.name] = use
     if before is not None:
         uses = {n: uses[n] for n in (*(n for n in before.variables if n in uses), *uses)}
-    conflicts: list[tuple[str, tuple[str, ...]]] = []
-    dropped: set[tuple[str, str]] = set()
-    for name, by_module in uses.items():
-        _check_shapes(name, by_module, given)
-        meeting = _overruled(name, by_module, given)
-        if meeting:
-            conflicts.append((name, tuple(meeting)))
-            dropped.update((name, m) for m in meeting[:-1])
-    statements = tuple(
-        s
-        for m in given
-        for s in _statements(m)
-        if isinstance(s, FunctionStatement) or (s.target.name, m.name) not in dropped
-    )
+    conflicts = tuple((n, found) for n, by_module in uses.items() if (found := _meeting(n, by_module, given)))
+    dropped = overruled(conflicts)
+    statements = tuple(s for m in given for s in _statements(m) if (s.targets[0].name, m.name) not in dropped)
     known = {} if before is None else before.variables
     variables = {n: _variable(n, by_module, dropped, known.get(n)) for n, by_module in uses.items()}
-    return ModuleSystem(given, variables, statements, tuple(conflicts), _outputs(given, variables))
+    return ModuleSystem(given, variables, statements, conflicts, _outputs(given, variables))
+
+
+def overruled(conflicts: Iterable[tuple[str, tuple[str, ...]]]) -> set[tuple[str, str]]:
+    """Return the variables and modules of conflicts whose statements do not hold."""
+    return {(name, m) for name, meeting in conflicts for m in meeting[:-1]}
 
 
 def checked_modules(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
@@ -298,12 +283,8 @@ def _uses(module: AnyModule) -> dict[str, Use]:
     assigned, initial, read = ({n: [False] * prod(shapes.get(n, ())) for n in module.names} for _ in range(3))
     levels = set[str]()
     for s in module.statements:
-        if isinstance(s, FunctionStatement):
-            marks, targets = assigned, s.assigns
-        else:
-            marks, targets = initial if s.kind == "initial" else assigned, (s.target,)
-            levels |= {s.target.name} if s.kind == "level" else set()
-        for of, references in ((marks, targets), (read, s.reads)):
+        levels |= {s.targets[0].name} if s.kind == "level" else set()
+        for of, references in ((initial if s.kind == "initial" else assigned, s.targets), (read, s.reads)):
             for r in references:
                 for position in r.positions:
                     of[r.name][position] = True
@@ -338,21 +319,20 @@ def _check_shapes(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModul
             )
 
 
-def _overruled(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> list[str]:
+def _meeting(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> tuple[str, ...]:
     """Return the modules that give a value to the same elements, in their order; of these the last one's holds."""
+    _check_shapes(name, uses, modules)
     owners = [m for m, use in uses.items() if any(use.assigned)]
     if len(owners) < 2:
-        return []
-    python = [m.name for m in modules if isinstance(m, PythonModule)]
+        return ()
     pairs = [p for p in combinations(owners, 2) if any(map(all, zip(*(uses[m].assigned for m in p), strict=True)))]
-    meeting = {m for pair in pairs for m in pair}
-    found = [m for m in owners if m in meeting]
-    overruled = [m for m in found[:-1] if m in python]
-    if overruled:
-        raise ModelError(
-            f"{name!r} is assigned by the Python module {overruled[0]!r} and by {found[-1]!r}; a variable has one "
-            f"module. Take it out of `assigns` of {overruled[0]!r}, or out of {found[-1]!r}."
-        )
+    found = tuple(m for m in owners if any(m in pair for pair in pairs))
+    for m in modules:
+        if isinstance(m, PythonModule) and m.name in found[:-1]:
+            raise ModelError(
+                f"{name!r} is assigned by the Python module {m.name!r} and by {found[-1]!r}; a variable has one "
+                f"module. Take it out of `assigns` of {m.name!r}, or out of {found[-1]!r}."
+            )
     rest = [m for m in owners if m not in found[:-1]]
     levels = {uses[m].level for m in rest}
     if len(levels) > 1:
@@ -375,15 +355,13 @@ def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]],
         return before
     holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
     shape = max((use.shape for use in uses.values()), key=lambda s: sum(isinstance(n, Size) for n in s))
-    nowhere = (False,) * prod(shape)
-    of_elements: Iterable[tuple[bool, ...]] = (
-        tuple(map(any, zip(nowhere, *marks, strict=True)))
-        for marks in zip(*((use.assigned, use.initial, use.outside) for use in holding), strict=True)
+    of_elements = (
+        tuple(map(any, zip((False,) * prod(shape), *marks, strict=True)))
+        for marks in ([u.assigned for u in holding], [u.initial for u in holding], [u.outside for u in holding])
     )
     assigned_in = tuple(m for m, use in uses.items() if any(use.assigned))
     read_in = tuple(m for m, use in uses.items() if any(use.read))
     level = any(use.level for use in holding)
-    of_elements = of_elements if holding else (nowhere,) * 3
     return Variable(name, shape, element_names(name, shape), uses, assigned_in, read_in, level, *of_elements)
 
 

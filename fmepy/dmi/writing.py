@@ -66,7 +66,7 @@ def _module_text(m: Any) -> str:
     if not isinstance(m, Module):
         raise ModelError(f"The module {m.name!r} is a Python function, which cannot be written as text.")
     declared, text = declared_in(m.text, m.name), inspect.cleandoc(m.text).strip("\n")
-    dims = {n: s for n, s in m.dims.items() if n not in (*m.open, *dict(declared.dims)) and n not in m.points}
+    dims = {n: s for n, s in m.dims.items() if n not in (*m.open, *declared.dims) and n not in m.points}
     lines = [f"dims {element_name(n, s)}" for n, s in dims.items()]
     lines += [f"step {m.step}"] * (m.step != declared.step)
     for word in ("local", "exogenous", "endogenous", "outputs"):

@@ -432,3 +432,30 @@ def place_of(function: Callable[..., Any], error: BaseException) -> str:
     last = frames[-1]
     line = (last.line or linecache.getline(last.filename, last.lineno or 0)).strip()
     return f"line {last.lineno}" + (f", `{line}`: " if line else ": ")
+
+
+def agree(
+    ours: Callable[..., Any], direct: Callable[..., Any], points: Sequence[tuple[Any, ...]], least: float = 0.0
+) -> bool:
+    """Tell whether what was traced gives the function's own numbers at some points, those that are none aside.
+
+    Parameters
+    ----------
+    ours, direct : callable
+        What was traced, or None where it has no numbers; the function.
+    points : sequence of tuple
+        Their arguments.
+    least : float
+        By which numbers may differ, however small they are.
+    """
+    for point in points:
+        with np.errstate(all="ignore"):
+            try:
+                known = direct(*point)
+            except Exception:  # the function itself fails there: nothing to compare
+                continue
+            found = ours(*point)
+        size = max(least, 1e-12 * float(np.abs(known).max(initial=0.0)))
+        if found is not None and np.isfinite(known).all() and not np.allclose(found, known, rtol=1e-8, atol=size):
+            return False
+    return True

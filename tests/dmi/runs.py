@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.compiled_program import ModularProgram
-from fmepy.dmi.loop_tables import Rules
+from fmepy.dmi.compiled_program import ModularProgram, Rules
 from fmepy.dmi.modular_run import ModularRun
 from fmepy.dmi.modules import Module
 from fmepy.dmi.statements import element_names

@@ -67,7 +67,7 @@ def test_lag_is_what_was_tau_ago_between_the_steps_of_its_module():
 def test_a_lag_shorter_than_a_step_is_a_loop_and_one_of_a_step_is_none(tau):
     program = program_of("x = 1 + 0.1 * lag(x, tau, 0)", tol=1e-14, max_iterations=50)
     done = run(program, 5, tau=tau)
-    assert (len(done.convergence.step) == 0) == (tau == 1.0)
+    assert (len(done.convergence) == 0) == (tau == 1.0)
     x = [1.0 if tau else 1 / 0.9]
     for _ in range(5):  # tau < 1: between the last value and this one
         x.append((1 + 0.1 * tau * x[-1]) / (1 - 0.1 * (1 - tau)))

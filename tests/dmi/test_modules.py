@@ -151,7 +151,7 @@ def test_a_function_knows_shapes():
     def vectors(D):
         return D[:2], D[0]
 
-    assert [n.shape for n in (*vectors.statements[0].reads, *vectors.statements[0].assigns)] == [(3,), (2, 2), ()]
+    assert [n.shape for n in (*vectors.statements[0].reads, *vectors.statements[0].targets)] == [(3,), (2, 2), ()]
 
 
 def test_a_decorated_function_pickles():

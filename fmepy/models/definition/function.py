@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ArgumentError, ModelError, SimulationError, TracingError, did_you_mean, listed, warn
 from fmepy.language.equations import symbols
-from fmepy.language.tracing import SymbolArray, as_expression, at_most, lags_tried, traced, with_symbols
+from fmepy.language.tracing import SymbolArray, agree, as_expression, at_most, lags_tried, traced, with_symbols
 from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import traced_arrays
 from fmepy.models.definition.definition import Draft, ModelExpressions
@@ -188,7 +188,7 @@ def as_loops(
     points = (t, y, p), (t + 0.37, moved, p), (t + 0.11, moved * 1.03, p * 1.013)
     try:
         arrays = traced_arrays(rates, shape)
-        if not _agree(
+        if not agree(
             lambda t, y, p: ArraysAt(arrays, p).rates(t, y, u), lambda t, y, p: read(t, y.copy(), p, u), points
         ):
             raise TracingError(
@@ -242,19 +242,4 @@ def _gives_the_same(
     groups = symbols((time,), rates.states, rates.parameters, rates.forcings)
     function, given = scalar_function(groups, [at_present(e) for e in expressions]), (p.tolist(), u.tolist())
     points = (t, y), (t + 0.37, y * 1.07 + 1e-3)
-    return _agree(lambda t, y: function([t], y.tolist(), *given), lambda t, y: rates(t, y, p, u), points)
-
-
-def _agree(ours: Callable[..., Any], direct: Callable[..., Vector], points: Sequence[tuple[Any, ...]]) -> bool:
-    """Tell whether what was traced gives the function's own numbers, at the start and beside it."""
-    for point in points:
-        with np.errstate(all="ignore"):
-            try:
-                known = direct(*point)
-            except Exception:  # the function itself fails there: nothing to compare
-                continue
-            found = ours(*point)
-        size = 1e-12 * float(np.abs(known).max(initial=0.0))
-        if found is not None and np.isfinite(known).all() and not np.allclose(found, known, rtol=1e-8, atol=size):
-            return False
-    return True
+    return agree(lambda t, y: function([t], y.tolist(), *given), lambda t, y: rates(t, y, p, u), points)

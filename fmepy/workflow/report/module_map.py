@@ -102,11 +102,10 @@ def _equations(system: ModuleSystem) -> tuple[dict[str, Any], dict[str, Any], di
     readers: dict[str, dict[str, None]] = {}
     reads: dict[str, dict[str, None]] = {}
     for s in system.statements:
-        targets = [s.target] if isinstance(s, ModuleStatement) else list(s.assigns)
         text = texts[s.module].get(s.line, "") if isinstance(s, ModuleStatement) else "a Python function"
         file = Path(system.module(s.module).file).name
         place = (f"{file}:{s.line}" if s.line else file) if file else f"line {s.line}" if s.line else ""
-        for target in dict.fromkeys(t.name for t in targets):
+        for target in dict.fromkeys(t.name for t in s.targets):
             equations.setdefault(target, []).append({"text": text, "place": place, "module": s.module})
             for r in s.reads:
                 readers.setdefault(r.name, {})[target] = None
