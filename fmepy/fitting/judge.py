@@ -15,7 +15,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError, listed, sentence
 from fmepy.fitting.problem import Outcome, Problem
-from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent, sizes
+from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent
 from fmepy.journal.encoding import Stored
 from fmepy.numerics.covariance import Spectra
 from fmepy.types import BoolVector, Matrix, Vector
@@ -129,7 +129,7 @@ def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
         full = problem.gradient(theta)
         H = problem.hessian(theta)
         g = np.where(problem.blocked(theta, full), 0.0, full)
-        size = sizes(problem, theta)
+        size = problem.sizes(theta)
         value = problem.value(theta)
         gradient = float(np.linalg.norm(g * size) / max(abs(value), 1e-300)) if np.any(g) else 0.0
         free = problem.moving & ~(problem.at_bound(theta) & (g == 0)) & ~np.isnan(H.diagonal())
@@ -158,7 +158,7 @@ def _is_exact(problem: Problem, theta: Vector, free: BoolVector) -> bool:
     What Gauss-Newton's next step leaves of the residuals is no more than rounding, or the solver's error, and the step
     itself is small beside the parameters.
     """
-    J, r, size = problem.jacobian(theta)[:, free], problem.residuals(theta), sizes(problem, theta)[free]
+    J, r, size = problem.jacobian(theta)[:, free], problem.residuals(theta), problem.sizes(theta)[free]
     scaled = J * size
     step = np.linalg.lstsq(scaled, -r, rcond=1e-10)[0]
     if np.abs(step).max() > _NEAR:
@@ -302,7 +302,7 @@ def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[s
     free = spectra(~problem.at_bound(theta) & ~np.isnan(spectra.hessian.diagonal()))
     if not free.kept.any():
         return told
-    loose = free.undetermined(problem.names, sizes(problem, theta))
+    loose = free.undetermined(problem.names, problem.sizes(theta))
     if loose:
         told.append(
             f"The data leave a combination of parameters undetermined (relative changes): {loose}. There is no "

@@ -235,6 +235,10 @@ class Problem:
             slope = slope + 2 * self.further.jacobian(theta).T @ self.further.residuals(theta)
         return np.asarray(slope)
 
+    def sizes(self, theta: Vector) -> Vector:
+        """Return what counts as the size of every parameter: a thousandth of that at the start at least."""
+        return np.maximum(np.abs(theta), 1e-3 * self.scale)
+
     def slope_of_prior(self, theta: Vector) -> Vector:
         """Return the derivatives of -2 log prior; of independent ones with a step that suits each, in its support."""
         assert self.prior is not None, "asked only where there is one"
@@ -279,7 +283,8 @@ class Problem:
         """Return the second derivatives of a scored cost, by differences along the axes of its expected information.
 
         In the coordinates in which the expected information is one, the observed one is about one: steps of 0.03
-        standard errors serve for all directions, however badly the parameters are conditioned. Where the observed one
+        standard errors serve for all directions, however badly the parameters are conditioned (shorter ones where that
+        is more than a part of a parameter). Where the observed one
         is not positive definite, which is no maximum, twice the expected one stands for it, and `expects` says so.
         """
         kept = self.counting(theta)
@@ -287,16 +292,17 @@ class Problem:
         if kept.any():
             expected = self.information(theta)[np.ix_(kept, kept)]
             box = self.lower[kept], self.upper[kept]
+            size = self.sizes(theta)[kept]
 
             def gradient(some: Vector) -> Vector:
                 return np.asarray(self.gradient(replaced(theta, kept, some))[kept])
 
             if self.objective.exact and np.count_nonzero(kept) >= MANY:
-                observed = sparse_second_differences(gradient, theta[kept], expected, *box)
+                observed = sparse_second_differences(gradient, theta[kept], expected, *box, size)
             else:
                 observed = whitened_second_differences(
                     lambda some: self.value(replaced(theta, kept, some)), theta[kept], expected, *box,
-                    gradient if self.objective.exact else None,
+                    gradient if self.objective.exact else None, size,
                 )  # fmt: skip
             self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
             H[np.ix_(kept, kept)] = 2 * expected if self.expects else observed

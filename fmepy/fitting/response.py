@@ -24,11 +24,6 @@ _PROBE = 0.1  # of a parameter's size
 _PUSHED = 1e-2  # of -2 log L
 
 
-def sizes(problem: Problem, theta: Vector) -> Vector:
-    """Return what counts as the size of every parameter: a thousandth of that at the start at least."""
-    return np.maximum(np.abs(theta), 1e-3 * problem.scale)
-
-
 class Silent(NamedTuple):
     """Parameters to which the cost does not respond, along which it still falls, and around which all runs fail."""
 
@@ -49,7 +44,7 @@ def silent(problem: Problem, theta: Vector, H: Matrix) -> Silent:
     -----
     A run that fails says nothing of how the cost responds: the other side decides.
     """
-    size = sizes(problem, theta)
+    size = problem.sizes(theta)
     asked = problem.counting(theta)
     if problem.is_least_squares:
         J, r = problem.jacobian(theta), problem.residuals(theta)
@@ -97,7 +92,7 @@ def changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
 
 def pushed(problem: Problem, theta: Vector, H: Matrix, g: Vector) -> list[int]:
     """Return the parameters along which the cost falls towards failing runs: there are no second derivatives."""
-    promise = np.abs(g) * _PROBE * sizes(problem, theta)
+    promise = np.abs(g) * _PROBE * problem.sizes(theta)
     edge = ~np.isfinite(np.diag(H)) & problem.counting(theta)
     return [int(j) for j in np.flatnonzero(edge & (promise > max(_PUSHED, 1e3 * _noise(problem, theta))))]
 
@@ -119,7 +114,7 @@ def falls_along(problem: Problem, theta: Vector, H: Matrix, free: BoolVector) ->
     """Tell whether the cost falls to a side along its most negative curvature: a saddle or a ridge, no minimum."""
     if not free.any() or not np.isfinite(H[np.ix_(free, free)]).all():
         return False
-    size = sizes(problem, theta)[free]
+    size = problem.sizes(theta)[free]
     values, vectors = np.linalg.eigh(H[np.ix_(free, free)] * np.outer(size, size))
     if not values[0] < 0:
         return False

@@ -11,7 +11,8 @@ from fmepy.errors import SimulationError
 from fmepy.numerics.covariance import SINGULAR
 from fmepy.types import BoolVector, Matrix, Vector
 
-_WHITE_STEP = 0.03
+_WHITE_STEP, _LEAST_STEP = 0.03, 1e-4  # in standard errors
+_OF_SIZE = 0.02  # of a parameter's size: a longer step may lead to where the cost is another
 
 
 def second_differences(
@@ -64,7 +65,7 @@ def second_differences(
 
 def whitened_second_differences(
     cost: Callable[[Vector], float], theta: Vector, information: Matrix, lower: Vector, upper: Vector,
-    gradient: Callable[[Vector], Vector] | None = None,
+    gradient: Callable[[Vector], Vector] | None = None, size: Vector | float = np.inf,
 ) -> Matrix:  # fmt: skip
     """Return the second derivatives of -2 log L where its expected information is known.
 
@@ -78,6 +79,9 @@ def whitened_second_differences(
         Probes stay inside: beside a bound the centre is moved inward, in a narrow box the steps are shorter.
     gradient : callable, optional
         Of the cost, where it is exact: 2 n of it serve instead of n^2 + n values, and to more digits.
+    size : ndarray, shape (n_par,)
+        Of the parameters. With a gradient no step is longer than a fiftieth of it: where data hardly tell a parameter
+        its standard error is many times its size, and the cost so far off says nothing of its bend here.
 
     Returns
     -------
@@ -87,27 +91,30 @@ def whitened_second_differences(
     Notes
     -----
     With information = B'B the coordinates psi = B (theta' - theta) have the expected information one. Central
-    differences with the step h = 0.03 in psi::
+    differences with steps h of 0.03 in psi, or shorter by `size`::
 
-        d2F/dpsi_j^2       = (F(+j) - 2 F + F(-j)) / h^2
-        d2F/dpsi_j dpsi_k  = (F(+j+k) + F(-j-k) - F(+j) - F(-j) - F(+k) - F(-k) + 2 F) / (2 h^2)
+        d2F/dpsi_j^2       = (F(+j) - 2 F + F(-j)) / h_j^2
+        d2F/dpsi_j dpsi_k  = (F(+j+k) + F(-j-k) - F(+j) - F(-j) - F(+k) - F(-k) + 2 F) / (2 h_j h_k)
 
-    or, with the gradient g of F to psi, ``dg/dpsi_j = (g(+j) - g(-j)) / (2 h)``.
+    or, with the gradient g of F to psi, ``dg/dpsi_j = (g(+j) - g(-j)) / (2 h_j)``.
     """
     information = np.asarray(information, dtype=float)
     expected = 2 * information
     if not (np.diag(information) > 0).all() or not np.isfinite(information).all():
         return expected
-    size = 1 / np.sqrt(np.diag(information))
-    values, vectors = np.linalg.eigh(information * np.outer(size, size))
+    error = 1 / np.sqrt(np.diag(information))
+    values, vectors = np.linalg.eigh(information * np.outer(error, error))
     if values[0] <= SINGULAR**2 * values[-1]:
         return expected
-    back = size[:, None] * vectors / np.sqrt(values)  # theta - theta0 = back psi
-    forth = (vectors * np.sqrt(values)).T / size
-    n, h = theta.size, _WHITE_STEP
-    reach = 2 * h * np.abs(back).max(axis=1)
-    h *= min(1.0, float(np.min(0.5 * (upper - lower) / reach)))
-    steps, reach = h * back, 2 * h * np.abs(back).max(axis=1)
+    back = error[:, None] * vectors / np.sqrt(values)  # theta - theta0 = back psi
+    forth = (vectors * np.sqrt(values)).T / error
+    n, h = theta.size, np.full(theta.size, _WHITE_STEP)
+    if gradient is not None:
+        with np.errstate(divide="ignore"):
+            h = np.clip(_OF_SIZE * (np.reshape(size, (-1, 1)) / np.abs(back)).min(axis=0), _LEAST_STEP, _WHITE_STEP)
+    reach = 2 * np.abs(h * back).max(axis=1)
+    h = h * min(1.0, float(np.min(0.5 * (upper - lower) / reach)))
+    steps, reach = h * back, 2 * np.abs(h * back).max(axis=1)
     theta = np.clip(theta, lower + reach, upper - reach)
 
     def at(change: Vector, of: Callable[[Vector], Any] = cost) -> Any:
@@ -131,24 +138,27 @@ def whitened_second_differences(
             H = 0.5 * steps.T @ np.column_stack([at(s, gradient) - at(-s, gradient) for s in steps.T])
     except SimulationError:
         return expected
-    H = forth.T @ (H / h**2) @ forth
+    H = forth.T @ (H / np.outer(h, h)) @ forth
     return np.asarray(0.5 * (H + H.T)) if np.isfinite(H).all() else expected
 
 
 def sparse_second_differences(
-    gradient: Callable[[Vector], Vector], theta: Vector, information: Matrix, lower: Vector, upper: Vector
-) -> Matrix:
+    gradient: Callable[[Vector], Vector], theta: Vector, information: Matrix, lower: Vector, upper: Vector,
+    size: Vector | float = np.inf,
+) -> Matrix:  # fmt: skip
     """Return the second derivatives of -2 log L of many parameters, most of which do not meet in any datum.
 
     Two of them meet where the expected information is not zero. Those that meet many others are moved one by one; of
     the others all that meet no other in common are moved together, as each shows in its own part of the gradient
     (Coleman, T. F. and More, J. J. (1984). Mathematical Programming 28, 243-270). Arguments, and what is returned where
-    a probe fails, as for `whitened_second_differences`; steps are 0.03 standard errors, the others held.
+    a probe fails, as for `whitened_second_differences`; steps are 0.03 standard errors, the others held,
+    or shorter by `size`.
     """
     expected, diagonal = 2 * information, np.diag(information)
     if not (diagonal > 0).all() or not np.isfinite(information).all():
         return expected
-    h = np.minimum(_WHITE_STEP / np.sqrt(diagonal), 0.25 * (upper - lower))
+    errors = 1 / np.sqrt(diagonal)
+    h = np.minimum(np.clip(_OF_SIZE * size, _LEAST_STEP * errors, _WHITE_STEP * errors), 0.25 * (upper - lower))
     theta = np.clip(theta, lower + h, upper - h)
     meet = information != 0
     shared = np.count_nonzero(meet, axis=1) > max(10.0, 0.1 * theta.size)

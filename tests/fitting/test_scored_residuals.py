@@ -86,3 +86,17 @@ def test_a_number_has_none():
     fit = fme.modFit(lambda p: float((p["a"] - 1) ** 2), {"a": 0.0})
     assert len(fit.residuals) == 0
     assert np.isnan(fit.var_ms)
+
+
+def test_the_curvature_is_that_at_the_optimum_where_the_expected_one_says_nearly_nothing():
+    """The standard error by the expected information is 600 times the parameter: so far off the cost is another."""
+    t = np.arange(1, 6.0)
+    text = "d(y)/dt = k**2\nz = 0.01*k + 0*y"
+    model = fme.OdeModel(text, state={"y": 0.0}, parms={"k": 0.1}, times=np.r_[0, t])
+    cost = fme.SimulationCost(model, {"time": t, "y": -t, "z": 22.0 + 0 * t}, measurement_noise={"y": 1.0, "z": 1.0})
+    fit = fme.modFit(cost, {"k": 0.05}, lower=0)
+    k = fit.par["k"]
+    observed = 2 * np.sum(4 * k**2 * t**2 + 1e-4 + 2 * (k**2 * t + t) * t)
+    assert fit.hessian.loc["k", "k"] == pytest.approx(observed, rel=1e-4)
+    assert fit.std_error["k"] == pytest.approx(np.sqrt(2 / observed), rel=1e-4)
+    assert "positive definite" not in fit.message

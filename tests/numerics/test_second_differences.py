@@ -52,3 +52,17 @@ def test_many_parameters_that_do_not_meet_are_moved_together():
     found = sparse_second_differences(gradient, theta, 0.5 * H, -inf, inf)
     np.testing.assert_allclose(found, H + np.diag(0.2 * theta), atol=1e-9)
     assert len(calls) == 2 * 3, "all the others at once"
+
+
+def test_steps_are_short_beside_a_parameter_that_is_hardly_told():
+    """Standard errors of 10 and 30 at a value of 0.01, with a bound at zero."""
+
+    def gradient(x):
+        return np.array([500 * np.sin(x[0] - 0.01), x[1] - 2.0 + 0 * x[0]])
+
+    theta, information = np.array([0.01, 2.0]), np.diag([1e-2, 0.5])
+    for found in (
+        whitened_second_differences(None, theta, information, np.zeros(2), np.full(2, np.inf), gradient, theta),
+        sparse_second_differences(gradient, theta, information, np.zeros(2), np.full(2, np.inf), theta),
+    ):
+        np.testing.assert_allclose(found, np.diag([500.0, 1.0]), rtol=1e-4)

@@ -31,7 +31,7 @@ import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
-from fmepy.fitting.response import changes, sizes
+from fmepy.fitting.response import changes
 from fmepy.numerics.differences import replaced
 from fmepy.numerics.sparse import MANY, sparse_factor
 from fmepy.types import BoolVector, Matrix, Vector
@@ -229,7 +229,7 @@ def _heard(problem: Problem, theta: Vector, value: float, information: Matrix, a
 
     Score and information of the others are rounding, by which a step has no length: they are asked at a distance.
     """
-    size = sizes(problem, theta)
+    size = problem.sizes(theta)
     heard = ~asked | (np.diag(information) * size**2 > _ROUNDING * abs(value))
     best = problem.best
     for j in np.flatnonzero(~heard):
