@@ -25,8 +25,9 @@ from fmepy.fitting.result import ModFit
 from fmepy.models.base import Model
 from fmepy.numerics.covariance import Spectrum
 from fmepy.parallel.interruption import interruptible
-from fmepy.parameters.entities import local_name, split_local
+from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside, check_names
+from fmepy.parameters.names import split_local
 from fmepy.tables.columns import as_table
 from fmepy.types import UserBounds
 

@@ -15,9 +15,9 @@ import pandas as pd
 from fmepy.costs.observer_gain import names_of_gain
 from fmepy.errors import ParameterError
 from fmepy.language.equations import names_in
-from fmepy.parameters.entities import local_name, split_local
+from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import check_names
-from fmepy.parameters.names import normal_name
+from fmepy.parameters.names import normal_name, split_local
 
 
 def definition_of(model: Any) -> Any:

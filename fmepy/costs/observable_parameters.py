@@ -19,8 +19,7 @@ import pandas as pd
 from fmepy.costs.observations import Comparison
 from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
 from fmepy.language.equations import names_in
-from fmepy.parameters.entities import split_local
-from fmepy.parameters.names import normal_name
+from fmepy.parameters.names import normal_name, split_local
 from fmepy.tables.columns import as_table, column_position
 from fmepy.types import IntVector
 

@@ -33,8 +33,7 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.linearised import Linearised, linearised
 from fmepy.models.observer_model import Entry, Samples
 from fmepy.numerics.stationary import continuous_gain, discrete_gain, repeated, sampled
-from fmepy.parameters.entities import split_local
-from fmepy.parameters.names import normal_name
+from fmepy.parameters.names import normal_name, split_local
 from fmepy.types import Matrix, Vector
 
 STATIONARY = "stationary"

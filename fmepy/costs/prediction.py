@@ -43,7 +43,7 @@ from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, DataError, check_choice
 from fmepy.language.equations import names_in
 from fmepy.models.observer_model import Entry, Samples, check_modelled, corrected_model
-from fmepy.parameters.entities import split_local
+from fmepy.parameters.names import split_local
 from fmepy.types import IntVector, Vector
 from fmepy.vocabulary import with_own_words
 

@@ -111,7 +111,8 @@ class SimulationCost(WordsOfCost, AddableCost):
     entity : str, optional
         Column that names the experiment of a row (subject, batch, rat): each runs by itself.
     entity_parms : sequence of str
-        Parameters that every entity has for itself, as ``name[entity]``; all others are shared.
+        Parameters that every entity has for itself, as ``name[entity]``; all others are shared. In a start, a bound or
+        a prior the plain name stands for those of all entities that are not named themselves.
     conditions : DataFrame or mapping of columns, optional
         One row an entity, named by the index or by a column called as `entity`. Columns are parameters (initial values
         that are parameters among them): a number holds the parameter there, a name is the parameter of the cost that

@@ -35,8 +35,8 @@ from fmepy.fimlof.filter_model import Specification, with_equations
 from fmepy.fimlof.read_arguments import read_specification
 from fmepy.language.nodes import ZERO, Symbol
 from fmepy.models.base import Model
-from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
+from fmepy.parameters.names import split_local
 from fmepy.parameters.scales import marked
 from fmepy.tables.columns import as_table
 from fmepy.tables.sheet import with_times

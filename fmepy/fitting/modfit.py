@@ -60,7 +60,7 @@ def modFit(
     f : fmepy cost, or callable ``f(p, *args, **kwargs)``
         Returns a ModCost, a one-dimensional array of residuals (either sign), or one number, -2 log L.
     p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also a list of names, or None for all
-        The start.
+        The start. Of a parameter that every entity has for itself the plain name gives all of them one.
     lower, upper : number, sequence, or dict by name
         Bounds; None and NaN mean none. A start on a bound is fine. A cost's own bounds (sds of noise not below zero)
         stay for parameters that a dict does not name, and where nothing is given.

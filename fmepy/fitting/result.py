@@ -15,7 +15,7 @@ from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.summary import COLUMNS, ModFitSummary, told_noise
 from fmepy.journal.encoding import live
 from fmepy.numerics.covariance import Spectrum, correlation_of
-from fmepy.parameters.entities import split_local
+from fmepy.parameters.names import split_local
 from fmepy.parameters.scales import marked, marked_covariance
 from fmepy.results.tables import Part, Shown, as_html, wrapped
 from fmepy.types import AxesArray, IntVector, Matrix, Vector

@@ -12,7 +12,6 @@ With ``values`` = (parameters of the whole, then the numbers), ``full_k = values
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,9 +22,8 @@ import pandas as pd
 from fmepy.errors import ParameterError, did_you_mean, listed
 from fmepy.parameters.maps import Computed, Selected
 from fmepy.parameters.named import check_names
+from fmepy.parameters.names import split_local
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
-
-_LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
 
 
 def entity_text(label: Any) -> str:
@@ -50,12 +48,6 @@ def local_name(name: str, label: Any) -> str:
     ('ka[3]', ('ka', '3'), ('ka', None))
     """
     return f"{name}[{entity_text(label)}]"
-
-
-def split_local(name: str) -> tuple[str, str | None]:
-    """Return the parameter and the entity of a local name; None of one that is not local."""
-    found = _LOCAL.fullmatch(name)
-    return (name, None) if found is None else (found.group(1), found.group(2))
 
 
 def check_not_local(names: Sequence[str], known: Collection[str], what: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ParameterError, did_you_mean, listed, repeated
-from fmepy.parameters.names import normal_name
+from fmepy.parameters.names import normal_name, of_every_entity
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserBounds, UserParameters, Vector
 
@@ -120,7 +120,10 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
         names = tuple(str(k) for k in (p.index if isinstance(p, pd.Series) else p))
         values = _finite(_values_of(p), names, argument)
         if own is not None:
-            names = _check_own(names, own, argument)
+            value = dict(zip(map(normal_name, names), values, strict=True))
+            pairs = of_every_entity(names, own.index)
+            names = _check_own([k for k, _ in pairs], own, argument)
+            values = np.array([value[given] for _, given in pairs])
             check_scale(p, own, argument)
         return _checked(names, values, own is None and names == generated_names(len(names)), argument)
     items = list(p) if isinstance(p, Iterable) else [p]
@@ -132,7 +135,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
                 f"`{argument}` is a list of names, but only fmepy models and costs know their own "
                 "parameter values. Give a dict of names and values."
             )
-        names = _check_own(items, own, argument)
+        names = _check_own([k for k, _ in of_every_entity(items, own.index)], own, argument)
         return _checked(names, values_by_name(own, names), False, argument)
     names = generated_names(len(items))
     if own is not None:
@@ -304,7 +307,7 @@ def _one_bound(bound: UserBounds, names: Sequence[str], free: float, argument: s
     if bound is None:
         return np.full(len(names), free)
     if isinstance(bound, (Mapping, pd.Series)):
-        given = dict(zip(check_names(list(bound.keys()), names, argument=argument), _values_of(bound), strict=True))
+        given = by_parameter(bound, names, argument)
         values: list[Any] = [given.get(n, free) for n in names]
     elif isinstance(bound, (str, bytes)):
         raise ParameterError(f"`{argument}={bound!r}` is not a number, a sequence or a dict by name.")
@@ -320,6 +323,15 @@ def _one_bound(bound: UserBounds, names: Sequence[str], free: float, argument: s
     except (TypeError, ValueError):
         raise ParameterError(f"`{argument}` must hold numbers; got {bound!r}.") from None
     return np.where(np.isnan(out), free, out)
+
+
+def by_parameter(given: Any, names: Sequence[str], argument: str) -> dict[str, Any]:
+    """Return what a mapping has by name, by the parameters that its names stand for; ParameterError for another."""
+    value = dict(zip(map(normal_name, given.keys()), _values_of(given), strict=True))
+    pairs = of_every_entity(given.keys(), names)
+    return dict(
+        zip(check_names([k for k, _ in pairs], names, argument=argument), [value[n] for _, n in pairs], strict=True)
+    )
 
 
 def _values_of(named: Any) -> list[Any]:
@@ -444,8 +456,7 @@ def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
             "`prior` must be a dict of scipy.stats distributions by parameter name, or a function "
             f"that returns -2 log density; got {type(prior).__name__}."
         )
-    found = check_names(prior, parameters.names, argument="prior")
-    parts = [(parameters.names.index(k), d) for k, d in zip(found, prior.values(), strict=True)]
+    parts = [(parameters.names.index(k), d) for k, d in by_parameter(prior, parameters.names, "prior").items()]
     for i, d in parts:
         if not hasattr(d, "logpdf"):
             raise ParameterError(

@@ -7,14 +7,42 @@ names are brought to that form where they enter: what a model calls μ is found 
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
+
+_LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
 
 
 def normal_name(name: object) -> str:
     """Return a name as Python would read it as an identifier."""
     text = str(name)
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def split_local(name: str) -> tuple[str, str | None]:
+    """Return the parameter and the entity of a local name, such as ka[3]; None of one that is not local."""
+    found = _LOCAL.fullmatch(name)
+    return (name, None) if found is None else (found.group(1), found.group(2))
+
+
+def of_every_entity(names: Iterable[object], known: Iterable[object]) -> list[tuple[str, str]]:
+    """Return which parameters names stand for, each with the name that was given.
+
+    The plain name of a local parameter stands for that of every entity that is not named itself.
+
+    Examples
+    --------
+    >>> of_every_entity(["V", "ka", "ka[2]"], ["V", "ka[1]", "ka[2]", "ka[3]"])
+    [('V', 'V'), ('ka[1]', 'ka'), ('ka[3]', 'ka'), ('ka[2]', 'ka[2]')]
+    """
+    asked, have = [normal_name(n) for n in names], dict.fromkeys(normal_name(k) for k in known)
+    out = []
+    for name in asked:
+        local = [] if name in have else [k for k in have if split_local(k)[0] == name and k not in asked]
+        out += [(k, name) for k in local or [name]]
+    return out
 
 
 class ByName(dict[str, Any]):

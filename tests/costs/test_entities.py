@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from fmepy.costs import SimulationCost
 from fmepy.errors import ArgumentError, DataError, FmepyError, ParameterError, SimulationError
@@ -324,3 +325,26 @@ def test_states_that_are_too_small_for_their_tolerance_are_told_once_a_fit(caplo
     fit = modFit(cost)
     cost(fit.par)
     assert caplog.text.count("may be the solver's error") == 1
+
+
+def test_the_plain_name_of_a_local_parameter_stands_for_every_entity():
+    cost = SimulationCost(
+        model(), data(), entity="subject", conditions=conditions(), entity_parms=["ke"], measurement_noise={"conc": 0.2}
+    )
+    wide = {"ke[a]": 0.1, "ke[b]": 0.1, "ke[c]": 0.1}
+    assert cost({"ke": 0.1}).model == cost(wide).model
+    assert cost({"ke": 0.1, "ke[b]": 0.12}).model == cost(wide | {"ke[b]": 0.12}).model
+    prior = norm(0.09, 0.02)
+    short = modFit(cost, {"ka": 1.0, "ke": 0.1, "V": 20.0}, lower={"ke": 0.05}, upper={"ke": 0.3}, prior={"ke": prior})
+    long = modFit(
+        cost, {"ka": 1.0, **wide, "V": 20.0}, lower=dict.fromkeys(wide, 0.05), upper=dict.fromkeys(wide, 0.3),
+        prior=dict.fromkeys(wide, prior),
+    )  # fmt: skip
+    assert list(short.par.index) == ["ka", *wide, "V"]
+    pd.testing.assert_series_equal(short.par, long.par)
+    pd.testing.assert_frame_equal(short.hessian, long.hessian)
+    assert list(modFit(cost, ["V", "ke"]).par.index) == ["V", *wide]
+    with pytest.raises(ParameterError, match=r"there is no parameter 'kee'"):
+        modFit(cost, {"kee": 0.1})
+    with pytest.raises(ParameterError, match="there is no parameter 'ke'"):
+        modFit(cost, {"ka": 1.0}, lower={"ke": 0.0})

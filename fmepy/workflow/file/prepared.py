@@ -23,8 +23,8 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.journal.files import file_digest
 from fmepy.models.on_grid import cells_of_model
 from fmepy.models.steady import SteadyModel
-from fmepy.parameters.entities import split_local
 from fmepy.parameters.maps import Elementwise
+from fmepy.parameters.names import split_local
 from fmepy.tables.cells import profiles_among
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.case import Case, Parameter

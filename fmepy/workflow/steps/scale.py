@@ -16,9 +16,10 @@ from fmepy.fitting.control import filled
 from fmepy.fitting.methods.registry import METHODS, method_for
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
-from fmepy.parameters.entities import entity_text, split_local
+from fmepy.parameters.entities import entity_text
 from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import as_prior
+from fmepy.parameters.names import split_local
 from fmepy.workflow.steps.base import CalibrationTask
 
 LEVEL = 0.95

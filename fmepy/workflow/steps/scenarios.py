@@ -15,7 +15,8 @@ from fmepy.models.base import Model
 from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
 from fmepy.montecarlo.scenarios import Scenarios, scenarios
-from fmepy.parameters.entities import entity_text, split_local
+from fmepy.parameters.entities import entity_text
+from fmepy.parameters.names import split_local
 from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
 from fmepy.workflow.report.findings import Findings
