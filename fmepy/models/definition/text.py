@@ -361,7 +361,7 @@ def _substituted(statements: tuple[ModelStatement, ...], kind: str) -> dict[str,
     known: dict[str, tuple[Value, int]] = {}
     found: dict[str, Node] = {}
     total = 0
-    for s in _in_order_of_need(statements):
+    for s in _in_order_of_need(statements, kind):
         value, size = convert(s.tree, known, delays=kind == "ode" and s.kind != "initial")
         total += size
         if s.kind == "assignment":
@@ -370,18 +370,18 @@ def _substituted(statements: tuple[ModelStatement, ...], kind: str) -> dict[str,
     return found
 
 
-def _in_order_of_need(statements: tuple[ModelStatement, ...]) -> list[ModelStatement]:
+def _in_order_of_need(statements: tuple[ModelStatement, ...], kind: str) -> list[ModelStatement]:
     """Return assignments in the order of their needs, then everything else."""
     assigned = {s.name: s for s in statements if s.kind == "assignment"}
     graph = {n: [m.id for m in s.tree.names() if m.id in assigned] for n, s in assigned.items()}
     try:
         order = list(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:
-        raise _loop(error.args[1][::-1], assigned) from None
+        raise _loop(error.args[1][::-1], assigned, kind) from None
     return [assigned[n] for n in order] + [s for s in statements if s.kind != "assignment"]
 
 
-def _loop(cycle: list[str], assigned: dict[str, ModelStatement]) -> ModelTextError:
+def _loop(cycle: list[str], assigned: dict[str, ModelStatement], kind: str) -> ModelTextError:
     """Return the error that names a loop among assignments."""
     names = cycle[:-1]
     first = min(range(len(names)), key=lambda i: assigned[names[i]].row)
@@ -394,4 +394,4 @@ def _loop(cycle: list[str], assigned: dict[str, ModelStatement]) -> ModelTextErr
         )
     else:
         message = f"these assignments need one another: {' -> '.join([*names, names[0]])}. Break the loop with a state"
-    return s.error(message)
+    return s.error(f"{message}: {'next({})' if kind == 'difference' else 'd({})/dt'} = ...".format(s.name))
