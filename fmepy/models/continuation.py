@@ -23,6 +23,7 @@ import scipy  # its rooms are loaded where they are asked for
 from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean
 from fmepy.journal.saving import Saved
+from fmepy.models.on_grid import in_cells
 from fmepy.models.steady import SteadyModel
 from fmepy.numerics.rightmost import rightmost
 from fmepy.results.tables import Part, as_html, bullets, heading, long_table
@@ -44,8 +45,8 @@ class Branch(Saved):
     Attributes
     ----------
     frame : DataFrame
-        A row a point, along the branch: the parameter, the states, ``stable`` (whether small disturbances die away),
-        ``eigenvalue`` (the real part of the rightmost eigenvalue).
+        A row a point, along the branch: the parameter, the states (of a grid the cells, ``u[1]``), ``stable`` (whether
+        small disturbances die away), ``eigenvalue`` (the real part of the rightmost eigenvalue).
     folds : DataFrame
         The points at which it turns round: the parameter and the states.
     parameter : str
@@ -154,7 +155,7 @@ def continuation(
         down, why_down, folds_down = path.followed(y, own, -1.0)
         points = [*reversed(down[1:]), *up]
         signs = [path.stability(y, p) for y, p in points]
-    names = list(model.states) if model.grid is None else [model.name_of(i) for i in range(len(y))]
+    names = model.states if model.grid is None else [c for s in model.states for c in in_cells(s, len(model.grid))]
 
     def table(rows: list[Any]) -> pd.DataFrame:
         return pd.DataFrame([[p, *y] for y, p in rows], columns=[parameter, *names])

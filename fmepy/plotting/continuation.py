@@ -19,7 +19,7 @@ def plot_branch(branch: Any, which: Any = None, *, axes: Any = None, **words: An
     ----------
     branch : Branch
     which : names or positions, optional
-        States; by default the first six.
+        States; by default six, evenly among all.
     axes : Axes or array of them, optional
     **words
         Keywords of every picture, and of matplotlib's lines.
@@ -44,4 +44,5 @@ def plot_branch(branch: Any, which: Any = None, *, axes: Any = None, **words: An
             ax.plot(branch.folds[p], branch.folds[name], "o", color="0.2", markersize=5, label="fold")
         ax.legend(loc="best")
 
-    return each_panel(chosen(which, names) if which is not None else names[:6], draw, axes, x=p)
+    spread = [names[i] for i in np.linspace(0, len(names) - 1, min(len(names), 6)).astype(int)]
+    return each_panel(chosen(which, names) if which is not None else spread, draw, axes, x=p)

@@ -189,6 +189,10 @@ def test_a_branch_of_profiles_has_as_many_points_however_many_cells_and_ends_whe
     assert branch.folds["lam"].tolist() == pytest.approx([3.513830719], rel=1.0 / n**2)
     assert 100 < len(branch.frame) < 250
     assert "next to the end of the range" in branch.message
+    assert list(branch.frame.columns[1:3]) == list(branch.folds.columns[1:3]) == ["u[1]", "u[2]"]
+    labels = [ax.get_ylabel() for ax in branch.plot()]
+    assert labels == [f"u[{1 + int(i)}]" for i in np.linspace(0, n - 1, 6)]
+    plt.close("all")
     top = branch.frame["stable"].to_numpy() == np.False_
     assert top.any()
     assert (branch.frame["eigenvalue"][top] > 0).all()
