@@ -1,5 +1,6 @@
 """Words of neighbours are answered with ours."""
 
+import inspect
 import re
 
 import numpy as np
@@ -57,6 +58,9 @@ def fit(cost):
         (fme.PredictionErrorCost, {"data": 1}, "`obs`"),
         (fme.FimlofCost, {"yerr": 1}, "`err`"),
         (fme.modCost, {"xdata": "t"}, "`x`"),
+        (fme.transport_1d, {"C_up": 1.0}, "`up` and `down`"),
+        (fme.transport_1d, {"dx": 1.0}, "Grid1D(edges, area=...)"),
+        (fme.steady, {"pos": True}, "`positive`"),
         (fme.SimulationCost, {"noise": {"N": 0.1}}, "`measurement_noise`: measurement_noise={'N': 0.1}"),
         (fme.FimlofCost, {"noise": {"N": 0.1}}, "`process_noise` and `measurement_noise`"),
         (fme.profile, {"random_state": 1}, "has no argument 'random_state'"),
@@ -213,6 +217,20 @@ def test_methods_of_neighbours_are_answered_with_the_nearest_of_ours(theirs, our
 def test_what_follows_has_a_name(call, says):
     with pytest.raises(UnknownArgumentError, match=re.escape(says).replace(re.escape(".*"), ".*")):
         call()
+
+
+def test_every_public_word_answers_what_it_does_not_know():
+    for name in fme.__all__:
+        thing = getattr(fme, name)
+        if name in ("Equations", "lag") or not callable(thing):
+            continue
+        try:
+            signature = inspect.signature(thing)
+        except ValueError:
+            continue
+        if all(p.kind is not p.VAR_KEYWORD for p in signature.parameters.values()):
+            with pytest.raises(UnknownArgumentError, match="has no argument 'zzz'"):
+                thing(zzz=1)
 
 
 def test_errors_that_are_numbers_are_no_column(model):

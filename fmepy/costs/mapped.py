@@ -19,6 +19,7 @@ from fmepy.models.mapped import MappedModel
 from fmepy.parameters.functions import TransformedFunction
 from fmepy.parameters.mapped import Mapped, Transforms, transforms_of
 from fmepy.types import UserParameters
+from fmepy.vocabulary import own_words
 
 
 class MappedCost(Mapped, AddableCost):
@@ -64,6 +65,7 @@ class MappedCost(Mapped, AddableCost):
         return pd.Series(low, index=own[0].index), pd.Series(high, index=own[1].index)
 
 
+@own_words
 def transformed(f: Any, how: str | Mapping[str, str], *, names: Sequence[str] | None = None) -> Any:
     """Return the same model, cost or function, as a function of transformed parameters.
 

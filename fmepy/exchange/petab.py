@@ -26,6 +26,7 @@ from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.scales import marked, scale_of
 from fmepy.types import UserParameters, Vector
+from fmepy.vocabulary import own_words
 
 SIMULATIONS = "simulations.tsv"
 _PREFIX = {"lin": "", "log": "log-", "log10": "log10-"}
@@ -249,6 +250,7 @@ def _with_nominal(path: Path, values: dict[str, float]) -> pd.DataFrame:
     return frame
 
 
+@own_words
 def read_petab(path: Any) -> PetabProblem:
     r"""Return the calibration problem that a PEtab file (version 1 or 2, with an SBML model) describes.
 

@@ -27,6 +27,7 @@ from fmepy.exchange.sbml_events import read_events
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.nodes import Node, Number, add, as_node, mul
 from fmepy.models.ode import OdeModel
+from fmepy.vocabulary import own_words
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class SbmlModel(OdeModel):
         return self._arguments["events"]
 
 
+@own_words
 def read_sbml(path: Any, times: Any = None) -> SbmlModel:
     """Return the model in an SBML file (levels 1 to 3, core) as an `OdeModel`.
 

@@ -28,6 +28,7 @@ from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.named import merge_parameters
 from fmepy.results.tables import Framed, Part, table
 from fmepy.tables.columns import as_table
+from fmepy.vocabulary import own_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,6 +86,7 @@ class BadData(Framed):
         return [self.message, table(self.log)] if len(self.log) else [self.message]
 
 
+@own_words
 def screen_bad_data(
     cost: FimlofCost, threshold: Any = 4.0, *, parms: Any = None, smooth: bool = True, refit: Refit | None = None
 ) -> BadData:

@@ -25,6 +25,7 @@ from fmepy.language.equations import Equations, names_in
 from fmepy.parameters.entities import entity_text, local_name
 from fmepy.parameters.named import check_names
 from fmepy.types import Vector
+from fmepy.vocabulary import own_words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +56,7 @@ class Sector:
         return "\n".join([*lines, f"  {self.cost!r}"])
 
 
+@own_words
 def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     """Return a part of a model, compared with its own data, with the rest of the model taken from the data.
 

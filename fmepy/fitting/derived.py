@@ -22,10 +22,12 @@ from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import central_differences
+from fmepy.vocabulary import own_words
 
 _STEP = 6e-6  # cube root of the machine epsilon: central differences
 
 
+@own_words
 def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95, cov: Any = None) -> pd.DataFrame:
     """Return functions of the fitted parameters with their standard errors.
 
@@ -101,6 +103,7 @@ def _named(result: Any) -> tuple[list[Any], Any]:
     return list(range(len(values))), values
 
 
+@own_words
 def sandwich(cost: Any, fit: ModFit) -> pd.DataFrame:
     """Return the covariance of an estimate that holds when noise is not normal or the model not quite right.
 

@@ -25,6 +25,7 @@ from fmepy.errors import ArgumentError, FmepyError, TooLargeError, did_you_mean,
 from fmepy.journal.arrays import DAMAGE, array_digest, open_arrays
 from fmepy.journal.encoding import Decoder, Encoder, Stored
 from fmepy.journal.files import MOST_ARRAYS, MOST_TABLE, open_file, read_file, write_whole
+from fmepy.vocabulary import own_words
 
 _FORMAT, _VERSION = "fmepy result", 1
 _OURS = re.compile(rb'\s*\{\s*"format"\s*:\s*"fmepy result"')
@@ -198,6 +199,7 @@ def _written(value: Any, depth: int = 0) -> str:
 # --- and back
 
 
+@own_words
 def load(path: str | os.PathLike[str]) -> Any:
     """Return a result that was saved with its method ``save``.
 

@@ -15,6 +15,7 @@ from fmepy.models.engines.registry import ENGINES
 from fmepy.models.ode import MOST_TRACED_STATES, OdeModel
 from fmepy.models.steady_rates import check_species
 from fmepy.types import Vector
+from fmepy.vocabulary import own_words
 
 
 class _PlainModel(OdeModel):
@@ -23,6 +24,7 @@ class _PlainModel(OdeModel):
     _is_traced = False
 
 
+@own_words
 def ode(
     y: Any,
     times: Any,
@@ -149,6 +151,7 @@ def one_by_one(outputs: Mapping[Any, Any]) -> dict[str, Any]:
     return dict(found)
 
 
+@own_words
 def ode_1d(
     y: Any,
     times: Any,

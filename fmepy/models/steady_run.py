@@ -20,6 +20,7 @@ from fmepy.models.steady_rates import OfFunction, SteadyRates, check_species
 from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
 from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, sizes_of
 from fmepy.types import Vector
+from fmepy.vocabulary import own_words
 
 _MOST_STEPS = 100  # of Newton's, where nobody says
 _NEAR = 1e-3  # relative: the state at rest that Newton finds from one that nearly rests is the same
@@ -32,6 +33,7 @@ _CLOSE = 1e-2  # relative: swings that die away, so near a stable state, end the
 _NONE = np.empty(0)
 
 
+@own_words
 def steady(
     y: Any,
     func: Callable[..., Any],
@@ -97,6 +99,7 @@ def steady(
     return _found(_Asked(y, func, parms, t, None, tol.positive), tol)
 
 
+@own_words
 def steady_1d(
     y: Any,
     func: Callable[..., Any],
@@ -234,6 +237,7 @@ def _found(asked: _Asked, tol: SteadyTolerances) -> SteadyState:
 # --- by running on
 
 
+@own_words
 def runsteady(
     y: Any,
     func: Callable[..., Any],

@@ -38,12 +38,14 @@ from fmepy.errors import ArgumentError, check_choice, warn
 from fmepy.models.definition.arguments import check_increasing, finite_numbers
 from fmepy.models.definition.array_tracing import as_traced, is_traced, require
 from fmepy.types import Vector
+from fmepy.vocabulary import own_words, with_own_words
 
 _MOST_KNOWN = 64  # coefficients whose weights a grid keeps
 _SWINGS = 2.0  # cell Peclet number above which central differences do
 SCHEMES = ("exponential", "upwind", "central")
 
 
+@with_own_words
 class Grid1D:
     """Cells in one dimension, from the first edge to the last.
 
@@ -186,9 +188,8 @@ class Grid1D:
             raise ArgumentError(
                 f"`fraction` must be above 0 and at most 1; it goes from {at_edges.min():g} to {at_edges.max():g}."
             )
-        out = Grid1D(self.edges)
-        out.area = self.area * at_edges
-        out.volume = self.volume * self._means(fraction if callable(fraction) else at_edges, "fraction")
+        out, means = Grid1D(self.edges), self._means(fraction if callable(fraction) else at_edges, "fraction")
+        out.area, out.volume = self.area * at_edges, self.volume * means
         for array in (out.area, out.volume):
             array.flags.writeable = False
         return out
@@ -313,6 +314,7 @@ class Transport:
         return float(through[0] - through[-1] - self.rate @ self.grid.volume)
 
 
+@own_words
 def transport_1d(
     C: Any,
     grid: Grid1D,

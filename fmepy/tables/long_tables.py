@@ -12,12 +12,14 @@ from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.tables.columns import as_table, column_numbers, column_position
 from fmepy.types import ArrayLike, Matrix, Vector
+from fmepy.vocabulary import own_words
 
 _REACH = 3.0  # spreads: beyond them the weight of a model point is left out
 _HINT = " Name the variables in `select`, or put the column into `replicate`."
 _SAME = 1e-8  # relative to the range of xmodel: nearer is the same point
 
 
+@own_words
 def cross2long(
     data: pd.DataFrame | Mapping[str, Any],
     x: str,
@@ -128,6 +130,7 @@ def _selected(select: str | Sequence[str] | None, names: list[str], others: set[
     return chosen
 
 
+@own_words
 def gaussianWeights(
     obs: pd.DataFrame | Mapping[str, Any],
     x: str = "x",
