@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from fmepy.checks import positive_number, whole_number
-from fmepy.dmi.delays import least_tau
+from fmepy.compiled.function_store import stored_functions
+from fmepy.dmi.diagnostics import least_tau
 from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
 from fmepy.dmi.modular_run import Loops, ModularRun, Running
 from fmepy.dmi.run_loop import RunPlan
 from fmepy.dmi.stateful_functions import Evaluation, Level, Work
-from fmepy.dmi.statement_code import compiled_statements, statement_text
+from fmepy.dmi.statement_code import statement_text
 from fmepy.dmi.statements import DT, element_names
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, check_choice, listed
@@ -132,7 +133,8 @@ class ModularProgram:
                 texts.append(statement_text(e.target, e.value, self.work.shapes))
                 places += [self.layout.begin[name] for name in texts[-1].names]
                 self._points += [(e, *point) for point in texts[-1].points if point[0] not in assigned]
-        self._codes = compiled_statements(texts)  # which live as long
+        # which live as long
+        self._codes = stored_functions([t.text for t in texts], [t.called for t in texts], "modules")
         codes = iter(self._codes)
         self.addresses = [0 if e.value is None else next(codes).address for e in self.work.evaluations]
         self.pointed: IntVector = np.array(places, dtype=np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fmepy.dmi.statements import Shape, element_name, indices_of
 from fmepy.errors import DataError, check_choice
+from fmepy.models.definition.arguments import check_increasing
 from fmepy.models.running.forcings import Forcing
 from fmepy.types import Matrix, Vector
 
@@ -184,13 +185,7 @@ def as_item(name: str, values: Any, times: Any = None, **words: Any) -> Item:
             f"The series {name!r} has {array.shape[0] if array.ndim else 1} values and {grid.size} times; it needs one "
             "value (or one row of values) a time."
         )
-    back = np.flatnonzero(np.diff(grid) <= 0)
-    if len(back):
-        i = int(back[0])
-        raise DataError(
-            f"The times of the series {name!r} must increase: {grid[i + 1]:g} (position {i + 1}) comes after "
-            f"{grid[i]:g}. Sort them, and keep one value a time."
-        )
+    check_increasing(grid, f"times of {name}", DataError, " Sort them, and keep one value a time.")
     method = words.get("interpolation", "linear")
     columns = array.reshape(len(grid), -1).T
     pairs = zip(_indices(array.shape[1:], name), columns, strict=True)

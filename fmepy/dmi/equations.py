@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fmepy.dmi.delays import least_tau
+from fmepy.dmi.diagnostics import least_tau
 from fmepy.dmi.evaluation_order import Graph, Layout, Piece
 from fmepy.dmi.expressions import OWN
 from fmepy.dmi.stateful_functions import Evaluation, Work
@@ -206,7 +206,7 @@ class _Values(Elements):
     """The values of all elements as expressions: of states, time, series and parameters; at the start of the last."""
 
     def __init__(self, source: _Source, at_start: bool) -> None:
-        super().__init__(source.work.shapes, expand=True)
+        super().__init__(source.work.shapes)
         self._source, self._at_start = source, at_start
         self._states: dict[int, Node] = {p: symbol(source.layout.names[p]) for p in (*source.levels, *source.kept)}
         self._known = {} if at_start else dict(self._states)

@@ -139,7 +139,7 @@ class Graph:
             else:
                 values = [job.value]
                 if not is_whole:
-                    elements = Elements(layout.shapes, expand=False)
+                    elements = Elements(layout.shapes)
                     values = [elements.at(job.value, i) for i in range(piece.first, piece.last)]
                 symbols = {s for value in values for s in value.free_symbols if s is not TIME}
                 spans = [layout.places_of(s) for s in symbols]

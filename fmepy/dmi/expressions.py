@@ -178,12 +178,10 @@ class RightSide(Converter):
                 value = self._array(node, depth)
             case ast.Call(func=ast.Name(id="min" | "max" as name), args=[_]) if not node.keywords:
                 value = self._least_or_largest(node, name, depth)
-            case ast.Call(func=ast.Name(id="table")):
-                value = self._table(node, depth)
+            case ast.Call(func=ast.Name(id=name)) if self._is_table(node, name):
+                value = self._table(node, name, depth)
             case ast.Call(func=ast.Name(id=name)) if name in OWN:
                 value = self._own_call(node, name, depth)
-            case ast.Call() if self._is_table(node):
-                value = self._named_table(node, depth)
             case _:
                 value = super().number(node, depth)
         self._add_shape(node)
@@ -235,13 +233,11 @@ class RightSide(Converter):
         if len(index) == len(shape):
             self.reads.append(Reference(name, shape, index))
             return self.reads[-1].node
-        self._own[node] = tuple(
-            n if len(p) == n else len(p) for n, p in zip(shape, places, strict=True) if isinstance(p, list)
-        )
+        axes = zip(shape, places, strict=True)
         found = [Reference(name, shape, i) for i in product(*(p if isinstance(p, list) else [p] for p in places))]
         self.reads += found
-        array = array_node("array", *(r.node for r in found))
-        return array if depth == 0 else self._stored(array, self._own[node])
+        part = tuple(n if len(p) == n else len(p) for n, p in axes if isinstance(p, list))
+        return self._list(node, [r.node for r in found], part, depth)
 
     def _array(self, node: ast.List, depth: int) -> Value:
         self._count(node, depth)
@@ -255,8 +251,10 @@ class RightSide(Converter):
                 raise self._error(f"{{}} is {shape_text(shape)}; the items of an array are scalars", n)
         if not items:
             raise self._error("{} has no elements", node)
-        self._own[node] = shape = (len(rows), len(rows[0].elts)) if rows else (len(items),)
-        array = array_node("array", *items)
+        return self._list(node, items, (len(rows), len(rows[0].elts)) if rows else (len(items),), depth)
+
+    def _list(self, node: ast.expr, items: Sequence[Value], shape: Shape, depth: int) -> Value:
+        self._own[node], array = shape, array_node("array", *items)
         return array if depth == 0 else self._stored(array, shape)
 
     def _stored(self, array: Value, shape: Shape) -> Value:
@@ -359,31 +357,17 @@ class RightSide(Converter):
 
     # tables
 
-    def _table(self, node: ast.Call, depth: int) -> Value:
-        """Return ``table(x, xs, ys)`` or ``table(x, points)``, and its kind behind them."""
-        self._count(node, depth)
-        called_name(self.tree, node, OWN)
-        kind, arguments = self._kind_of(node, 2)
-        if not 2 <= len(arguments) <= 3:
-            raise self._error("a table is table(x, xs, ys) or table(x, points), and a kind in quotes behind", node)
-        return self._of_points(node, arguments[0], arguments[1:], kind, depth)
-
-    def _is_table(self, node: ast.Call) -> bool:
+    def _is_table(self, node: ast.Call, name: str) -> bool:
         """Tell whether something is called that may be a table of the data base: no function, nor nearly one."""
-        if not isinstance(node.func, ast.Name) or node.keywords or len(self._kind_of(node, 1)[1]) != 1:
-            return False
-        name, functions = node.func.id, module_functions()
+        if name == "table" or node.keywords or len(self._kind_of(node, 1)[1]) != 1:
+            return name == "table"
+        functions = module_functions()
         is_known = name in self._declared or name in self._tables
         return name not in (*functions, "d", "next") and not name_problem(name) and (
             is_known or not (
                 name in OTHER_WORDS or isinstance(node.args[0], ast.Constant) or did_you_mean(name, functions)
             )
         )  # fmt: skip
-
-    def _named_table(self, node: ast.Call, depth: int) -> Value:
-        """Return a table that is called by its name."""
-        self._count(node, depth)
-        return self._of_points(node, node.args[0], [node.func], self._kind_of(node, 1)[0], depth)
 
     def _kind_of(self, node: ast.Call, least: int) -> tuple[int, list[ast.expr]]:
         """Return which of `TABLE_KINDS` a table is, and the other arguments."""
@@ -392,8 +376,18 @@ class RightSide(Converter):
                 return TABLE_KINDS.index(kind), node.args[:-1]
         return 0, node.args
 
-    def _of_points(self, node: ast.Call, x: ast.expr, points: Sequence[ast.expr], kind: int, depth: int) -> Value:
-        """Return a table at x after looking at its points: two vectors, or a matrix of two columns."""
+    def _table(self, node: ast.Call, name: str, depth: int) -> Value:
+        """Return ``table(x, xs, ys)``, ``table(x, points)``, or ``points(x)``, with a kind behind, after looking at it.
+
+        The points are two vectors, or a matrix of two columns.
+        """
+        self._count(node, depth)
+        if name == "table":
+            called_name(self.tree, node, OWN)
+        kind, (x, *points) = self._kind_of(node, 2 if name == "table" else 1)
+        points = points or [node.func]
+        if len(points) > 2:
+            raise self._error("a table is table(x, xs, ys) or table(x, points), and a kind in quotes behind", node)
         value = self.number(x, depth + 1)
         for at in points:
             if isinstance(at, ast.Name) and at.id not in self._declared:
@@ -415,15 +409,13 @@ class RightSide(Converter):
         if min(n, default=2) < 2:
             raise self._error("a table has two points at least", points[0])
         if isinstance(points[0], ast.List):
+            xs = [float(v) for v in values[0].args[:: 3 - len(points)]]
             places = [p.elts[0] if isinstance(p, (ast.List, ast.Tuple)) else p for p in points[0].elts]
-            self._check_increasing(values[0].args[:: 3 - len(points)], places)
+            for left, right, place in zip(xs, xs[1:], places[1:], strict=False):
+                if not left < right:
+                    raise self._error("the xs of a table increase; {} does not exceed the x before it", place)
         self._own[node] = self._shapes[-1][0]
         return array_node("table", value, values[0], values[-1], (n or [2])[0], kind, 3 - len(points))
-
-    def _check_increasing(self, xs: Sequence[Any], places: Sequence[ast.expr]) -> None:
-        for left, right, place in zip(xs, xs[1:], places[1:], strict=False):
-            if not left.value < right.value:
-                raise self._error("the xs of a table increase; {} does not exceed the x before it", place)
 
     # checks
 

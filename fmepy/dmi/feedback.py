@@ -101,7 +101,7 @@ def _shortest(links: Iterable[Link], levels: set[str]) -> list[list[str]]:
 
 def _signs(links: Mapping[Link, Evaluation | None], model: ModularModel, work: Work) -> dict[Link, Vector]:
     """Return the sign of each link at some rows of a run: 1, 0, -1, or NaN where it is not known."""
-    elements, known = Elements(work.shapes, expand=True), {}
+    elements, known = Elements(work.shapes), {}
     with suppress(FmepyError):
         known = values_along(model, work.shapes, np.linspace(0, len(model.times) - 1, _LOOKS).round().astype(int))
     return {

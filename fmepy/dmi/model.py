@@ -17,19 +17,18 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
-from fmepy.dmi.bound_model import BoundModular
 from fmepy.dmi.compiled_program import ModularProgram, Rules, loops_of
 from fmepy.dmi.database import Database, as_database
-from fmepy.dmi.delays import with_lower_orders
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, warn_of
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, warn_of, with_lower_orders
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.model_views import ModelViews
+from fmepy.dmi.modular_run import BoundModular
 from fmepy.dmi.modules import AnyModule
 from fmepy.dmi.stateful_functions import drawn
 from fmepy.dmi.statements import noise_of
 from fmepy.dmi.units import units_of
 from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
-from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
+from fmepy.errors import ModelError, check_choice, counted, did_you_mean, listed, repeated
 from fmepy.models.running.forcings import Forcing
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
@@ -429,10 +428,6 @@ class ModularModel(ModelViews, SimulatedModel):
         levels = sum(len(v.elements) for v in self.system.variables.values() if v.level)
         return (
             f"ModularModel of {len(self.modules)} modules ({', '.join(m.name for m in self.modules[:8])}"
-            f"{', ...' * (len(self.modules) > 8)}), {_counted(n, 'variable')}, {_counted(levels, 'level')}, "
-            f"{_counted(len(self._parms), 'parameter')}; dt {self.dt:g}, {self.rules.method}"
+            f"{', ...' * (len(self.modules) > 8)}), {counted(n, 'variable')}, {counted(levels, 'level')}, "
+            f"{counted(len(self._parms), 'parameter')}; dt {self.dt:g}, {self.rules.method}"
         )
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"

@@ -59,14 +59,20 @@ def check_mappings(ranges: Ranges) -> None:
         if not r.to:
             continue
         if r.to not in ranges:
-            raise ValueError(f"{name!r} is mapped to {r.to!r}, which is no range.{did_you_mean(r.to, ranges)}")
+            raise ValueError(
+                f"subscripts: {name!r} is mapped to {r.to!r}, which is no range.{did_you_mean(r.to, ranges)}"
+            )
         there = ranges[r.to].elements
         mapped = r.mapped or there
         if len(mapped) != len(r.elements):
-            raise ValueError(f"{name!r} has {len(r.elements)} elements, {r.to!r} {len(there)}: say which is which")
+            raise ValueError(
+                f"subscripts: {name!r} has {len(r.elements)} elements, {r.to!r} {len(there)}: say which is which"
+            )
         for e in mapped:
             if e not in there:
-                raise ValueError(f"{name!r} is mapped to {e!r}, no element of {r.to!r}.{did_you_mean(e, there)}")
+                raise ValueError(
+                    f"subscripts: {name!r} is mapped to {e!r}, no element of {r.to!r}.{did_you_mean(e, there)}"
+                )
         ranges[name] = r._replace(mapped=mapped)
 
 

@@ -8,28 +8,20 @@ Expressions are written by `compiled.llvm_code`; here is what modules have besid
 sums, matrix products and tables. What is a scalar inside an array's statement, or an element of a list, is computed
 once before the loop; what a product of matrices is made of is a variable, or a list of numbers.
 
-What is written alike is compiled once, in this process and in the next ones: all statements of a system that are not
-known yet become one program, and one object file in the folder of compiled code, from which the next process reads
-them. A changed module adds what it has of its own.
+What is written alike is compiled once (`compiled.function_store`). A changed module adds what it has of its own.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
-from fmepy.compiled.c_loops import kept_code
+from fmepy.compiled.function_store import OWN_NAME
 from fmepy.compiled.llvm_code import MOST_NESTED, ExpressionWriter, WholeFunction
-from fmepy.compiled.llvm_operations import NAN, declarations, number
-from fmepy.compiled.machine import object_of, optimised, versions
+from fmepy.compiled.llvm_operations import NAN, number
 from fmepy.compiled.statements import statements
 from fmepy.dmi.statements import (
     TABLE_KINDS,
@@ -44,9 +36,6 @@ from fmepy.dmi.statements import (
     size_of,
 )
 from fmepy.language.nodes import Node, Symbol, in_order
-
-OWN_NAME = "@STATEMENT"
-"""What a function is called until it stands in a program."""
 
 
 class StatementText(NamedTuple):
@@ -225,48 +214,3 @@ class _ModuleWriter(ExpressionWriter):
             y = self.select(self.compare("olt", v, last), y, y_last)
             y = self.select(self.compare("ole", v, first), y_first, y)
         return self.select(self.compare("ord", v, v), y, NAN)
-
-
-# --- the text as machine code
-
-_LEVEL = 0
-"""Of optimisation: 1 takes ten times as long, and the functions, which are short and written without what could be left
-out, run no faster."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Compiled:
-    """A function in machine code; it can be called as long as this object lives."""
-
-    address: int
-    code: Any
-
-
-_known: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
-_lock = threading.Lock()
-
-
-def compiled_statements(texts: Sequence[StatementText]) -> list[Compiled]:
-    """Return the functions of texts, in their order."""
-    with _lock:
-        found = {text: known for text, *_ in texts if (known := _known.get(text)) is not None}
-        new = {text: called for text, called, *_ in texts if text not in found}
-        if new:
-            made = _made(new)
-            found |= made
-            _known.update(made)
-        return [found[text] for text, *_ in texts]
-
-
-def _made(texts: dict[str, frozenset[tuple[str, int]]]) -> dict[str, Compiled]:
-    key = hashlib.sha256("\n".join([versions(), f"{_LEVEL}", *texts]).encode()).hexdigest()[:32]
-    code = kept_code(f"modules-{key}", lambda: object_of(optimised(_program(texts), _LEVEL), quick=True))
-    addresses = ctypes.cast(code.place("functions"), ctypes.POINTER(ctypes.c_int64))[: len(texts)]
-    return {text: Compiled(a, code) for text, a in zip(texts, addresses, strict=True)}
-
-
-def _program(texts: dict[str, frozenset[tuple[str, int]]]) -> str:
-    functions = [text.replace(OWN_NAME, f"@f{i}") for i, text in enumerate(texts)]
-    table = ", ".join(f"ptr @f{i}" for i in range(len(functions)))
-    heads = declarations(called for names in texts.values() for called in names)
-    return "\n".join([heads, *functions, f"@functions = constant [{len(functions)} x ptr] [{table}]"])

@@ -103,19 +103,16 @@ def open_nodes(order: Iterable[Node]) -> set[Node]:
 
 
 class Elements:
-    """Expressions at elements of arrays, each made once.
+    """Expressions at elements of arrays, each made once; sums, products and tables are written out.
 
     Parameters
     ----------
     shapes : mapping of str to tuple of int
         Of all variables.
-    expand : bool
-        Whether sums, products and tables become expressions of elements and choices; else those that are the same at
-        all elements stay what they are.
     """
 
-    def __init__(self, shapes: Mapping[str, Shape], expand: bool) -> None:
-        self._shapes, self._expand = shapes, expand
+    def __init__(self, shapes: Mapping[str, Shape]) -> None:
+        self._shapes = shapes
         self.made: dict[tuple[Node, int], Node] = {}
 
     def at(self, e: Node, i: int) -> Node:
@@ -143,18 +140,14 @@ class Elements:
         if e.word == "table":
             return self._table(e, i)
         if e.word == "sum":
-            return add(*(self.at(e.args[0], k) for k in range(size_of(e.args[1])))) if self._expand else e
+            return add(*(self.at(e.args[0], k) for k in range(size_of(e.args[1]))))
         a, b, *sizes = e.args
         rows, n, columns = map(size_of, sizes)
-        if rows * columns == 1 and not self._expand:
-            return e
         row, column = divmod(i if rows * columns > 1 else 0, columns)
         return add(*(self.at(a, row * n + k) * self.at(b, k * columns + column) for k in range(n)))
 
     def _table(self, e: Node, i: int) -> Node:
         x = self.at(e.args[0], i)
-        if not self._expand:
-            return array_node("table", x, *e.args[1:])
         n, kind, apart = map(size_of, e.args[3:])
         xs = [self.at(e.args[1], apart * k) for k in range(n)]
         ys = [self.at(e.args[2], apart * k + apart - 1) for k in range(n)]

@@ -161,10 +161,8 @@ def _declarations(text: str, where: str) -> tuple[Source, _Declarations, list[tu
     declarations = [(row, code) for row, code in lines if _DECLARATION.match(code[0])]
     for row, code in sorted(declarations, key=lambda line: not line[1][0].lstrip().startswith("subscripts")):
         read.add(row, code)
-    try:
+    with source.at(declarations[0][0] if declarations else 0, 0):
         check_mappings(read.ranges)
-    except ValueError as error:
-        raise source.error(f"subscripts: {error}", declarations[0][0], 0) from None
     return source, read, [(row, code) for row, code in lines if not _DECLARATION.match(code[0])]
 
 
@@ -203,12 +201,10 @@ class _Declarations:
 
     def _range(self, row: int, text: str, start: int) -> None:
         """Read the elements of a range."""
-        try:
+        with self.source.at(*_place(row, text, start + 1)):
             name, found = read_range(text[start:])
             if name in self.ranges:
                 raise ValueError(f"the range {name!r} is declared twice")
-        except ValueError as error:
-            raise self._error(str(error), row, text, start + 1) from None
         self.ranges[name] = found
 
     def _item(self, word: str, row: int, text: str, start: int) -> int:
@@ -236,10 +232,8 @@ class _Declarations:
                 raise self._error(f"{name!r} is declared exogenous and endogenous; it can be one", row, text, place)
         self.names[word][name] = _place(row, text, place)
         if word == "dims":
-            try:
+            with self.source.at(*_place(row, text, place)):
                 self.dims[name] = checked_shape(name, [axis_size(i, self.ranges) for i in inside.split(",")])
-            except ValueError as error:
-                raise self._error(str(error), row, text, place) from None
         return match.end()
 
     def under(self, given: Declared) -> Declared:
@@ -305,10 +299,8 @@ def _statements(
 ) -> list[ModuleStatement]:  # fmt: skip
     """Return one statement, both sides understood and their shapes compared; of ranges on the left, one an element."""
     left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _meant(code[0])))
-    try:
+    with source.at(row, start):
         kind, targets = _read_left(left, shapes, ranges)
-    except ValueError as error:
-        raise source.error(str(error), row, start) from None
     tree, found = right_side(code, row, source, end), []
     for target, bound in targets:
         right = RightSide(tree, shapes, numbers, module, kind == "initial", tables, ranges, bound)
@@ -329,14 +321,12 @@ def _nonnegative(
     """Return statements with the levels marked that stay at 0 or above."""
     for name, inside, place in read.nonnegative:
         levels = {s.target.name for s in statements if s.kind == "level"}
-        try:
+        with read.source.at(*place):
             if name not in levels:
                 near = did_you_mean(name, levels)
                 raise ValueError(f"{name!r} is declared nonnegative, but it is no level here.{near}")
             places = each_place(name, shapes.get(name, ()), _indices(inside), read.ranges) if inside else ()
             wanted = {flat_position(at, shapes[name]) for at, _ in places}
-        except ValueError as error:
-            raise read.source.error(str(error), *place) from None
         for k, s in enumerate(statements):
             if s.kind == "level" and s.target.name == name:
                 more = (i for i in s.target.positions if not inside or i in wanted)

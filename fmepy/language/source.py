@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fmepy.errors import ModelTextError
@@ -45,6 +47,14 @@ class Source:
         column = min(column, len(line))
         text = f"{', '.join(place)}: {message}\n{_pointed(line, column)}"
         return ModelTextError(text, line=number, column=column + 1)
+
+    @contextmanager
+    def at(self, row: int, column: int) -> Iterator[None]:
+        """Let a ValueError meanwhile be the error for a place."""
+        try:
+            yield
+        except ValueError as error:
+            raise self.error(str(error), row, column) from None
 
 
 def _pointed(line: str, column: int, width: int = 100) -> str:

@@ -274,17 +274,11 @@ def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> Mo
     left, start, end = split_equation(
         lines[0], row, source, f"{_RATES[kind].format('x')} = ..., x(0) = ..., or name = ..."
     )
-    try:
+    with source.at(row, start):
         what, name, at = _read_left(left, kind)
         if what != "algebraic":
             _check_name(name)
-    except _LeftSideError as error:
-        raise source.error(str(error), row, start) from None
     return ModelStatement(what, name, row, right_side(lines, row, source, end), at)
-
-
-class _LeftSideError(Exception):
-    """What is wrong with a left-hand side; its place is known to the caller."""
 
 
 def _read_left(left: str, kind: str) -> tuple[Kind, str, float]:
@@ -293,16 +287,16 @@ def _read_left(left: str, kind: str) -> tuple[Kind, str, float]:
         name = next(filter(None, match.groups()))
         if match.re is not (_RATE if kind == "ode" else _NEXT):
             other, own = ("difference", "DifferenceModel") if kind == "ode" else ("differential", "OdeModel")
-            raise _LeftSideError(
+            raise ValueError(
                 f"{left!r} belongs to {other} equations ({own}); here, write {_RATES[kind].format(name)} = ..."
             )
         if kind == "ode" and match[3] != "t":
-            raise _LeftSideError(f"rates are derivatives with respect to time, which is called t: write d({name})/dt")
+            raise ValueError(f"rates are derivatives with respect to time, which is called t: write d({name})/dt")
         return "rate", name, 0.0
     if match := _INITIAL.fullmatch(left):
         name, at = match[1], match[2].strip()
         if not _TIME.fullmatch(at):
-            raise _LeftSideError(
+            raise ValueError(
                 f"{name}({at}) is not understood; an initial value is written {name}(0), a variable {name}"
             )
         return "initial", name, float(at)
@@ -310,20 +304,20 @@ def _read_left(left: str, kind: str) -> tuple[Kind, str, float]:
         return "assignment", left, 0.0
     if _ZERO.fullmatch(left):
         if kind != "ode":
-            raise _LeftSideError("'0 = ...' is an algebraic equation beside differential equations (OdeModel)")
+            raise ValueError("'0 = ...' is an algebraic equation beside differential equations (OdeModel)")
         return "algebraic", "", 0.0
     rate = _RATES[kind].format("x")
-    raise _LeftSideError(f"{left!r} cannot stand on the left of '='; there, write {rate}, x(0) or a name")
+    raise ValueError(f"{left!r} cannot stand on the left of '='; there, write {rate}, x(0) or a name")
 
 
 def _check_name(name: str) -> None:
     """Raise if a name cannot be that of a variable."""
     if name in ("t", "pi"):
-        raise _LeftSideError(f"{name!r} is {'time' if name == 't' else 'a constant'} and cannot be given a value")
+        raise ValueError(f"{name!r} is {'time' if name == 't' else 'a constant'} and cannot be given a value")
     if not name.isidentifier():
-        raise _LeftSideError(f"{name!r} is not a name: letters, digits and underscores, no digit first")
+        raise ValueError(f"{name!r} is not a name: letters, digits and underscores, no digit first")
     if reason := reserved_name(name):
-        raise _LeftSideError(reason)
+        raise ValueError(reason)
 
 
 # --- statements -> model
