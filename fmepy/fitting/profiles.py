@@ -27,6 +27,7 @@ from fmepy.fitting.profile_walk import walk_all
 from fmepy.fitting.refits import Held, HeldParameter
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import check_names
+from fmepy.parameters.names import of_every_entity
 from fmepy.types import UserBounds
 from fmepy.vocabulary import own_words
 
@@ -164,7 +165,7 @@ def _names(which: Any, best: Optimum, f: Any) -> list[str]:
         return list(best.names)
     if not isinstance(which, str | Iterable):
         raise ArgumentError(f"`which` must be a name or a list of names; got {which!r}.")
-    wanted = [which] if isinstance(which, str) else list(which)
+    wanted = [k for k, _ in of_every_entity([which] if isinstance(which, str) else which, best.names)]
     given = best.search.objective.parameters.lmfit
     own = [str(n) for n in getattr(f, "parms", ())] if given is None else list(given)
     own = [str(n) for n in f.parms.index] if hasattr(getattr(f, "parms", None), "index") else own

@@ -35,7 +35,7 @@ from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
-from fmepy.parameters.named import check_names
+from fmepy.parameters.named import by_parameter
 from fmepy.results.tables import Part, Shown, table
 from fmepy.types import AxesArray, Seed, Vector
 from fmepy.vocabulary import unknown_argument
@@ -227,7 +227,8 @@ def simulation_based_calibration(
     """
     num = whole_number(num, "num", 1)
     check_choice(method, SAMPLERS, "method")
-    names = _names_of(cost, prior)
+    prior = _by_parameter(cost, prior)
+    names = list(prior)
     for word in arguments:
         if word in ("f", "p", "args", "kwargs"):
             raise ArgumentError(f"`{word}` is set here: chains start at the truth, with the cost's data. Leave it out.")
@@ -243,12 +244,9 @@ def simulation_based_calibration(
         arguments.get("burninlength", 0), "burninlength", 0
     )
     n_draws = min(_DRAWS, max(kept, 1) * whole_number(arguments.get("chains", 1), "chains", 1))
-    known = {str(k): prior[k] for k in prior}
-    work = _Replicate(
-        cost, dict(zip(names, known.values(), strict=True)), draw, n_draws, {"method": method, **arguments}
-    )
+    work = _Replicate(cost, prior, draw, n_draws, {"method": method, **arguments})
     with resumable_tasks(checkpoint, "a simulation-based calibration", seed=seed) as tasks:
-        truth = np.column_stack([np.asarray(d.rvs(size=num, random_state=tasks.rng)) for d in known.values()])
+        truth = np.column_stack([np.asarray(d.rvs(size=num, random_state=tasks.rng)) for d in prior.values()])
         question = {
             "parameters": names, "replicates": num, "method": method, "truths": truth, "draws": n_draws,
             "cost": repr(cost), "-2 log L at the cost's own values": _value(cost, names),
@@ -279,8 +277,8 @@ def _named(value: Any) -> str:
     return str(getattr(value, "__qualname__", None) or repr(value))
 
 
-def _names_of(cost: Any, prior: Any) -> list[str]:
-    """Return the parameters of the prior, by the cost's names."""
+def _by_parameter(cost: Any, prior: Any) -> dict[str, Any]:
+    """Return the distributions by the cost's parameters."""
     if not is_cost(cost):
         raise ArgumentError(
             f"`cost` must be a fmepy cost, whose data can be replaced; got {type(cost).__name__}. Make one: "
@@ -297,7 +295,7 @@ def _names_of(cost: Any, prior: Any) -> list[str]:
                 f"`prior`: {name!r} has {distribution!r}; a frozen scipy.stats distribution that draws is needed, such "
                 "as scipy.stats.norm(0.6, 0.1)."
             )
-    return list(check_names(prior, tuple(map(str, cost.parms.index)), argument="prior"))
+    return by_parameter(prior, tuple(map(str, cost.parms.index)), "prior")
 
 
 def _notes(check: CalibrationCheck) -> list[str]:

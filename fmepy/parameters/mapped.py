@@ -14,7 +14,7 @@ import pandas as pd
 
 from fmepy.errors import check_choice
 from fmepy.parameters.maps import TRANSFORM_NAMES, Elementwise, Map, Selected
-from fmepy.parameters.named import as_parameters, check_names, merge_parameters
+from fmepy.parameters.named import as_parameters, by_parameter, check_names, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.types import UserParameters
 
@@ -120,5 +120,5 @@ def transforms_of(how: Any, names: Sequence[str] | str | None, known: Sequence[s
         kinds = dict.fromkeys(some if some is not None else known or [], kind)
     if known is not None:
         argument = "names" if some is not None and not isinstance(how, Mapping) else "how"
-        kinds = dict(zip(check_names(kinds, known, argument=argument), kinds.values(), strict=True))
+        kinds = by_parameter(kinds, known, argument)
     return kinds

@@ -26,7 +26,7 @@ def chosen(
 ) -> list[str]:
     """Return the names of `known` that `wanted` selects, in its order: names, positions from 0, or None for all.
 
-    Of variables the name of a profile, ``O2``, is that of all its cells, ``O2[1]`` and so on.
+    The name of a profile, ``O2``, is that of all its cells, ``O2[1]`` and so on; so is that of a local parameter.
 
     With `is_set` none of them, or one twice, will not do.
 
@@ -53,8 +53,8 @@ def chosen(
                 raise kind(f"`{argument}`: there is no {what} {item}; positions go from 0 to {len(known) - 1}.")
             out.append(known[int(item)])
         elif isinstance(item, str):
-            if what == "variable" and (cells := cells_of(item, known)):
-                out += cells  # a profile
+            if cells := cells_of(item, known):
+                out += cells  # a profile, or the local parameter of every entity
                 continue
             if normal_name(item) not in spelled:
                 raise kind(

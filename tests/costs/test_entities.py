@@ -8,8 +8,9 @@ import pytest
 from scipy.stats import norm
 
 from fmepy.costs import SimulationCost
+from fmepy.costs.mapped import transformed
 from fmepy.errors import ArgumentError, DataError, FmepyError, ParameterError, SimulationError
-from fmepy.fitting import modFit
+from fmepy.fitting import modFit, profile
 from fmepy.mcmc import modMCMC
 from fmepy.models.engines import explicit
 from fmepy.models.ode import OdeModel
@@ -344,6 +345,11 @@ def test_the_plain_name_of_a_local_parameter_stands_for_every_entity():
     pd.testing.assert_series_equal(short.par, long.par)
     pd.testing.assert_frame_equal(short.hessian, long.hessian)
     assert list(modFit(cost, ["V", "ke"]).par.index) == ["V", *wide]
+    assert list(sensFun(cost, senspar=["ke", "V"]).pars.index) == [*wide, "V"]
+    assert list(profile(cost, short, "ke", num=5, prior={"ke": prior}).intervals.index) == [*wide]
+    assert cost.replace(parms={"ke[b]": 0.2}).parms["ke[b]"] == 0.2
+    logged = transformed(cost, {"ke": "log"})
+    np.testing.assert_allclose(logged.parms[[*wide]], np.log(cost.parms[[*wide]]))
     with pytest.raises(ParameterError, match=r"there is no parameter 'kee'"):
         modFit(cost, {"kee": 0.1})
     with pytest.raises(ParameterError, match="there is no parameter 'ke'"):

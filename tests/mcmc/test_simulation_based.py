@@ -142,3 +142,11 @@ def test_a_function_and_a_sum_are_refused(cost):
         fme.simulation_based_calibration(lambda p: 0.0, PRIOR)
     with pytest.raises(ArgumentError, match="draws no data of its own"):
         fme.simulation_based_calibration(cost + cost.replace(obs={"time": [1.0], "A": [5.0]}), PRIOR)
+
+
+def test_the_prior_of_a_local_parameter_is_that_of_every_entity(cost):
+    table = pd.concat([pd.DataFrame(cost.obs).assign(vessel=label) for label in "ab"])
+    apart = fme.SimulationCost(cost.model, table, entity="vessel", entity_parms=["k"], measurement_noise={"A": 0.5})
+    check = fme.simulation_based_calibration(apart, {"k": stats.uniform(0.2, 0.6)}, num=2, niter=60, seed=1)
+    assert list(check.truth) == ["k[a]", "k[b]"]
+    assert (check.truth["k[a]"] != check.truth["k[b]"]).all()
