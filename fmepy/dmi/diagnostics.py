@@ -20,14 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmepy.dmi.data_items import Item
 from fmepy.dmi.expressions import CHAINS
 from fmepy.dmi.statements import Memory, ModuleStatement, element_names
-from fmepy.dmi.variables import AnyStatement, ModuleSystem, Variable
-from fmepy.errors import ModelError, did_you_mean, listed, warn
+from fmepy.dmi.variables import ModuleSystem, Variable
+from fmepy.errors import ModelError, counted, did_you_mean, listed, warn
 from fmepy.language.nodes import Number
 
 if TYPE_CHECKING:
@@ -54,8 +53,6 @@ class Diagnostic:
         The line in it; 0 where there is none.
     message : str
         What is wrong, and what would help.
-    level : {"warning", "note"}
-        A note does not count where `strict` is asked for.
     """
 
     kind: str
@@ -64,12 +61,14 @@ class Diagnostic:
     file: str = ""
     line: int = 0
     message: str = ""
-    level: Literal["warning", "note"] = "warning"
+
+    @property
+    def level(self) -> Literal["warning", "note"]:
+        """A note does not count where `strict` is asked for."""
+        return "note" if self.kind in ("loop", "mixed_array", "units") else "warning"
 
     def __str__(self) -> str:
-        # where two modules are concerned, the line is that of the one that overrules or reads
-        modules = self.modules[-1:] if self.kind in ("conflict", "local_read") else self.modules[:1]
-        place = [self.file or f"module {modules[0]!r}"] if self.file or modules else []
+        place = [self.file or f"module {_first(self.kind, self.modules)!r}"] if self.file or self.modules else []
         return ": ".join([", ".join(place + [f"line {self.line}"] * bool(self.line))] * bool(place) + [self.message])
 
 
@@ -88,6 +87,19 @@ class DiagnosticWarning(UserWarning):
 
     def __reduce__(self) -> Any:
         return type(self), (self.diagnostic,)
+
+
+def _first(kind: str, modules: tuple[str, ...]) -> str:
+    """Return the module where to look: of two that are concerned that which overrules or reads."""
+    return modules[-1 if kind in ("conflict", "local_read") else 0]
+
+
+def diagnostic(system: ModuleSystem, kind: str, name: str, modules: tuple[str, ...], message: str) -> Diagnostic:
+    """Return what is wrong with a variable or an element, with the place where the module names the variable."""
+    uses = system.variables[name if name in system.variables else name.partition("[")[0]].uses
+    modules = modules or tuple(uses)  # declared only
+    first = _first(kind, modules)
+    return Diagnostic(kind, name, modules, system.module(first).file, uses[first].line, message)
 
 
 def diagnostics_table(diagnostics: Iterable[Diagnostic]) -> pd.DataFrame:
@@ -110,7 +122,7 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
     wrong = [d for d in found if d.level == "warning"]
     if strict and wrong:
         lines = "\n".join(f"  {d.kind}: {d}" for d in wrong)
-        raise ModelError(f"strict=True, and {len(wrong)} diagnostic{'s' * (len(wrong) != 1)}:\n{lines}")
+        raise ModelError(f"strict=True, and {counted(len(wrong), 'diagnostic')}:\n{lines}")
     for d in found:
         if d not in already and d.kind not in ("loop", "units"):  # which change no number
             warn(DiagnosticWarning(d))
@@ -148,99 +160,73 @@ def loop_notes(system: ModuleSystem, loops: Iterable[tuple[str, ...]]) -> Iterat
                 f"{listed(names, most=12)} need one another in a circle, whose statements are executed until nothing "
                 "moves; where one of them takes time, it is a level or a delay"
             )
-            yield _at(system, variable, "loop", names[0], variable.assigned_in, message, "note")
+            yield diagnostic(system, "loop", names[0], variable.assigned_in, message)
 
 
 def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:
     for name, modules in system.conflicts:
-        line = system.variables[name].uses[modules[-1]].line
         message = (
             f"{name!r} is assigned in the modules {listed(modules)}; a variable has one. The statements of "
             f"{modules[-1]!r}, the last one, hold"
         )
-        yield Diagnostic("conflict", name, modules, system.module(modules[-1]).file, line, message)
+        yield diagnostic(system, "conflict", name, modules, message)
 
 
 def _local_reads(system: ModuleSystem) -> Iterator[Diagnostic]:
     """Names that one module keeps to itself, and another one reads without anybody else giving them a value."""
-    for owner in system.modules:
-        for local in owner.local:
-            other = system.variables.get(local)
-            if other is None or other.endogenous:
-                continue
-            for reader in other.read_in:
-                message = (
-                    f"the module {reader!r} reads {local!r}, which {owner.name!r} declares local; take it out of "
-                    f"`local` there, or write `local {local}` in {reader!r}, too"
-                )
-                line = other.uses[reader].line
-                yield Diagnostic("local_read", local, (owner.name, reader), system.module(reader).file, line, message)
+    for owner, local in ((m.name, local) for m in system.modules for local in m.local):
+        other = system.variables.get(local)
+        for reader in other.read_in if other is not None and not other.endogenous else ():
+            message = (
+                f"the module {reader!r} reads {local!r}, which {owner!r} declares local; take it out of `local` there, "
+                f"or write `local {local}` in {reader!r}, too"
+            )
+            yield diagnostic(system, "local_read", local, (owner, reader), message)
 
 
 def _of_variable(
     system: ModuleSystem, variable: Variable, data: Mapping[str, Item], guess: bool
 ) -> Iterator[Diagnostic]:
     """Return what is wrong with the data of one variable."""
-    elements = variable.elements
-    fed = [variable.name in data or e in data for e in elements]
+    elements, whole = variable.elements, variable.name
+    fed = [whole in data or e in data for e in elements]
     if all(variable.assigned) and not any(fed) and not any(variable.outside):
         return
-    items = {n: data[n] for n in dict.fromkeys((variable.name, *elements)) if n in data}
-    wants_value = [not mine for mine in variable.assigned]
     wants_start = [out and not there for out, there in zip(variable.outside, variable.initial, strict=True)]
-
-    at = partial(_at, system, variable)
-
-    lacking = [e for e, value, there in zip(elements, wants_value, fed, strict=True) if value and not there]
-    if lacking:
-        message = f"{_together(lacking, variable)} is read, but it is neither in the data base nor assigned by a module"
-        yield at("missing", variable.name, variable.read_in, f"{message}.{_near(variable, data, system)}")
-    lacking = [e for e, start, there in zip(elements, wants_start, fed, strict=True) if start and not there]
-    if lacking:
-        names = _together(lacking, variable)
-        message = f"{names} has no initial value: write {names}(0) = ..., or give a constant {names} in the data base"
-        yield at("missing", variable.name, variable.assigned_in, f"{message}{_near(variable, data, system)}")
-
-    for name, item in items.items():
-        mine = range(len(elements)) if name == variable.name else [elements.index(name)]
+    wants_value = [not mine for mine in variable.assigned]
+    for wanted, modules, message in (
+        (wants_value, variable.read_in, "{0} is read, but it is neither in the data base nor assigned by a module."),
+        (wants_start, variable.assigned_in, "{0} has no initial value: write {0}(0) = ..., or give a constant {0} in "
+                                            "the data base"),
+    ):  # fmt: skip
+        lacking = [e for e, wants, there in zip(elements, wanted, fed, strict=True) if wants and not there]
+        if lacking:
+            names = whole if len(lacking) == len(elements) else ", ".join(lacking[:12])
+            message = f"{message.format(names)}{_near(variable, data, system)}"
+            yield diagnostic(system, "missing", whole, modules, message)
+    for name in (n for n in dict.fromkeys((whole, *elements)) if n in data):
+        mine = range(len(elements)) if name == whole else [elements.index(name)]
         if any(wants_value[i] for i in mine):
-            if item.kind == "series" and any(variable.assigned[i] for i in mine):
+            if data[name].kind == "series" and any(variable.assigned[i] for i in mine):
                 message = (
                     f"of {name!r} some elements are assigned and others come from outside, and the data base has a "
                     "series for all: it is used for the latter"
                 )
-                yield at("mixed_array", name, variable.assigned_in, message, "note")
-        elif guess or any(variable.outside[i] for i in mine):
-            if item.kind == "series":
-                message = (
-                    f"a time series is given for {name!r}, which only needs an initial value: that at the start is used"
-                )
-                yield at("series_for_initial", name, variable.assigned_in, message)
-        else:
+                yield diagnostic(system, "mixed_array", name, variable.assigned_in, message)
+        elif not guess and not any(variable.outside[i] for i in mine):
             message = f"{name!r} is in the data base, but the modules compute it: the item is not used"
-            yield Diagnostic("redundant", name, variable.assigned_in, item.source, 0, message)
+            yield Diagnostic("redundant", name, variable.assigned_in, data[name].source, 0, message)
+        elif data[name].kind == "series":
+            message = (
+                f"a time series is given for {name!r}, which only needs an initial value: that at the start is used"
+            )
+            yield diagnostic(system, "series_for_initial", name, variable.assigned_in, message)
 
 
 def _near(variable: Variable, data: Mapping[str, Item], system: ModuleSystem) -> str:
     """Return the item nobody uses, or the variable that is computed, that may have been meant."""
     computed = (n for n, v in system.variables.items() if v.endogenous)
     return did_you_mean(variable.name, [*(n for n in data if n not in system.variables), *computed])
-
-
-def _together(elements: list[str], variable: Variable) -> str:
-    """Return the elements in question; the variable where it is all of them."""
-    return variable.name if len(elements) == len(variable.elements) else ", ".join(elements[:12])
-
-
-def _at(
-    system: ModuleSystem, variable: Variable, kind: str, name: str, modules: tuple[str, ...], message: str,
-    level: Literal["warning", "note"] = "warning",
-) -> Diagnostic:  # fmt: skip
-    """Return a diagnostic with the place where the first of its modules names the variable."""
-    if not modules:  # declared only
-        modules = tuple(variable.uses)
-    first = system.module(modules[0])
-    return Diagnostic(kind, name, modules, first.file, variable.uses[modules[0]].line, message, level)
 
 
 # --- smooths and delays that are too short for the step: what they would compute is no smooth and no delay
@@ -280,23 +266,17 @@ def with_lower_orders(
     That is seen of a tau in the text or in the data base. One that is too short for a single level is left, and ends
     the run.
     """
-    steps = {m.name: m.step for m in system.modules}
-    literal = {
-        s.target.name: s.value.value
-        for s in system.statements
-        if isinstance(s, ModuleStatement)
-        and s.kind == "assign" and s.target.index is None and isinstance(s.value, Number)
-    }  # fmt: skip
-    found: list[Diagnostic] = []
+    steps, found, known = {m.name: m.step for m in system.modules}, list[Diagnostic](), dict(parms)
+    for s in system.statements:
+        if isinstance(s, ModuleStatement) and s.kind == "assign" and isinstance(s.value, Number):
+            known |= {s.target.name: s.value.value} if s.target.index is None else {}
 
     def changed(s: ModuleStatement, memory: Memory) -> Memory:
         if memory.kind not in CHAINS:
             return memory
-        tau, file, n = memory.arguments[1], system.module(s.module).file, steps[s.module]
+        tau, n = memory.arguments[1], steps[s.module]
         read = next((r for r in s.reads if r.node is tau), None)
-        name = read.name if read else ""
-        elements = [element_names(name, read.shape)[i] for i in read.positions] if read else []
-        known = {**parms, **literal}
+        elements = [element_names(read.name, read.shape)[i] for i in read.positions] if read else []
         taus = [tau.value] if isinstance(tau, Number) else [known[e] for e in elements if e in known]
         least = min(taus, default=float("inf"))
         if not least < least_tau(memory.order, n * dt):
@@ -305,13 +285,12 @@ def with_lower_orders(
         message = too_short(memory.kind, memory.order, least, n, dt)
         if order < memory.order:
             message += f". It is computed as of order {order}"
+        file, name = system.module(s.module).file, read.name if read else ""
         found.append(Diagnostic("short_delay", name, (s.module,), file, s.line, message))
         return replace(memory, order=0 if least < least_tau(order, n * dt) else order)
 
-    def lowered(s: AnyStatement) -> AnyStatement:
-        if not isinstance(s, ModuleStatement) or not s.memories:
-            return s
-        return replace(s, memories=tuple(changed(s, m) for m in s.memories))
-
-    statements = tuple(map(lowered, system.statements))
+    statements = tuple(
+        replace(s, memories=tuple(changed(s, m) for m in s.memories)) if isinstance(s, ModuleStatement) and s.memories
+        else s for s in system.statements
+    )  # fmt: skip
     return (replace(system, statements=statements) if found else system), found

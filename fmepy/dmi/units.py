@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from fmepy.dmi.data_items import Item
-from fmepy.dmi.diagnostics import Diagnostic
+from fmepy.dmi.diagnostics import Diagnostic, diagnostic
 from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statements import DT, TIME
 from fmepy.dmi.unit_text import NO_UNIT, Unit, power_of, read_unit, times, unit_text
@@ -40,8 +40,7 @@ def units_of(system: ModuleSystem, data: Mapping[str, Item]) -> tuple[dict[str, 
             name = f"{module.name}.{name}" if name in module.local else name
             if name in told and read_unit(told[name]) != read_unit(unit):
                 message = f"the unit of {name!r} is {unit!r} here and {told[name]!r} elsewhere"
-                line = system.variables[name].uses[module.name].line
-                found.append(Diagnostic("units", name, (module.name,), module.file, line, message, "note"))
+                found.append(diagnostic(system, "units", name, (module.name,), message))
             told.setdefault(name, unit)
     for name, text in told.items():
         unit = read_unit(text)
@@ -49,7 +48,7 @@ def units_of(system: ModuleSystem, data: Mapping[str, Item]) -> tuple[dict[str, 
             known[name.partition("[")[0]] = unit
         elif name in data:
             message = f"the unit {text!r} of {name!r} is no product of powers of names, such as people/month"
-            found.append(Diagnostic("units", name, (), data[name].source, 0, message, "note"))
+            found.append(Diagnostic("units", name, (), data[name].source, 0, message))
     if not known:
         return told, found
     units, misfits = _Check(system, known).done()
@@ -107,7 +106,7 @@ class _Check:
         if (e := self._now) is not None:
             name, file = (self._at.get((e.module, e.line)) or e.target).name, self.system.module(e.module).file
             message = f"the equation of {name!r} {message}"
-            self.misfits.append(Diagnostic("units", name, (e.module,), file, e.line, message, "note"))
+            self.misfits.append(Diagnostic("units", name, (e.module,), file, e.line, message))
 
     def _rate(self, level: Unit | None, rate: Unit) -> None:
         if level is None:

@@ -149,6 +149,12 @@ def test_a_loop_without_a_solution_ends_the_run_and_says_what_is_left():
     assert sorted(kept.rows[0].tolist()) == [19, 20]
 
 
+def test_a_loop_without_any_numbers_ends_the_run_and_says_so():
+    done = run(program_of("x = log(y - 1)\ny = 2 * x"), 1)
+    assert "did not settle at time 0 (step 0) in 10 executions nor by minimising" in done.failed
+    assert "moves by nan" in done.failed
+
+
 def test_the_first_guess_chooses_among_solutions():
     text = "x = 2 * x / (0.5 + x * x / 2 + 0.25)\nx(0) = {}"  # x = 0, and x = sqrt(2.5)
     up = run(program_of(text.format("g / 2"), max_iterations=200), 0, g=2.0)
