@@ -21,7 +21,7 @@ from fmepy.costs.user_function import as_objective
 from fmepy.errors import SimulationError
 from fmepy.mcmc import modMCMC
 from fmepy.mcmc.convergence import ess_bulk
-from fmepy.mcmc.kernels.nuts import Unbounded
+from fmepy.mcmc.kernels.whitening import Unbounded
 
 NITER, PEER_NITER, PINTS_NITER = 5000, 100, 1000
 CASES = {c["id"]: c for c in json.loads((R_TIMINGS.parent / "modMCMC_hiv.json").read_text(encoding="utf-8"))["cases"]}

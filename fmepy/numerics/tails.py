@@ -33,7 +33,7 @@ def log_probability(t: Vector) -> Vector:
     return np.asarray(log_ndtr(t))
 
 
-def _lam(t: Vector) -> Vector:
+def inverse_mills(t: Vector) -> Vector:
     """Return phi(t) / Phi(t), without a quotient of two vanishing numbers."""
     from scipy.special import erfcx
 
@@ -60,13 +60,13 @@ def residuals_of_marked(r: Vector, marks: IntVector) -> Vector:
 
 def generalised(r: Vector, marks: IntVector) -> Vector:
     """Return the generalised residuals of readings marked -1 or 1."""
-    return -marks * _lam(marks * r)
+    return -marks * inverse_mills(marks * r)
 
 
 def steepness(r: Vector, marks: IntVector) -> Vector:
     """Return w, the observed information of r."""
     t = marks * r
-    lam = _lam(t)
+    lam = inverse_mills(t)
     far = t < _FAR  # lam + t is a difference of nearly equal numbers there
     u = np.where(far, t, _FAR) ** -2
     return np.where(far, 1 - u * (1 - u * (6 - 50 * u)), lam * (lam + np.where(far, 0.0, t)))

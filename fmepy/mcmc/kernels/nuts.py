@@ -1,8 +1,7 @@
 r"""The no-U-turn sampler: Hamiltonian trajectories that follow the gradient of the log posterior until they turn back.
 
-Bounds, and the supports of priors, are transformed away, u being unbounded and f(u) the log density of u::
+It moves in coordinates u without bounds, in which the posterior is about normal (`fmepy.mcmc.kernels.whitening`)::
 
-    theta = a + (b - a) / (1 + exp(-u))    between two bounds        theta = a + exp(u), b - exp(u)    beside one
     f(u)  = log posterior(theta) + log |dtheta/du|
 
 With M^-1 = L L' the metric, u = L q and momenta p ~ N(0, 1), H = -f + p'p / 2 is kept by leapfrog steps of length e::
@@ -16,7 +15,8 @@ a **divergence**: there the posterior bends more sharply than the steps can foll
 missing. A run that fails ends a trajectory, too.
 
 During burn-in the length of the steps is found by dual averaging, so that the mean acceptance probability is
-`target_accept`, and L L' by the covariance of the draws, in windows each of which is twice the one before.
+`target_accept`; coordinates and metric by the draws and slopes of windows, each of which is twice the one before. Until
+the last one trajectories are short.
 
 References
 ----------
@@ -37,76 +37,22 @@ import numpy as np
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.errors import ArgumentError, warn
 from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
+from fmepy.mcmc.kernels.whitening import Unbounded, metric
 from fmepy.mcmc.proposals import factor
 from fmepy.mcmc.target import Point, Target, point_arrays, point_of
-from fmepy.types import BoolVector, Matrix, Vector
+from fmepy.types import Matrix, Vector
 
 _DIVERGENT = 1000.0
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75  # of dual averaging, as published
-_FIRST, _LAST = 0.15, 0.1  # of burn-in, before and after the windows, at most 75 and 50 iterations: for the steps alone
-_SHORTEST, _WINDOW, _LARGEST = 20, 25, 600.0  # burn-in that has windows; draws of the first; an exponent below overflow
-_PRIOR_DRAWS, _FLAT = 5.0, 1e-3  # so many draws of such a variance are added to those of a window
+_FIRST, _LAST = 10, 0.15  # iterations before the windows; of burn-in, after them, at most 50 iterations
+_SHORTEST, _WINDOW = 20, 15  # burn-in that has windows; draws of the first
+_SHALLOW = 5  # depth of trajectories before the last window
 _WIDEST = 3.0  # sd of a transformed parameter to begin with: the logistic of a flat one has 1.8
 _RIDGE = 1e-10  # relative
-_BESIDE = 1e-4  # of the width, or of the size: a start on a bound is moved so far inside
 _SHOWN = 100  # divergences whose places are remembered
-_COUNTERS = ("iteration", "accepted", "covupdates", "divergences", "averaged", "seen", "leapfrogs")
-_ARRAYS = ("u", "slope", "precision", "chol", "mean", "scatter", "places")
+_COUNTERS = ("iteration", "accepted", "covupdates", "divergences", "averaged", "leapfrogs")
+_ARRAYS = ("u", "slope", "precision", "chol", "places")
 _NUMBERS = ("log_step", "log_step_mean", "centre", "error")
-
-
-class Unbounded:
-    """Parameters inside bounds as numbers without any, see the module's text.
-
-    Parameters
-    ----------
-    lower, upper : ndarray, shape (n_par,)
-    """
-
-    def __init__(self, lower: Vector, upper: Vector) -> None:
-        has_lower, has_upper = np.isfinite(lower), np.isfinite(upper)
-        self.lower, self.upper = lower, upper
-        self.both: BoolVector = has_lower & has_upper
-        self.above: BoolVector = has_lower & ~has_upper
-        self.below: BoolVector = ~has_lower & has_upper
-        self.width = np.where(self.both, upper - lower, 1.0)
-        self.is_bounded = has_lower | has_upper
-        self.is_identity = not self.is_bounded.any()
-
-    def forward(self, u: Vector) -> Vector:
-        """Return theta."""
-        if self.is_identity:
-            return u
-        theta, e = u.copy(), np.exp(np.minimum(u, _LARGEST))
-        theta[self.above] = (self.lower + e)[self.above]
-        theta[self.below] = (self.upper - e)[self.below]
-        theta[self.both] = (self.lower + self.width / (1 + np.exp(np.minimum(-u, _LARGEST))))[self.both]
-        return np.asarray(np.minimum(np.maximum(theta, self.lower), self.upper))
-
-    def inverse(self, theta: Vector) -> Vector:
-        """Return u; of a parameter on a bound that of a place beside it."""
-        u, size = theta.copy(), np.maximum(np.abs(theta), 1.0)
-        inside = _BESIDE * np.where(self.both, self.width, size)
-        low, high = np.maximum(theta - self.lower, inside), np.maximum(self.upper - theta, inside)
-        u[self.above] = np.log(low[self.above])
-        u[self.below] = np.log(high[self.below])
-        u[self.both] = np.log(low[self.both] / high[self.both])
-        return u
-
-    def slopes(self, u: Vector) -> tuple[Vector, float, Vector]:
-        """Return dtheta/du, the logarithm of its product, and the derivatives of that."""
-        slope, of_log = np.ones(u.size), np.zeros(u.size)
-        if self.is_identity:
-            return slope, 0.0, of_log
-        half = self.above | self.below
-        slope[half], of_log[half] = np.exp(np.minimum(u[half], _LARGEST)), 1.0
-        slope[self.below] *= -1
-        x = u[self.both]
-        e = np.exp(-np.abs(x))
-        slope[self.both] = self.width[self.both] * e / (1 + e) ** 2
-        of_log[self.both] = -np.sign(x) * (1 - e) / (1 + e)
-        logs = u[half].sum() + (np.log(self.width[self.both]) - np.abs(x) - 2 * np.log1p(e)).sum()
-        return slope, float(logs), of_log
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +70,7 @@ class Place:
 class NutsState:
     """Where the chain stands, and what the adaptation has seen; `step` changes it in place."""
 
+    coordinates: Unbounded
     u: Vector
     slope: Vector  # of f to u
     f: float
@@ -131,9 +78,8 @@ class NutsState:
     best: Point
     precision: Vector
     chol: Matrix
-    mean: Vector  # of the draws of the window, and the sum of (u - mean)(u - mean)'
-    scatter: Matrix
     places: Matrix  # of divergences, shape (n, n_par)
+    seen: list[Matrix]  # of the window: u and slope
     log_step: float = 0.0
     log_step_mean: float = 0.0
     centre: float = 0.0
@@ -143,7 +89,6 @@ class NutsState:
     covupdates: int = 0
     divergences: int = 0
     averaged: int = 0
-    seen: int = 0
     leapfrogs: int = 0
 
 
@@ -199,32 +144,32 @@ class Nuts:
         target.need_gradient("nuts")
         self.target, self.proposal, self.dispersion = target, proposal, dispersion
         self.burnin, self.target_accept, self.max_depth = burnin, target_accept, max_depth
-        self.map = Unbounded(*target.support)
-        self.first, ends = windows(burnin)
-        self.window_ends, self.last = frozenset(ends), max(ends, default=0)
+        self.ends = windows(burnin)
+        self.deep_from = max(self.ends[:-1], default=0)
 
     # --- what a kernel promises
 
     def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> NutsState:
         """Return the first state: at the start given, or dispersed around it; a start on a bound is moved inside."""
         point = self.dispersion.around(starts[0], rng) if dispersed else self.dispersion.given(starts[0])
-        u = self.map.inverse(point.theta)
+        coordinates = Unbounded(*self.target.support)
+        u = coordinates.inverse(point.theta)
         n = u.size
-        known = self._known(u)
+        known = self._known(coordinates, u)
         if known is None:
             named = dict(zip(self.target.names, map(float, point.theta), strict=True))
             why = self.target.objective.last_failure or "it is not finite."
             raise ArgumentError(f"No gradient can be had at the start {named}: {why} Give another start.")
         f, slope, point = known
         covariance = self.proposal @ self.proposal.T
-        steep = self.map.slopes(u)[0]  # which a start beside a bound has too small
-        least = np.where(self.map.is_bounded, np.sqrt(np.diag(covariance)) / _WIDEST, 0.0)
+        steep = coordinates.slopes(u)[0]  # which a start beside a bound has too small
+        least = np.where(coordinates.is_bounded, np.sqrt(np.diag(covariance)) / _WIDEST, 0.0)
         steep = np.copysign(np.maximum(np.abs(steep), least), steep)
         chol = factor(_with_ridge(covariance / np.outer(steep, steep)))
         precision = self.target.draw_precision(point.SS, rng) if self.target.sampled else self.target.precision0
         state = NutsState(
-            u, slope, f, point, point, precision, np.eye(n) if chol is None else chol,
-            np.zeros(n), np.zeros((n, n)), np.empty((0, n)),
+            coordinates, u, slope, f, point, point, precision, np.eye(n) if chol is None else chol,
+            np.empty((0, n)), [],
         )  # fmt: skip
         self._begin_steps(state, rng)
         return state
@@ -236,7 +181,8 @@ class Nuts:
         first = Place(q, rng.standard_normal(q.size), state.chol.T @ state.slope, f0, state.point)
         H0 = -f0 + 0.5 * float(first.p @ first.p)
         run = _Trajectory(self, state, exp(state.log_step), H0, rng)
-        tree, is_divergent = run.grown(first)
+        is_early = state.iteration < self.deep_from
+        tree, is_divergent = run.grown(first, min(self.max_depth, _SHALLOW) if is_early else self.max_depth)
         moved = tree.chosen is not first
         if moved:
             state.u, state.f, state.point = state.chol @ tree.chosen.q, tree.chosen.f, tree.chosen.point
@@ -273,6 +219,8 @@ class Nuts:
             **point_arrays("point", state.point),
             **point_arrays("best", state.best),
             **{name: getattr(state, name) for name in _ARRAYS},
+            "bend": state.coordinates.bend,
+            "seen": np.array(state.seen).reshape(-1, 2, state.u.size),
             "f": np.array(state.f),
             "numbers": np.array([getattr(state, name) for name in _NUMBERS]),
             "counters": np.array([getattr(state, name) for name in _COUNTERS], dtype=np.int64),
@@ -283,21 +231,22 @@ class Nuts:
         fields: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
         fields |= {name: float(value) for name, value in zip(_NUMBERS, arrays["numbers"], strict=True)}
         fields |= {name: int(value) for name, value in zip(_COUNTERS, arrays["counters"], strict=True)}
-        best, point = point_of("best", arrays), point_of("point", arrays)
-        return NutsState(point=point, best=best, f=float(arrays["f"]), **fields)
+        fields |= {name: point_of(name, arrays) for name in ("best", "point")}
+        coordinates = Unbounded(*self.target.support, arrays["bend"])
+        return NutsState(coordinates=coordinates, seen=list(arrays["seen"]), f=float(arrays["f"]), **fields)
 
     # --- the density of u
 
-    def _known(self, u: Vector) -> tuple[float, Vector, Point] | None:
+    def _known(self, coordinates: Unbounded, u: Vector) -> tuple[float, Vector, Point] | None:
         """Return f, its slope and the point at u; None where the density is zero or has no gradient."""
-        found = self.target.evaluate_with_gradient(self.map.forward(u))
+        found = self.target.evaluate_with_gradient(coordinates.forward(u))
         if found is None:
             return None
         point, gradient = found
-        if self.map.is_identity:
+        if coordinates.is_identity:
             f, slope = point.log_posterior, gradient
         else:
-            steep, logs, of_logs = self.map.slopes(u)
+            steep, logs, of_logs = coordinates.slopes(u)
             f, slope = point.log_posterior + logs, gradient * steep + of_logs
         return (f, slope, point) if isfinite(f) and np.isfinite(slope).all() else None
 
@@ -305,7 +254,7 @@ class Nuts:
         """Return the place a leapfrog step further; None where the density is zero."""
         p = place.p + 0.5 * step * place.slope
         q = place.q + step * p
-        known = self._known(state.chol @ q)
+        known = self._known(state.coordinates, state.chol @ q)
         if known is None:
             return None
         f, slope, point = known
@@ -344,32 +293,26 @@ class Nuts:
         state.log_step = state.centre - sqrt(m) / _GAMMA * state.error
         weight = m**-_KAPPA
         state.log_step_mean += weight * (state.log_step - state.log_step_mean)
-        if self.first < state.iteration <= self.last:
-            state.seen += 1
-            d = state.u - state.mean
-            state.mean = state.mean + d / state.seen
-            state.scatter = state.scatter + np.outer(d, state.u - state.mean)
-        if state.iteration in self.window_ends:
-            self._take_metric(state)
+        if self.ends[0] < state.iteration <= self.ends[-1]:
+            state.seen.append(np.array([state.u, state.slope]))
+        if state.iteration in self.ends[1:]:
+            self._learn(state)
             self._begin_steps(state, rng)
         if state.iteration == self.burnin:
             state.log_step = state.log_step_mean
 
-    def _take_metric(self, state: NutsState) -> None:
-        """Take over the covariance of the draws of a window, and begin a new window.
-
-        Where the metric before is one, few draws tell variances, but less of correlations: these are drawn to zero.
-        """
-        n, k = state.seen, state.u.size
-        if n > 1:
-            white = np.linalg.solve(state.chol, np.linalg.solve(state.chol, state.scatter / (n - 1)).T)
-            weight, variances = n / (n + _PRIOR_DRAWS + k), np.diag(white)
-            sd = np.sqrt((n * variances + _PRIOR_DRAWS * _FLAT) / (n + _PRIOR_DRAWS) / variances)
-            chol = factor(_with_ridge(np.outer(sd, sd) * (weight * white + (1 - weight) * np.diag(variances))))
-            if chol is not None:
-                state.chol = state.chol @ chol
+    def _learn(self, state: NutsState) -> None:
+        """Take over the coordinates and the metric that the draws of a window tell, and begin a new window."""
+        V, slopes = np.swapaxes(state.seen, 0, 1)
+        if (V.std(axis=0) > 0).all():
+            coordinates, V, slopes = state.coordinates.learned(V, slopes)
+            u = coordinates.rebent(state.coordinates.unbent(state.u))
+            known, chol = self._known(coordinates, u), factor(_with_ridge(metric(V, slopes)))
+            if known is not None and chol is not None:
+                state.coordinates, state.u, state.chol = coordinates, u, chol
+                state.f, state.slope, state.point = known
                 state.covupdates += 1
-        state.seen, state.mean, state.scatter = 0, np.zeros(k), np.zeros((k, k))
+        state.seen = []
 
 
 class _Trajectory:
@@ -389,10 +332,10 @@ class _Trajectory:
         self.is_divergent = False
         self.divergent_at = state.point.theta
 
-    def grown(self, first: Place) -> tuple[_Tree, bool]:
+    def grown(self, first: Place, max_depth: int) -> tuple[_Tree, bool]:
         """Return the trajectory with the place drawn from it, and whether it diverged."""
         tree = _Tree(first, first, first, 0.0, first.p)
-        for depth in range(self.kernel.max_depth):
+        for depth in range(max_depth):
             forwards = self.rng.random() < 0.5
             part = self._built(tree.right if forwards else tree.left, depth, 1.0 if forwards else -1.0)
             if part is None or part.is_over:
@@ -448,26 +391,21 @@ def _turns(first: Vector, last: Vector, rho: Vector) -> bool:
     return not (float(first @ rho) > 0 and float(last @ rho) > 0)
 
 
-def windows(burnin: int) -> tuple[int, list[int]]:
-    """Return after which iteration draws of burn-in count for the metric, and at which ends it is taken over.
+def windows(burnin: int) -> list[int]:
+    """Return the iterations of burn-in between which the windows lie.
 
     Examples
     --------
-    >>> windows(1000), windows(100), windows(10)
-    ((75, [100, 150, 250, 450, 950]), (15, [40, 90]), (10, []))
+    >>> windows(1000), windows(100), windows(15)
+    ([10, 25, 55, 115, 235, 475, 950], [10, 25, 85], [15])
     """
     if burnin < _SHORTEST:
-        return burnin, []
-    first = min(75, int(_FIRST * burnin))
-    last = burnin - min(50, int(_LAST * burnin))
-    ends, at, size = [], first, _WINDOW
-    while at < last:
-        at += size
+        return [burnin]
+    last, size, ends = burnin - min(50, int(_LAST * burnin)), _WINDOW, [_FIRST]
+    while ends[-1] + 3 * size <= last:  # the next one fits, too
+        ends.append(ends[-1] + size)
         size *= 2
-        if at + size > last:  # the next window would not fit
-            at = last
-        ends.append(at)
-    return first, ends
+    return [*ends, last]
 
 
 def _solved(A: Matrix, b: Vector) -> Vector:
