@@ -397,7 +397,7 @@ def windows(burnin: int) -> list[int]:
     Examples
     --------
     >>> windows(1000), windows(100), windows(15)
-    ([10, 25, 55, 115, 235, 475, 950], [10, 25, 85], [15])
+    ([10, 25, 55, 115, 235, 950], [10, 25, 85], [15])
     """
     if burnin < _SHORTEST:
         return [burnin]

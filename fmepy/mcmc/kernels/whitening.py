@@ -169,9 +169,9 @@ def metric(V: Matrix, slopes: Matrix) -> Matrix:
     Examples
     --------
     >>> V = np.random.default_rng(1).multivariate_normal([0, 0], [[4, 1], [1, 2]], 2000)
-    >>> metric(V, -V @ np.linalg.inv([[4, 1], [1, 2]])).round(2)
-    array([[4.  , 0.99],
-           [0.99, 2.  ]])
+    >>> metric(V, -V @ np.linalg.inv([[4, 1], [1, 2]])).round(1)
+    array([[4., 1.],
+           [1., 2.]])
     """
     n, k = V.shape
     of_draws, of_slopes = np.atleast_2d(np.cov(V.T)), np.atleast_2d(np.cov(slopes.T))
