@@ -284,8 +284,8 @@ class Problem:
 
         In the coordinates in which the expected information is one, the observed one is about one: steps of 0.03
         standard errors serve for all directions, however badly the parameters are conditioned (shorter ones where that
-        is more than a part of a parameter). Where the observed one
-        is not positive definite, which is no maximum, twice the expected one stands for it, and `expects` says so.
+        is more than a part of a parameter). Where the observed one is not positive definite, which is no maximum, twice
+        the expected one stands for it, and `expects` says so.
         """
         kept = self.counting(theta)
         H = np.full((theta.size, theta.size), np.nan)
