@@ -3,7 +3,7 @@
 
 All models share these functions, ``void f(double t, double* z, double* inputs, double* out)``. What they know of one is
 its plan (`plan_of`), an array of whole numbers whose address is the first of the inputs. Behind it in the inputs stand
-the lines of the forcings, and the blocks that the loops work on. States come in the order that makes J a band.
+the lines of the forcings, and the blocks that the loops work on.
 
 Columns of J that are a width of the band apart share no row (Curtis, Powell and Reid 1974): one derivative along a
 direction gives all of them, exactly, and so as many derivatives as the band is wide give J.
@@ -17,18 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmepy.compiled.array_code import ArrayCode
-from fmepy.compiled.band_lu import solve_band_all
 from fmepy.compiled.kernels import call, doubles, integers
 from fmepy.compiled.stiff_plan import Entries
 from fmepy.types import IntVector
 
-N, M, LOWER, UPPER, SIZE, AT_T, AT_Y, AT_U, N_U, AT_RATES, N_CHECKS, N_ORDER, MOVES = range(13)
-RATES, ALONG, COLUMNS, MOVING, BEND, TABLE, AT_LU, AT_S, AT_X, AT_FLAG, WIDTH, PLAN = range(13, 25)
+N, M, LOWER, UPPER, SIZE, AT_T, AT_Y, AT_U, N_U, AT_RATES, N_CHECKS, MOVES = range(12)
+RATES, ALONG, COLUMNS, MOVING, BEND, TABLE, AT_S, AT_X, AT_FLAG, PLAN = range(12, 22)
 """Of a plan: states, parameters with sensitivities, the band, numbers of a block; where time, states, forcings and
-rates stand in a block; what must not be zero; whether states are in another order; whether rates depend on time or
-forcings; the model's functions and a table of theirs; where the stiff method has its factors, sensitivities where a
-step begins and at a stage, and a number that is for `bend`, and how long a row of sensitivities is. Behind these stand
-the order and the places of what must not be zero.
+rates stand in a block; what must not be zero; whether rates depend on time or forcings; the model's functions and a
+table of theirs; where the stiff method has sensitivities where a step begins and at a stage, and a number that is for
+`bend`. Behind these stand the order of the states in the band and the places of what must not be zero.
 """
 
 
@@ -66,11 +64,11 @@ def n_blocks(m: int) -> int:
     return 2 if m == 0 else 4 + 2 * m
 
 
-def plan_of(code: ArrayCode, entries: Entries, order: IntVector | None) -> IntVector:
-    """Return the plan of a model; order: of its states, None: their own."""
+def plan_of(code: ArrayCode, entries: Entries) -> IntVector:
+    """Return the plan of a model."""
     moves = bool({"t", "u"} & code.arrays.inputs[code.arrays.rates])
     at = [code.at(word).start for word in ("t", "y", "u")]
-    n, n_u, own = code.arrays.n_states, code.arrays.n_forcings, np.zeros(0, int) if order is None else order
+    n, n_u = code.arrays.n_states, code.arrays.n_forcings
     head = [
         n,
         entries.n_params,
@@ -80,24 +78,23 @@ def plan_of(code: ArrayCode, entries: Entries, order: IntVector | None) -> IntVe
         n_u,
         code.rates.start,
         len(code.checks),
-        len(own),
         moves,
     ]
-    _, LU, _, _, _, _, _, _, S, X, _, D, *_ = entries.places(0)
-    head += [*code.addresses, LU, S, X, D, entries.width]
+    S, X, _, D = entries.places(0)[8:12]
+    head += [*code.addresses, S, X, D]
     assert len(head) == PLAN
-    return np.concatenate([head, own, code.checks]).astype(np.int64)
+    return np.concatenate([head, entries.order, code.checks]).astype(np.int64)
 
 
 def _blocks(inputs):
     plan = integers(inputs, 1)[0]
     head = integers(plan, PLAN)
-    end, size, m, at = PLAN + head[N_ORDER] + head[N_CHECKS], head[SIZE], head[M], 2 + 2 * head[N_U]
+    end, size, m, at = PLAN + head[N] + head[N_CHECKS], head[SIZE], head[M], 2 + 2 * head[N_U]
     behind = 2 if m == 0 else 4 + 2 * m
     P, Q = integers(plan, end), doubles(inputs, at + behind * size)
     B, more = Q[at:].reshape((behind, size)), 0 if m == 0 else 2
     return Blocks(
-        head, P[PLAN : PLAN + head[N_ORDER]], P[PLAN + head[N_ORDER] :], Q[1:at], B[0], B[1], B[more], B[more + 1],
+        head, P[PLAN : PLAN + head[N]], P[PLAN + head[N] :], Q[1:at], B[0], B[1], B[more], B[more + 1],
         B[behind - 2 * m : behind - m], B[behind - m :],
     )  # fmt: skip
 
@@ -105,44 +102,20 @@ def _blocks(inputs):
 def _set_states(b, x, block):
     """Set the states of a block."""
     y = block[b.head[AT_Y] :]
-    if len(b.order) == 0:
-        for i in range(len(x)):
-            y[i] = x[i]
-    else:
-        for i in range(len(x)):
-            y[b.order[i]] = x[i]
+    for i in range(b.head[N]):
+        y[i] = x[i]
 
 
 def _read_rates(b, block, out):
     rates = block[b.head[AT_RATES] :]
-    if len(b.order) == 0:
-        for i in range(len(out)):
-            out[i] = rates[i]
-    else:
-        for i in range(len(out)):
-            out[i] = rates[b.order[i]]
+    for i in range(b.head[N]):
+        out[i] = rates[i]
 
 
-def _set_column(b, X, p, block):
-    """Set the states of a block to those of a parameter."""
-    y, width = block[b.head[AT_Y] :], b.head[WIDTH]
-    if len(b.order) == 0:
-        for i in range(b.head[N]):
-            y[i] = X[i * width + p]
-    else:
-        for i in range(b.head[N]):
-            y[b.order[i]] = X[i * width + p]
-
-
-def _add_rates(b, block, B, p):
-    """Add the rates in a block to the column of a parameter."""
+def _add_rates(b, block, out):
     rates = block[b.head[AT_RATES] :]
-    if len(b.order) == 0:
-        for i in range(len(B)):
-            B[i, p] += rates[i]
-    else:
-        for i in range(len(B)):
-            B[i, p] += rates[b.order[i]]
+    for i in range(b.head[N]):
+        out[i] += rates[i]
 
 
 def _evaluate(b, t, y, w):
@@ -195,19 +168,20 @@ def jacobian(t: float, z: int, inputs: int, out: int) -> None:
     b = _blocks(inputs)
     head, d = b.head, b.d
     n, lower, width = head[N], head[LOWER], head[LOWER] + 1 + head[UPPER]
-    y, J, f_t = doubles(z, n), doubles(out, width, n), doubles(out, n * (width + 1))[n * width :]
+    y, J, f_t = doubles(z, n), doubles(out, n, width), doubles(out, n * (width + 1))[n * width :]
     _evaluate(b, t, y, b.w)
     for colour in range(width):
         for i in range(n):
             f_t[i] = 0.0
         for j in range(colour, n, width):
-            f_t[j] = 1.0
+            f_t[b.order[j]] = 1.0
         _set_states(b, f_t, d)
         _compute(b, COLUMNS, b.w, d, d, d)
-        _read_rates(b, d, f_t)
-        for diagonal in range(width):
-            for i in range((colour + lower + width - diagonal) % width, n, width):
-                J[diagonal, i] = f_t[i]
+        rates = d[head[AT_RATES] :]
+        d_of_row = (colour + lower) % width  # where the one column of this colour is that a row reaches
+        for i in range(n):
+            J[i, d_of_row] = rates[b.order[i]]
+            d_of_row = d_of_row - 1 if d_of_row > 0 else width - 1
     for i in range(n):
         f_t[i] = 0.0
     if head[MOVES] != 0:
@@ -243,21 +217,19 @@ def bend(t: float, z: int, inputs: int, out: int) -> None:
 
 
 def advance(t: float, z: int, inputs: int, out: int) -> None:
-    """Add to the sums of a stage, of every parameter, what depends on the model, and solve; z: `Workspace.numbers`."""
+    """Add to the sums of a stage, of every parameter, what depends on the model; z: `Workspace.numbers`."""
     b = _blocks(inputs)
     head = b.head
-    n, m, width, flag = head[N], head[M], head[WIDTH], doubles(z, head[AT_FLAG] + 1)[head[AT_FLAG]]
-    numbers, B = doubles(z, head[AT_X] + n * width), doubles(out, n, width)
-    S, X = numbers[head[AT_S] : head[AT_S] + n * width], numbers[head[AT_X] :]
-    LU = numbers[head[AT_LU] : head[AT_LU] + n * (head[LOWER] + 1 + head[UPPER])]
+    n, m, flag = head[N], head[M], doubles(z, head[AT_FLAG] + 1)[head[AT_FLAG]]
+    S, X = doubles(z, head[AT_S] + n * m)[head[AT_S] :], doubles(z, head[AT_X] + n * m)[head[AT_X] :]
     for p in range(m):
-        _set_column(b, X, p, b.D[p])
+        column = doubles(out, m, n)[p]
+        _set_states(b, X[p * n :], b.D[p])
         _compute(b, ALONG, b.w, b.D[p], b.w, b.w)
-        _add_rates(b, b.D[p], B, p)
+        _add_rates(b, b.D[p], column)
         if flag > 0.0:
             if flag == 1.0:
-                _set_column(b, S, p, b.E[p])
+                _set_states(b, S[p * n :], b.E[p])
                 _compute(b, ALONG, b.w0, b.E[p], b.w, b.w)
             _compute(b, BEND, b.w0, b.d, b.E[p], b.b)
-            _add_rates(b, b.b, B, p)
-    solve_band_all(LU, head[LOWER], head[UPPER], B)
+            _add_rates(b, b.b, column)

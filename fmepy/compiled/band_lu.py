@@ -1,13 +1,14 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""Matrices W = g I - J whose J is a band, factored L U = W without exchange of rows: kernels.
+"""Matrices W = g I - J whose J is a band, factored without exchange of rows: kernels, compiled for each band.
 
-A band of `lower` diagonals below and `upper` above the main one is kept by diagonals, each as long as the matrix: the
-entry (i, j) stands at ``(j - i + lower) n + i``, and what lies outside the matrix is zero. The factors are kept by
-rows; U has ones on its diagonal and L the pivots, of which the reciprocals are kept; of more than three diagonals the
-rows of L are multiplied by them.
+A band of `lower` diagonals below and `upper` above the main one is kept by rows: the entry (i, j) stands at
+``(lower + 1 + upper) i + j - i + lower``, and what lies outside the matrix is zero. So are the factors, with the
+reciprocals of the pivots, by which the other entries of their rows are multiplied.
 
-Every row of a solution waits for the one before. So three diagonals are eliminated from both ends at once, down to the
-row in the middle (the twisted factors of Parlett and Dhillon), and products are kept that need not be waited for.
+Every row of a solution waits for the one before. So rows are eliminated from both ends at once, down to those in the
+middle (the twisted factors of Parlett and Dhillon), and a row takes what it waits for last, and from no place in
+memory. A band as narrow as most are costs little more than its loops, so they are compiled for its widths, which then
+are no loops.
 
 References
 ----------
@@ -17,139 +18,165 @@ factorization. Linear Algebra Appl. 267, 247-279.
 
 from __future__ import annotations
 
-from fmepy.compiled.kernels import multiply_add, new
+from functools import cache
+from typing import Any
+
+from fmepy.compiled.c_loops import c_loop
+from fmepy.compiled.kernels import doubles, integers, lanes, lanes_at, multiply_add, set_lanes
 
 
-def add_band_product(J, lower, upper, x, out, sizes):
+@cache
+def band_code(lower: int, upper: int) -> tuple[int, int, int]:
+    """Return the addresses of C functions for such a band.
+
+    ``void factor(g, J, LU, n, good)`` sets LU to the factors of g I - J, and good to 1 where they are known to be good,
+    else to 0. ``void solve(LU, order, room, X, n, m)`` replaces the m rows of X by the solutions of L U x = x, whose
+    entries are ``x[order]``; of room there are 4 n. ``void multiply(J, order, x, out, sizes, n)``, see
+    `add_band_product`.
+    """
+    width = lower + 1 + upper
+
+    def factor(g: float, J: int, LU: int, n: int, good: int) -> None:
+        is_good = factor_band(g, doubles(J, n * width), n, lower, upper, doubles(LU, n * width))
+        doubles(good, 1)[0] = 1.0 if is_good else 0.0
+
+    def solve(LU: int, order: int, room: int, X: int, n: int, m: int) -> None:
+        factors, o, T, x = doubles(LU, n * width), integers(order, n), doubles(room, 4 * n), doubles(X, m, n)
+        if m == 1:
+            solve_band(factors, lower, upper, o, T, x[0], None, None, None)
+        else:
+            for p in range(0, m, 4):
+                q, r, s = min(p + 1, m - 1), min(p + 2, m - 1), min(p + 3, m - 1)
+                solve_band(factors, lower, upper, o, T, x[p], x[q], x[r], x[s])
+
+    def multiply(J: int, order: int, x: int, out: int, sizes: int, n: int) -> None:
+        o = integers(order, n)
+        add_band_product(doubles(J, n * width), lower, upper, o, doubles(x, n), doubles(out, n), doubles(sizes, n))
+
+    def at(kernel: Any) -> int:
+        kernel.__name__ += f"_{lower}_{upper}"
+        return int(c_loop(kernel, "the solver of bands").code.address("run"))  # type: ignore[attr-defined]
+
+    return at(factor), at(solve), at(multiply)
+
+
+def add_band_product(J, lower, upper, order, x, out, sizes):
     """Add J x to out, and to sizes what the products of a row come to, whatever their signs."""
-    n = len(x)
-    for d in range(lower + 1 + upper):
-        diagonal, ahead = J[d * n :], d - lower
-        for i in range(max(0, -ahead), min(n, n - ahead)):
-            term = diagonal[i] * x[i + ahead]
-            out[i] += term
-            sizes[i] += abs(term)
+    n, width = len(x), lower + 1 + upper
+    for i in range(n):
+        total = size = 0.0
+        for j in range(max(0, i - lower), min(n, i + upper + 1)):
+            term = J[width * i + j - i + lower] * x[order[j]]
+            total += term
+            size += abs(term)
+        out[order[i]] += total
+        sizes[order[i]] += size
 
 
 def factor_band(g, J, n, lower, upper, LU):
     """Set LU to the factors of g I - J; what cannot be divided comes as NaN or infinite.
 
-    Return whether they are known to be good: of three diagonals, where the main one is as large as the others together.
+    Return whether they are known to be good: where the main diagonal is as large as the others together.
     """
-    if lower == 1 and upper == 1:
-        return _factor_three(g, J[:n], J[n : 2 * n], J[2 * n :], LU)
-    width = lower + 1 + upper
-    for d in range(width):
-        for i in range(n):
-            LU[i * width + d] = -J[d * n + i]
-    for k in range(n):
-        pivot = k * width + lower
-        inverse = 1.0 / (LU[pivot] + g)
-        LU[pivot] = inverse
-        for j in range(1, lower + 1):
-            LU[pivot - j] *= inverse
-        for j in range(1, upper + 1):
-            LU[pivot + j] *= inverse
-        for i in range(1, min(lower, n - 1 - k) + 1):
-            at = (k + i) * width + lower - i
-            a = LU[at]
-            for j in range(1, upper + 1):
-                LU[at + j] -= a * LU[pivot + j]
-    return False
-
-
-def _factor_three(g, low, main, high, LU):
-    """Do so; above and below are the pivots next to it, of the upper and the lower part."""
-    n = len(main)
-    middle = n // 2
-    first, last, above, below, is_good = (1 if 2 * middle == n else 0), n - 1, 1.0, 1.0, True
-    for i in range(middle):
-        j = n - 1 - i + first
-        above = g - main[i] - (low[i] * high[i - 1] if i > 0 else 0.0) / above
-        LU[3 * i + 1] = above
-        if i >= first:
-            below = g - main[j] - (high[j] * low[j + 1] if j < last else 0.0) / below
-            LU[3 * j + 1] = below
-    pivot = g - main[middle] - (low[middle] * high[middle - 1] if middle > 0 else 0.0) / above
-    LU[3 * middle + 1] = pivot - (high[middle] * low[middle + 1] if middle < last else 0.0) / below
+    width, n_below = lower + 1 + upper, max(0, (n - max(lower, upper)) // 2)
+    n_above, is_good = n - n_below, True
     for i in range(n):
-        inverse = 1.0 / LU[3 * i + 1]
-        LU[3 * i], LU[3 * i + 1], LU[3 * i + 2] = -low[i] * inverse, inverse, -high[i] * inverse
-        is_good = is_good and g - main[i] >= abs(low[i]) + abs(high[i])
+        at, others = i * width + lower, 0.0
+        for j in range(at - lower, at):
+            LU[j] = -J[j]
+            others += abs(J[j])
+        for j in range(at + 1, at + 1 + upper):
+            LU[j] = -J[j]
+            others += abs(J[j])
+        LU[at] = g - J[at]
+        is_good = is_good and LU[at] >= others
+    for k in range(n_below):
+        _eliminate(LU, k * width + lower, 1, lower, upper, lower, upper)
+        _eliminate(LU, (n - 1 - k) * width + lower, -1, lower, upper, upper, lower)
+    for k in range(n_below, n_above):
+        _eliminate(LU, k * width + lower, 1, lower, upper, min(lower, n_above - 1 - k), min(upper, n_above - 1 - k))
     return is_good
 
 
-def solve_band(LU, lower, upper, x):
-    """Replace x by the solution of L U x = x."""
-    n, width = len(x), lower + 1 + upper
-    if lower == 1 and upper == 1:
-        _solve_three(LU, x)
-        return
-    x[0] *= LU[lower]
-    last = x[0]  # what has to be waited for comes last, and from no place in memory
-    for i in range(1, n):
-        at = i * width + lower - i
-        total = x[i] * LU[at + i]
-        for j in range(max(0, i - lower), i - 1):
-            total = multiply_add(-LU[at + j], x[j], total)
-        last = multiply_add(-LU[at + i - 1], last, total) if lower > 0 else total
-        x[i] = last
-    for i in range(n - 2, -1, -1):
-        at, total = i * width + lower - i, x[i]
-        for j in range(min(n - 1, i + upper), i + 1, -1):
-            total = multiply_add(-LU[at + j], x[j], total)
-        last = multiply_add(-LU[at + i + 1], last, total) if upper > 0 else total
-        x[i] = last
+def _eliminate(LU, at, s, lower, upper, n_rows, n_cols):
+    """Take the pivot at a place from the rows behind it, or before it (s = -1)."""
+    inverse = 1.0 / LU[at]
+    for i in range(1, n_rows + 1):
+        there = at + s * i * (lower + upper)
+        a = LU[there]
+        for j in range(1, n_cols + 1):  # what the next pivot waits for is the reciprocal alone
+            LU[there + s * j] = multiply_add(-inverse, a * LU[at + s * j], LU[there + s * j])
+    LU[at] = inverse
+    for j in range(at - lower, at):
+        LU[j] *= inverse
+    for j in range(at + 1, at + 1 + upper):
+        LU[j] *= inverse
 
 
-def solve_band_all(LU, lower, upper, X):
-    """Do so for every column of X, whose number is even: no column waits for another."""
-    n, width = len(X), lower + 1 + upper
-    if lower == 1 and upper == 1:
-        x = new(n)
-        for p in range(X.shape[1]):
-            for i in range(n):
-                x[i] = X[i, p]
-            _solve_three(LU, x)
-            for i in range(n):
-                X[i, p] = x[i]
-        return
-    for i in range(n):
-        at = i * width + lower - i
-        for p in range(0, X.shape[1], 2):
-            a, b = X[i, p] * LU[at + i], X[i, p + 1] * LU[at + i]
-            for j in range(max(0, i - lower), i):
-                a, b = multiply_add(-LU[at + j], X[j, p], a), multiply_add(-LU[at + j], X[j, p + 1], b)
-            X[i, p], X[i, p + 1] = a, b
-    for i in range(n - 2, -1, -1):
-        at = i * width + lower - i
-        for p in range(0, X.shape[1], 2):
-            a, b = X[i, p], X[i, p + 1]
-            for j in range(min(n - 1, i + upper), i, -1):  # what has to be waited for comes last
-                a, b = multiply_add(-LU[at + j], X[j, p], a), multiply_add(-LU[at + j], X[j, p + 1], b)
-            X[i, p], X[i, p + 1] = a, b
+def solve_band(LU, lower, upper, order, T, a, b, c, d):
+    """Replace a, or a, b, c and d at once, by the solutions; d is None: there is a alone. T is room."""
+    n, width = len(a), lower + 1 + upper
+    n_below = max(0, (n - max(lower, upper)) // 2)
+    n_above = n - n_below
+    u = _taken(a, b, c, d, order[0])
+    v = u
+    for k in range(n_below):
+        j = n - 1 - k
+        at, to = k * width + lower, j * width + lower
+        u = _less(LU, T, at, k, 1, min(k, lower), d, _taken(a, b, c, d, order[k]) * LU[at], u)
+        v = _less(LU, T, to, j, -1, min(k, upper), d, _taken(a, b, c, d, order[j]) * LU[to], v)
+        _put(T, k, d, u)
+        _put(T, j, d, v)
+    for k in range(n_below, n_above):
+        at = k * width + lower
+        x = _taken(a, b, c, d, order[k]) * LU[at]
+        for j in range(n_above - k, min(upper, n - 1 - k) + 1):
+            x = multiply_add(_at(T, k + j, d), -LU[at + j], x)
+        u = _less(LU, T, at, k, 1, min(k, lower), d, x, u)
+        _put(T, k, d, u)
+    for k in range(n_above - 1, n_below - 1, -1):
+        u = _less(LU, T, k * width + lower, k, -1, min(n_above - 1 - k, upper), d, _at(T, k, d), u)
+        _put(T, k, d, u)
+        _give(T, k, order[k], a, b, c, d)
+    v = _at(T, n_above - 1, d)
+    for i in range(n_below):
+        k, j = n_below - 1 - i, n_above + i
+        u = _less(LU, T, k * width + lower, k, -1, upper, d, _at(T, k, d), u)
+        v = _less(LU, T, j * width + lower, j, 1, lower, d, _at(T, j, d), v)
+        _put(T, k, d, u)
+        _put(T, j, d, v)
+        _give(T, k, order[k], a, b, c, d)
+        _give(T, j, order[j], a, b, c, d)
 
 
-def _solve_three(LU, x):
-    n = len(x)
-    middle, above, below = n // 2, 0.0, 0.0
-    if 2 * middle == n:  # the lower part is shorter
-        x[0] *= LU[1]
-        above = x[0]
-    first = 1 if 2 * middle == n else 0
-    for i in range(first, middle):
-        j = n - 1 - i + first
-        above = multiply_add(-LU[3 * i], above, x[i] * LU[3 * i + 1])
-        below = multiply_add(-LU[3 * j + 2], below, x[j] * LU[3 * j + 1])
-        x[i], x[j] = above, below
-    at = 3 * middle
-    above = x[middle] * LU[at + 1] - LU[at] * above - LU[at + 2] * below
-    below = above
-    x[middle] = above
-    for k in range(1, middle + 1 - first):
-        i, j = middle - k, middle + k
-        above = multiply_add(-LU[3 * i + 2], above, x[i])
-        below = multiply_add(-LU[3 * j], below, x[j])
-        x[i], x[j] = above, below
-    if first > 0:
-        x[0] = multiply_add(-LU[2], above, x[0])
+def _less(LU, T, at, k, s, count, d, x, last):
+    """Return x, of row k, less so many rows before it, or behind it (s = -1), by its factors; `last` is the nearest."""
+    for j in range(count, 1, -1):
+        x = multiply_add(_at(T, k - s * j, d), -LU[at - s * j], x)
+    return multiply_add(last, -LU[at - s], x) if count > 0 else x
+
+
+def _taken(a, b, c, d, i):
+    if d is None:
+        return a[i]
+    return lanes(a[i], b[i], c[i], d[i])
+
+
+def _at(T, k, d):
+    if d is None:
+        return T[k]
+    return lanes_at(T, 4 * k)
+
+
+def _put(T, k, d, x):
+    if d is None:
+        T[k] = x
+    else:
+        set_lanes(T, 4 * k, x)
+
+
+def _give(T, k, i, a, b, c, d):
+    if d is None:
+        a[i] = T[k]
+    else:
+        a[i], b[i], c[i], d[i] = T[4 * k], T[4 * k + 1], T[4 * k + 2], T[4 * k + 3]

@@ -261,7 +261,6 @@ class ExplicitRuns:
         inputs: Vector,
         start: Vector | None = None,
         switches: Switches | None = None,
-        order: IntVector | None = None,
         into: Matrix | None = None,
     ) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
@@ -271,10 +270,12 @@ class ExplicitRuns:
         inputs : the parameters, or more
         start : z at the start, where it is not computed
         switches : those whose modes flip on the way, in `inputs` too; the run is one stretch
-        order, into : which columns the rows get, and where they are written
+        into : where the rows are written
         """
         size, spare = self.shape[0] * self.shape[1], np.zeros(0)
-        if size > _FEW:
+        if into is not None:
+            room = self.arrays(np.zeros((1, self.n_inputs)), into.reshape(1, *self.shape))
+        elif size > _FEW:
             spare = _spare(size)
             room = self.arrays(np.zeros((1, self.n_inputs)), spare[:size].reshape(1, *self.shape))
         else:
@@ -291,18 +292,18 @@ class ExplicitRuns:
         else:
             words, loop = packed(switches), c_loop(run_switching, "the solver of many switches")
             self._called(loop, (arrays, room[1], (room, words)), self.at_course, room[1], address(words))
-        rows = (
-            np.take(arrays.out[0], order, axis=1, out=into, mode="clip") if order is not None else arrays.out[0].copy()
-        )
+        rows = arrays.out[0].copy() if into is None else into
         ended = arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
-        if size <= _FEW:
+        if into is not None:
+            pass
+        elif size <= _FEW:
             self._free.append(room)
         elif len(spare) <= _MOST_ROOM and len(_SPARE) < _MOST_SPARE:
             _SPARE.append(spare)
         if ended[0] == status.STIFF and self.learns_stiff():
-            return self.one(inputs, start, switches, order, into)
+            return self.one(inputs, start, switches, into)
         if switches is not None:
             inputs[:] = arrays.inputs[0, : len(inputs)]
         return rows, ended

@@ -8,7 +8,8 @@ A kernel is a plain function of a small part of Python, and runs as Python too. 
   numpy;
 * ``a[i, j]``, ``a[i]`` (a part of an array), ``a[i:j]``, ``a[i, j:]``, ``a.shape``, ``a.reshape(())``; only a literal
   index counts from the end;
-* calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `weighted`, `call`, below.
+* calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `weighted`, `lanes`, `lanes_at`,
+  `set_lanes`, `call`, below.
   Kernels may be handed on as arguments.
 
 What a name holds has one type throughout a kernel, except that a whole number becomes a float where it must. A kernel
@@ -58,6 +59,21 @@ def independent(n: int) -> Any:
 def multiply_add(a: float, b: float, c: float) -> float:
     """Return a b + c, rounded once where the machine can."""
     return a * b + c
+
+
+def lanes(*x: float) -> Any:
+    """Return four numbers that are computed with at once: ``+ - * /`` and `multiply_add`, with each other or a float."""
+    return np.array(x)
+
+
+def lanes_at(a: Any, i: int) -> Any:
+    """Return the four entries of an array of one dimension from the i-th on."""
+    return a[i : i + 4].copy()
+
+
+def set_lanes(a: Any, i: int, x: Any) -> None:
+    """Set them."""
+    a[i : i + 4] = x
 
 
 def sum_of_squares(x: Any, first: int, end: int) -> float:

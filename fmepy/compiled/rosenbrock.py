@@ -38,7 +38,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from fmepy.compiled.band_lu import add_band_product, factor_band, solve_band
 from fmepy.compiled.dialect.types import structure
 from fmepy.compiled.kernels import call, doubles, sum_of_squares
 from fmepy.compiled.rodas5p import D1, GAMMA, begin_stage, combine, time_of, weight_of
@@ -104,16 +103,20 @@ class StiffPlan(NamedTuple):
     ----------
     loop, size, n_algebraic : int
         The address of `run`, the size of the room of a run, how many states have no rate: what a driver reads.
-    field, jacobian, slopes, bend, factor, solve, advance : int
-        Addresses of the model's functions, and of those of `compiled.unrolled_lu`; 0 where there is none.
-    n, n_params, width : int
-        States, parameters with sensitivities, numbers in a row of sensitivities.
+    field, jacobian, slopes, bend, advance, factor, solve, multiply : int
+        Addresses of the model's functions, and of those of `compiled.unrolled_lu` or `compiled.band_lu`; 0 where there
+        is none.
+    n, n_params, row, column : int
+        States, parameters with sensitivities, and how far the latter's rows and columns lie apart: parameters lie
+        innermost, filled up to an even number, but of a band states do.
     scales_at : int
         Where the scales of the sensitivities stand in the inputs.
     lower, upper : int
         Diagonals of J below and above the main one where it is a band (`compiled.band_lu`), else -1.
     at : ndarray of int
         Where the arrays of a `Workspace` begin, see `compiled.stiff_plan.Entries.places`.
+    order : ndarray of int, shape (n,) or (0,)
+        Of the states in the band.
     pattern : Pattern
     rows, cols : ndarray of int
         Where the entries of J are.
@@ -130,16 +133,19 @@ class StiffPlan(NamedTuple):
     jacobian: int
     slopes: int
     bend: int
+    advance: int
     factor: int
     solve: int
-    advance: int
+    multiply: int
     n: int
     n_params: int
-    width: int
+    row: int
+    column: int
     scales_at: int
     lower: int
     upper: int
     at: IntVector
+    order: IntVector
     pattern: Pattern
     rows: IntVector
     cols: IntVector
@@ -164,12 +170,12 @@ class Workspace(NamedTuple):
         Factors of W as a full matrix, and which rows were exchanged.
     point : ndarray, shape (2 n + 2,)
         The argument of `bend`.
-    U, V : ndarray, shape (8, n), (8, n * width)
-        Stages of the states, and of the sensitivities: parameters lie innermost, filled up to an even number.
-    S, X : ndarray, shape (n, width)
+    U, V : ndarray, shape (8, n), (8, m)
+        Stages of the states, and of the sensitivities.
+    S, X : ndarray, shape (m,)
         Sensitivities where the step begins, and at a stage.
     G, D : ndarray
-        What `slopes` and `bend` write.
+        What `slopes` and `bend` write; of a band G is room.
     """
 
     inputs: Any
@@ -198,14 +204,14 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
     cannot be taken the error is NaN.
     """
     p = structure(plan, StiffPlan)
-    n, n_params, width, at = p.n, p.n_params, p.width, p.at
+    n, n_params, at = p.n, p.n_params, p.at
+    m = at[8] - at[7]
     n_z, q = n * (1 + n_params), doubles(inputs, p.scales_at + n_params)
     M, R = doubles(room, MEMORY), doubles(room + 8 * MEMORY, at[13])
     w = Workspace(
         q, q[p.scales_at :], R, R[: at[1]], R[at[1] : at[2]], R[at[2] : at[3]], R[at[3] : at[4]], R[at[4] : at[5]],
-        R[at[12] : at[13]], R[at[5] : at[6]], R[at[6] : at[7]].reshape((8, n)),
-        R[at[7] : at[8]].reshape((8, n * width)), R[at[8] : at[9]].reshape((n, width)),
-        R[at[9] : at[10]].reshape((n, width)), R[at[10] : at[11]], R[at[11] : at[12]],
+        R[at[12] : at[13]], R[at[5] : at[6]], R[at[6] : at[7]].reshape((8, n)), R[at[7] : at[8]].reshape((8, m // 8)),
+        R[at[8] : at[9]], R[at[9] : at[10]], R[at[10] : at[11]], R[at[11] : at[12]],
     )  # fmt: skip
     Y, Y_new, k, C = doubles(y, n_z), doubles(y_new, n_z), doubles(stages, 7, n_z), doubles(c, 4, n_z)
     if what == STEP:
@@ -227,7 +233,7 @@ def _begin(M, p, w, y):
         w.b[i] = 0.0
         w.v[i] = w.v[i] if M[IS_KNOWN] == 0.0 else 0.0
         for q in range(p.n_params):
-            w.S[i, q] = y[(1 + q) * n + i]
+            w.S[i * p.row + q * p.column] = y[(1 + q) * n + i]
     _multiply(p, w, w.v, w.b, w.rest)
     size, length = math.sqrt(sum_of_squares(w.b, 0, n)), math.sqrt(n)
     M[FASTEST] = size if M[IS_KNOWN] == 0.0 else math.inf  # not known yet
@@ -238,17 +244,17 @@ def _begin(M, p, w, y):
 
 def _step(M, p, w, y, y_new, f, C, f_new, atol):
     """Take the step; return whether it could be taken. C[1] and C[2] are room."""
-    n, n_params, width, U, V, error = p.n, p.n_params, p.width, w.U, w.V, C[0]
+    n, n_params, U, V, S, X, error = p.n, p.n_params, w.U, w.V, w.S, w.X, C[0]
     t, h, n_J = M[T], M[H], len(w.J) - n
     g, inverse, x = 1.0 / (h * GAMMA), 1.0 / h, C[1][:n]
-    J, f_t, S, X = w.J[:n_J], w.J[n_J:], w.S.reshape((n * width,)), w.X.reshape((n * width,))
+    J, f_t = w.J[:n_J], w.J[n_J:]
     for i in range(n):
         x[i], w.b[i] = y[i], f[i] + h * D1 * f_t[i]
     if not _first_stage(M, p, w, g, J, y, C[2], atol):
         return False
     if n_params > 0:
         begin_stage(0, inverse, S, V, X, V[0])
-        _stage_of_sensitivities(0, t, t, h * D1, M, p, w, x, V[0].reshape((n, width)))
+        _stage_of_sensitivities(0, t, t, h * D1, M, p, w, x, V[0])
     for s in range(1, 8):
         at, d = M[UNTIL] if s > 4 else t + h * time_of(s), h * weight_of(s)
         begin_stage(s, inverse, y, U, x, U[s])
@@ -264,14 +270,15 @@ def _step(M, p, w, y, y_new, f, C, f_new, atol):
         _solve(M, p, w, U[s])
         if n_params > 0:
             begin_stage(s, inverse, S, V, X, V[s])
-            _stage_of_sensitivities(s, t, at, d, M, p, w, x, V[s].reshape((n, width)))
+            _stage_of_sensitivities(s, t, at, d, M, p, w, x, V[s])
     for i in range(n):
         y_new[i] = x[i] + U[7, i]
         error[i] = U[7, i]
     for q in range(n_params):
         for i in range(n):
-            y_new[(1 + q) * n + i] = X[i * width + q] + V[7, i * width + q]
-            error[(1 + q) * n + i] = LENIENCE * V[7, i * width + q]
+            j = i * p.row + q * p.column
+            y_new[(1 + q) * n + i] = X[j] + V[7, j]
+            error[(1 + q) * n + i] = LENIENCE * V[7, j]
     call(p.field, M[UNTIL], y_new, w.inputs, f_new)
     for i in range(n):  # noqa: SIM110    # a kernel has no all()
         if not abs(f_new[i]) < math.inf:
@@ -288,10 +295,11 @@ def _first_stage(M, p, w, g, J, y, size, atol):
             if len(w.full) == 0:
                 return False
             _factor_full(p, w, g, J, w.full[: n * n].reshape((n, n)))
+        elif p.lower >= 0:
+            call(p.factor, g, J, w.LU, n, w.rest)
+            is_good = w.rest[0] > 0.0
         elif p.factor != 0:
             call(p.factor, g, J, J, w.LU)
-        elif p.lower >= 0:
-            is_good = factor_band(g, J, n, p.lower, p.upper, w.LU)
         else:
             factor(g, p.mass, J, p.pattern, w.LU, w.rest)
         for i in range(n):
@@ -311,7 +319,7 @@ def _first_stage(M, p, w, g, J, y, size, atol):
 def _multiply(p, w, x, out, sizes):
     """Add J x to out, and to sizes what the products of a row come to, whatever their signs."""
     if p.lower >= 0:
-        add_band_product(w.J, p.lower, p.upper, x, out, sizes)
+        call(p.multiply, w.J, p.order, x, out, sizes, p.n)
     else:
         add_product(w.J, p.rows, p.cols, x, out, sizes)
 
@@ -333,22 +341,23 @@ def _solve(M, p, w, x):
     n = len(x)
     if M[IS_FULL] > 0.0:
         solve_block(w.full[: n * n].reshape((n, n)), w.full[n * n :], x)
+    elif p.lower >= 0:
+        call(p.solve, w.LU, p.order, w.rest, x, n, 1)
     elif p.solve != 0:
         call(p.solve, 0.0, w.LU, w.LU, x)
-    elif p.lower >= 0:
-        solve_band(w.LU, p.lower, p.upper, x)
     else:
         solve(p.pattern, w.LU, x, w.rest)
 
 
 def _stage_of_sensitivities(s, t, at, d, M, p, w, x, B):
     """Set B to dU_s, for every parameter, from its sum over stages; w.X is the derivative of the stage's argument x."""
-    n = B.shape[0]
+    n = p.n
     w.point[2 * n], w.point[2 * n + 1] = d, s
     for i in range(n):
         w.point[n + i] = w.U[s, i]
-        for q in range(B.shape[1]):
-            B[i, q] = B[i, q] if p.mass[i] != 0 else 0.0
+        if p.mass[i] == 0:
+            for q in range(p.n_params):
+                B[i * p.row + q * p.column] = 0.0
     if s == 0 or p.lower < 0:  # loops over arrays, of bands, keep what `field` has just computed at x
         call(p.slopes, at, x, w.inputs, w.G)
     call(p.bend, t, w.point, w.inputs, w.D)
@@ -357,22 +366,27 @@ def _stage_of_sensitivities(s, t, at, d, M, p, w, x, B):
 
 def _advance(M, p, w, B):
     """Replace B by the solution of W x = B + J X + df/dq + D S + ..., the entries of J and the others being G and D."""
-    n, n_J, n_by = len(B), len(p.rows), p.of_bend_y.shape[1]
+    n, n_J, n_by = p.n, len(p.rows), p.of_bend_y.shape[1]
+    if p.lower >= 0:
+        call(p.advance, 0.0, w.numbers, w.inputs, B)
+        call(p.solve, w.LU, p.order, w.G, B, n, p.n_params)
+        return
     if p.advance != 0 and M[IS_FULL] == 0.0:
         call(p.advance, 0.0, w.numbers, w.inputs, B)
         return
+    by_row, X, S = B.reshape((n, p.row)), w.X.reshape((n, p.row)), w.S.reshape((n, p.row))
     for e in range(n_J):
-        add_row(B, p.rows[e], w.G[e], w.X, p.cols[e])
+        add_row(by_row, p.rows[e], w.G[e], X, p.cols[e])
     for e in range(p.of_f.shape[1]):
-        B[p.of_f[0, e], p.of_f[1, e]] += w.G[n_J + e] * w.scales[p.of_f[1, e]]
+        by_row[p.of_f[0, e], p.of_f[1, e]] += w.G[n_J + e] * w.scales[p.of_f[1, e]]
     for e in range(n_by):
-        add_row(B, p.of_bend_y[0, e], w.D[e], w.S, p.of_bend_y[1, e])
+        add_row(by_row, p.of_bend_y[0, e], w.D[e], S, p.of_bend_y[1, e])
     for e in range(p.of_bend_q.shape[1]):
-        B[p.of_bend_q[0, e], p.of_bend_q[1, e]] += w.D[n_by + e] * w.scales[p.of_bend_q[1, e]]
+        by_row[p.of_bend_q[0, e], p.of_bend_q[1, e]] += w.D[n_by + e] * w.scales[p.of_bend_q[1, e]]
     if M[IS_FULL] > 0.0:
-        solve_block_all(w.full[: n * n].reshape((n, n)), w.full[n * n :], None, B)
+        solve_block_all(w.full[: n * n].reshape((n, n)), w.full[n * n :], None, by_row)
     else:
-        solve_all(p.pattern, w.LU, B)
+        solve_all(p.pattern, w.LU, by_row)
 
 
 def _polynomial(p, w, y, y_new, c):
@@ -383,7 +397,7 @@ def _polynomial(p, w, y, y_new, c):
     combine(w.U, 0, 1, c[1, :n], c[2, :n], c[3, :n])
     for q in range(p.n_params):
         a, b = (1 + q) * n, (2 + q) * n
-        combine(w.V, q, p.width, c[1, a:b], c[2, a:b], c[3, a:b])
+        combine(w.V, q * p.column, p.row, c[1, a:b], c[2, a:b], c[3, a:b])
 
 
 def _set_error_inside(M, p, w, y, c, error, x):
@@ -402,14 +416,15 @@ def _set_error_inside(M, p, w, y, c, error, x):
     _solve(M, p, w, error[:n])
     if p.n_params == 0:
         return
-    B = w.V[0].reshape((n, p.width))
-    for i in range(n):
-        for q in range(p.n_params):
-            w.X[i, q], B[i, q] = x[(1 + q) * n + i], -error[(1 + q) * n + i]
+    B = w.V[0]
+    for q in range(p.n_params):
+        for i in range(n):
+            at = i * p.row + q * p.column
+            w.X[at], B[at] = x[(1 + q) * n + i], -error[(1 + q) * n + i]
     for e in range(len(w.D)):
         w.D[e] = 0.0
     call(p.slopes, middle, x, w.inputs, w.G)
     _advance(M, p, w, B)
     for i in range(n):
         for q in range(p.n_params):
-            error[(1 + q) * n + i] = B[i, q]
+            error[(1 + q) * n + i] = B[i * p.row + q * p.column]

@@ -31,6 +31,8 @@ class Entries(NamedTuple):
         States whose entry in the rates is to be zero.
     band : (int, int)
         Diagonals of J below and above the main one where it is a band, and `rows` and `cols` are empty.
+    order : sequence of int
+        Of the states, which makes it one.
     """
 
     n: int
@@ -43,19 +45,25 @@ class Entries(NamedTuple):
     scales_at: int = 0
     algebraic: Sequence[int] = ()
     band: tuple[int, int] = (-1, -1)
+    order: Sequence[int] = ()
 
     @property
     def width(self) -> int:
-        """Numbers in a row of sensitivities."""
+        """Numbers in a row of sensitivities, where parameters lie innermost."""
         return 2 * ((self.n_params + 1) // 2)
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """How far the rows and columns of sensitivities lie apart."""
+        return (1, self.n) if self.band[0] >= 0 else (self.width, 1)
 
     def places(self, n_LU: int) -> list[int]:
         """Return where J, LU, b, rest, v, point, U, V, S, X, G, D, `full` begin behind its memory; the end."""
-        n, m = self.n, self.n * self.width
-        n_J = len(self.rows)
+        n, m, n_J = self.n, self.n * self.width, len(self.rows)
+        n_G, n_D = n_J + len(self.of_f), 1 + len(self.of_bend_y) + len(self.of_bend_q)
         if self.band[0] >= 0:
             n_J = n_LU = n * (sum(self.band) + 1)
-        n_G, n_D = n_J + len(self.of_f), 1 + len(self.of_bend_y) + len(self.of_bend_q)
+            n_G, m = 4 * n, n * self.n_params
         sizes = [n_J + n, n_LU, n, n, n, 2 * n + 2, 8 * n, 8 * m, m, m, n_G, n_D]
         sizes.append(n * (n + 1) if n <= MOST_FULL and self.band[0] < 0 else 0)
         return list(accumulate(sizes, initial=0))
@@ -67,7 +75,7 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
     Parameters
     ----------
     functions : sequence of int
-        The addresses of field, jacobian, slopes, bend, and those of `compiled.unrolled_lu`; 0 where there is none.
+        The addresses of field, jacobian, slopes, bend, advance, factor, solve, multiply, see `StiffPlan`.
     loop : int
         The address of `run`.
     """
@@ -75,14 +83,14 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
     mass = np.ones(m.n, dtype=np.int64)
     mass[list(m.algebraic)] = 0
     further = [np.array(e, dtype=np.int64).reshape(-1, 2).T for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
-    tables = [np.asarray(table, dtype=np.int64) for table in (places, *pattern, m.rows, m.cols, *further, mass)]
+    tables = [np.asarray(table, dtype=np.int64) for table in (places, m.order, *pattern, m.rows, m.cols, *further, mass)]
     ends = np.cumsum([len(words_of(group_of(StiffPlan))), *(table.size for table in tables)])
     out = np.empty(ends[-1], dtype=np.int64)
     parts: list[Any] = [out[a:b].reshape(t.shape) for a, b, t in zip(ends, ends[1:], tables, strict=False)]
     for copy, table in zip(parts, tables, strict=True):
         copy[:] = table
     head: list[Any] = [loop, MEMORY + places[-1], len(m.algebraic), *functions]
-    head += [m.n, m.n_params, m.width, m.scales_at, *m.band]
-    fields: list[Any] = [*head, parts[0], Pattern(*parts[1:6]), *parts[6:]]
+    head += [m.n, m.n_params, *m.strides, m.scales_at, *m.band]
+    fields: list[Any] = [*head, *parts[:2], Pattern(*parts[2:7]), *parts[7:]]
     out[: ends[0]] = packed(StiffPlan(*fields))
     return out

@@ -2,52 +2,79 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
 from fmepy.compiled import band_lu
+from fmepy.compiled.c_loops import address
 
 
 def band(n, lower, upper, seed=0):
-    """Return random diagonals of J, zero outside the matrix, and J."""
+    """Return a random band J by rows, zero outside the matrix, and J."""
     rng = np.random.default_rng(seed)
-    J, diagonals = np.zeros((n, n)), np.zeros((lower + 1 + upper, n))
+    J, rows = np.zeros((n, n)), np.zeros((n, lower + 1 + upper))
     for i in range(n):
         for j in range(max(0, i - lower), min(n, i + upper + 1)):
-            diagonals[j - i + lower, i] = J[i, j] = rng.normal()
-    return diagonals.ravel(), J
+            rows[i, j - i + lower] = J[i, j] = rng.normal()
+    return rows.ravel(), J
+
+
+def compiled(lower, upper):
+    """Return the functions of a band in machine code."""
+    pointer, whole = ctypes.c_void_p, ctypes.c_int64
+    kinds = [ctypes.c_double, pointer, pointer, whole, pointer], [*[pointer] * 4, whole, whole], [*[pointer] * 5, whole]
+    return [
+        ctypes.CFUNCTYPE(None, *k)(at) for k, at in zip(kinds, band_lu.band_code(lower, upper), strict=True)
+    ]
 
 
 BANDS = [(n, lower, upper) for n in (1, 2, 3, 4, 9, 30) for lower, upper in ((1, 1), (0, 0), (2, 1), (0, 3), (3, 2))]
 
 
+@pytest.mark.parametrize("m", [1, 5])
 @pytest.mark.parametrize(("n", "lower", "upper"), BANDS)
-def test_solutions_are_those_of_the_dense_system(n, lower, upper):
-    diagonals, J = band(n, lower, upper)
-    g, LU, b = 4.0, np.full(n * (lower + 1 + upper), np.nan), np.random.default_rng(1).normal(size=n)
-    band_lu.factor_band(g, diagonals, n, lower, upper, LU)
-    x = b.copy()
-    band_lu.solve_band(LU, lower, upper, x)
-    np.testing.assert_allclose(x, np.linalg.solve(g * np.eye(n) - J, b), rtol=1e-11, atol=1e-13)
-    X = np.stack([b, 2 * b - 1], axis=1)
-    known = np.linalg.solve(g * np.eye(n) - J, X)
-    band_lu.solve_band_all(LU, lower, upper, X)
+def test_solutions_are_those_of_the_dense_system(n, lower, upper, m):
+    rows, J = band(n, lower, upper)
+    rng, W = np.random.default_rng(1), 4.0 * np.eye(n) - J
+    order, room, good = rng.permutation(n), np.zeros(4 * n), np.zeros(1)
+    LU, compiled_LU = np.full((2, len(rows)), np.nan)
+    factor, solve, _ = compiled(lower, upper)
+    factor(4.0, address(rows), address(compiled_LU), n, address(good))
+    assert band_lu.factor_band(4.0, rows, n, lower, upper, LU) == bool(good[0])
+    X = rng.normal(size=(m, n))
+    known, by_machine = np.empty((m, n)), X.copy()
+    known[:, order] = np.linalg.solve(W, X[:, order].T).T
+    solve(address(compiled_LU), address(order), address(room), address(by_machine), n, m)
+    for p in range(0, m, 4):  # the kernel itself, as Python
+        more = [None] * 3 if m == 1 else [X[min(p + k, m - 1)] for k in (1, 2, 3)]
+        band_lu.solve_band(LU, lower, upper, order, room, X[p], *more)
     np.testing.assert_allclose(X, known, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(by_machine, known, rtol=1e-11, atol=1e-13)
+
+
+def test_factors_are_known_to_be_good_where_the_diagonal_is_the_largest():
+    for g, is_good in ((2.0, True), (1.9, False), (np.nan, False)):  # of -1 beside the diagonal
+        LU, rows = np.zeros(12), np.tile([1.0, 0.0, 1.0], 4)
+        assert band_lu.factor_band(g, rows, 4, 1, 1, LU) == is_good
 
 
 @pytest.mark.parametrize(("n", "lower", "upper"), BANDS)
 def test_products_are_those_of_the_dense_matrix(n, lower, upper):
-    diagonals, J = band(n, lower, upper)
-    x = np.random.default_rng(2).normal(size=n)
-    out, sizes = np.ones(n), np.ones(n)
-    band_lu.add_band_product(diagonals, lower, upper, x, out, sizes)
-    np.testing.assert_allclose(out, 1 + J @ x, rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(sizes, 1 + np.abs(J) @ np.abs(x), rtol=1e-13)
+    rows, J = band(n, lower, upper)
+    rng = np.random.default_rng(2)
+    x, order, both = rng.normal(size=n), rng.permutation(n), np.ones((2, 2, n))
+    band_lu.add_band_product(rows, lower, upper, order, x, *both[0])
+    compiled(lower, upper)[2](address(rows), address(order), address(x), *map(address, both[1]), n)
+    for out, sizes in both:
+        np.testing.assert_allclose(out[order], 1 + J @ x[order], rtol=1e-13, atol=1e-14)
+        np.testing.assert_allclose(sizes[order], 1 + np.abs(J) @ np.abs(x[order]), rtol=1e-13)
 
 
 def test_a_pivot_of_zero_comes_as_no_number():
     x, LU = np.ones(2), np.zeros(6)
     with np.errstate(all="ignore"):
         band_lu.factor_band(1.0, np.array([0.0, 1.0, 1.0, 1.0, 1.0, 0.0]), 2, 1, 1, LU)  # [[0, -1], [-1, 0]]
-        band_lu.solve_band(LU, 1, 1, x)
+        band_lu.solve_band(LU, 1, 1, np.arange(2), np.zeros(8), x, None, None, None)
     assert not np.isfinite(x).all()

@@ -29,20 +29,18 @@ def stepper_of(case):
 def test_the_band_and_the_slope_in_time_are_those_of_differences(case):
     stepper, inputs, _ = stepper_of(case)
     rates, start, p, (lower, upper) = CASES[case]
-    order, own = stepper._order[:N], stepper._inputs(inputs)
-    y = 0.3 + 0.5 * start[order]
-    out = np.zeros(N * (lower + upper + 2))
+    order, own, y = stepper._code.structure.band[0], stepper._inputs(inputs), 0.3 + 0.5 * start
+    width = lower + upper + 1
+    out = np.zeros(N * (width + 1))
     c_loop(array_loop.jacobian, "the solver of grids")(T, address(y), address(own), address(out))
 
     def at(t, x):
-        back = np.empty(N)
-        back[order] = x
-        return np.asarray(rates(t, back, p))[order]
+        return np.asarray(rates(t, x, p))
 
     J, steps = np.zeros((N, N)), 1e-6 * np.eye(N)
-    for d, diagonal in enumerate(out[:-N].reshape(lower + upper + 1, N)):
-        for i in range(max(0, lower - d), min(N, N + lower - d)):
-            J[i, i + d - lower] = diagonal[i]
+    for i, row in enumerate(out[:-N].reshape(N, width)):
+        for j in range(max(0, i - lower), min(N, i + upper + 1)):
+            J[order[i], order[j]] = row[j - i + lower]
     differences = np.column_stack([(at(T, y + h) - at(T, y - h)) / 2e-6 for h in steps])
     np.testing.assert_allclose(J, differences, atol=1e-7 * np.abs(differences).max())
     np.testing.assert_allclose(out[-N:], (at(T + 1e-6, y) - at(T - 1e-6, y)) / 2e-6, rtol=1e-7, atol=1e-5)

@@ -25,7 +25,7 @@ from fmepy.compiled.dialect.types import (
     structure,
     words_of,
 )
-from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new, weighted
+from fmepy.compiled.kernels import call, doubles, integers, lanes, lanes_at, multiply_add, new, set_lanes, weighted
 from fmepy.compiled.llvm_operations import number
 
 _IN_LLVM = {
@@ -190,7 +190,8 @@ class Expressions(Writer):
             return Value("i", (self._named(f"{word} i64 {a.parts[0]}, {b.parts[0]}"),))
         else:
             raise self._fail(node, "no kernel may compute this")
-        return Value("d", (self._named(f"f{word} double {self._as('d', a, node)}, {self._as('d', b, node)}"),))
+        kind = "v" if "v" in (a.type, b.type) else "d"
+        return Value(kind, (self._named(f"f{word} {LLVM[kind]} {self._as(kind, a, node)}, {self._as(kind, b, node)}"),))
 
     def _of_UnaryOp(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Not):
@@ -201,7 +202,8 @@ class Expressions(Writer):
         value = self._value(node.operand)
         if value.type == "i":
             return Value("i", (self._named(f"sub nsw i64 0, {value.parts[0]}"),))
-        return Value("d", (self._named(f"fneg double {self._as('d', value, node)}"),))
+        kind = "v" if value.type == "v" else "d"
+        return Value(kind, (self._named(f"fneg {LLVM[kind]} {self._as(kind, value, node)}"),))
 
     def _of_Compare(self, node: ast.Compare) -> Value:
         left, out = self._value(node.left), ""
@@ -296,9 +298,11 @@ class Expressions(Writer):
         return Value(kind, tuple(self._named(f"extractvalue {whole} {out}, {i}") for i in range(len(words))))
 
     def _from_llvm(self, name: str, values: Sequence[Value], node: Any) -> Value:
-        self._program.declared.add((name, len(values)))
-        passed = ", ".join(f"double {self._as('d', v, node)}" for v in values)
-        return Value("d", (self._named(f"call double @llvm.{name}.f64({passed})"),))
+        kind = "v" if any(v.type == "v" for v in values) else "d"
+        passed = ", ".join(f"{LLVM[kind]} {self._as(kind, v, node)}" for v in values)
+        of = f"{LLVM[kind]} @llvm.{name}.{'v4f64' if kind == 'v' else 'f64'}"
+        self._program.declared.add((of, ", ".join([LLVM[kind]] * len(values))))
+        return Value(kind, (self._named(f"call {of}({passed})"),))
 
     def _truth(self, node: ast.expr) -> str | bool:
         value = self._value(node)
@@ -344,6 +348,29 @@ class Expressions(Writer):
                 total = self._named(f"fadd double {total}, {term}") if total else term
         return Value("d", (total,))
 
+    def lanes(self, values: list[Value], node: Any) -> Value:
+        """Write `lanes`."""
+        out = "poison"
+        for i, value in enumerate(values):
+            out = self._named(f"insertelement <4 x double> {out}, double {self._as('d', value, node)}, i64 {i}")
+        return Value("v", (out,))
+
+    def lanes_at(self, values: list[Value], node: Any) -> Value:
+        """Write `lanes_at`."""
+        return Value("v", (self._named(f"load <4 x double>, ptr {self._four(values, node)}, align 8"),))
+
+    def set_lanes(self, values: list[Value], node: Any) -> Value:
+        """Write `set_lanes`."""
+        x = self._as("v", values[2], node)
+        self._emit(f"store <4 x double> {x}, ptr {self._four(values, node)}, align 8")
+        return Value(Known(None))
+
+    def _four(self, values: list[Value], node: Any) -> str:
+        """Return the address of four entries."""
+        i = self._as("i", values[1], node)
+        self._check(f"icmp ult i64 {self._named(f'add nsw i64 {i}, 3')}, {values[0].parts[1]}", node)
+        return self._address(values[0], [i], node)
+
     def called(self, values: list[Value], node: Any) -> Value:
         """Write `call`."""
         at = self._pointer(values[0], node)
@@ -374,6 +401,9 @@ _OWN: dict[Any, Callable[[Expressions, list[Value], Any], Value]] = {
     integers: lambda body, values, node: body.array_at("i", values, node),
     structure: Expressions.structure_at,
     weighted: Expressions.weighted,
+    lanes: Expressions.lanes,
+    lanes_at: Expressions.lanes_at,
+    set_lanes: Expressions.set_lanes,
     call: Expressions.called,
     min: lambda body, values, node: body.extreme(ast.Lt(), values, node),
     max: lambda body, values, node: body.extreme(ast.Gt(), values, node),

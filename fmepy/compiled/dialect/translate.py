@@ -98,7 +98,7 @@ def kernel_text(function: Callable[..., None], checks: list[str] | None = None) 
     run = [f"define void @run({taken}{', ptr %told' if told else ''}) {{"]
     run += ["  %pool = alloca ptr", "  store ptr null, ptr %pool", *(["  store i64 0, ptr @broken"] if told else [])]
     run += [f"  call void @{name}({taken}, ptr %pool)", "  call void @release(ptr %pool)", *told, "  ret void", "}"]
-    heads = [f"declare double @llvm.{f}.f64({', '.join(['double'] * n)})" for f, n in sorted(program.declared)]
+    heads = [f"declare {function}({kinds})" for function, kinds in sorted(program.declared)]
     return "\n".join([_HEAD, *heads, *program.texts, *run])
 
 
@@ -108,7 +108,7 @@ class _Program:
 
     checks: list[str] | None
     texts: list[str] = field(default_factory=list)
-    declared: set[tuple[str, int]] = field(default_factory=set)
+    declared: set[tuple[str, str]] = field(default_factory=set)
     _made: dict[Any, tuple[str, Type]] = field(default_factory=dict)
 
     def kernel(self, function: Callable[..., Any], kinds: tuple[Type, ...]) -> tuple[str, Type]:

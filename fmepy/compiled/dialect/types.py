@@ -36,8 +36,8 @@ class Known:
     value: Any
 
 
-Type: TypeAlias = "str | ArrayType | Group | Known"  # "d": a float, "i": a whole number, "b": a truth value
-LLVM = {"d": "double", "i": "i64", "b": "i1"}
+Type: TypeAlias = "str | ArrayType | Group | Known"  # "d": a float, "i": a whole number, "b": a truth value, "v": four floats
+LLVM = {"d": "double", "i": "i64", "b": "i1", "v": "<4 x double>"}
 _OF_WORD: dict[str, Type] = {
     "int": "i", "float": "d", "bool": "b", "IntVector": ArrayType("i", 1), "IntMatrix": ArrayType("i", 2),
     "Vector": ArrayType("d", 1), "Matrix": ArrayType("d", 2), "Cube": ArrayType("d", 3),
@@ -239,4 +239,7 @@ class Writer:
             return value.parts[0]
         if kind == "d" and value.type == "i":
             return self._named(f"sitofp i64 {value.parts[0]} to double")
+        if kind == "v":
+            first = self._named(f"insertelement <4 x double> poison, double {self._as('d', value, node)}, i64 0")
+            return self._named(f"shufflevector <4 x double> {first}, <4 x double> poison, <4 x i32> zeroinitializer")
         raise self._fail(node, f"this should be of type {kind}, and is {value.type}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from fmepy.compiled import array_loop, rosenbrock, status
 from fmepy.compiled.array_code import MOST_BAND
+from fmepy.compiled.band_lu import band_code
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
 from fmepy.compiled.sparse_lu import Pattern
@@ -50,13 +51,10 @@ class GridStepper:
         self._code, n = code_of(definition.arrays), len(definition.states)
         self._places = np.array([definition.parameters.index(k) for k in names], dtype=np.intp)
         order, *band = self._code.structure.band
-        is_own = bool((order == np.arange(n)).all())
-        entries = Entries(n, (), (), n_params=m, band=(band[0], band[1]))
-        self._plan = array_loop.plan_of(self._code, entries, None if is_own else order)
-        self._order = np.concatenate([order + k * n for k in range(1 + m)])
-        self._back = np.argsort(self._order)
+        entries = Entries(n, (), (), n_params=m, band=(band[0], band[1]), order=order.tolist())
+        self._plan = array_loop.plan_of(self._code, entries)
         self._last: tuple[Any, Any] = (None, None)
-        all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (n,))[order], 1 + m)
+        all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (n,)), 1 + m)
         most = int(min(MOST_STEPS, max(MOST_WORK / (n * (1 + m)), 1000)))
         self._solver = Solver(n, rtol, all_atol, max_step, most)
         stiff = None if held == "explicit" else StiffCode(partial(_stiff_plan, entries), held == "stiff")
@@ -75,10 +73,8 @@ class GridStepper:
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
             runs = ExplicitRuns(self._functions, self._solver, course, len(own))
             self._last = key, runs
-        out, (ended, _, reached, *worst) = runs.one(own, z[self._order], order=self._back, into=rows)
+        out, (ended, _, reached, *worst) = runs.one(own, z, into=rows)
         if ended != status.DONE:
-            if worst:
-                worst[0] = self._order[int(worst[0])]
             raise failure_of(ended, reached, self._states, self._solver.most_steps, worst)
         written: Matrix = out
         return written
@@ -115,9 +111,8 @@ def _stiff_plan(entries: Entries) -> Any:
     """Return what the stiff method knows of a model."""
     loop, nothing = c_loop(rosenbrock.run, "the stiff solver"), np.zeros(0, dtype=np.int64)
     more = ("slopes", "bend") if entries.n_params else ()
-    functions = [*(_address(k) for k in ("field", "jacobian", *more)), *[0] * (4 - len(more)), 0]
-    if entries.n_params:
-        functions[-1] = _address("advance")
+    functions = [*(_address(k) for k in ("field", "jacobian", *more)), *[0] * (2 - len(more))]
+    functions += [_address("advance") if entries.n_params else 0, *band_code(*entries.band)]
     at = loop.code.address("run")  # type: ignore[attr-defined]
     return plan_of(entries, Pattern(*[nothing] * 5), functions, at), loop
 

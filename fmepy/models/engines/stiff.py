@@ -63,7 +63,7 @@ def stiff_plan(system: System) -> Any:
     if not unrolled_lu.write(program, pattern, entries):
         pattern = with_block(pattern)
     code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
-    names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
+    names = "field", "jacobian", "slopes", "bend", "advance", "factor", "solve", "multiply"
     functions = [code.address(name) for name in names]
     plan = plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
     return plan, code
