@@ -25,7 +25,7 @@ from fmepy.compiled.llvm_code import ExpressionWriter, WholeFunction
 from fmepy.compiled.llvm_operations import declarations, number
 from fmepy.compiled.machine import LOOPS, Code, compiled
 from fmepy.language.arrays import ArrayProgram, ArrayStep, StridedRun
-from fmepy.language.nodes import TABLE, ZERO, Node, Symbol, choose_above, in_order, mul
+from fmepy.language.nodes import TABLE, ZERO, Node, Symbol, choose_above, in_order
 from fmepy.numerics.structure import Structure
 from fmepy.types import Matrix, Vector
 
@@ -34,7 +34,8 @@ MOST_BAND = 41
 directions and the factors of every step take longer than LSODA does, which needs few Jacobians."""
 _ARGUMENTS = "ptr noalias %w, ptr noalias %d, ptr noalias %e, ptr noalias %b, ptr noalias %k"
 _ZERO = number(0.0)
-_BOTH = Symbol("product of directions")
+LANES = 4
+"""Directions along which derivatives are computed at once: what they share, such as divisions, is computed once."""
 
 
 def _is_steep(e: Node) -> bool:
@@ -73,7 +74,7 @@ def _slope(
     for x, direction in directions.items():
         if x not in formula.slopes:
             continue
-        term = part.value_with(mul(formula.slopes[x], direction), known)
+        term = part.binary("fmul", part.value_with(formula.slopes[x], known), known[direction])  # one slope for all
         if steep:
             term = part.select(part.compare("oeq", known[direction], _ZERO), _ZERO, term)
         total = term if total is None else part.binary("fadd", total, term)
@@ -83,7 +84,7 @@ def _slope(
         if first is None or second is None:
             continue
         both = part.binary("fmul", first, second)
-        term = part.value_with(mul(curve, _BOTH), known | {_BOTH: both})
+        term = part.binary("fmul", part.value_with(curve, known), both)
         if steep:
             term = part.select(part.compare("oeq", both, _ZERO), _ZERO, term)
         total = term if total is None else part.binary("fadd", total, term)
@@ -117,6 +118,7 @@ class ArrayCode:
     def __init__(self, arrays: ArrayProgram) -> None:
         self.arrays, self.declared = arrays, set[tuple[str, int]]()
         self._moving: dict[str, set[str]] = {}
+        self._lanes, self._lane, self._blocks_of_lanes = 1, 0, ""
         self._active: dict[tuple[int, str], bool] = {}
         self._steps, self._inputs = arrays.steps, arrays.inputs
         layout = ArrayLayout(arrays)
@@ -179,23 +181,19 @@ class ArrayCode:
     # --- calls
 
     @cached_property
-    def _compiled(self) -> Code:
+    def _values(self) -> Code:
         return compiled(self.text(), LOOPS)
 
-    @property
-    def addresses(self) -> list[int]:
-        """Where the rates begin and their derivatives (see `text`), and the table that all are handed."""
-        found = [self._compiled.address(k) for k in ("rates", "rates_one", "columns", "moving", "bend")]
-        return [*found, self._table.ctypes.data]
-
     @cached_property
-    def _functions(self) -> tuple[Any, dict[str, Any]]:
-        code = self._compiled
-        pointer, whole = ctypes.c_void_p, ctypes.c_int64
-        plain = ctypes.PYFUNCTYPE(None, *[pointer] * 5)
-        along = ctypes.PYFUNCTYPE(None, *[pointer] * 5, whole)
-        kinds = {"prepare": plain, "rates": plain, "prepare_along": along, "rates_along": along}
-        return code, {name: kind(code.address(name)) for name, kind in kinds.items()}
+    def _slopes(self) -> Code:
+        return compiled(self.text_of_slopes(), LOOPS)
+
+    def addresses(self, with_slopes: bool) -> list[int]:
+        """Return where `rates`, `columns`, `moving` begin, those of slopes, or zeros, and the table for all of them."""
+        found = [self._values.address(k) for k in ("rates", "columns", "moving")]
+        names = "along", "along_lanes", "bend", "bend_lanes"
+        found += [self._slopes.address(k) if with_slopes else 0 for k in names]
+        return [*found, self._table.ctypes.data]
 
     def function(self, name: str, block: Vector, directions: Matrix | None = None) -> Callable[[], None]:
         """Return one of the functions, ready to work on blocks, which must stay where they are.
@@ -204,47 +202,62 @@ class ArrayCode:
             What depends on parameters alone, and all else: their values, and their derivatives along directions, which
             ask for the values first.
         """
-        call, w, k = self._functions[1][name], block.ctypes.data, self._table.ctypes.data
+        pointer, w, k = ctypes.c_void_p, block.ctypes.data, self._table.ctypes.data
         if directions is None:
+            call = ctypes.PYFUNCTYPE(None, *[pointer] * 5)(self._values.address(name))
             return lambda: call(w, None, None, None, k)
+        along = ctypes.PYFUNCTYPE(None, *[pointer] * 5, ctypes.c_int64)(self._slopes.address(name))
         d, m = directions.ctypes.data, len(directions)
-        return lambda: call(w, d, None, None, k, m)
+        return lambda: along(w, d, None, None, k, m)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_functions", "_compiled")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_values", "_slopes")}
 
     # --- the text
 
     def text(self) -> str:
-        """Return the program.
+        """Return the program of values, and of what a step without sensitivities needs.
 
-        Of its functions `rates_one` gives derivatives of the rates along states and parameters, `columns` along states
-        alone, `moving` along time, forcings and states, and `bend` those of the second order along the direction of
-        `moving`, in d, and that of `rates_one`, in e, which both must have been computed; they go to b.
+        Of its functions `columns` gives derivatives of the rates along states, `moving` along time, forcings and
+        states.
         """
         functions = [
             self._function("prepare", True, "w"),
             self._function("rates", False, "w"),
-            self._function("prepare_one", True, "d", "p"),
-            self._function("rates_one", False, "d", "yp"),
             self._function("columns", False, "d", "y"),
             self._function("moving", False, "d", "tuy"),
-            self._function("bend", False, "b", "tuy", "yp"),
-            self._each_direction("prepare"),
-            self._each_direction("rates"),
         ]
         return "\n".join([declarations(self.declared), *functions])
 
-    def _each_direction(self, name: str) -> str:
+    def text_of_slopes(self) -> str:
+        """Return the program of derivatives along states and parameters.
+
+        Its function `along` gives them, and `bend` those of the second order along the direction of `moving`, in d, and
+        that of `along`, in e, which both must have been computed; they go to b. Those of `LANES` directions at once
+        stand in as many blocks, one after the other.
+        """
+        functions = [
+            self._function("prepare_one", True, "d", "p"),
+            self._function("along", False, "d", "yp"),
+            self._function("along_lanes", False, "d", "yp", lanes=LANES),
+            self._function("bend", False, "b", "tuy", "yp"),
+            self._function("bend_lanes", False, "b", "tuy", "yp", lanes=LANES),
+            self._each_direction("prepare_along", "prepare_one"),
+            self._each_direction("rates_along", "along"),
+        ]
+        return "\n".join([declarations(self.declared), *functions])
+
+    def _each_direction(self, name: str, one: str) -> str:
         part = ExpressionWriter(WholeFunction(self.declared))
         with part.loop(0, "%m") as i:
             at = part.emit(f"getelementptr double, ptr %d, i64 {part.emit(f'mul i64 {i}, {self.size}')}")
-            part.lines.append(f"  call void @{name}_one(ptr %w, ptr {at}, ptr %e, ptr %b, ptr %k)")
-        return _defined(f"{name}_along", f"{_ARGUMENTS}, i64 %m", part)
+            part.lines.append(f"  call void @{one}(ptr %w, ptr {at}, ptr %e, ptr %b, ptr %k)")
+        return _defined(name, f"{_ARGUMENTS}, i64 %m", part)
 
-    def _function(self, name: str, prepared: bool, block: str, d: str = "", e: str = "") -> str:
+    def _function(self, name: str, prepared: bool, block: str, d: str = "", e: str = "", lanes: int = 1) -> str:
         """Return a function that writes a block: values, or derivatives along d, or d and e, where such inputs move."""
         part, self._moving = ExpressionWriter(WholeFunction(self.declared)), {"d": set(d), "e": set(e)}
+        self._lanes, self._blocks_of_lanes = lanes, "eb" if e else "d"
         self._active.clear()
         for i in self._needed:
             is_given = self._steps[i].kind in ("input", "constant")
@@ -254,57 +267,75 @@ class ArrayCode:
                 getattr(self, f"_write_{self._steps[i].kind}")(part, i, block)
         return _defined(name, _ARGUMENTS, part)
 
+    def _each_lane(self, array: str) -> Iterator[int]:
+        """Go through the lanes of a block; gives where each begins in it."""
+        for lane in range(self._lanes if array in self._blocks_of_lanes else 1):
+            self._lane = lane
+            yield self._begin(array)
+        self._lane = 0
+
+    def _begin(self, array: str) -> int:
+        return self._lane * self.size if array in self._blocks_of_lanes else 0
+
     def _write_each(self, part: ExpressionWriter, i: int, array: str) -> None:
         self._hoist(part, self._steps[i], array)
         for at in _loops(part, self._steps[i].size, self._cuts[i]):
-            part.store(self._computed(part, i, at, array), array, _index(part, self._places[i], at.k))
+            for begin in self._each_lane(array):
+                part.store(self._computed(part, i, at, array), array, _index(part, begin + self._places[i], at.k))
 
     def _write_join(self, part: ExpressionWriter, i: int, array: str) -> None:
         if i in self._tables:
             for at in _loops(part, self._steps[i].size):
                 entry = part.emit(f"getelementptr i64, ptr %k, i64 {_index(part, self._tables[i], at.k)}")
                 place = part.emit(f"load i64, ptr {entry}")
-                part.store(part.load(array, place), array, _index(part, self._places[i], at.k))
+                for begin in self._each_lane(array):
+                    value = part.load(array, part.emit(f"add i64 {place}, {begin}"))
+                    part.store(value, array, _index(part, begin + self._places[i], at.k))
             return
         self._hoist(part, self._steps[i], array)
         for at in _loops(part, self._steps[i].size, self._cuts[i]):
-            part.store(self._of_part(part, i, at, array), array, _index(part, self._places[i], at.k))
+            for begin in self._each_lane(array):
+                part.store(self._of_part(part, i, at, array), array, _index(part, begin + self._places[i], at.k))
 
     def _write_fold(self, part: ExpressionWriter, i: int, array: str) -> None:
-        step, at = self._steps[i], self._places[i]
+        step = self._steps[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
         for o in _loops(part, step.size):
-            target, first = _index(part, at, o.k), _index(part, 0, o.k, step.number)
-            part.store(self._entry(part, run, LoopEntry(first), array), array, target)
-            if step.number == 1:
-                continue
-            with part.loop(1, step.number) as j:
-                k = part.emit(f"add i64 {first}, {j}")
-                before, new = part.load(array, target), self._entry(part, run, LoopEntry(k), array)
-                if step.word == "add":
-                    new = part.binary("fadd", before, new)
-                elif array == "w":
-                    new = part.largest([before, new]) if step.word == "maximum" else part.smallest([before, new])
-                else:  # that of the entry which is the extreme
-                    is_it = part.compare("oeq", self._entry(part, run, LoopEntry(k), "w"), part.load("w", target))
-                    new = part.select(is_it, new, before)
-                part.store(new, array, target)
+            first, place = _index(part, 0, o.k, step.number), _index(part, self._places[i], o.k)
+            for begin in self._each_lane(array):
+                target = _index(part, begin + self._places[i], o.k)
+                part.store(self._entry(part, run, LoopEntry(first), array), array, target)
+                if step.number == 1:
+                    continue
+                with part.loop(1, step.number) as j:
+                    k = part.emit(f"add i64 {first}, {j}")
+                    before, new = part.load(array, target), self._entry(part, run, LoopEntry(k), array)
+                    if step.word == "add":
+                        new = part.binary("fadd", before, new)
+                    elif array == "w":
+                        new = part.largest([before, new]) if step.word == "maximum" else part.smallest([before, new])
+                    else:  # that of the entry which is the extreme
+                        is_it = part.compare("oeq", self._entry(part, run, LoopEntry(k), "w"), part.load("w", place))
+                        new = part.select(is_it, new, before)
+                    part.store(new, array, target)
 
     def _write_running(self, part: ExpressionWriter, i: int, array: str) -> None:
-        step, at = self._steps[i], self._places[i]
+        step = self._steps[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
         for o in _loops(part, step.size // step.number):
             first = _index(part, 0, o.k, step.number)
-            part.store(self._entry(part, run, LoopEntry(first), array), array, _index(part, at, first))
-            if step.number == 1:
-                continue
-            with part.loop(1, step.number) as j:
-                k = part.emit(f"add i64 {first}, {j}")
-                before = part.load(array, part.emit(f"add i64 {k}, {at - 1}"))
-                new = part.binary("fadd", before, self._entry(part, run, LoopEntry(k), array))
-                part.store(new, array, _index(part, at, k))
+            for begin in self._each_lane(array):
+                at = begin + self._places[i]
+                part.store(self._entry(part, run, LoopEntry(first), array), array, _index(part, at, first))
+                if step.number == 1:
+                    continue
+                with part.loop(1, step.number) as j:
+                    k = part.emit(f"add i64 {first}, {j}")
+                    before = part.load(array, part.emit(f"add i64 {k}, {at - 1}"))
+                    new = part.binary("fadd", before, self._entry(part, run, LoopEntry(k), array))
+                    part.store(new, array, _index(part, at, k))
 
     def _computed(self, part: ExpressionWriter, i: int, at: LoopEntry, array: str) -> str:
         """Return the name of an entry of a step that is a function of entries: its value, or its derivative."""
@@ -343,7 +374,7 @@ class ArrayCode:
         return self._entry(part, run, at._replace(start=at.start - before), array)
 
     def _loaded(self, part: ExpressionWriter, i: int, at: LoopEntry, array: str) -> str:
-        return part.load(array, _index(part, self._places[i] + at.start, at.k, at.stride))
+        return part.load(array, _index(part, self._begin(array) + self._places[i] + at.start, at.k, at.stride))
 
     def _hoist(self, part: ExpressionWriter, step: ArrayStep, array: str) -> None:
         """Load what is the same in all turns of a loop before it."""
@@ -356,7 +387,8 @@ class ArrayCode:
             self._hoist(part, self._steps[run.step], array)
         elif run.stride == 0:
             for block in {"w": "w", "d": "wd", "b": "wdeb"}[array]:
-                self._entry(part, run, LoopEntry(0), block)
+                for _ in self._each_lane(block):
+                    self._entry(part, run, LoopEntry(0), block)
 
 
 def _index(part: ExpressionWriter, base: int, k: int | str, stride: int = 1) -> int | str:

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.array_code import ArrayCode
-from fmepy.compiled.kernels import call, doubles, integers
+from fmepy.compiled.array_code import LANES, ArrayCode
+from fmepy.compiled.kernels import call, copy, doubles, integers
 from fmepy.compiled.stiff_plan import Entries
 from fmepy.types import IntVector
 
 N, M, LOWER, UPPER, SIZE, AT_T, AT_Y, AT_U, N_U, AT_RATES, N_CHECKS, MOVES = range(12)
-RATES, ALONG, COLUMNS, MOVING, BEND, TABLE, AT_S, AT_X, AT_FLAG, PLAN = range(12, 22)
+RATES, COLUMNS, MOVING, ALONG, ALONG_LANES, BEND, BEND_LANES, TABLE, AT_S, AT_X, AT_FLAG, PLAN = range(12, 24)
 """Of a plan: states, parameters with sensitivities, the band, numbers of a block; where time, states, forcings and
 rates stand in a block; what must not be zero; whether rates depend on time or forcings; the model's functions and a
 table of theirs; where the stiff method has sensitivities where a step begins and at a stage, and a number that is for
@@ -41,10 +41,10 @@ class Blocks(NamedTuple):
         Where they begin, and then value and slope of each forcing.
     w, d : ndarray, shape (size,)
         Values; a direction and the derivatives along it.
-    w0, b : ndarray, shape (size,)
-        Values where a step begins; derivatives of the second order.
-    D, E : ndarray, shape (m, size)
-        Directions for every parameter, and the derivatives along them: at w, and at w0.
+    w0 : ndarray, shape (size,)
+        Values where a step begins.
+    b, D, E : ndarray, shape (m, size)
+        For every parameter derivatives of the second order; directions, and the derivatives along them, at w and at w0.
     """
 
     head: Any
@@ -61,7 +61,7 @@ class Blocks(NamedTuple):
 
 def n_blocks(m: int) -> int:
     """Return how many blocks stand in the inputs: those of `Blocks`, of which only two are for no sensitivities."""
-    return 2 if m == 0 else 4 + 2 * m
+    return 2 if m == 0 else 3 + 3 * m
 
 
 def plan_of(code: ArrayCode, entries: Entries) -> IntVector:
@@ -69,19 +69,9 @@ def plan_of(code: ArrayCode, entries: Entries) -> IntVector:
     moves = bool({"t", "u"} & code.arrays.inputs[code.arrays.rates])
     at = [code.at(word).start for word in ("t", "y", "u")]
     n, n_u = code.arrays.n_states, code.arrays.n_forcings
-    head = [
-        n,
-        entries.n_params,
-        *entries.band,
-        code.size,
-        *at,
-        n_u,
-        code.rates.start,
-        len(code.checks),
-        moves,
-    ]
+    head = [n, entries.n_params, *entries.band, code.size, *at, n_u, code.rates.start, len(code.checks), moves]
     S, X, _, D = entries.places(0)[8:12]
-    head += [*code.addresses, S, X, D]
+    head += [*code.addresses(entries.n_params > 0), S, X, D]
     assert len(head) == PLAN
     return np.concatenate([head, entries.order, code.checks]).astype(np.int64)
 
@@ -90,26 +80,22 @@ def _blocks(inputs):
     plan = integers(inputs, 1)[0]
     head = integers(plan, PLAN)
     end, size, m, at = PLAN + head[N] + head[N_CHECKS], head[SIZE], head[M], 2 + 2 * head[N_U]
-    behind = 2 if m == 0 else 4 + 2 * m
+    behind = 2 if m == 0 else 3 + 3 * m
     P, Q = integers(plan, end), doubles(inputs, at + behind * size)
     B, more = Q[at:].reshape((behind, size)), 0 if m == 0 else 2
     return Blocks(
-        head, P[PLAN : PLAN + head[N]], P[PLAN + head[N] :], Q[1:at], B[0], B[1], B[more], B[more + 1],
+        head, P[PLAN : PLAN + head[N]], P[PLAN + head[N] :], Q[1:at], B[0], B[1], B[more], B[more + 1 : more + 1 + m],
         B[behind - 2 * m : behind - m], B[behind - m :],
     )  # fmt: skip
 
 
 def _set_states(b, x, block):
     """Set the states of a block."""
-    y = block[b.head[AT_Y] :]
-    for i in range(b.head[N]):
-        y[i] = x[i]
+    copy(x[: b.head[N]], block[b.head[AT_Y] :])
 
 
 def _read_rates(b, block, out):
-    rates = block[b.head[AT_RATES] :]
-    for i in range(b.head[N]):
-        out[i] = rates[i]
+    copy(block[b.head[AT_RATES] : b.head[AT_RATES] + b.head[N]], out)
 
 
 def _add_rates(b, block, out):
@@ -137,6 +123,19 @@ def _compute(b, what, w, d, e, out):
     call(b.head[what], w, d, e, out, integers(b.head[TABLE], 1))
 
 
+def _compute_all(b, what, w, d, E):
+    """Call a function of the model for every direction, for several at once where it can."""
+    p = 0
+    while p < len(E):
+        lanes = LANES if p + LANES <= len(E) else 1
+        which = what + 1 if lanes > 1 else what
+        if d is None:
+            _compute(b, which, w, E[p], w, w)
+        else:
+            _compute(b, which, w, d, E[p], b.b[p])
+        p += lanes
+
+
 def field(t: float, z: int, inputs: int, out: int) -> None:
     """Set the rates of the states."""
     b = _blocks(inputs)
@@ -159,7 +158,8 @@ def rates(t: float, z: int, inputs: int, out: int) -> None:
     _field(b, t, Z[0], R[0])
     for p in range(m):
         _set_states(b, Z[1 + p], b.D[p])
-        _compute(b, ALONG, b.w, b.D[p], b.w, b.w)
+    _compute_all(b, ALONG, b.w, None, b.D)
+    for p in range(m):
         _read_rates(b, b.D[p], R[1 + p])
 
 
@@ -223,13 +223,16 @@ def advance(t: float, z: int, inputs: int, out: int) -> None:
     n, m, flag = head[N], head[M], doubles(z, head[AT_FLAG] + 1)[head[AT_FLAG]]
     S, X = doubles(z, head[AT_S] + n * m)[head[AT_S] :], doubles(z, head[AT_X] + n * m)[head[AT_X] :]
     for p in range(m):
-        column = doubles(out, m, n)[p]
         _set_states(b, X[p * n :], b.D[p])
-        _compute(b, ALONG, b.w, b.D[p], b.w, b.w)
+        if flag == 1.0:
+            _set_states(b, S[p * n :], b.E[p])
+    _compute_all(b, ALONG, b.w, None, b.D)
+    if flag == 1.0:
+        _compute_all(b, ALONG, b.w0, None, b.E)
+    if flag > 0.0:
+        _compute_all(b, BEND, b.w0, b.d, b.E)
+    for p in range(m):
+        column = doubles(out, m, n)[p]
         _add_rates(b, b.D[p], column)
         if flag > 0.0:
-            if flag == 1.0:
-                _set_states(b, S[p * n :], b.E[p])
-                _compute(b, ALONG, b.w0, b.E[p], b.w, b.w)
-            _compute(b, BEND, b.w0, b.d, b.E[p], b.b)
-            _add_rates(b, b.b, column)
+            _add_rates(b, b.b[p], column)

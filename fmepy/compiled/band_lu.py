@@ -26,13 +26,13 @@ from fmepy.compiled.kernels import doubles, integers, lanes, lanes_at, multiply_
 
 
 @cache
-def band_code(lower: int, upper: int) -> tuple[int, int, int]:
-    """Return the addresses of C functions for such a band.
+def band_code(lower: int, upper: int, moves: bool) -> tuple[int, int, int]:
+    """Return the addresses of C functions for such a band, and whether its order is another than that of the states.
 
     ``void factor(g, J, LU, n, good)`` sets LU to the factors of g I - J, and good to 1 where they are known to be good,
     else to 0. ``void solve(LU, order, room, X, n, m)`` replaces the m rows of X by the solutions of L U x = x, whose
-    entries are ``x[order]``; of room there are 4 n. ``void multiply(J, order, x, out, sizes, n)``, see
-    `add_band_product`.
+    entries are ``x[order]``; of room there are 4 n. ``void multiply(J, order, room, x, out, sizes, n)``,
+    see `add_band_product`.
     """
     width = lower + 1 + upper
 
@@ -41,36 +41,60 @@ def band_code(lower: int, upper: int) -> tuple[int, int, int]:
         doubles(good, 1)[0] = 1.0 if is_good else 0.0
 
     def solve(LU: int, order: int, room: int, X: int, n: int, m: int) -> None:
-        factors, o, T, x = doubles(LU, n * width), integers(order, n), doubles(room, 4 * n), doubles(X, m, n)
-        if m == 1:
-            solve_band(factors, lower, upper, o, T, x[0], None, None, None)
-        else:
-            for p in range(0, m, 4):
-                q, r, s = min(p + 1, m - 1), min(p + 2, m - 1), min(p + 3, m - 1)
-                solve_band(factors, lower, upper, o, T, x[p], x[q], x[r], x[s])
+        factors, T, x = doubles(LU, n * width), doubles(room, 4 * n), doubles(X, m, n)
+        for p in range(0, m, 4):
+            r, s = min(p + 2, m - 1), min(p + 3, m - 1)
+            if not moves and p == m - 1:
+                solve_band(factors, lower, upper, None, x[p], x[p], None, None, None)
+            elif not moves:
+                solve_band(factors, lower, upper, None, T, x[p], x[p + 1], x[r], x[s])
+            elif p == m - 1:
+                solve_band(factors, lower, upper, integers(order, n), T, x[p], None, None, None)
+            else:
+                solve_band(factors, lower, upper, integers(order, n), T, x[p], x[p + 1], x[r], x[s])
 
-    def multiply(J: int, order: int, x: int, out: int, sizes: int, n: int) -> None:
-        o = integers(order, n)
-        add_band_product(doubles(J, n * width), lower, upper, o, doubles(x, n), doubles(out, n), doubles(sizes, n))
+    def multiply(J: int, order: int, room: int, x: int, out: int, sizes: int, n: int) -> None:
+        j, v, a, b = doubles(J, n * width), doubles(x, n), doubles(out, n), doubles(sizes, n)
+        if moves:
+            add_band_product(j, lower, upper, integers(order, n), doubles(room, n), v, a, b)
+        else:
+            add_band_product(j, lower, upper, None, v, v, a, b)
 
     def at(kernel: Any) -> int:
-        kernel.__name__ += f"_{lower}_{upper}"
+        kernel.__name__ += f"_{lower}_{upper}_{'moved' if moves else 'own'}"
         return int(c_loop(kernel, "the solver of bands").code.address("run"))  # type: ignore[attr-defined]
 
     return at(factor), at(solve), at(multiply)
 
 
-def add_band_product(J, lower, upper, order, x, out, sizes):
-    """Add J x to out, and to sizes what the products of a row come to, whatever their signs."""
+def add_band_product(J, lower, upper, order, T, x, out, sizes):
+    """Add J x to out, and to sizes what they come to whatever their signs; T is room, or x without order."""
     n, width = len(x), lower + 1 + upper
+    if order is not None:
+        for i in range(n):
+            T[i] = x[order[i]]
     for i in range(n):
-        total = size = 0.0
-        for j in range(max(0, i - lower), min(n, i + upper + 1)):
-            term = J[width * i + j - i + lower] * x[order[j]]
-            total += term
-            size += abs(term)
-        out[order[i]] += total
-        sizes[order[i]] += size
+        if lower <= i < n - upper:  # so many that they are no loop
+            total, size = _product(J, width * i, T, i - lower, 0, width)
+        else:
+            total, size = _product(J, width * i, T, i - lower, max(0, lower - i), min(width, n - i + lower))
+        out[_state(order, i)] += total
+        sizes[_state(order, i)] += size
+
+
+def _state(order, i):
+    if order is None:
+        return i
+    return order[i]
+
+
+def _product(J, at, T, begin, first, end):
+    total = size = 0.0
+    for d in range(first, end):
+        term = J[at + d] * T[begin + d]
+        total += term
+        size += abs(term)
+    return total, size
 
 
 def factor_band(g, J, n, lower, upper, LU):
@@ -78,6 +102,8 @@ def factor_band(g, J, n, lower, upper, LU):
 
     Return whether they are known to be good: where the main diagonal is as large as the others together.
     """
+    if lower == 1 and upper == 1:
+        return _factor_three(g, J.reshape((n, 3)), LU.reshape((n, 3)))
     width, n_below = lower + 1 + upper, max(0, (n - max(lower, upper)) // 2)
     n_above, is_good = n - n_below, True
     for i in range(n):
@@ -98,6 +124,27 @@ def factor_band(g, J, n, lower, upper, LU):
     return is_good
 
 
+def _factor_three(g, J, LU):
+    """Do so with three diagonals, where a pivot waits for the one before and for nothing else."""
+    n = len(J)
+    n_below, above, below, is_good = (n - 1) // 2, 1.0, 1.0, True
+    for i in range(n_below):
+        j = n - 1 - i
+        above = g - J[i, 1] - (J[i, 0] * J[i - 1, 2] if i > 0 else 0.0) / above
+        below = g - J[j, 1] - (J[j, 2] * J[j + 1, 0] if i > 0 else 0.0) / below
+        LU[i, 1], LU[j, 1] = above, below
+    for i in range(n_below, n - n_below):
+        above = g - J[i, 1] - (J[i, 0] * J[i - 1, 2] if i > 0 else 0.0) / above
+        if n_below > 0 and i == n - n_below - 1:
+            above -= J[i, 2] * J[i + 1, 0] / below
+        LU[i, 1] = above
+    for i in range(n):
+        inverse = 1.0 / LU[i, 1]
+        LU[i, 0], LU[i, 1], LU[i, 2] = -J[i, 0] * inverse, inverse, -J[i, 2] * inverse
+        is_good = is_good and g - J[i, 1] >= abs(J[i, 0]) + abs(J[i, 2])
+    return is_good
+
+
 def _eliminate(LU, at, s, lower, upper, n_rows, n_cols):
     """Take the pivot at a place from the rows behind it, or before it (s = -1)."""
     inverse = 1.0 / LU[at]
@@ -114,22 +161,25 @@ def _eliminate(LU, at, s, lower, upper, n_rows, n_cols):
 
 
 def solve_band(LU, lower, upper, order, T, a, b, c, d):
-    """Replace a, or a, b, c and d at once, by the solutions; d is None: there is a alone. T is room."""
+    """Replace a, or a, b, c and d at once, by the solutions; d is None: there is a alone. T is room.
+
+    Without order, and with a alone, T is a.
+    """
     n, width = len(a), lower + 1 + upper
     n_below = max(0, (n - max(lower, upper)) // 2)
     n_above = n - n_below
-    u = _taken(a, b, c, d, order[0])
+    u = _taken(a, b, c, d, _state(order, 0))
     v = u
     for k in range(n_below):
         j = n - 1 - k
         at, to = k * width + lower, j * width + lower
-        u = _less(LU, T, at, k, 1, min(k, lower), d, _taken(a, b, c, d, order[k]) * LU[at], u)
-        v = _less(LU, T, to, j, -1, min(k, upper), d, _taken(a, b, c, d, order[j]) * LU[to], v)
+        u = _less(LU, T, at, k, 1, min(k, lower), d, _taken(a, b, c, d, _state(order, k)) * LU[at], u)
+        v = _less(LU, T, to, j, -1, min(k, upper), d, _taken(a, b, c, d, _state(order, j)) * LU[to], v)
         _put(T, k, d, u)
         _put(T, j, d, v)
     for k in range(n_below, n_above):
         at = k * width + lower
-        x = _taken(a, b, c, d, order[k]) * LU[at]
+        x = _taken(a, b, c, d, _state(order, k)) * LU[at]
         for j in range(n_above - k, min(upper, n - 1 - k) + 1):
             x = multiply_add(_at(T, k + j, d), -LU[at + j], x)
         u = _less(LU, T, at, k, 1, min(k, lower), d, x, u)
@@ -137,7 +187,7 @@ def solve_band(LU, lower, upper, order, T, a, b, c, d):
     for k in range(n_above - 1, n_below - 1, -1):
         u = _less(LU, T, k * width + lower, k, -1, min(n_above - 1 - k, upper), d, _at(T, k, d), u)
         _put(T, k, d, u)
-        _give(T, k, order[k], a, b, c, d)
+        _give(T, k, order, a, b, c, d)
     v = _at(T, n_above - 1, d)
     for i in range(n_below):
         k, j = n_below - 1 - i, n_above + i
@@ -145,8 +195,8 @@ def solve_band(LU, lower, upper, order, T, a, b, c, d):
         v = _less(LU, T, j * width + lower, j, 1, lower, d, _at(T, j, d), v)
         _put(T, k, d, u)
         _put(T, j, d, v)
-        _give(T, k, order[k], a, b, c, d)
-        _give(T, j, order[j], a, b, c, d)
+        _give(T, k, order, a, b, c, d)
+        _give(T, j, order, a, b, c, d)
 
 
 def _less(LU, T, at, k, s, count, d, x, last):
@@ -175,7 +225,10 @@ def _put(T, k, d, x):
         set_lanes(T, 4 * k, x)
 
 
-def _give(T, k, i, a, b, c, d):
+def _give(T, k, order, a, b, c, d):
+    if d is None and order is None:
+        return
+    i = _state(order, k)
     if d is None:
         a[i] = T[k]
     else:

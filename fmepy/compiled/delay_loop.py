@@ -53,8 +53,7 @@ from fmepy.compiled.delayed_rates import (
     moves,
     rates,
 )
-from fmepy.compiled.dormand_prince import copy
-from fmepy.compiled.kernels import call, new
+from fmepy.compiled.kernels import call, copy, new
 from fmepy.compiled.status import CROSSED, DONE, LOST_DELAY, NO_DELAY, NO_RATES, SHORT_DELAY, STEP_TOO_SMALL
 
 LEVELS = 5

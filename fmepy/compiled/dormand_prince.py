@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 
 from fmepy.compiled.crossings import NEVER, first_crossing, has_crossed, located
-from fmepy.compiled.kernels import sum_of_squares, weighted
+from fmepy.compiled.kernels import copy, inner, weighted
 from fmepy.compiled.rosenbrock import (
     ALWAYS,
     CALM,
@@ -124,7 +124,7 @@ def size_of_error(y, y_new, n_states, rtol, atol, ratios):
         ratios[i] /= atol[i] + rtol * larger
     largest = 0.0
     for start in range(0, len(y), n_states):
-        total = sum_of_squares(ratios, start, start + n_states)
+        total = inner(ratios, ratios, start, start + n_states)
         if largest == largest and not total <= largest:  # also if it is NaN, which stays
             largest = total
     return math.sqrt(largest / n_states)
@@ -267,12 +267,6 @@ def _change_method(stiff, rates, model, t, y, k1):
         rates(t, y, model, k1)
     seen[IS_STIFF], seen[IS_KNOWN] = 1.0 - seen[IS_STIFF], -1.0
     seen[STEPS] = seen[CALM] = 0.0
-
-
-def copy(values, out):
-    """Set the first numbers of `out`."""
-    for i in range(len(values)):
-        out[i] = values[i]
 
 
 def drive(

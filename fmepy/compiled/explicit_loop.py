@@ -13,8 +13,8 @@ from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_change
 from fmepy.compiled.delay_loop import begin, room_of, run_stretch
 from fmepy.compiled.delayed_rates import OF_DELAY, Delayed, DelayTables, watch
 from fmepy.compiled.dialect.types import structure
-from fmepy.compiled.dormand_prince import LOOK, copy
-from fmepy.compiled.kernels import call, integers, new
+from fmepy.compiled.dormand_prince import LOOK
+from fmepy.compiled.kernels import call, copy, integers, new
 from fmepy.compiled.rosenbrock import ALWAYS, END, IS_KNOWN, IS_STIFF, MEMORY, WAIT, Stiff, is_on
 from fmepy.compiled.status import DONE, NO_ROOM, NO_VALUE
 

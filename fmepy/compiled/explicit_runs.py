@@ -17,14 +17,12 @@ from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.rosenbrock import MEMORY
 from fmepy.compiled.switching import Switches, run_switching
 from fmepy.parallel.threads import in_pieces, on_threads
-from fmepy.types import Cube, IntVector, Matrix, Vector
+from fmepy.types import Cube, Matrix, Vector
 
 _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
-_FEW, _MOST_ROOM, _MOST_SPARE = 50_000, 5_000_000, 2
-"""Numbers of the rows of a run up to which their room is kept for the next such run; up to which it is kept for the
-next run of whatever size, and how many of those are."""
-_SPARE: list[Vector] = []
+_FEW = 50_000
+"""Numbers of the rows of a run up to which their room is kept for the next such run."""
 _WORTH_A_THREAD = 200
 """States of all runs from which on Ctrl-C is to be heard while they run, which takes 50 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
@@ -272,17 +270,13 @@ class ExplicitRuns:
         switches : those whose modes flip on the way, in `inputs` too; the run is one stretch
         into : where the rows are written
         """
-        size, spare = self.shape[0] * self.shape[1], np.zeros(0)
-        if into is not None:
-            room = self.arrays(np.zeros((1, self.n_inputs)), into.reshape(1, *self.shape))
-        elif size > _FEW:
-            spare = _spare(size)
-            room = self.arrays(np.zeros((1, self.n_inputs)), spare[:size].reshape(1, *self.shape))
-        else:
-            try:
-                room = self._free.pop()  # of no other thread's; an address takes time
-            except IndexError:
-                room = self.arrays(np.zeros((1, self.n_inputs)))
+        stays = into is None and self.shape[0] * self.shape[1] <= _FEW
+        try:
+            room = self._free.pop() if stays else None  # of no other thread's; an address takes time
+        except IndexError:
+            room = None
+        if room is None:
+            room = self.arrays(np.zeros((1, self.n_inputs)), None if into is None else into.reshape(1, *self.shape))
         arrays = room[0]
         arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
@@ -292,16 +286,12 @@ class ExplicitRuns:
         else:
             words, loop = packed(switches), c_loop(run_switching, "the solver of many switches")
             self._called(loop, (arrays, room[1], (room, words)), self.at_course, room[1], address(words))
-        rows = arrays.out[0].copy() if into is None else into
+        rows = arrays.out[0].copy() if stays else arrays.out[0]
         ended = arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
-        if into is not None:
-            pass
-        elif size <= _FEW:
+        if stays:
             self._free.append(room)
-        elif len(spare) <= _MOST_ROOM and len(_SPARE) < _MOST_SPARE:
-            _SPARE.append(spare)
         if ended[0] == status.STIFF and self.learns_stiff():
             return self.one(inputs, start, switches, into)
         if switches is not None:
@@ -358,15 +348,6 @@ class ExplicitRuns:
         self._run(room, first)
         z, there = arrays.values[: len(self._solver.atol)], arrays.inputs[0, : len(inputs)]
         return arrays.out[0], arrays.ended[0].tolist(), z, there
-
-
-def _spare(n: int) -> Vector:
-    """Return an array of so many numbers at least, which are anything: fresh memory costs more than a run."""
-    try:
-        spare = _SPARE.pop()
-    except IndexError:
-        return np.empty(n)
-    return spare if len(spare) >= n else np.empty(n)
 
 
 class RunsOfCourses:

@@ -62,7 +62,7 @@ def multiply_add(a: float, b: float, c: float) -> float:
 
 
 def lanes(*x: float) -> Any:
-    """Return four numbers that are computed with at once: ``+ - * /`` and `multiply_add`, with each other or a float."""
+    """Return four numbers that are computed with at once: ``+ - * /``, `multiply_add`, of such and of floats."""
     return np.array(x)
 
 
@@ -76,14 +76,21 @@ def set_lanes(a: Any, i: int, x: Any) -> None:
     a[i : i + 4] = x
 
 
-def sum_of_squares(x: Any, first: int, end: int) -> float:
-    """Return the sum of the squares of some entries: a kernel, of four sums, none of which waits for another."""
+def copy(values: Any, out: Any) -> None:
+    """Set the first numbers of `out`: a kernel."""
+    for i in range(len(values)):
+        out[i] = values[i]
+
+
+def inner(u: Any, v: Any, begin: int, end: int) -> float:
+    """Return the scalar product of parts of two arrays: a kernel, of four sums, none of which waits for another."""
     a = b = c = d = 0.0
-    last = end - (end - first) % 4
-    for i in range(first, last, 4):
-        a, b, c, d = a + x[i] * x[i], b + x[i + 1] * x[i + 1], c + x[i + 2] * x[i + 2], d + x[i + 3] * x[i + 3]
-    for i in range(last, end):
-        a += x[i] * x[i]
+    whole = begin + 4 * ((end - begin) // 4)
+    for i in range(begin, whole, 4):
+        a, b = a + u[i] * v[i], b + u[i + 1] * v[i + 1]
+        c, d = c + u[i + 2] * v[i + 2], d + u[i + 3] * v[i + 3]
+    for i in range(whole, end):
+        a += u[i] * v[i]
     return (a + b) + (c + d)
 
 

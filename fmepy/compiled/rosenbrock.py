@@ -39,7 +39,7 @@ import math
 from typing import Any, NamedTuple
 
 from fmepy.compiled.dialect.types import structure
-from fmepy.compiled.kernels import call, doubles, sum_of_squares
+from fmepy.compiled.kernels import call, doubles, inner
 from fmepy.compiled.rodas5p import D1, GAMMA, begin_stage, combine, time_of, weight_of
 from fmepy.compiled.sparse_lu import (
     Pattern,
@@ -235,7 +235,7 @@ def _begin(M, p, w, y):
         for q in range(p.n_params):
             w.S[i * p.row + q * p.column] = y[(1 + q) * n + i]
     _multiply(p, w, w.v, w.b, w.rest)
-    size, length = math.sqrt(sum_of_squares(w.b, 0, n)), math.sqrt(n)
+    size, length = math.sqrt(inner(w.b, w.b, 0, n)), math.sqrt(n)
     M[FASTEST] = size if M[IS_KNOWN] == 0.0 else math.inf  # not known yet
     for i in range(n):
         w.v[i] = w.b[i] / size if size > 0.0 else (1.0 - 2.0 * (i % 2) + 0.1 * (i % 5)) / length
@@ -319,7 +319,7 @@ def _first_stage(M, p, w, g, J, y, size, atol):
 def _multiply(p, w, x, out, sizes):
     """Add J x to out, and to sizes what the products of a row come to, whatever their signs."""
     if p.lower >= 0:
-        call(p.multiply, w.J, p.order, x, out, sizes, p.n)
+        call(p.multiply, w.J, p.order, w.G, x, out, sizes, p.n)
     else:
         add_product(w.J, p.rows, p.cols, x, out, sizes)
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.triangular import inner
+from fmepy.compiled.kernels import inner
 from fmepy.types import IntVector
 
 FULL = 0.25

@@ -83,7 +83,9 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
     mass = np.ones(m.n, dtype=np.int64)
     mass[list(m.algebraic)] = 0
     further = [np.array(e, dtype=np.int64).reshape(-1, 2).T for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
-    tables = [np.asarray(table, dtype=np.int64) for table in (places, m.order, *pattern, m.rows, m.cols, *further, mass)]
+    tables = [
+        np.asarray(table, dtype=np.int64) for table in (places, m.order, *pattern, m.rows, m.cols, *further, mass)
+    ]
     ends = np.cumsum([len(words_of(group_of(StiffPlan))), *(table.size for table in tables)])
     out = np.empty(ends[-1], dtype=np.int64)
     parts: list[Any] = [out[a:b].reshape(t.shape) for a, b, t in zip(ends, ends[1:], tables, strict=False)]

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fmepy.compiled.courses import CourseTables, RunArrays, advance
-from fmepy.compiled.dormand_prince import copy
 from fmepy.compiled.explicit_loop import begin_stiff, rates_of, watch_of
-from fmepy.compiled.kernels import call, integers, new
+from fmepy.compiled.kernels import call, copy, integers, new
 from fmepy.compiled.rosenbrock import Stiff
 from fmepy.compiled.status import CROSSED
 from fmepy.types import IntVector, Matrix, Vector

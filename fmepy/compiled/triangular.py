@@ -5,22 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmepy.compiled.kernels import inner
+
 ROUNDING = 1e-15
 """A pivot smaller than this part of its row is what rounding left of zero."""
-
-
-def inner(u, v, begin, end):
-    """Return the scalar product of parts of two rows: four sums at once, as one waits for itself."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    whole = begin + 4 * ((end - begin) // 4)
-    for j in range(begin, whole, 4):
-        a += u[j] * v[j]
-        b += u[j + 1] * v[j + 1]
-        c += u[j + 2] * v[j + 2]
-        d += u[j + 3] * v[j + 3]
-    for j in range(whole, end):
-        a += u[j] * v[j]
-    return (a + b) + (c + d)
 
 
 def lower_factor(W, rows, columns):

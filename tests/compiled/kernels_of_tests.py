@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmepy.compiled.dialect.types import structure
-from fmepy.compiled.kernels import call, doubles, independent, new, sum_of_squares, weighted
+from fmepy.compiled.kernels import call, doubles, independent, inner, lanes, lanes_at, new, set_lanes, weighted
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 WIDE, KINDS, WEIGHTS = 3, (1, 4), ((0.1,), (0.0, -0.7))
@@ -181,4 +181,13 @@ def sums(job: Job):
         out[i], out[3 + i] = weighted(WEIGHTS[0], rows, i, x[i]), 2.0 * x[i]
     flat = out[:6]
     for first in range(4):
-        out[10 + first] = sum_of_squares(flat, first, 6)
+        out[10 + first] = inner(flat, flat, first, 6)
+
+
+def in_lanes(job: Job):
+    flat, out = job.part.rows.reshape((12,)), job.out
+    a, b = lanes_at(flat, 1), lanes(job.a, flat[0], 2.0, job.x[1])
+    for _ in range(2):
+        a = a * b - 0.5 + job.a * a
+    set_lanes(out, 3, -a / b)
+    set_lanes(out, 8, job.x[0])

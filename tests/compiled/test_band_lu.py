@@ -21,26 +21,25 @@ def band(n, lower, upper, seed=0):
     return rows.ravel(), J
 
 
-def compiled(lower, upper):
+def compiled(lower, upper, moves):
     """Return the functions of a band in machine code."""
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
-    kinds = [ctypes.c_double, pointer, pointer, whole, pointer], [*[pointer] * 4, whole, whole], [*[pointer] * 5, whole]
-    return [
-        ctypes.CFUNCTYPE(None, *k)(at) for k, at in zip(kinds, band_lu.band_code(lower, upper), strict=True)
-    ]
+    kinds = [ctypes.c_double, pointer, pointer, whole, pointer], [*[pointer] * 4, whole, whole], [*[pointer] * 6, whole]
+    return [ctypes.CFUNCTYPE(None, *k)(at) for k, at in zip(kinds, band_lu.band_code(lower, upper, moves), strict=True)]
 
 
 BANDS = [(n, lower, upper) for n in (1, 2, 3, 4, 9, 30) for lower, upper in ((1, 1), (0, 0), (2, 1), (0, 3), (3, 2))]
 
 
-@pytest.mark.parametrize("m", [1, 5])
+@pytest.mark.parametrize("moves", [True, False])
+@pytest.mark.parametrize("m", [1, 5, 6])
 @pytest.mark.parametrize(("n", "lower", "upper"), BANDS)
-def test_solutions_are_those_of_the_dense_system(n, lower, upper, m):
+def test_solutions_are_those_of_the_dense_system(n, lower, upper, m, moves):
     rows, J = band(n, lower, upper)
     rng, W = np.random.default_rng(1), 4.0 * np.eye(n) - J
-    order, room, good = rng.permutation(n), np.zeros(4 * n), np.zeros(1)
+    order, room, good = rng.permutation(n) if moves else np.arange(n), np.zeros(4 * n), np.zeros(1)
     LU, compiled_LU = np.full((2, len(rows)), np.nan)
-    factor, solve, _ = compiled(lower, upper)
+    factor, solve, _ = compiled(lower, upper, moves)
     factor(4.0, address(rows), address(compiled_LU), n, address(good))
     assert band_lu.factor_band(4.0, rows, n, lower, upper, LU) == bool(good[0])
     X = rng.normal(size=(m, n))
@@ -48,8 +47,9 @@ def test_solutions_are_those_of_the_dense_system(n, lower, upper, m):
     known[:, order] = np.linalg.solve(W, X[:, order].T).T
     solve(address(compiled_LU), address(order), address(room), address(by_machine), n, m)
     for p in range(0, m, 4):  # the kernel itself, as Python
-        more = [None] * 3 if m == 1 else [X[min(p + k, m - 1)] for k in (1, 2, 3)]
-        band_lu.solve_band(LU, lower, upper, order, room, X[p], *more)
+        more = [None] * 3 if p == m - 1 else [X[min(p + k, m - 1)] for k in (1, 2, 3)]
+        own = (order, room) if moves else (None, X[p] if p == m - 1 else room)
+        band_lu.solve_band(LU, lower, upper, *own, X[p], *more)
     np.testing.assert_allclose(X, known, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(by_machine, known, rtol=1e-11, atol=1e-13)
 
@@ -60,13 +60,17 @@ def test_factors_are_known_to_be_good_where_the_diagonal_is_the_largest():
         assert band_lu.factor_band(g, rows, 4, 1, 1, LU) == is_good
 
 
+@pytest.mark.parametrize("moves", [True, False])
 @pytest.mark.parametrize(("n", "lower", "upper"), BANDS)
-def test_products_are_those_of_the_dense_matrix(n, lower, upper):
+def test_products_are_those_of_the_dense_matrix(n, lower, upper, moves):
     rows, J = band(n, lower, upper)
     rng = np.random.default_rng(2)
-    x, order, both = rng.normal(size=n), rng.permutation(n), np.ones((2, 2, n))
-    band_lu.add_band_product(rows, lower, upper, order, x, *both[0])
-    compiled(lower, upper)[2](address(rows), address(order), address(x), *map(address, both[1]), n)
+    x, order, both = rng.normal(size=n), rng.permutation(n) if moves else np.arange(n), np.ones((2, 2, n))
+    room = np.empty(n)
+    band_lu.add_band_product(rows, lower, upper, *((order, room) if moves else (None, x)), x, *both[0])
+    compiled(lower, upper, moves)[2](
+        address(rows), address(order), address(room), address(x), *map(address, both[1]), n
+    )
     for out, sizes in both:
         np.testing.assert_allclose(out[order], 1 + J @ x[order], rtol=1e-13, atol=1e-14)
         np.testing.assert_allclose(sizes[order], 1 + np.abs(J) @ np.abs(x[order]), rtol=1e-13)

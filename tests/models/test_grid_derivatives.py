@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fmepy.compiled import array_loop
+from fmepy.compiled.array_code import LANES
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.models.engines.grids import GridStepper
 from fmepy.models.running.problem import InitialValueProblem
@@ -50,36 +51,40 @@ def test_the_band_and_the_slope_in_time_are_those_of_differences(case):
 def test_second_derivatives_are_those_of_differences(case):
     stepper, _, model = stepper_of(case)
     code, rng = stepper._code, np.random.default_rng(0)
-    y, k, S, a = rng.uniform(0.3, 1.2, N), rng.normal(size=N), rng.normal(size=N), 0.8
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
-    found = dict(zip(("rates", "along", "columns", "moving", "bend"), map(kind, code.addresses[:-1]), strict=True))
+    *addresses, table = code.addresses(with_slopes=True)
+    kind, names = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5), ("rates", "columns", "moving", "along", "along_lanes")
+    functions = dict(zip((*names, "bend", "bend_lanes"), map(kind, addresses), strict=True))
+    y, k, S, a = rng.uniform(0.3, 1.2, N), rng.normal(size=N), rng.normal(size=(LANES, N)), 0.8
 
     def call(name, *blocks):
-        found[name](*(b.ctypes.data for b in (*blocks, *[blocks[0]] * (4 - len(blocks)))), code.addresses[-1])
+        functions[name](*(b.ctypes.data for b in (*blocks, *[blocks[0]] * (4 - len(blocks)))), table)
 
-    def block(x, p):
-        w = code.block()
+    def along_step(x, p):
+        w, d = code.block(), np.zeros(code.size)
         w[code.at("t")], w[code.at("y")], w[code.at("p")] = T, x, p
         code.function("prepare", w)()
         call("rates", w)
-        return w
-
-    def along_step(x, p):
-        d, w = np.zeros(code.size), block(x, p)
         d[code.at("y")], d[code.at("t")] = k, a
         call("moving", w, d)
         return w, d
 
     p = model.parms.to_numpy(dtype=float)
-    for q in range(len(p)):
-        (w, d), e, b = along_step(y, p), np.zeros(code.size), np.zeros(code.size)
-        e[code.at("p").start + q] = 1.0
-        code.function("prepare_along", w, e[None])()
-        e[code.at("y")] = S
-        call("along", w, e)
-        call("bend", w, d, e, b)
-        h, one = 1e-5, np.eye(len(p))[q]
-        sides = [along_step(y + s * h * S, p + s * h * one)[1][code.rates] for s in (1, -1)]
-        differences = (sides[0] - sides[1]) / (2 * h)
-        assert np.abs(differences).max() > 0.1
-        np.testing.assert_allclose(b[code.rates], differences, atol=1e-6 * np.abs(differences).max())
+    (w, d), (e, one, b, bent) = along_step(y, p), np.zeros((4, LANES, code.size))
+    q = np.arange(LANES) % len(p)
+    e[np.arange(LANES), code.at("p").start + q] = 1.0
+    code.function("prepare_along", w, e)()
+    e[:, code.at("y")] = S
+    one[:] = e
+    call("along_lanes", w, e)
+    call("bend_lanes", w, d, e, b)
+    for i in range(LANES):
+        call("along", w, one[i])
+        call("bend", w, d, one[i], bent[i])
+        h, unit = 1e-5, np.eye(len(p))[q[i]]
+        sides = [along_step(y + s * h * S[i], p + s * h * unit) for s in (1, -1)]
+        for found, block in ((e, 0), (b, 1)):
+            differences = (sides[0][block] - sides[1][block])[code.rates] / (2 * h)
+            assert np.abs(differences).max() > 0.1
+            np.testing.assert_allclose(found[i, code.rates], differences, atol=1e-6 * np.abs(differences).max())
+    np.testing.assert_allclose(one[:, code.rates], e[:, code.rates], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(bent[:, code.rates], b[:, code.rates], rtol=1e-12, atol=1e-14)

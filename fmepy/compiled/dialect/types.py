@@ -36,7 +36,7 @@ class Known:
     value: Any
 
 
-Type: TypeAlias = "str | ArrayType | Group | Known"  # "d": a float, "i": a whole number, "b": a truth value, "v": four floats
+Type: TypeAlias = "str | ArrayType | Group | Known"  # floats, one or four ("d", "v"), whole numbers, truth values
 LLVM = {"d": "double", "i": "i64", "b": "i1", "v": "<4 x double>"}
 _OF_WORD: dict[str, Type] = {
     "int": "i", "float": "d", "bool": "b", "IntVector": ArrayType("i", 1), "IntMatrix": ArrayType("i", 2),
