@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from fmepy.costs.conditions import Conditions, read_conditions
 from fmepy.costs.entities import EntityColumn, read_experiments
-from fmepy.costs.error_kinds import is_word
+from fmepy.costs.error_kinds import COUNTS, LIKELIHOODS, is_word
 from fmepy.costs.experiment_runs import RunsOfCost
 from fmepy.costs.observable_parameters import RowParameters, known_names, uses_of
 from fmepy.costs.observations import Observations
-from fmepy.errors import ArgumentError, ParameterError
+from fmepy.errors import ArgumentError, ParameterError, listed
 from fmepy.models.preequilibration import opened
 from fmepy.parameters.entities import local_name
 from fmepy.parameters.names import normal_name
-
-if TYPE_CHECKING:
-    pass
 
 ONLY = ""
 """The entity of data that have none."""
@@ -91,10 +88,9 @@ class WordsOfCost(RunsOfCost):
         own: pd.Series = self.predictor.parms.copy()
         noise = None
         if self._is_noisy or self.likelihood is not None:
-            from fmepy.costs.likelihood_cost import check_noisy
             from fmepy.costs.noise_model import read_measurement_noise
 
-            check_noisy(self)
+            _check_noisy(self)
         if self._is_noisy:
             words = self._noise_said
             if words is None and is_word(self.likelihood):
@@ -133,3 +129,27 @@ class WordsOfCost(RunsOfCost):
         """Parameters of the noise without a value from the user."""
         mine = () if self.noise is None else self.noise.guesses
         return tuple(name for name in self.cases.parameters.taken_by(mine) if name not in self._given)
+
+
+def _check_noisy(cost: Any) -> None:
+    """Refuse what has no meaning in a likelihood."""
+    from fmepy.costs.likelihood_cost import BoundLikelihood
+
+    if cost.weight != "none":
+        raise ArgumentError(
+            f"`weight={cost.weight!r}` makes up errors, and the noise is said in words (measurement_noise, censored). "
+            "Leave it out; where nothing is known of the noise, say 'estimate'."
+        )
+    if cost.scaleVar:
+        raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
+    if (own := cost.own_likelihood) is not None:
+        if not (isinstance(own, type) and issubclass(own, BoundLikelihood)):
+            raise ArgumentError(
+                f"`likelihood` must be one of {listed([*LIKELIHOODS, *COUNTS])}, a dict of the former by variable, or "
+                f"a class derived from fmepy.costs.BoundLikelihood; got {own!r}."
+            )
+        if cost.censored is not None:
+            raise ArgumentError("`censored` is for normal errors; this `likelihood` has no limits. Leave one out.")
+        own.check(cost)
+    if cost.censored is not None and cost.x is None:
+        raise ArgumentError("`censored` is for single readings; with x=None their means are compared. Name `x`.")

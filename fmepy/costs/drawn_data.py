@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
+from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
 from fmepy.types import UserParameters, Vector
@@ -17,31 +18,32 @@ from fmepy.types import UserParameters, Vector
 def drawn_data(cost: Any, parms: UserParameters, rng: np.random.Generator) -> pd.DataFrame:
     """Return the table of a `SimulationCost` with its readings drawn anew: the model's value and an error of its noise.
 
-    On the scale of comparison T, value = T^-1(T(mod) + sd z), z standard normal. A reading that stands for a limit
-    stays there if what is drawn lies beyond it.
+    On the scale of comparison T, value = T^-1(T(mod) + sd z), z standard normal; of counts, and of a likelihood of
+    one's own, what its `draw` gives. A reading that stands for a limit stays there if what is drawn lies beyond it.
 
     Raises
     ------
     ArgumentError
-        Nothing is said of the size of the errors, or they are not normal; the predictions follow the data.
+        Nothing is said of the size of the errors; the predictions follow the data; a class of one's own has no `draw`.
     """
     if cost.predictor is not cost.model:
         raise ArgumentError(
             f"The predictions of a {type(cost).__name__} follow its data, so that none can be drawn from it. Draw from "
             "a FimlofCost, or from a SimulationCost of the model."
         )
-    if cost.likelihood is not None:
-        raise ArgumentError("simulate() draws normal errors; of a likelihood of your own draw the data yourself.")
-    c = cost.comparison
-    if cost.noise is None and np.isnan(c.observed.errors).any():
+    c, is_likelihood = cost.comparison, cost.noise is not None or cost.likelihood is not None
+    if not is_likelihood and np.isnan(c.observed.errors).any():
         name = c.names[int(np.argmax(np.isnan(c.observed.errors)))]
         raise ArgumentError(
             f"Nothing is said of the errors of {name!r}, so that no data can be drawn. Give measurement_noise=, or the "
             "errors in the data (err=)."
         )
-    residuals = cost(parms).residuals
-    sd = 1 / residuals["weight"].to_numpy(dtype=float)
-    compared = residuals["mod"].to_numpy(dtype=float) + sd * rng.standard_normal(len(c))
+    if is_likelihood:
+        compared = cost.bind().drawn(merge_parameters(cost.parms, parms).to_numpy(dtype=float), rng)
+    else:
+        residuals = cost(parms).residuals
+        sd = 1 / residuals["weight"].to_numpy(dtype=float)
+        compared = residuals["mod"].to_numpy(dtype=float) + sd * rng.standard_normal(len(c))
     beyond = c.all_marks * (compared - c.obs) > 0
     compared[beyond] = c.obs[beyond]
     compared[c.scale.sqrt] = np.maximum(compared[c.scale.sqrt], 0.0)

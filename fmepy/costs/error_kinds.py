@@ -27,10 +27,13 @@ _SCALES = {"": None, "log-": "log", "log10-": "log10"}
 LIKELIHOODS = {s + d: (kind, d == _LAPLACE) for d in ("normal", _LAPLACE) for s, kind in _SCALES.items()}
 """By word the logarithm that has such errors (None: the reading itself), and whether they are Laplace's."""
 
+COUNTS = ("poisson", "negative-binomial")
+"""Words of likelihoods that have no errors (`fmepy.costs.counts`); a cost has one of them for all its readings."""
+
 
 def is_word(likelihood: Any) -> bool:
-    """Tell whether a likelihood is said in words, for all variables or some."""
-    return isinstance(likelihood, str | Mapping)
+    """Tell whether the errors of readings are said in words, for all variables or some."""
+    return isinstance(likelihood, str | Mapping) and likelihood not in COUNTS
 
 
 def words_by_variable(likelihood: Any, variables: Iterable[str]) -> dict[str, str]:
@@ -47,7 +50,13 @@ def words_by_variable(likelihood: Any, variables: Iterable[str]) -> dict[str, st
     if not is_word(likelihood):
         return {}
     if isinstance(likelihood, str):
-        return dict.fromkeys(names, check_choice(likelihood, LIKELIHOODS, "likelihood"))
+        return dict.fromkeys(names, check_choice(likelihood, [*LIKELIHOODS, *COUNTS], "likelihood"))
+    for name, word in likelihood.items():
+        if word in COUNTS:
+            raise ArgumentError(
+                f"likelihood={word!r} is of all readings of a cost. Put those of {name!r} into a cost of their own, "
+                "and add the two."
+            )
     out = {normal_name(k): check_choice(v, LIKELIHOODS, f"likelihood[{k!r}]") for k, v in likelihood.items()}
     for name in out:
         if name not in names:

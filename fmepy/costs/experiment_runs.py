@@ -12,7 +12,7 @@ import pandas as pd
 
 from fmepy.costs.censored import signs
 from fmepy.costs.entities import Experiments
-from fmepy.costs.error_kinds import is_word
+from fmepy.costs.error_kinds import COUNTS, is_word
 from fmepy.costs.noise import SaidNoise, said_noise_of
 from fmepy.costs.observable_parameters import uses_of
 from fmepy.costs.observations import Comparison
@@ -137,13 +137,19 @@ class RunsOfCost(ModelsOfCost):
 
     @property
     def own_likelihood(self) -> Any:
-        """The user's own class of likelihood; None where words say which it is."""
+        """The class of a likelihood without errors: the user's own, or of counts; None where words say their kind."""
+        if self.likelihood in COUNTS:
+            from fmepy.costs.counts import CLASSES
+
+            return CLASSES[self.likelihood]
         return None if is_word(self.likelihood) else self.likelihood
 
     @property
     def said_noise(self) -> SaidNoise | None:
-        """What is said of the noise, in words that results keep; None of a sum of squares, and of errors not normal."""
-        if self.noise is None or self.own_likelihood is not None:
+        """What is said of the noise, in words that results keep; None of a sum of squares."""
+        if self.own_likelihood is not None:
+            return SaidNoise({}, {}, {}, {}, tuple(self.comparison.group_names))
+        if self.noise is None:
             return None
         c, by, kinds, variables = self.comparison, self.cases, self.comparison.scale.kinds, self.comparison.group_names
         rows = {v: np.flatnonzero(c.groups == k) for k, v in enumerate(variables)}
@@ -156,7 +162,7 @@ class RunsOfCost(ModelsOfCost):
         scales = {v: kinds.get(int(r[0])) for v, r in rows.items()}
         found = said_noise_of(self.noise.sds, scales, errors, by.parameters, cases)
         if c.laplace is not None:
-            found = replace(found, laplace=tuple(v for v, r in rows.items() if c.laplace[r].any()))
+            found = replace(found, not_normal=tuple(v for v, r in rows.items() if c.laplace[r].any()))
         return found.mapped(self.transforms, found.values)
 
     def runs_of(self, entity: Any = None, variable: str | None = None) -> dict[str, EntityModel]:

@@ -30,13 +30,12 @@ import numpy as np
 from fmepy.costs.base import KnownData, errors_unknown
 from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.data_fingerprint import joined
-from fmepy.costs.error_kinds import LIKELIHOODS
 from fmepy.costs.modcost import ModCost, joined_costs, tabulate
 from fmepy.costs.noise import ERR
 from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import OfPredictions, Predictions
-from fmepy.errors import ArgumentError, SimulationError, listed
+from fmepy.errors import ArgumentError, SimulationError
 from fmepy.language.equations import symbol
 from fmepy.numerics.sparse import columns_at, dense, normal_matrix, scaled_rows, stacked
 from fmepy.numerics.tails import log_probability, minus2loglik_of_marked, residuals_of_marked, steepness
@@ -148,7 +147,22 @@ class BoundLikelihood(OfPredictions):
         """Return the expected squares of the `slopes`; of the spread None as there. Slopes are not correlated."""
         raise NotImplementedError
 
+    def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
+        """Return readings at predictions, shape (n_obs,); without this method no data can be drawn."""
+        raise ArgumentError(
+            f"The likelihood {type(self).__name__} does not say how its readings are drawn. Give the class a method "
+            "draw(self, mod, spread, rng) that returns them, for predictions and a numpy Generator."
+        )
+
+    @classmethod
+    def check(cls, cost: Any) -> None:
+        """Refuse a cost whose readings or words do not fit; none by default."""
+
     # --- what follows from it
+
+    def drawn(self, theta: Vector, rng: np.random.Generator) -> Vector:
+        """Return readings drawn at theta, on the scale of comparison."""
+        return self.draw(*self._of_predictions(self.predictions.values(theta[self._at]), theta), rng)
 
     def inflated(self, factor: float) -> None:
         """Return None: there is no process noise."""
@@ -336,6 +350,10 @@ class BoundNoisy(BoundLikelihood):
         """Return the expected squares of the slopes, of plain readings."""
         return spread**-2.0, 2 * spread**-2.0
 
+    def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
+        """Return readings with normal errors."""
+        return np.asarray(mod + spread * rng.standard_normal(len(mod)))
+
     def _rows(self, theta: Vector) -> tuple[Any, Any]:
         marks = self._compared.marks
         if marks is None:
@@ -392,31 +410,13 @@ class BoundLaplace(BoundLikelihood):
         """Return the expected squares of the slopes."""
         return spread**-2.0, np.where(self._is_laplace, 1.0, 2.0) / spread**2
 
+    def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
+        """Return readings with errors of either kind."""
+        normal, laplace = rng.standard_normal(len(mod)), rng.laplace(size=len(mod))
+        return np.asarray(mod + spread * np.where(self._is_laplace, laplace, normal))
+
 
 # --- from a cost
-
-
-def check_noisy(cost: Any) -> None:
-    """Refuse what has no meaning in a likelihood."""
-    if cost.weight != "none":
-        raise ArgumentError(
-            f"`weight={cost.weight!r}` makes up errors, and the noise is said in words (measurement_noise, censored). "
-            "Leave it out; where nothing is known of the noise, say 'estimate'."
-        )
-    if cost.scaleVar:
-        raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
-    if cost.own_likelihood is not None:
-        if not (isinstance(cost.likelihood, type) and issubclass(cost.likelihood, BoundLikelihood)):
-            raise ArgumentError(
-                f"`likelihood` must be one of {listed(LIKELIHOODS)}, a dict of them by variable, or a class derived "
-                f"from fmepy.costs.BoundLikelihood; got {cost.likelihood!r}."
-            )
-        if cost.censored is not None:
-            raise ArgumentError(
-                "`censored` is for normal errors; a `likelihood` of your own knows nothing of limits. Leave one out."
-            )
-    if cost.censored is not None and cost.x is None:
-        raise ArgumentError("`censored` is for single readings; with x=None their means are compared. Name `x`.")
 
 
 def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -> BoundLikelihood:

@@ -348,15 +348,15 @@ class SaidNoise(Stored):
         The cost's own values of the parameters that are named.
     kinds : dict of str to str
         How those are transformed that are (`transformed`).
-    laplace : tuple of str
-        Variables whose errors are Laplace's: what is said of them is a scale.
+    not_normal : tuple of str
+        Variables whose errors are Laplace's, or whose likelihood has no errors, as that of counts.
     """
 
     sds: dict[str, tuple[SaidSd, ...]]
     scales: dict[str, str | None]
     values: dict[str, float]
     kinds: dict[str, str]
-    laplace: tuple[str, ...] = ()
+    not_normal: tuple[str, ...] = ()
 
     def sd(self, variable: str, entity: str | None, known: Values, parameters: Callable[[str], Any]) -> Any:
         """Return the sd of a reading of a variable, in the unit of comparison; None if nothing is said of it.
@@ -376,10 +376,11 @@ class SaidNoise(Stored):
         ArgumentError
             Readings of the variable differ in what their noise is; it depends on what is not known; it is not normal.
         """
-        if variable in self.laplace:
+        if variable in self.not_normal:
             raise ArgumentError(
-                f"reading=True: the errors of {variable!r} are Laplace's, and bands of readings are of normal ones. "
-                "Take the band of the model's value."
+                f"reading=True: the errors of {variable!r} are not normal (`likelihood`), and bands of readings are of "
+                "normal ones. Take the band of the model's value, or draw readings: cost.simulate(p), p a draw of a "
+                "chain."
             )
         ways = [w for w in self.sds.get(variable, ()) if entity is None or w.entity in (None, entity)]
         if not ways:
@@ -470,7 +471,7 @@ def joined_noise(parts: Iterable[SaidNoise | None]) -> SaidNoise | None:
             sds[variable] = (*sds.get(variable, ()), *ways)
     merged = [{k: v for p in known for k, v in getattr(p, field).items()} for field in ("scales", "values", "kinds")]
     scales, values, kinds = merged
-    return SaidNoise(sds, scales, values, kinds, tuple(dict.fromkeys(v for p in known for v in p.laplace)))
+    return SaidNoise(sds, scales, values, kinds, tuple(dict.fromkeys(v for p in known for v in p.not_normal)))
 
 
 def said_noise(f: Any) -> SaidNoise | None:

@@ -135,9 +135,10 @@ class SimulationCost(WordsOfCost, AddableCost):
         "log10-normal" or "log10-laplace", of its logarithm, on which it is compared then (no `transform`), while the
         likelihood is of the reading itself. Noise is on that scale: an sd, or the scale of Laplace errors (their sd is
         sqrt(2) times it). Laplace's likelihood has kinks, where predictions meet readings: a search by its score may
-        stop there and say so, and ``method="Nelder-Mead"`` goes on. A class of your own, for counts, say:
-        `measurement_noise` then says what else it depends on (a dispersion); without it the column `err` does, or
-        nothing.
+        stop there and say so, and ``method="Nelder-Mead"`` goes on. Counts: "poisson", or "negative-binomial", whose
+        variance is mean + mean^2 / size; the size is what `measurement_noise` says, such as ``{"cases": "size"}`` with
+        ``parms={"size": 10.0}``. A class of your own: `measurement_noise` then says what else it depends on; without it
+        the column `err` does, or nothing.
 
     Attributes
     ----------
@@ -367,8 +368,8 @@ class SimulationCost(WordsOfCost, AddableCost):
         Raises
         ------
         ArgumentError
-            Nothing is said of the size of the errors (`measurement_noise`, `err`), or `likelihood` says that they are
-            not normal.
+            Nothing is said of the size of the errors (`measurement_noise`, `err`), or a `likelihood` of your own does
+            not say how readings are drawn.
 
         Examples
         --------

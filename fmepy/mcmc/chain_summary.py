@@ -38,6 +38,8 @@ _RHAT = 1.01
 _ESS, _ESS_A_CHAIN = 400, 100
 _ACCEPTED = (0.05, 0.70)
 _ENSEMBLES = ("demcz", "emcee")
+_OWN_STEPS = (*_ENSEMBLES, "nuts")
+"""Samplers that find the length of their steps themselves."""
 _RESTING = 0.1
 _FEWEST_RESTING = 20  # draws; in a short chain a tenth is soon spent at one point
 _BESIDE = 0.05  # within this share of the 95 % interval's width, a draw lies beside its bound
@@ -149,8 +151,8 @@ def summarise(chain: Chain, remove: Remove = None) -> ChainSummary:
     chains = _by_chain(values)
     n_par = chain.pars.shape[1]
     advice = [
-        *_on_mixing(diagnostics, len(chains), independent=chain.method not in _ENSEMBLES),
-        *_on_acceptance(chain.acceptance_rate, chain.acceptance_by_try.to_numpy()[:, 0]),
+        *_on_mixing(diagnostics, len(chains), chain.method),
+        *_on_acceptance(chain.acceptance_rate, chain.acceptance_by_try.to_numpy()[:, 0], chain.method),
         *_on_failures(chain.failures),
         *_on_resting([c[:, :n_par] for c in chains]),
         *_on_bounds(values.iloc[:, :n_par], chain.lower, chain.upper),
@@ -271,15 +273,15 @@ def _by_chain(values: pd.DataFrame) -> list[Matrix]:
 # --- advice: each returns sentences, none if all is well
 
 
-def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, *, independent: bool) -> list[str]:
-    out = []
+def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, method: str) -> list[str]:
+    out, jumps, independent = [], method not in _OWN_STEPS, method not in _ENSEMBLES
     apart = diagnostics["rhat"][diagnostics["rhat"] > _RHAT].sort_values(ascending=False)
     if len(apart):
         where = "the chains do not agree" if n_chain > 1 else "the halves of the chain do not agree"
         out.append(
             f"R-hat of {_worst(apart, '.3g')} is above {_RHAT}: {where}. Run longer (niter), drop the beginning "
-            "(burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
-            "jump=fit.cov_scaled)."
+            "(burninlength, or remove here), or start from a fit"
+            + (" and jump with its covariance (p=fit.par, jump=fit.cov_scaled)." if jumps else " (p=fit.par).")
         )
     needed = max(_ESS, _ESS_A_CHAIN * n_chain) if independent else _ESS
     worth = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1)
@@ -288,7 +290,7 @@ def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, *, independent: bool) ->
         out.append(
             f"The sample of {_worst(few, '.0f')} is worth fewer than {needed} independent draws"
             + (f" ({_ESS_A_CHAIN} a chain)" if needed > _ESS else "")
-            + ": quantiles and sd are rough. Run longer (niter) or mix better (updatecov, ntrydr=2)."
+            + f": quantiles and sd are rough. Run longer (niter){' or mix better (updatecov, ntrydr=2)' * jumps}."
         )
     return out
 
@@ -299,16 +301,22 @@ def _worst(values: pd.Series, form: str) -> str:
     return told + (f" and {len(values) - 3} more" if len(values) > 3 else "")
 
 
-def _on_acceptance(rate: Any, first: Vector) -> list[str]:
+def _on_acceptance(rate: Any, first: Vector, method: str) -> list[str]:
+    jumps = method not in _OWN_STEPS
     rates = np.atleast_1d(np.asarray(rate, dtype=float))
     low, high = rates[rates < _ACCEPTED[0]], first[first > _ACCEPTED[1]]  # later tries are short on purpose
     out = []
     if len(low):
         out.append(
-            f"Only {100 * low.min():.2g} % of the proposals were accepted{_in_chains(low, rates)}: the jumps are too "
-            "long or in the wrong directions. Take a smaller jump, the covariance of a fit, updatecov, or ntrydr=2."
+            f"Only {100 * low.min():.2g} % of the proposals were accepted{_in_chains(low, rates)}: "
+            + (
+                "the jumps are too long or in the wrong directions. Take a smaller jump, the covariance of a fit, "
+                "updatecov, or ntrydr=2."
+                if jumps
+                else "start from a fit (p=fit.par), with a longer burninlength."
+            )
         )
-    if len(high):
+    if len(high) and jumps:
         out.append(
             f"{100 * high.max():.2g} % of the proposals were accepted{_in_chains(high, rates)}: the jumps are so short "
             "that the chain crawls. Take a larger jump, or updatecov."

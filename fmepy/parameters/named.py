@@ -254,7 +254,7 @@ def check_names(
 
 def merge_parameters(own: pd.Series, parms: UserParameters, *, argument: str = "parms") -> pd.Series:
     """Return `own` with the values of `parms` in their place; a subset leaves the rest as it is."""
-    if parms is None:
+    if parms is None or (isinstance(parms, Mapping | pd.Series) and not len(parms)):
         return own
     given = as_parameters(parms, own, argument=argument)
     out, values = own.copy(), given.expand(given.values)

@@ -98,7 +98,7 @@ def test_the_estimate_of_a_laplace_scale_is_the_mean_absolute_residual():
     np.testing.assert_allclose(np.diag(bound.information(theta)), 5 / theta[1] ** 2, rtol=1e-6)
     fit = fme.modFit(cost, method="Nelder-Mead")
     np.testing.assert_allclose(fit.par, theta, rtol=1e-3)
-    with pytest.raises(ArgumentError, match="the errors of 'A' are Laplace's"):
+    with pytest.raises(ArgumentError, match="the errors of 'A' are not normal"):
         fme.predict(model, fit, reading=True)
 
 

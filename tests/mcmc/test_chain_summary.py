@@ -295,3 +295,11 @@ def test_the_summary_leaves_the_sample_alone():
     values.iloc[:] = 0
     pd.testing.assert_frame_equal(given.pars, before)
     sampled_values(sample(normals(1, 100)))
+
+
+def test_samplers_that_find_their_own_steps_get_no_advice_on_jumps():
+    told = advice_of(normals(2, 150), acceptance_rate=0.97, method="nuts")
+    assert len(told) == 1
+    assert told[0].endswith("Run longer (niter).")
+    (told,) = advice_of(normals(2, 2000), acceptance_rate=0.01, method="nuts")
+    assert "jump" not in told

@@ -1,0 +1,128 @@
+"""Likelihoods of counts: Poisson's, whose variance is the mean, and the negative binomial, whose variance is larger.
+
+With the prediction mu and, of the second, the size k::
+
+    Poisson             log p(y) = y log mu - mu - log y!                                            variance mu
+    negative binomial   log p(y) = log Gamma(y + k) - log Gamma(k) - log y!
+                                   + k log(k / (k + mu)) + y log(mu / (k + mu))                      mu + mu^2 / k
+
+The expected information of k is ``sum_(j >= 0) P(Y > j) / (k + j)^2 - mu / (k (k + mu))``; its slope and that of mu are
+not correlated.
+
+References
+----------
+Lawless, J. F. (1987). Negative binomial and mixed Poisson regression. Canad. J. Statist. 15, 209-225.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc, digamma, gammaln, xlogy
+
+from fmepy.costs.likelihood_cost import BoundLikelihood
+from fmepy.errors import ArgumentError, DataError
+from fmepy.types import Vector
+
+LEAST = 1e-9
+"""Means below it count as so large: a run of what dies out ends at zero, or by its tolerance below."""
+_SINGLE, _NODES = 64, 200
+"""Of the sum over j: terms that are added one by one, and nodes of the integral that stands for the others."""
+
+
+def _means(mod: Vector) -> Vector:
+    small = np.maximum(mod, LEAST)
+    return np.where(mod < -LEAST * max(1.0, float(np.abs(mod).max(initial=0.0))), np.nan, small)
+
+
+class BoundPoisson(BoundLikelihood):
+    """Counts whose variance is their mean."""
+
+    @classmethod
+    def check(cls, cost: Any) -> None:
+        """Refuse readings that are no counts, and words of noise that do not fit."""
+        c = cost.comparison
+        wrong = np.flatnonzero((c.obs < 0) | (c.obs != np.floor(c.obs)))
+        if len(wrong):
+            i = int(wrong[0])
+            raise DataError(
+                f"likelihood={cost.likelihood!r} is of counts, and a reading of {c.names[i]!r} is {c.obs[i]:g}; whole "
+                "numbers from 0 on are needed, with no transform."
+            )
+        cls._check_noise(cost)
+
+    @classmethod
+    def _check_noise(cls, cost: Any) -> None:
+        if cost.measurement_noise is not None:
+            raise ArgumentError(
+                "likelihood='poisson' has the mean as variance: leave `measurement_noise` out, or say "
+                "likelihood='negative-binomial', whose size it then is."
+            )
+
+    def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
+        """Return the log probability of every count."""
+        mu = _means(mod)
+        return np.asarray(xlogy(obs, mu) - mu - gammaln(obs + 1))
+
+    def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return its derivative to the mean."""
+        return obs / _means(mod) - 1, None
+
+    def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return one over the variance."""
+        return 1 / _means(mod), None
+
+    def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
+        """Return counts with these means."""
+        return rng.poisson(_means(mod)).astype(float)
+
+
+class BoundNegativeBinomial(BoundPoisson):
+    """Counts whose variance is mean + mean^2 / size, the size being their spread."""
+
+    @classmethod
+    def _check_noise(cls, cost: Any) -> None:
+        said = cost.measurement_noise
+        if said == "estimate" or (said is None and np.isnan(cost.comparison.observed.errors).any()):
+            name = cost.comparison.group_names[0]
+            raise ArgumentError(
+                "likelihood='negative-binomial' has a size (variance = mean + mean^2 / size), a parameter with a start "
+                f"of yours: measurement_noise={{{name!r}: 'size'}}, parms={{'size': 10.0}}."
+            )
+
+    def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
+        """Return the log probability of every count."""
+        mu, k = _means(mod), spread
+        binomial = gammaln(obs + k) - gammaln(k) - gammaln(obs + 1)
+        return np.asarray(binomial - k * np.log1p(mu / k) + xlogy(obs, mu / (k + mu)))
+
+    def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return its derivatives to the mean and to the size."""
+        mu, k = _means(mod), spread
+        to_size = digamma(obs + k) - digamma(k) - np.log1p(mu / k) + (mu - obs) / (k + mu)
+        return obs / mu - (obs + k) / (k + mu), to_size
+
+    def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return one over the variance, and the information of the size."""
+        mu, k = _means(mod), spread
+
+        def term(j: Any) -> Any:  # the sum of P(Y > j) is mu, so that the second part stands within the first
+            m, size = mu[:, None], k[:, None]
+            part = (size * m - 2 * size * j - j * j) / ((size + j) ** 2 * size * (size + m))
+            return betainc(j + 1, size, m / (size + m)) * part
+
+        total = term(np.arange(_SINGLE)).sum(axis=1)
+        end = np.maximum(mu + 40 * np.sqrt(mu + mu * mu / k), 2 * _SINGLE)
+        x, w = np.polynomial.legendre.leggauss(_NODES)
+        reach = np.log(end / (_SINGLE - 0.5))[:, None]  # from the middle between two terms on
+        j = (_SINGLE - 0.5) * np.exp(0.5 * (1 + x) * reach)
+        total += (term(j) * j * w).sum(axis=1) * 0.5 * reach[:, 0]
+        return 1 / (mu + mu * mu / k), np.maximum(total, 0.0)
+
+    def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
+        """Return counts with these means and sizes."""
+        return np.asarray(rng.poisson(_means(mod) * rng.gamma(spread) / spread).astype(float))
+
+
+CLASSES = {"poisson": BoundPoisson, "negative-binomial": BoundNegativeBinomial}
