@@ -300,6 +300,12 @@ def check_needed(entity: str | None, model: Any, **arguments: Any) -> None:
             f"`entity={entity!r}`: events or forcings of the model belong to the entities of a column "
             f"{inputs.column!r}. The column of the data must be called so: entity={inputs.column!r}."
         )
+    if entity is not None and normal_name(entity) in model.parms.index:
+        raise ArgumentError(
+            f"`entity={entity!r}`: {entity!r} is a parameter of the model, and the entity's column sets none, it tells "
+            f"experiments apart. Call the column otherwise, obs.rename(columns={{{entity!r}: 'run'}}), with "
+            f"entity='run', and say what every run has: conditions={{'run': [...], {entity!r}: [...]}}."
+        )
     for name, value in arguments.items():
         if entity is None and value is not None and not (isinstance(value, Sized) and len(value) == 0):
             raise ArgumentError(f"`{name}` needs `entity`, the column of the data that names the entity of a row.")

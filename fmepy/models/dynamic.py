@@ -24,7 +24,7 @@ from fmepy.models.definition.assemble import define
 from fmepy.models.definition.definition import Definition, Readable
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
-from fmepy.models.running.forcings import tell_outside
+from fmepy.models.running.forcings import series_by_name, tell_outside
 from fmepy.models.running.system import OutputFunctions, build_outputs, delays_of
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import check_scale
@@ -108,6 +108,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
     def _remade(self, arguments: dict[str, Any], merged: Sequence[str]) -> Self:
         """Return a copy made by the constructor, some of its `_arguments` changed; dicts named in `merged` merge."""
         given = self._arguments
+        if "forcings" in arguments:
+            arguments = arguments | {"forcings": series_by_name(arguments["forcings"])}
         if "parms" in arguments:
             check_scale(arguments["parms"], self._parms, "parms")
             given = given | {"parms": self._parms}
@@ -238,6 +240,7 @@ class DynamicModel(Runnable):
     _flat_words: dict[str, Any] | None = None  # what stands in the place of arguments
 
     def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
+        arguments = arguments | {"forcings": series_by_name(arguments["forcings"])}
         self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
         self._set_times(arguments["times"])
         events, forcings = arguments.get("events"), arguments["forcings"]

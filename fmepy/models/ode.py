@@ -56,10 +56,10 @@ class OdeModel(ProfileModel):
         Values of the parameters; keyword defaults of `rhs` are values too.
     outputs : mapping of str to str or callable, optional
         Further variables: expressions, or functions with named arguments, of anything in the model.
-    forcings : mapping of str to series, optional
+    forcings : mapping of str to series, or table, optional
         Inputs: a Series indexed by time, ``(times, values)``, or ``(times, values, "constant")``. Linear between its
-        points unless "constant" (the last value passed); held constant outside them. A table with the columns time,
-        value and one more, or ``(table, "constant")``, belongs to the entities that the further column names.
+        points unless "constant" (the last value passed); held constant outside them. One table of all, times first,
+        does as well. A series that is a table with the columns time, value and one more, or ``(table, "constant")``, belongs to the entities that the further column names.
     events : table, optional
         Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"; deSolve's "rep" and "mult" too),
         ``order``. A value is a number or an expression of states, outputs, parameters, forcings and time, such as

@@ -354,3 +354,10 @@ def test_the_plain_name_of_a_local_parameter_stands_for_every_entity():
         modFit(cost, {"kee": 0.1})
     with pytest.raises(ParameterError, match="there is no parameter 'ke'"):
         modFit(cost, {"ka": 1.0}, lower={"ke": 0.0})
+
+
+def test_the_column_of_the_entity_is_no_parameter():
+    table = data().rename(columns={"subject": "dose"})
+    assert "dose" in table
+    with pytest.raises(ArgumentError, match=r"tells experiments apart.*conditions=\{'run': \[...\], 'dose'"):
+        SimulationCost(model(), table, entity="dose")

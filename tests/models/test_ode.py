@@ -564,3 +564,16 @@ def test_a_run_may_begin_later_with_what_happens_from_there_at_its_own_time(engi
         assert bound.simulate(np.array([a, x0])) == pytest.approx(Y, rel=1e-5)
     with pytest.raises(ModelError, match="before"):
         model.bind(times=[1.0, 3.0], start=2.0)
+
+
+def test_forcings_are_a_table_of_times_and_columns_too():
+    table = pd.DataFrame({"day": [0.0, 1.0, 4.0], "u": [0.0, 2.0, 1.0], "v": [1.0, 0.0, 3.0]})
+    series = {k: (table["day"], table[k]) for k in ("u", "v")}
+    words = {"state": {"y": 1.0}, "times": [0, 2, 4], "parms": {"k": 0.5}}
+    one, other = (OdeModel("d(y)/dt = u - k*v*y", forcings=f, **words) for f in (table, series))
+    pd.testing.assert_frame_equal(one(), other())
+    twice = table.assign(u=2 * table["u"])
+    pd.testing.assert_frame_equal(one.replace(forcings=twice)(), other.replace(forcings={"u": (twice.day, twice.u)})())
+    pd.testing.assert_frame_equal(one.replace(forcings={"u": (twice.day, twice.u)})(), one.replace(forcings=twice)())
+    with pytest.raises(ModelError, match="a table of time and columns; got list"):
+        OdeModel("d(y)/dt = u - k*v*y", forcings=[1, 2], **words)

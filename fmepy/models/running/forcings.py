@@ -68,13 +68,21 @@ class Forcing:
         return a, (c - a) / (end - start)
 
 
+def series_by_name(forcings: Any) -> Any:
+    """Return a table of times and forcings as a dict of its columns, and all else as it is."""
+    if not isinstance(forcings, pd.DataFrame):
+        return forcings
+    time, *names = forcings.columns
+    return {str(name): (forcings[time], forcings[name]) for name in names}
+
+
 def as_forcings(forcings: Any) -> tuple[Forcing, ...]:
     """Return what the user gave as forcings.
 
     Parameters
     ----------
-    forcings : None or mapping of name to series
-        A series is a pandas Series (index: time), ``(times, values)``, ``(times, values, "constant")``, a table whose
+    forcings : None, mapping of name to series, or table
+        A table has times first, and then a column of every forcing. A series is a pandas Series (index: time), ``(times, values)``, ``(times, values, "constant")``, a table whose
         first two columns are time and value, or a `Forcing`.
 
     Raises
@@ -84,8 +92,12 @@ def as_forcings(forcings: Any) -> tuple[Forcing, ...]:
     """
     if forcings is None:
         return ()
+    forcings = series_by_name(forcings)
     if not isinstance(forcings, Mapping):
-        raise ModelError(f"`forcings` must be a dict of name and series; got {type(forcings).__name__}.")
+        raise ModelError(
+            f"`forcings` must be a dict of name and series, or a table of time and columns; got "
+            f"{type(forcings).__name__}."
+        )
     return tuple(_forcing(normal_name(name), series) for name, series in forcings.items())
 
 
