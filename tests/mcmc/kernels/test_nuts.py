@@ -65,6 +65,77 @@ def test_a_bent_target_has_its_moments():
     assert abs(square.mean() - 1) < 4.5 * square.std() / np.sqrt(ess_bulk(square))
 
 
+SCHOOLS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+"""Rubin's eight schools (1981, J. Educ. Stat. 6, 377): effects of coaching,"""
+ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+"""and their standard errors."""
+
+
+def schools_by_quadrature():
+    """Return means and sds of mu and tau, and the mean of the first school's effect: all but tau is integrated out."""
+    tau = np.linspace(0, 200, 40_001)
+    variance = ERRORS**2 + tau[:, None] ** 2
+    precision = 1 / 25 + (1 / variance).sum(axis=1)
+    mean = (SCHOOLS / variance).sum(axis=1) / precision
+    density = stats.halfcauchy(scale=5).logpdf(tau) - 0.5 * np.log(precision) - 0.5 * np.log(variance).sum(axis=1)
+    density += 0.5 * precision * mean**2 - 0.5 * (SCHOOLS**2 / variance).sum(axis=1)
+    w = np.exp(density - density.max())
+    w /= w.sum()
+    mu, at = w @ mean, w @ tau
+    sds = np.sqrt([w @ (1 / precision + mean**2) - mu**2, w @ tau**2 - at**2])
+    pulled = tau**2 / variance[:, 0]
+    return np.array([mu, at]), sds, w @ (pulled * SCHOOLS[0] + (1 - pulled) * mean)
+
+
+def test_eight_schools_have_the_moments_of_quadrature():
+    def value(p):
+        return float((((SCHOOLS - p[0] - p[1] * p[2:]) / ERRORS) ** 2).sum() + p[2:] @ p[2:])
+
+    def slope(p):
+        r = -2 * (SCHOOLS - p[0] - p[1] * p[2:]) / ERRORS**2
+        return np.concatenate([[r.sum(), r @ p[2:]], r * p[1] + 2 * p[2:]])
+
+    names = ["mu", "tau", *(f"eta{j}" for j in range(1, 9))]
+    prior = {"mu": stats.norm(0, 5), "tau": stats.halfcauchy(scale=5)}
+    chain = fme.modMCMC(
+        lambda p: value(np.array([*p.values()])), dict.fromkeys(names, 1.0), jac=lambda p: slope(np.array([*p.values()])), prior=prior,
+        niter=3000, burninlength=1000, chains=2, **NUTS,
+    )  # fmt: skip
+    means, sds, first = schools_by_quadrature()
+    np.testing.assert_allclose(means, [4.4, 3.6], atol=0.1)  # the published ones
+    assert np.all(np.abs(chain.pars[["mu", "tau"]].mean() - means) < 4.5 * standard_errors(chain)[:2])
+    np.testing.assert_allclose(chain.pars[["mu", "tau"]].std(), sds, rtol=0.12)
+    effect = chain.pars["mu"] + chain.pars["tau"] * chain.pars["eta1"]
+    assert abs(effect.mean() - first) < 4.5 * effect.std() / np.sqrt(ess_bulk(effect.to_numpy().reshape(2, -1)))
+    assert chain.diagnostics()["rhat"].max() < 1.02
+
+
+def test_a_conjugate_regression_has_its_t_and_its_gamma():
+    """Return of beta ~ N(0, sigma^2 10^2), sigma^2 ~ inverse gamma(2, 1) the marginals that are known."""
+    rng = np.random.default_rng(2)
+    X = np.column_stack([np.ones(12), np.linspace(-1, 1, 12)])
+    y = X @ [1.0, 2.0] + 0.6 * rng.standard_normal(12)
+    P = X.T @ X + np.eye(2) / 100
+    mean, a = np.linalg.solve(P, X.T @ y), 2 + 6.0
+    b = 1 + 0.5 * (y @ y - mean @ P @ mean)
+
+    def value(p):  # with the slope of log s^2, which is the parameter
+        d = p[:2] - mean
+        return float((d @ P @ d + 2 * b) * np.exp(-p[2]) + 2 * (a + 1) * p[2])
+
+    def slope(p):
+        d, precision = p[:2] - mean, np.exp(-p[2])
+        return np.append(2 * P @ d * precision, -(d @ P @ d + 2 * b) * precision + 2 * (a + 1))
+
+    chain = fme.modMCMC(value, [0.0, 0.0, 0.0], jac=slope, niter=4000, burninlength=1000, **NUTS)
+    ess = chain.diagnostics()["ess_bulk"].min()
+    draws = chain.pars.to_numpy()[:: int(3000 / ess) + 1]
+    scale = np.sqrt(b / a * np.diag(np.linalg.inv(P)))
+    for j in range(2):
+        assert stats.kstest((draws[:, j] - mean[j]) / scale[j], stats.t(2 * a).cdf).pvalue > 0.01
+    assert stats.kstest(np.exp(draws[:, 2]), stats.invgamma(a, scale=b).cdf).pvalue > 0.01
+
+
 def funnel(p):
     """Return -2 log density of Neal's funnel: v ~ N(0, 3), x | v ~ N(0, exp(v / 2))."""
     return float(p["v"] ** 2 / 9 + p["x"] ** 2 * np.exp(-p["v"]) + p["v"])
