@@ -54,11 +54,12 @@ class BoundPoisson(BoundLikelihood):
 
     @classmethod
     def _check_noise(cls, cost: Any) -> None:
-        if cost.measurement_noise is not None:
-            raise ArgumentError(
-                "likelihood='poisson' has the mean as variance: leave `measurement_noise` out, or say "
-                "likelihood='negative-binomial', whose size it then is."
-            )
+        for argument in ("measurement_noise", "err"):
+            if getattr(cost, argument) is not None:
+                raise ArgumentError(
+                    f"likelihood='poisson' has the mean as variance: leave `{argument}` out, or say "
+                    "likelihood='negative-binomial', whose size it then is."
+                )
 
     def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
         """Return the log probability of every count."""

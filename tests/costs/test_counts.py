@@ -163,6 +163,12 @@ def test_words_that_do_not_fit_are_refused(word, more, says):
         cost_of(word, **more)
 
 
+def test_counts_have_no_errors():
+    table = {**counts("poisson"), "sd": np.ones(12)}
+    with pytest.raises(ArgumentError, match="leave `err` out"):
+        fme.SimulationCost(decay(), table, likelihood="poisson", err="sd")
+
+
 def test_counts_have_no_limits():
     table = {**counts("poisson"), "mark": [*[""] * 11, "<"]}
     with pytest.raises(ArgumentError, match="this `likelihood` has no limits"):
