@@ -110,12 +110,9 @@ def _address(name: str) -> int:
 def _stiff_plan(entries: Entries) -> Any:
     """Return what the stiff method knows of a model."""
     loop, nothing = c_loop(rosenbrock.run, "the stiff solver"), np.zeros(0, dtype=np.int64)
-    more = ("slopes", "bend") if entries.n_params else ()
-    functions = [*(_address(k) for k in ("field", "jacobian", *more)), *[0] * (2 - len(more))]
-    functions += [
-        _address("advance") if entries.n_params else 0,
-        *band_code(*entries.band, entries.order != list(range(entries.n))),
-    ]
+    names = ("field", "jacobian", "slopes", "bend", "advance")[: 5 if entries.n_params else 2]
+    functions = [*map(_address, names), *[0] * (5 - len(names))]
+    functions += band_code(*entries.band, list(entries.order) != list(range(entries.n)))
     at = loop.code.address("run")  # type: ignore[attr-defined]
     return plan_of(entries, Pattern(*[nothing] * 5), functions, at), loop
 

@@ -94,10 +94,8 @@ def as_forcings(forcings: Any) -> tuple[Forcing, ...]:
         return ()
     forcings = series_by_name(forcings)
     if not isinstance(forcings, Mapping):
-        raise ModelError(
-            f"`forcings` must be a dict of name and series, or a table of time and columns; got "
-            f"{type(forcings).__name__}."
-        )
+        kind = type(forcings).__name__
+        raise ModelError(f"`forcings` must be a dict of name and series, or a table of time and columns; got {kind}.")
     return tuple(_forcing(normal_name(name), series) for name, series in forcings.items())
 
 
