@@ -59,7 +59,8 @@ class OdeModel(ProfileModel):
     forcings : mapping of str to series, or table, optional
         Inputs: a Series indexed by time, ``(times, values)``, or ``(times, values, "constant")``. Linear between its
         points unless "constant" (the last value passed); held constant outside them. One table of all, times first,
-        does as well. A series that is a table with the columns time, value and one more, or ``(table, "constant")``, belongs to the entities that the further column names.
+        does as well. A series that is a table with the columns time, value and one more, or ``(table, "constant")``,
+        belongs to the entities that the further column names.
     events : table, optional
         Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"; deSolve's "rep" and "mult" too),
         ``order``. A value is a number or an expression of states, outputs, parameters, forcings and time, such as

@@ -82,8 +82,9 @@ def as_forcings(forcings: Any) -> tuple[Forcing, ...]:
     Parameters
     ----------
     forcings : None, mapping of name to series, or table
-        A table has times first, and then a column of every forcing. A series is a pandas Series (index: time), ``(times, values)``, ``(times, values, "constant")``, a table whose
-        first two columns are time and value, or a `Forcing`.
+        A table has times first, and then a column of every forcing. A series is a pandas Series (index: time),
+        ``(times, values)``, ``(times, values, "constant")``, a table whose first two columns are time and value, or a
+        `Forcing`.
 
     Raises
     ------
