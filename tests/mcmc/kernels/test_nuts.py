@@ -89,16 +89,18 @@ def schools_by_quadrature():
 
 def test_eight_schools_have_the_moments_of_quadrature():
     def value(p):
+        p = np.array([*p.values()])
         return float((((SCHOOLS - p[0] - p[1] * p[2:]) / ERRORS) ** 2).sum() + p[2:] @ p[2:])
 
     def slope(p):
+        p = np.array([*p.values()])
         r = -2 * (SCHOOLS - p[0] - p[1] * p[2:]) / ERRORS**2
         return np.concatenate([[r.sum(), r @ p[2:]], r * p[1] + 2 * p[2:]])
 
     names = ["mu", "tau", *(f"eta{j}" for j in range(1, 9))]
     prior = {"mu": stats.norm(0, 5), "tau": stats.halfcauchy(scale=5)}
     chain = fme.modMCMC(
-        lambda p: value(np.array([*p.values()])), dict.fromkeys(names, 1.0), jac=lambda p: slope(np.array([*p.values()])), prior=prior,
+        value, dict.fromkeys(names, 1.0), jac=slope, prior=prior,
         niter=3000, burninlength=1000, chains=2, **NUTS,
     )  # fmt: skip
     means, sds, first = schools_by_quadrature()
