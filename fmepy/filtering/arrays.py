@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import new
+from fmepy.compiled.kernels import lanes_at, new, set_lanes
 
 
 def identity(T):
@@ -209,18 +209,13 @@ def padded(n):
 def add_multiple(a, f, b):
     """Add f b to a vector of a padded length."""
     for q in range(0, a.shape[0], 4):
-        a[q], a[q + 1], a[q + 2], a[q + 3] = (
-            a[q] + f * b[q], a[q + 1] + f * b[q + 1], a[q + 2] + f * b[q + 2], a[q + 3] + f * b[q + 3]
-        )  # fmt: skip
+        set_lanes(a, q, lanes_at(a, q) + f * lanes_at(b, q))
 
 
 def add_multiples(a, f, b, g, c):
     """Add f b + g c to a vector of a padded length."""
     for q in range(0, a.shape[0], 4):
-        a[q], a[q + 1], a[q + 2], a[q + 3] = (
-            a[q] + (f * b[q] + g * c[q]), a[q + 1] + (f * b[q + 1] + g * c[q + 1]),
-            a[q + 2] + (f * b[q + 2] + g * c[q + 2]), a[q + 3] + (f * b[q + 3] + g * c[q + 3])
-        )  # fmt: skip
+        set_lanes(a, q, lanes_at(a, q) + (f * lanes_at(b, q) + g * lanes_at(c, q)))
 
 
 def products(A, L, rows, W, column):
