@@ -35,7 +35,7 @@ from fmepy.models.mapped import with_values
 from fmepy.models.on_grid import cells_of_model
 from fmepy.parameters.functions import UserFunction
 from fmepy.parameters.maps import Selected, Tied, ties_of
-from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
+from fmepy.parameters.named import Parameters, as_parameters, check_names, is_fit, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
 
@@ -122,7 +122,8 @@ def as_objective(
         bound, own = rebind(hold_engine=hold_engine), _user_jac(jac, parameters, (), None)
         return Objective(f, bound, parameters, jac=own, rebind=rebind)
     if not callable(f):
-        raise ArgumentError(f"`f` must be a fmepy cost or a function of p; got {type(f).__name__}.")
+        hint = " The cost comes first, and what was fitted is its start: modMCMC(cost, fit)." if is_fit(f) else ""
+        raise ArgumentError(f"`f` must be a fmepy cost or a function of p; got {type(f).__name__}.{hint}")
     parameters = as_parameters(p)
     bound = BoundFunction(UserFunction(f, parameters, args, kwargs))
     own = _user_jac(jac, parameters, args, kwargs)

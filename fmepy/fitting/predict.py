@@ -161,7 +161,8 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
             f"{filtered if hasattr(model, 'filter') else ''}"
         )
     if not is_model(model) and not callable(model):
-        raise ArgumentError(f"`model` must be a model or a function of p; got {type(model).__name__}.")
+        hint = " The model comes first: predict(model, fit)." if is_fit(model) else ""
+        raise ArgumentError(f"`model` must be a model or a function of p; got {type(model).__name__}.{hint}")
     if not is_model(model) and times is not None:
         raise ArgumentError("`times` is for fmepy models; a function of your own returns its own table.")
     if isinstance(fit, Profile):

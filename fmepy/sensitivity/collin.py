@@ -300,7 +300,7 @@ def _matrix(table: Any) -> Matrix:
         return np.array(table, dtype=float)
     except (TypeError, ValueError):
         raise ArgumentError(
-            f"`sensfun` must be what sensFun returns, or a table of numbers; got {type(table).__name__}."
+            f"`sensfun` must be what sensFun returns, sensFun(cost), or a table of numbers; got {type(table).__name__}."
         ) from None
 
 

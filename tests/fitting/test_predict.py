@@ -180,3 +180,15 @@ def test_parameters_of_entities_are_refused_by_a_model_that_is_none_of_them():
     np.testing.assert_allclose(two["se"].iloc[0], fit.std_error["a[two]"], rtol=1e-5)
     one = chain.pars.rename(columns={"a[one]": "a"})
     assert fme.predict(model, one, times=[0.0])["fit"].iloc[0] == pytest.approx(one["a"].median(), rel=1e-3)
+
+
+def test_the_wrong_way_round_is_answered():
+    model = fme.OdeModel("d(N)/dt = -k*N", state={"N": 10.0}, times=range(6), parms={"k": 0.4})
+    cost = fme.SimulationCost(model, {"time": [1, 2, 3], "N": [6.9, 4.4, 3.1]})
+    fit = modFit(cost)
+    with pytest.raises(ArgumentError, match=r"predict\(model, fit\)"):
+        predict(fit, model)
+    with pytest.raises(ArgumentError, match=r"modMCMC\(cost, fit\)"):
+        fme.modMCMC(fit)
+    with pytest.raises(ArgumentError, match=r"sensFun\(cost\)"):
+        fme.collin(cost)
