@@ -198,9 +198,11 @@ class LsodaStepper:
                     Dfun=self._jacobian(plain), col_deriv=True, full_output=True,
                 )  # fmt: skip
             if info["message"] != "Integration successful.":
-                inside = info["tcur"][(info["tcur"] > start) & (info["tcur"] <= times[-1])]
-                reached = float(inside.max()) if len(inside) else start
-                why = info["message"].rstrip(".")
+                behind = np.flatnonzero(~(info["tcur"] >= grid[1:]))
+                why, k = info["message"].rstrip("."), int(behind[0]) if len(behind) else len(grid) - 2
+                reached = float(info["tcur"][k])  # behind it the array is what memory was
+                if why.startswith("Illegal") or not grid[k] <= reached <= grid[k + 1]:
+                    reached = float(grid[k])
                 if why.startswith("Excess work"):
                     why = f"more than {most} steps between two rows"
                 raise SimulationError(f"LSODA gave up: {why}", time=reached)

@@ -84,3 +84,22 @@ def test_many_stiff_states_without_sparsity_are_refused_when_they_need_a_jacobia
     assert "a Jacobian of 80 x 80 entries, of which none are known to be zero" in str(failure(model))
     calm = model.replace(times=[0, 1e-5])()
     assert np.isfinite(calm.to_numpy()).all()
+
+
+@pytest.mark.parametrize("engine", ["compiled", "scipy"])
+def test_a_state_that_overflows_is_a_failed_run_with_a_time_of_the_run(engine):
+    # rates that do not depend on the state stay finite, and so does the error of a step, by its size
+    model = OdeModel("d(y)/dt = k", state={"y": 0.0}, times=np.arange(11.0), parms={"k": 1e308}, engine=engine)
+    error = failure(model)
+    assert error.time in model.times
+    if engine == "compiled":
+        assert "a state became NaN or infinite" in str(error)
+        _, why = model.bind(["k"]).simulate_many(np.array([[1e308], [1e200]]))
+        assert [bool(w) for w in why] == [True, False]  # of 1e201 the square overflows alone
+
+
+def test_the_time_where_lsoda_gives_up_is_in_the_stretch_that_it_was_in():
+    times = [0, 0.1, 0.2, 1, 2, 3]
+    model = OdeModel(lambda t, y, p: -p["k"] / (y - 1) ** 3, state=[2.0], times=times, parms={"k": 1}, engine="scipy")
+    error = failure(model)  # (y - 1)^4 = 1 - 4 k t
+    assert error.time == pytest.approx(0.25, abs=1e-3)
