@@ -54,10 +54,13 @@ def test_solutions_are_those_of_the_dense_system(n, lower, upper, m, moves):
     np.testing.assert_allclose(by_machine, known, rtol=1e-11, atol=1e-13)
 
 
-def test_factors_are_known_to_be_good_where_the_diagonal_is_the_largest():
-    for g, is_good in ((2.0, True), (1.9, False), (np.nan, False)):  # of -1 beside the diagonal
-        LU, rows = np.zeros(12), np.tile([1.0, 0.0, 1.0], 4)
-        assert band_lu.factor_band(g, rows, 4, 1, 1, LU) == is_good
+@pytest.mark.parametrize(("lower", "upper"), [(1, 1), (2, 1), (0, 3)])
+def test_factors_are_known_to_be_good_where_the_diagonal_is_the_largest(lower, upper):
+    width, diagonal = lower + 1 + upper, np.arange(4) * (lower + 1 + upper) + lower
+    for g, is_good in ((width - 1.0, True), (width - 1.1, False), (np.nan, False)):  # of ones beside the diagonal
+        LU, rows = np.zeros(4 * width), np.ones(4 * width)
+        rows[diagonal] = 0.0
+        assert band_lu.factor_band(g, rows, 4, lower, upper, LU) == is_good
 
 
 @pytest.mark.parametrize("moves", [True, False])
