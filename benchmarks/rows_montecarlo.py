@@ -96,8 +96,4 @@ def _peak(function: Callable[[], Any]) -> int:
     return most
 
 
-ROWS: list[Callable[[], Row]] = [
-    sens_range_hiv,
-    cheap_runs_on_workers,
-    runs_not_kept,
-]
+ROWS: list[Callable[[], Row]] = [sens_range_hiv, cheap_runs_on_workers, runs_not_kept]

@@ -255,11 +255,7 @@ class ExplicitRuns:
         return self._stiff is not None
 
     def one(
-        self,
-        inputs: Vector,
-        start: Vector | None = None,
-        switches: Switches | None = None,
-        into: Matrix | None = None,
+        self, inputs: Vector, start: Vector | None = None, switches: Switches | None = None, into: Matrix | None = None
     ) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fmepy.costs.base import (
-    Cost,
-)
+from fmepy.costs.base import Cost
 from fmepy.costs.bound_mapped import BoundMapped, mapped
 from fmepy.costs.noise import SaidNoise, said_noise
 from fmepy.costs.sum import AddableCost

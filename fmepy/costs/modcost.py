@@ -459,9 +459,7 @@ def _warn_of_ties(grid: Vector, x: str) -> None:
     there = grid[~np.isnan(grid)]
     repeated = len(there) - len(np.unique(there))
     if repeated:
-        warn(
-            f"`model` has several rows at the same {x!r} ({repeated} too many); their mean is used.",
-        )
+        warn(f"`model` has several rows at the same {x!r} ({repeated} too many); their mean is used.")
 
 
 def _ranges(grid: Vector, curves: dict[str, tuple[Vector, Vector]], outside: str) -> dict[str, tuple[float, float]]:

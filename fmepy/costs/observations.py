@@ -394,7 +394,7 @@ def _warn_of_repeated_rows(v: ObservedVariable, x_name: str, experiments: IntVec
         warn(
             f"Every observation of {v.name!r} is in the table {times} times: {n} rows hold {len(counts)} pairs of "
             f"{x_name!r} and value. If the table was joined to itself, drop the copies (obs.drop_duplicates()): they "
-            "count as further observations, and standard errors become too small.",
+            "count as further observations, and standard errors become too small."
         )
 
 
@@ -573,7 +573,7 @@ def warn_of_copy(told: str) -> None:
     """Warn that a sum of costs holds the same data and model twice."""
     warn(
         f"Two parts of this sum compare the same model with the same data ({told}): each observation counts twice, and "
-        "standard errors become too small. Leave one of them out.",
+        "standard errors become too small. Leave one of them out."
     )
 
 

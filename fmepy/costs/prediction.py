@@ -30,14 +30,7 @@ from fmepy.costs.entities import EntityColumn
 from fmepy.costs.error_kinds import is_word
 from fmepy.costs.interpolation import merge_times, nearest_rows, rows_by_group
 from fmepy.costs.observations import Observations
-from fmepy.costs.observer_gain import (
-    STATIONARY,
-    Stationary,
-    names_taken,
-    parameters_of_gain,
-    read_gain,
-    stationary,
-)
+from fmepy.costs.observer_gain import STATIONARY, Stationary, names_taken, parameters_of_gain, read_gain, stationary
 from fmepy.costs.predictor_stability import Guard
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, DataError, check_choice

@@ -26,20 +26,11 @@ from fmepy.checks import as_rng, changed_arguments
 from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.cost_words import WordsOfCost
 from fmepy.costs.depths import read_depths
-from fmepy.costs.entities import (
-    Experiments,
-    check_given,
-    check_needed,
-    given_values,
-    read_entity_column,
-)
+from fmepy.costs.entities import Experiments, check_given, check_needed, given_values, read_entity_column
 from fmepy.costs.error_kinds import transforms_of, with_errors_of, words_by_variable
 from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost
-from fmepy.costs.observable_parameters import (
-    names_by_row,
-    read_row_parameters,
-)
+from fmepy.costs.observable_parameters import names_by_row, read_row_parameters
 from fmepy.costs.observations import OUTSIDE, Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.predictions import BoundSimulation
 from fmepy.costs.sum import AddableCost

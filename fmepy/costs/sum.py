@@ -15,12 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from fmepy.costs.base import (
-    Cost,
-    cost_data,
-    errors_unknown,
-    is_scored,
-)
+from fmepy.costs.base import Cost, cost_data, errors_unknown, is_scored
 from fmepy.costs.bound_sum import BoundParts, BoundScoredSum, BoundSum
 from fmepy.costs.noise import SaidNoise, joined_noise, said_noise
 from fmepy.costs.observations import warn_of_copy

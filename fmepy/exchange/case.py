@@ -141,7 +141,4 @@ def _files_of_system(system: VensimModel, said: str, path: Path) -> dict[str, st
 
 
 def _files_of_model(model: SbmlModel, path: Path) -> dict[str, str]:
-    return {
-        "case.toml": _filled("model.toml", path=path, model=model),
-        "model.txt": _filled("model.txt", model=model),
-    }
+    return {"case.toml": _filled("model.toml", path=path, model=model), "model.txt": _filled("model.txt", model=model)}

@@ -405,9 +405,7 @@ def choose_above(left: Any, right: Any, yes: Any, no: Any) -> Node:
 
 
 def mapped(
-    expressions: Sequence[Node],
-    change: Callable[[Node, list[Node]], Node],
-    memo: dict[Node, Node] | None = None,
+    expressions: Sequence[Node], change: Callable[[Node, list[Node]], Node], memo: dict[Node, Node] | None = None
 ) -> list[Node]:
     """Return expressions made anew from the inside: ``change(e, parts)`` of every node, with its changed parts."""
     memo = {} if memo is None else memo

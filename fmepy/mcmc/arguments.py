@@ -33,9 +33,7 @@ def as_plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
         return Plan.of(niter, burninlength, most)
     length = whole_number(outputlength, "outputlength", 1)
     if length > most:
-        warn(
-            f"`outputlength={length}` is more than the {most} iterations after burn-in; it is set to {most}.",
-        )
+        warn(f"`outputlength={length}` is more than the {most} iterations after burn-in; it is set to {most}.")
     return Plan.of(niter, burninlength, length)
 
 

@@ -64,12 +64,7 @@ def header_of(
         "interval": plan.interval,
         "every": every,
         "jobs": [
-            {
-                "number": j.number,
-                **seed_table(j.seed),
-                "starts": j.starts.tolist(),
-                "dispersed": j.dispersed,
-            }
+            {"number": j.number, **seed_table(j.seed), "starts": j.starts.tolist(), "dispersed": j.dispersed}
             for j in jobs
         ],
     }

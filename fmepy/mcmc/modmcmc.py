@@ -208,9 +208,7 @@ def modMCMC(
         jump, var0 = from_fit(p, objective, jump, var0)
         declared = (np.maximum(declared[0], p.bounds[0]), np.minimum(declared[1], p.bounds[1]))
         if p.with_prior and prior is None:
-            warn(
-                "The fit had a prior, and the chain has none: give `prior` here, too.",
-            )
+            warn("The fit had a prior, and the chain has none: give `prior` here, too.")
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=declared)
     for row in starts:
         check_inside(row, low, high, objective.parameter_names)

@@ -142,7 +142,7 @@ def _blank(given: Vector, names: Sequence[str]) -> BoolVector:
         warn(
             f"modMCMC: `jump` has no number for {listed(these)}, as the covariance of a fit has none for a parameter "
             "on a bound: the first proposals of it have the default standard deviation (0.1 |p|), independent of the "
-            "others.",
+            "others."
         )
     return blank
 

@@ -183,7 +183,7 @@ def _warn_of_unit_errors(objective: Objective) -> None:
     warn(
         f"Nothing is known of the errors{of}, so the chain takes the standard deviation of the weighted residuals to "
         "be 1. Give a variance to start from and sample it: var0=fit.var_ms_unweighted, wvar0=1 (fit: what modFit "
-        "returns); or give the cost errors (err=).",
+        "returns); or give the cost errors (err=)."
     )
 
 

@@ -52,13 +52,7 @@ class ProfileFunction:
     """
 
     def __init__(
-        self,
-        function: Any,
-        state: Mapping[str, Any],
-        grid: Any,
-        parms: Any,
-        forcings: Any,
-        at_rest: Sequence[str] = (),
+        self, function: Any, state: Mapping[str, Any], grid: Any, parms: Any, forcings: Any, at_rest: Sequence[str] = ()
     ) -> None:
         check_grid(grid)
         if not callable(function):

@@ -226,7 +226,7 @@ def _sizes(N: Any, n_par: int, maxcomb: float) -> list[int]:
             warn(
                 f"collin: sets of {_ranges(skipped)} of {n_par} parameters are left out: there are maxcomb={maxcomb:g} "
                 f"or more of a size (up to {max(comb(n_par, n) for n in skipped)}). A larger `maxcomb`, or `N`, brings "
-                "them back.",
+                "them back."
             )
         return [n for n in wanted if n not in skipped]
     sizes = [N] if isinstance(N, (int, np.integer)) else list(N)
@@ -320,5 +320,5 @@ def _warn_of_zeros(names: Sequence[str], S: Matrix, noise: Matrix, lost: BoolVec
             least = f" (of {names[j]!r} at most {np.abs(S[:, j]).max():.1e}, noise {noise[:, j].max():.1e})"
         warn(
             f"The sensitivities to {listed(n for n, t in zip(names, these.tolist(), strict=True) if t)} {what}{least}: "
-            f"{'it' if one else 'they'} cannot be identified, alone or with others.",
+            f"{'it' if one else 'they'} cannot be identified, alone or with others."
         )

@@ -336,7 +336,7 @@ def _tell_even(sds: Sequence[str]) -> None:
     warn(
         f"sensFun: {listed(sds)} {are} at 0. The likelihood depends on the variance, so the sensitivities are "
         "zero there whatever the data say, and tell nothing of whether they determine it. Take a value above zero, or "
-        "leave it out by `senspar`.",
+        "leave it out by `senspar`."
     )
 
 
@@ -348,7 +348,7 @@ def _parameter_scale(parscale: Any, outputs: Outputs, floor: float) -> Vector:
         if zero:
             warn(
                 f"sensFun: {listed(zero)} {'is' if len(zero) == 1 else 'are'} at 0, where relative sensitivities are "
-                f"not defined; the scale is {floor:g}, as in FME, and the column practically zero. Give `parscale`.",
+                f"not defined; the scale is {floor:g}, as in FME, and the column practically zero. Give `parscale`."
             )
         return np.where(theta == 0, floor, theta)
     scale = _numbers(_in_order(parscale, names, "parscale", "parameter"), "parscale")
@@ -400,7 +400,7 @@ def _warn_of_zeros(outputs: Outputs, floor: float) -> None:
         warn(
             f"sensFun: {listed(names)} {'is' if moved.sum() == 1 else 'are'} 0 at {int(moved.sum())} "
             f"{'row' if moved.sum() == 1 else 'rows'} (first at {outputs.x_name} = {outputs.row_x[i]:g}), where "
-            f"relative sensitivities are not defined; the scale is {floor:g}, as in FME. Give `varscale`.",
+            f"relative sensitivities are not defined; the scale is {floor:g}, as in FME. Give `varscale`."
         )
 
 

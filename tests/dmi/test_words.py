@@ -40,10 +40,7 @@ def test_equal_and_not_equal():
 
 def test_what_is_cut_off_goes_towards_zero():
     got = ran(
-        "x = trunc(a) + 10 * trunc(-a)\ny = fmod(-7, 3) + fmod(a, b) - fmod(-a, b)\nz = log(a, b)",
-        n=1,
-        a=2.7,
-        b=2.0,
+        "x = trunc(a) + 10 * trunc(-a)\ny = fmod(-7, 3) + fmod(a, b) - fmod(-a, b)\nz = log(a, b)", n=1, a=2.7, b=2.0
     )
     np.testing.assert_allclose([got[k][0] for k in "xyz"], [2 - 20, -1 + 1.4, np.log2(2.7)], rtol=1e-14)
 

@@ -80,8 +80,7 @@ def test_the_oscillator_is_stationary_where_its_estimate_is_stored(road):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"propagation": "moment"}, {"algorithm": "sqrt"}, {"propagation": "moment", "algorithm": "joint"}],
+    "options", [{}, {"propagation": "moment"}, {"algorithm": "sqrt"}, {"propagation": "moment", "algorithm": "joint"}]
 )
 def test_logistic_growth_in_continuous_time(options):
     expected = read("logistic_ekf_limits")["continuous_discrete"]

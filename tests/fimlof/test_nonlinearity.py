@@ -34,11 +34,7 @@ def test_logistic_growth_bends_by_r_p_over_k():
 def test_a_curved_reading_bends_by_its_curvature():
     model = DifferenceModel(lambda n, x: x, state={"x": 1.0}, times=[0, 1], outputs={"z": "x**2"})
     cost = FimlofCost(
-        model,
-        {"time": [1], "z": [1.5]},
-        process_noise={"x": 0.3},
-        measurement_noise={"z": 0.1},
-        initial_sd={"x": 0.4},
+        model, {"time": [1], "z": [1.5]}, process_noise={"x": 0.3}, measurement_noise={"z": 0.1}, initial_sd={"x": 0.4}
     )
     frame, _ = table_of(cost)
     assert frame.loc["x", "reading_max"] == pytest.approx(0.25 / np.sqrt(4 * 0.25 + 0.01), rel=1e-12)

@@ -31,7 +31,7 @@ from fmepy.parameters.scales import Mark, scale_of
 from tests.journal.samples import SAMPLES, chain, cost, data, filtered_cost, fit, model
 
 NO_RESULTS = {  # what is asked, not an answer
-    *("Equations", "FimlofCost", "PredictionErrorCost", "Sector", "SimulationCost", "SumCost", "Transport"),
+    *("Equations", "FimlofCost", "PredictionErrorCost", "Sector", "SimulationCost", "SumCost", "Transport")
 }
 
 

@@ -122,9 +122,7 @@ PYTHON = {
 }  # fmt: skip
 
 leaves = st.one_of(
-    st.sampled_from(sorted(NAMES)),
-    st.integers(0, 20).map(str),
-    st.floats(0.01, 30).map(lambda v: repr(round(v, 3))),
+    st.sampled_from(sorted(NAMES)), st.integers(0, 20).map(str), st.floats(0.01, 30).map(lambda v: repr(round(v, 3)))
 )
 
 

@@ -70,11 +70,7 @@ def drive_plainly(model, names, times, most_steps=1000):
     def plainly(t, z, q, out):
         out[:] = rates(t, z.tolist(), q.tolist())
 
-    loop, out, atol = (
-        dormand_prince,
-        np.empty((len(times), len(start))),
-        np.full(len(start), 1e-6),
-    )
+    loop, out, atol = (dormand_prince, np.empty((len(times), len(start))), np.full(len(start), 1e-6))
     *told, _ = loop.drive(
         plainly, None, inputs, 0.0, 0.0, start, times, system.n_states, 1e-6, atol, np.inf, most_steps, out,
         np.zeros((status.WORK, len(start))), np.empty((2, 0)), None, None,

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from fmepy.numerics.second_differences import (
-    sparse_second_differences,
-    whitened_second_differences,
-)
+from fmepy.numerics.second_differences import sparse_second_differences, whitened_second_differences
 
 A = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1e4]])
 

@@ -147,8 +147,7 @@ def test_it_prints_delegates_and_pickles():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [({"threshold": 1}, "above 1"), ({"sd": 0}, "positive"), ({"which": "T"}, "plain matrix")],
+    ("arguments", "words"), [({"threshold": 1}, "above 1"), ({"sd": 0}, "positive"), ({"which": "T"}, "plain matrix")]
 )
 def test_what_cannot_be_is_told(arguments, words):
     with pytest.raises(ArgumentError, match=words):

@@ -50,11 +50,7 @@ def test_a_cost_is_replaced_and_a_model_fitted_to_dates():
         ({}, DataError, r"`obs`: column 'time' holds dates.*unit='days'"),
         ({"unit": "day"}, ArgumentError, r"`unit='day'` is not known.*Did you mean 'days'"),
         ({"origin": "2024-03-01"}, ArgumentError, r"`unit=None` is not known. Choose one of 'seconds', 'minutes'"),
-        (
-            {"unit": "days", "origin": "in March"},
-            ArgumentError,
-            "`origin='in March'` is not a date such as '2001",
-        ),
+        ({"unit": "days", "origin": "in March"}, ArgumentError, "`origin='in March'` is not a date such as '2001"),
     ],
 )
 def test_mistakes_of_dates_say_what_to_type(words, kind, told):

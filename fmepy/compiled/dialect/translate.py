@@ -14,16 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from fmepy.compiled.dialect.expressions import Expressions, MustBeFloatError
-from fmepy.compiled.dialect.types import (
-    LLVM,
-    Group,
-    Known,
-    Type,
-    Value,
-    annotated,
-    passed_as,
-    words_of,
-)
+from fmepy.compiled.dialect.types import LLVM, Group, Known, Type, Value, annotated, passed_as, words_of
 from fmepy.compiled.kernels import KernelError
 
 MOST_INLINE = 60

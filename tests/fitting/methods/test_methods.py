@@ -54,10 +54,7 @@ def test_local_methods_reach_the_reference_sum_of_squares(problem, method, bound
 @pytest.mark.parametrize("bounded", [False, True], ids=["free", "box"])
 def test_gauss_newton_reaches_the_tight_optimum_within_a_ten_thousandth_standard_error(problem, bounded, exact):
     fit = modFit(
-        problem.residuals,
-        problem.start,
-        jac=problem.jacobian if exact else None,
-        **(problem.box() if bounded else {}),
+        problem.residuals, problem.start, jac=problem.jacobian if exact else None, **(problem.box() if bounded else {})
     )
     p, se = truth(problem)
     assert np.max(np.abs(fit.par - p) / se) < 1e-4
