@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -356,7 +356,7 @@ class SaidNoise(Stored):
     scales: dict[str, str | None]
     values: dict[str, float]
     kinds: dict[str, str]
-    not_normal: tuple[str, ...] = ()
+    not_normal: tuple[str, ...] = field(default=(), metadata={"formerly": "laplace"})
 
     def sd(self, variable: str, entity: str | None, known: Values, parameters: Callable[[str], Any]) -> Any:
         """Return the sd of a reading of a variable, in the unit of comparison; None if nothing is said of it.

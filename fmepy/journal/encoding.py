@@ -42,7 +42,7 @@ _FORMER_NAMES: dict[str, str] = {}  # of classes, in files of an earlier version
 
 
 class Stored:
-    """Base of dataclasses that may stand in a saved result: their fields hold numbers, tables and texts."""
+    """Base of dataclasses in saved results: numbers, tables and texts. Classes and fields may have names `formerly`."""
 
     __slots__ = ()
 
@@ -333,8 +333,8 @@ class Decoder:
         for f in dataclasses.fields(cls):  # type: ignore[arg-type]  # every one that is written is a dataclass
             if _LIVE in f.metadata:
                 value: Any = Gone(f.name, f.metadata[_LIVE])
-            elif f.name in values:
-                value = values.pop(f.name)
+            elif (name := next((k for k in (f.name, f.metadata.get("formerly")) if k in values), None)) is not None:
+                value = values.pop(name)
             elif f.default is not dataclasses.MISSING:  # a field that came later
                 value = f.default
             elif f.default_factory is not dataclasses.MISSING:

@@ -35,3 +35,14 @@ def test_a_saved_result_of_the_last_version_says_what_is_computed_today(name):
 
 def test_every_kind_of_result_of_the_last_version_is_among_them():
     assert {path.stem for path in FOLDER.glob("*.json")} == set(SAMPLES) - NEW
+
+
+def test_a_field_that_was_called_otherwise_is_read(tmp_path):
+    model = fme.OdeModel("d(N)/dt = -k*N", state={"N": 10.0}, times=range(5), parms={"k": 0.4})
+    words = {"measurement_noise": {"N": 0.3}, "likelihood": "laplace"}
+    cost = fme.SimulationCost(model, {"time": [1, 2, 3], "N": [6.9, 4.4, 3.1]}, **words)
+    fit = fme.modFit(cost, method="Nelder-Mead")
+    path = tmp_path / "fit.json"
+    fit.save(path)
+    path.write_text(path.read_text().replace('"not_normal"', '"laplace"'))
+    assert fme.load(path).noise.not_normal == ("N",)
