@@ -27,7 +27,7 @@ from fmepy.types import Vector
 
 LEAST = 1e-9
 """Means below it count as so large: a run of what dies out ends at zero, or by its tolerance below."""
-_SINGLE, _NODES = 64, 200
+_SINGLE, _NODES = 48, 64
 """Of the sum over j: terms that are added one by one, and nodes of the integral that stands for the others."""
 
 
