@@ -7,8 +7,8 @@ reciprocals of the pivots, by which the other entries of their rows are multipli
 
 Every row of a solution waits for the one before. So rows are eliminated from both ends at once, down to those in the
 middle (the twisted factors of Parlett and Dhillon), and a row takes what it waits for last, and from no place in
-memory. A band as narrow as most are costs little more than its loops, so they are compiled for its widths, which then
-are no loops.
+memory. Most bands are so narrow that loops over their widths cost more than what stands in them: the kernels are
+compiled for the widths, and these loops are unrolled.
 
 References
 ----------
@@ -27,7 +27,7 @@ from fmepy.compiled.kernels import doubles, integers, lanes, lanes_at, multiply_
 
 @cache
 def band_code(lower: int, upper: int, moves: bool) -> tuple[int, int, int]:
-    """Return the addresses of C functions for such a band, and whether its order is another than that of the states.
+    """Return the addresses of C functions for bands of these widths; `moves`: in another order than that of the states.
 
     ``void factor(g, J, LU, n, good)`` sets LU to the factors of g I - J, and good to 1 where they are known to be good,
     else to 0. ``void solve(LU, order, room, X, n, m)`` replaces the m rows of X by the solutions of L U x = x, whose
@@ -74,7 +74,7 @@ def add_band_product(J, lower, upper, order, T, x, out, sizes):
         for i in range(n):
             T[i] = x[order[i]]
     for i in range(n):
-        if lower <= i < n - upper:  # so many that they are no loop
+        if lower <= i < n - upper:  # a number of terms that is known: unrolled
             total, size = _product(J, width * i, T, i - lower, 0, width)
         else:
             total, size = _product(J, width * i, T, i - lower, max(0, lower - i), min(width, n - i + lower))
