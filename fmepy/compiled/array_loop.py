@@ -128,7 +128,7 @@ def _compute_all(b, what, w, d, E):
     p = 0
     while p < len(E):
         lanes = LANES if p + LANES <= len(E) else 1
-        which = what + 1 if lanes > 1 else what
+        which = what + 1 if lanes > 1 else what  # that of several directions stands behind it in the plan
         if d is None:
             _compute(b, which, w, E[p], w, w)
         else:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from fmepy.compiled.c_loops import c_loop
+from fmepy.compiled.c_loops import loop_address
 from fmepy.compiled.kernels import doubles, integers, lanes, lanes_at, multiply_add, set_lanes
 
 
@@ -62,7 +62,7 @@ def band_code(lower: int, upper: int, moves: bool) -> tuple[int, int, int]:
 
     def at(kernel: Any) -> int:
         kernel.__name__ += f"_{lower}_{upper}_{'moved' if moves else 'own'}"
-        return int(c_loop(kernel, "the solver of bands").code.address("run"))  # type: ignore[attr-defined]
+        return loop_address(kernel, "the solver of bands")
 
     return at(factor), at(solve), at(multiply)
 
@@ -168,64 +168,64 @@ def solve_band(LU, lower, upper, order, T, a, b, c, d):
     n, width = len(a), lower + 1 + upper
     n_below = max(0, (n - max(lower, upper)) // 2)
     n_above = n - n_below
-    u = _taken(a, b, c, d, _state(order, 0))
+    u = _loaded(a, b, c, d, _state(order, 0))
     v = u
     for k in range(n_below):
         j = n - 1 - k
         at, to = k * width + lower, j * width + lower
-        u = _less(LU, T, at, k, 1, min(k, lower), d, _taken(a, b, c, d, _state(order, k)) * LU[at], u)
-        v = _less(LU, T, to, j, -1, min(k, upper), d, _taken(a, b, c, d, _state(order, j)) * LU[to], v)
-        _put(T, k, d, u)
-        _put(T, j, d, v)
+        u = _eliminated(LU, T, at, k, 1, min(k, lower), d, _loaded(a, b, c, d, _state(order, k)) * LU[at], u)
+        v = _eliminated(LU, T, to, j, -1, min(k, upper), d, _loaded(a, b, c, d, _state(order, j)) * LU[to], v)
+        _set_entry(T, k, d, u)
+        _set_entry(T, j, d, v)
     for k in range(n_below, n_above):
         at = k * width + lower
-        x = _taken(a, b, c, d, _state(order, k)) * LU[at]
+        x = _loaded(a, b, c, d, _state(order, k)) * LU[at]
         for j in range(n_above - k, min(upper, n - 1 - k) + 1):
-            x = multiply_add(_at(T, k + j, d), -LU[at + j], x)
-        u = _less(LU, T, at, k, 1, min(k, lower), d, x, u)
-        _put(T, k, d, u)
+            x = multiply_add(_entry(T, k + j, d), -LU[at + j], x)
+        u = _eliminated(LU, T, at, k, 1, min(k, lower), d, x, u)
+        _set_entry(T, k, d, u)
     for k in range(n_above - 1, n_below - 1, -1):
-        u = _less(LU, T, k * width + lower, k, -1, min(n_above - 1 - k, upper), d, _at(T, k, d), u)
-        _put(T, k, d, u)
-        _give(T, k, order, a, b, c, d)
-    v = _at(T, n_above - 1, d)
+        u = _eliminated(LU, T, k * width + lower, k, -1, min(n_above - 1 - k, upper), d, _entry(T, k, d), u)
+        _set_entry(T, k, d, u)
+        _store(T, k, order, a, b, c, d)
+    v = _entry(T, n_above - 1, d)
     for i in range(n_below):
         k, j = n_below - 1 - i, n_above + i
-        u = _less(LU, T, k * width + lower, k, -1, upper, d, _at(T, k, d), u)
-        v = _less(LU, T, j * width + lower, j, 1, lower, d, _at(T, j, d), v)
-        _put(T, k, d, u)
-        _put(T, j, d, v)
-        _give(T, k, order, a, b, c, d)
-        _give(T, j, order, a, b, c, d)
+        u = _eliminated(LU, T, k * width + lower, k, -1, upper, d, _entry(T, k, d), u)
+        v = _eliminated(LU, T, j * width + lower, j, 1, lower, d, _entry(T, j, d), v)
+        _set_entry(T, k, d, u)
+        _set_entry(T, j, d, v)
+        _store(T, k, order, a, b, c, d)
+        _store(T, j, order, a, b, c, d)
 
 
-def _less(LU, T, at, k, s, count, d, x, last):
+def _eliminated(LU, T, at, k, s, count, d, x, last):
     """Return x, of row k, less so many rows before it, or behind it (s = -1), by its factors; `last` is the nearest."""
     for j in range(count, 1, -1):
-        x = multiply_add(_at(T, k - s * j, d), -LU[at - s * j], x)
+        x = multiply_add(_entry(T, k - s * j, d), -LU[at - s * j], x)
     return multiply_add(last, -LU[at - s], x) if count > 0 else x
 
 
-def _taken(a, b, c, d, i):
+def _loaded(a, b, c, d, i):
     if d is None:
         return a[i]
     return lanes(a[i], b[i], c[i], d[i])
 
 
-def _at(T, k, d):
+def _entry(T, k, d):
     if d is None:
         return T[k]
     return lanes_at(T, 4 * k)
 
 
-def _put(T, k, d, x):
+def _set_entry(T, k, d, x):
     if d is None:
         T[k] = x
     else:
         set_lanes(T, 4 * k, x)
 
 
-def _give(T, k, order, a, b, c, d):
+def _store(T, k, order, a, b, c, d):
     if d is None and order is None:
         return
     i = _state(order, k)

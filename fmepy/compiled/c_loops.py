@@ -45,6 +45,11 @@ def c_loop(kernel: Callable[..., None], what: str) -> Callable[..., None]:
     return function
 
 
+def loop_address(kernel: Callable[..., None], what: str) -> int:
+    """Return where the machine code of a kernel begins; it stays there while this process lives."""
+    return int(c_loop(kernel, what).code.address("run"))  # type: ignore[attr-defined]  # `c_loop` has set it
+
+
 def kept_code(name: str, make: Callable[[], bytes]) -> Code:
     """Return code whose object file is kept under a name; it is made where it is not there yet."""
     path = cache_folder() / f"{name}.o"

@@ -22,7 +22,7 @@ from fmepy.types import Cube, Matrix, Vector
 _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
 _FEW = 50_000
-"""Numbers of the rows of a run up to which their room is kept for the next such run."""
+"""Numbers of the rows of a run up to which their array is used again."""
 _WORTH_A_THREAD = 200
 """States of all runs from which on Ctrl-C is to be heard while they run, which takes 50 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
@@ -266,13 +266,13 @@ class ExplicitRuns:
         switches : those whose modes flip on the way, in `inputs` too; the run is one stretch
         into : where the rows are written
         """
-        stays = into is None and self.shape[0] * self.shape[1] <= _FEW
+        is_reused = into is None and self.shape[0] * self.shape[1] <= _FEW
         try:
-            room = self._free.pop() if stays else None  # of no other thread's; an address takes time
+            room = self._free.pop() if is_reused else None  # of no other thread's; an address takes time
         except IndexError:
             room = None
         if room is None:
-            room = self.arrays(np.zeros((1, self.n_inputs)), None if into is None else into.reshape(1, *self.shape))
+            room = self.arrays(np.zeros((1, self.n_inputs)), None if into is None else into[None])
         arrays = room[0]
         arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
@@ -282,11 +282,11 @@ class ExplicitRuns:
         else:
             words, loop = packed(switches), c_loop(run_switching, "the solver of many switches")
             self._called(loop, (arrays, room[1], (room, words)), self.at_course, room[1], address(words))
-        rows = arrays.out[0].copy() if stays else arrays.out[0]
+        rows = arrays.out[0].copy() if is_reused else arrays.out[0]
         ended = arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
-        if stays:
+        if is_reused:
             self._free.append(room)
         if ended[0] == status.STIFF and self.learns_stiff():
             return self.one(inputs, start, switches, into)

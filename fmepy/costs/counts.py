@@ -16,9 +16,11 @@ Lawless, J. F. (1987). Negative binomial and mixed Poisson regression. Canad. J.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import betainc, digamma, gammaln, xlogy
 
 from fmepy.costs.likelihood_cost import BoundLikelihood
@@ -84,8 +86,9 @@ class BoundNegativeBinomial(BoundPoisson):
 
     @classmethod
     def _check_noise(cls, cost: Any) -> None:
-        said = cost.measurement_noise
-        if said == "estimate" or (said is None and np.isnan(cost.comparison.observed.errors).any()):
+        size = cost.measurement_noise
+        words = dict(size).values() if isinstance(size, Mapping | pd.Series) else [size]
+        if "estimate" in words or (size is None and np.isnan(cost.comparison.observed.errors).any()):
             name = cost.comparison.group_names[0]
             raise ArgumentError(
                 "likelihood='negative-binomial' has a size (variance = mean + mean^2 / size), a parameter with a start "

@@ -31,9 +31,14 @@ COUNTS = ("poisson", "negative-binomial")
 """Words of likelihoods that have no errors (`fmepy.costs.counts`); a cost has one of them for all its readings."""
 
 
+def is_of_counts(likelihood: Any) -> bool:
+    """Tell whether a likelihood is one of counts, by its word."""
+    return isinstance(likelihood, str) and likelihood in COUNTS
+
+
 def is_word(likelihood: Any) -> bool:
-    """Tell whether the errors of readings are said in words, for all variables or some."""
-    return isinstance(likelihood, str | Mapping) and likelihood not in COUNTS
+    """Tell whether words name the distribution of errors, for all variables or some."""
+    return isinstance(likelihood, str | Mapping) and not is_of_counts(likelihood)
 
 
 def words_by_variable(likelihood: Any, variables: Iterable[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fmepy.costs.censored import signs
 from fmepy.costs.entities import Experiments
-from fmepy.costs.error_kinds import COUNTS, is_word
+from fmepy.costs.error_kinds import is_of_counts, is_word
 from fmepy.costs.noise import SaidNoise, said_noise_of
 from fmepy.costs.observable_parameters import uses_of
 from fmepy.costs.observations import Comparison
@@ -138,7 +138,7 @@ class RunsOfCost(ModelsOfCost):
     @property
     def own_likelihood(self) -> Any:
         """The class of a likelihood without errors: the user's own, or of counts; None where words say their kind."""
-        if self.likelihood in COUNTS:
+        if is_of_counts(self.likelihood):
             from fmepy.costs.counts import CLASSES
 
             return CLASSES[self.likelihood]
@@ -146,7 +146,7 @@ class RunsOfCost(ModelsOfCost):
 
     @property
     def said_noise(self) -> SaidNoise | None:
-        """What is said of the noise, in words that results keep; None of a sum of squares."""
+        """The noise model, in the form that results store; None of a sum of squares."""
         if self.own_likelihood is not None:
             return SaidNoise({}, {}, {}, {}, tuple(self.comparison.group_names))
         if self.noise is None:

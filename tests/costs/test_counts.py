@@ -155,13 +155,20 @@ def test_counts_join_other_readings_and_entities():
         ("poisson", {"measurement_noise": {"N": 2.0}}, "say likelihood='negative-binomial'"),
         ("negative-binomial", {"measurement_noise": None}, r"measurement_noise=\{'N': 'size'\}"),
         ("negative-binomial", {"measurement_noise": "estimate"}, "a start of yours"),
+        ("negative-binomial", {"measurement_noise": {"N": "estimate"}}, "a start of yours"),
+        ("negative-binomial", {"likelihood": pd.Series({"N": "poisson"})}, "`likelihood` must be one of"),
         ("poisson", {"transform": "log"}, "whole numbers from 0 on"),
         ("poisson", {"weight": "mean"}, "weight"),
     ],
 )
 def test_words_that_do_not_fit_are_refused(word, more, says):
     with pytest.raises((ArgumentError, DataError), match=says):
-        cost_of(word, **more)
+        fme.SimulationCost(decay(), counts(word), **{"likelihood": word, **WORDS[word], **more})
+
+
+def test_the_noise_may_be_a_series_and_no_parameters_are_those_of_the_cost():
+    cost = cost_of("negative-binomial", measurement_noise=pd.Series({"N": "size"}))
+    assert cost({}).minus2loglik == cost_of("negative-binomial")().minus2loglik
 
 
 def test_counts_have_no_errors():

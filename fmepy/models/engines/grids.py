@@ -10,7 +10,7 @@ import numpy as np
 from fmepy.compiled import array_loop, rosenbrock, status
 from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.band_lu import band_code
-from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.c_loops import address, loop_address
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
 from fmepy.compiled.sparse_lu import Pattern
 from fmepy.compiled.stiff_plan import Entries, plan_of
@@ -104,17 +104,16 @@ class GridStepper:
 
 
 def _address(name: str) -> int:
-    return int(c_loop(getattr(array_loop, name), "the solver of grids").code.address("run"))  # type: ignore[attr-defined]
+    return loop_address(getattr(array_loop, name), "the solver of grids")
 
 
 def _stiff_plan(entries: Entries) -> Any:
-    """Return what the stiff method knows of a model."""
-    loop, nothing = c_loop(rosenbrock.run, "the stiff solver"), np.zeros(0, dtype=np.int64)
+    """Return what the stiff method knows of a model, and nothing else that must live as long."""
     names = ("field", "jacobian", "slopes", "bend", "advance")[: 5 if entries.n_params else 2]
     functions = [*map(_address, names), *[0] * (5 - len(names))]
     functions += band_code(*entries.band, list(entries.order) != list(range(entries.n)))
-    at = loop.code.address("run")  # type: ignore[attr-defined]
-    return plan_of(entries, Pattern(*[nothing] * 5), functions, at), loop
+    pattern = Pattern(*[np.zeros(0, dtype=np.int64)] * 5)
+    return plan_of(entries, pattern, functions, loop_address(rosenbrock.run, "the stiff solver")), None
 
 
 def why_no_band(definition: Definition) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled import rosenbrock, unrolled_lu
-from fmepy.compiled.c_loops import c_loop
+from fmepy.compiled.c_loops import loop_address
 from fmepy.compiled.llvm_code import LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import compiled
 from fmepy.compiled.sparse_lu import eliminated, with_block
@@ -62,11 +62,10 @@ def stiff_plan(system: System) -> Any:
         return None
     if not unrolled_lu.write(program, pattern, entries):
         pattern = with_block(pattern)
-    code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
+    code = compiled(program.text())
     names = "field", "jacobian", "slopes", "bend", "advance", "factor", "solve", "multiply"
     functions = [code.address(name) for name in names]
-    plan = plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
-    return plan, code
+    return plan_of(entries, pattern, functions, loop_address(rosenbrock.run, "the stiff solver")), code
 
 
 def _stiff_program(system: System) -> tuple[LlvmProgram, Entries]:
