@@ -6,6 +6,12 @@ With the prediction mu and, of the second, the size k::
     negative binomial   log p(y) = log Gamma(y + k) - log Gamma(k) - log y!
                                    + k log(k / (k + mu)) + y log(mu / (k + mu))                      mu + mu^2 / k
 
+Where k is large, differences of Gamma lose all digits; with e = (y - mu) / (k + mu) Stirling's series gives::
+
+    log p(y)    = y log mu - log y! - y + (k + y) log(1 + e) - log(1 + y/k) / 2 + r(k + y) - r(k)
+    slope to k  = log(1 + e) - e + y / (2 k (k + y)) + (1/k^2 - 1/(k + y)^2) / 12
+    its square  = (s / k)^2 / 2 (1 - (1 - 4 s / 3) / k)           s = mu / (k + mu), r(z) = 1 / (12 z) - 1 / (360 z^3)
+
 The expected information of k is ``sum_(j >= 0) P(Y > j) / (k + j)^2 - mu / (k (k + mu))``; its slope and that of mu are
 not correlated.
 
@@ -25,10 +31,12 @@ from scipy.special import betainc, digamma, gammaln, xlogy
 
 from fmepy.costs.likelihood_cost import BoundLikelihood
 from fmepy.errors import ArgumentError, DataError
-from fmepy.types import Vector
+from fmepy.types import Matrix, Vector
 
 LEAST = 1e-9
 """Means below it count as so large: a run of what dies out ends at zero, or by its tolerance below."""
+LARGE, LARGE_OF_INFORMATION = 1e3, 50.0
+"""Sizes from which on the series hold: to twelve digits, and three of the information."""
 _SINGLE, _NODES = 48, 64
 """Of the sum over j: terms that are added one by one, and nodes of the integral that stands for the others."""
 
@@ -98,35 +106,46 @@ class BoundNegativeBinomial(BoundPoisson):
     def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
         """Return the log probability of every count."""
         mu, k = _means(mod), spread
-        binomial = gammaln(obs + k) - gammaln(k) - gammaln(obs + 1)
-        return np.asarray(binomial - k * np.log1p(mu / k) + xlogy(obs, mu / (k + mu)))
+        binomial = gammaln(obs + k) - gammaln(k) - k * np.log1p(mu / k) - obs * np.log(k + mu)
+        rest = (1 / (obs + k) - 1 / k) / 12 - (1 / (obs + k) ** 3 - 1 / k**3) / 360
+        series = (k + obs) * np.log1p((obs - mu) / (k + mu)) - 0.5 * np.log1p(obs / k) - obs + rest
+        return np.asarray(xlogy(obs, mu) - gammaln(obs + 1) + np.where(k < LARGE, binomial, series))
 
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return its derivatives to the mean and to the size."""
         mu, k = _means(mod), spread
-        to_size = digamma(obs + k) - digamma(k) - np.log1p(mu / k) + (mu - obs) / (k + mu)
-        return obs / mu - (obs + k) / (k + mu), to_size
+        e = (obs - mu) / (k + mu)
+        bend = np.where(np.abs(e) < 1e-4, -0.5 * e * e + e**3 / 3, np.log1p(e) - e)
+        series = bend + obs / (2 * k * (k + obs)) + (1 / k**2 - 1 / (k + obs) ** 2) / 12
+        direct = digamma(obs + k) - digamma(k) - np.log1p(mu / k) - e
+        return obs / mu - (obs + k) / (k + mu), np.where(k < LARGE, direct, series)
 
     def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return one over the variance, and the information of the size."""
         mu, k = _means(mod), spread
-
-        def term(j: Any) -> Any:  # the sum of P(Y > j) is mu, so that the second part stands within the first
-            m, size = mu[:, None], k[:, None]
-            part = (size * m - 2 * size * j - j * j) / ((size + j) ** 2 * size * (size + m))
-            return betainc(j + 1, size, m / (size + m)) * part
-
-        total = term(np.arange(_SINGLE)).sum(axis=1)
-        end = np.maximum(mu + 40 * np.sqrt(mu + mu * mu / k), 2 * _SINGLE)
-        x, w = np.polynomial.legendre.leggauss(_NODES)
-        reach = np.log(end / (_SINGLE - 0.5))[:, None]  # from the middle between two terms on
-        j = (_SINGLE - 0.5) * np.exp(0.5 * (1 + x) * reach)
-        total += (term(j) * j * w).sum(axis=1) * 0.5 * reach[:, 0]
-        return 1 / (mu + mu * mu / k), np.maximum(total, 0.0)
+        share, small = mu / (k + mu), k < LARGE_OF_INFORMATION
+        of_size = 0.5 * (share / k) ** 2 * (1 - (1 - 4 * share / 3) / k)
+        of_size[small] = _information_of_size(mu[small, None], k[small, None])
+        return 1 / (mu + mu * mu / k), of_size
 
     def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
         """Return counts with these means and sizes."""
         return np.asarray(rng.poisson(_means(mod) * rng.gamma(spread) / spread).astype(float))
+
+
+def _information_of_size(mu: Matrix, k: Matrix) -> Vector:
+    """Return the expected information of sizes, for columns of means and sizes."""
+
+    def term(j: Any) -> Any:  # the sum of P(Y > j) is mu, so that the second part stands within the first
+        part = (k * mu - 2 * k * j - j * j) / ((k + j) ** 2 * k * (k + mu))
+        return betainc(j + 1, k, mu / (k + mu)) * part
+
+    x, w = np.polynomial.legendre.leggauss(_NODES)
+    end = np.maximum(mu + 40 * np.sqrt(mu + mu * mu / k), 2 * _SINGLE)
+    reach = np.log(end / (_SINGLE - 0.5))  # from the middle between two terms on
+    j = (_SINGLE - 0.5) * np.exp(0.5 * (1 + x) * reach)
+    total = term(np.arange(_SINGLE)).sum(axis=1) + (term(j) * j * w).sum(axis=1) * 0.5 * reach[:, 0]
+    return np.asarray(np.maximum(total, 0.0))
 
 
 CLASSES = {"poisson": BoundPoisson, "negative-binomial": BoundNegativeBinomial}
