@@ -6,6 +6,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pandas as pd
 from benchmarks import hiv
 from benchmarks.row import Row, at_most, r_fme, within
 from benchmarks.timing import side_by_side
+from fmepy.compiled import explicit_runs
 from fmepy.montecarlo import Latinhyper, sensRange
 
 RANGES = {name: (0.9 * value, 1.1 * value) for name, value in hiv.TRUTH.items()}
@@ -42,6 +44,22 @@ def sens_range_hiv() -> Row:
     # R's figure is of 100 runs; with the model in Fortran it is 2.3 s for 10,000
     return Row(f"sensRange HIV, {RUNS:,} runs", ours, f"the same through odeint ({PEER_RUNS} runs, scaled)",
                by_odeint * RUNS / PEER_RUNS, goals, 100 * r_fme("sensRange_hiv_R_function_num100"))  # fmt: skip
+
+
+def runs_in_lanes() -> Row:
+    """Run the HIV model ten thousand times in the lanes of vectors, and one by one in the same loop of machine code."""
+    sets = Latinhyper(RANGES, RUNS, seed=1)
+    bound = hiv.model().bind(list(sets.columns))
+    Theta = sets.to_numpy()
+
+    def alone() -> Any:
+        with patch.object(explicit_runs, "_WORTH_LANES", np.inf):
+            return bound.simulate_many(Theta)[0]
+
+    np.testing.assert_array_equal(bound.simulate_many(Theta)[0], alone())
+    ours, peer = side_by_side(lambda: bound.simulate_many(Theta), alone)
+    goals = [at_most(ours / peer, 0.5, "{:.2f} of a run alone")]
+    return Row(f"{RUNS:,} runs of HIV in lanes", ours, "the same runs one by one", peer, goals)
 
 
 def cheap_runs_on_workers() -> Row:
@@ -96,4 +114,4 @@ def _peak(function: Callable[[], Any]) -> int:
     return most
 
 
-ROWS: list[Callable[[], Row]] = [sens_range_hiv, cheap_runs_on_workers, runs_not_kept]
+ROWS: list[Callable[[], Row]] = [sens_range_hiv, runs_in_lanes, cheap_runs_on_workers, runs_not_kept]

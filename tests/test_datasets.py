@@ -74,7 +74,8 @@ def test_the_page_of_the_data_names_every_table(root):
 def test_every_series_of_readings_stands_once(root):
     """A datum that is altered reaches all who read it; what other systems gave (tests/reference) stays as it was."""
     seen: dict[tuple[float, ...], str] = {}
-    for file in sorted(f for folder in ("data", "fmepy", "vignettes") for f in (root / folder).rglob("*.csv")):
+    files = (f for folder in ("data", "fmepy", "vignettes") for f in (root / folder).rglob("*.csv"))
+    for file in sorted(f for f in files if "results" not in f.parts):  # what `make calibrate` has written
         for name, column in pd.read_csv(file).select_dtypes("number").items():
             is_grid = column.diff().round(9).nunique() == 1
             if column.nunique() >= 6 and not is_grid:

@@ -215,7 +215,7 @@ def _loaded(a, b, c, d, i):
 def _entry(T, k, d):
     if d is None:
         return T[k]
-    return lanes_at(T, 4 * k)
+    return lanes_at(T, 4 * k, 4)
 
 
 def _set_entry(T, k, d, x):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fmepy.compiled.delayed_rates import rates
 from fmepy.compiled.dormand_prince import drive
-from fmepy.compiled.kernels import call, copy, inner
+from fmepy.compiled.kernels import are_finite, call, copy, inner
 from fmepy.compiled.status import DONE, NOT_FINITE
 from fmepy.types import Cube, IntMatrix, Matrix, Vector
 
@@ -101,10 +101,9 @@ def advance(rates_of, watcher, model, c, runs, t, h, longest, wanted, rows, keep
     )  # fmt: skip
     if status == DONE:
         for i in range(len(wanted)):
-            if not inner(rows[i], rows[i], 0, n) < math.inf:  # it may be too large with all of them finite
-                for j in range(n):
-                    if not abs(rows[i, j]) < math.inf:
-                        return NOT_FINITE, i, wanted[i], h
+            # their squares may be too large with all of them finite
+            if not inner(rows[i], rows[i], 0, n) < math.inf and not are_finite(rows[i, :n]):
+                return NOT_FINITE, i, wanted[i], h
     copy(runs.work[0], z)
     return status, came, reached, h
 

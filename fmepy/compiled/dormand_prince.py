@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from fmepy.compiled.crossings import NEVER, first_crossing, has_crossed, located
-from fmepy.compiled.kernels import copy, inner, weighted
+from fmepy.compiled.kernels import are_finite, choose_above, copy, inner, weighted
 from fmepy.compiled.rosenbrock import (
     ALWAYS,
     CALM,
@@ -69,7 +71,8 @@ SLOW, MOST_LEFT, MANY_LEFT = 2.5, 300.0, 3000.0
 out of turn where stability rejects a step and many more are left); and the explicit"""
 QUIET, QUIET_STEPS = 5.0, 10
 """one where it was smaller in so many steps of the stiff one, each of which takes the time of several."""
-
+SMALL = math.log(1e-4)
+"""The logarithm of the error that the one before the first step counts as, and every smaller one after it."""
 
 A3 = (3.0 / 40.0, 9.0 / 40.0)
 A4 = (44.0 / 45.0, -56.0 / 15.0, 32.0 / 9.0)
@@ -120,14 +123,23 @@ def size_of_error(y, y_new, n_states, rtol, atol, ratios):
     The ratios come as the errors and are set first, in a loop that the compiler turns into one over several states.
     """
     for i in range(len(y)):
-        larger = abs(y[i]) if abs(y[i]) > abs(y_new[i]) else abs(y_new[i])
+        larger = choose_above(abs(y[i]), abs(y_new[i]), abs(y[i]), abs(y_new[i]))
         ratios[i] /= atol[i] + rtol * larger
     largest = 0.0
     for start in range(0, len(y), n_states):
         total = inner(ratios, ratios, start, start + n_states)
-        if largest == largest and not total <= largest:  # also if it is NaN, which stays
-            largest = total
-    return math.sqrt(largest / n_states)
+        largest = choose_above(total, largest, total, largest + 0.0 * total)  # NaN stays
+    return np.sqrt(largest / n_states)
+
+
+def shrunk(size):
+    """Return by how much a step of such an error, above 1, is made shorter."""
+    return max(0.2, 0.9 * math.exp(-0.17 * math.log(size))) if size < math.inf else 0.2
+
+
+def grown(log_size, last):
+    """Return by how much the step behind one whose error and whose last one's have such logarithms is longer."""
+    return min(10.0, max(0.2, 0.9 * math.exp(0.04 * last - 0.17 * log_size)))
 
 
 def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
@@ -250,11 +262,20 @@ def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, rejected, stiff
     if is_on(stiff):
         seen[CALM] = seen[CALM] + 1.0 if h * seen[FASTEST] < QUIET else 0.0
         return seen[CALM] >= QUIET_STEPS and seen[ALWAYS] == 0.0
+    return is_looked_at(t, h, rejected, seen) and is_slow(rates, model, t, h, y, n, rtol, atol, arg, k, seen)
+
+
+def is_looked_at(t, h, rejected, seen):
+    """Tell whether `is_slow` is asked for after an explicit step to t, which is counted."""
     seen[STEPS] += 1.0
     if seen[STEPS] < seen[WAIT]:  # what stability rejects has errors near the tolerance until then
-        if not rejected or seen[END] - t < MANY_LEFT * h or not _is_at_border(h, y, arg, k):
-            return False
-    elif seen[END] - t < MOST_LEFT * h:
+        return rejected and not seen[END] - t < MANY_LEFT * h
+    return not seen[END] - t < MOST_LEFT * h
+
+
+def is_slow(rates, model, t, h, y, n, rtol, atol, arg, k, seen):
+    """Tell whether stability holds back the explicit steps, see `_should_change`."""
+    if seen[STEPS] < seen[WAIT] and not _is_at_border(h, y, arg, k):
         return False
     seen[STEPS], seen[WAIT] = 0.0, min(seen[WAIT] + LOOK, MOST_WAIT)
     return h * _fastest(rates, model, t, y, k[6], n, rtol, atol, k[1], arg, k[2]) > SLOW
@@ -296,7 +317,7 @@ def drive(
     stiff : rosenbrock.Stiff, or None
         The method that goes on where the explicit one is slow, and back; None: there is none, and no code for it.
     """
-    n, end = len(start), times[-1]
+    end = times[-1]
     began, told = t, TOO_MANY_STEPS
     y, y_new, arg, k, c = work[0], work[1], work[2], work[3:10], work[10:14]
     copy(start, y)
@@ -305,15 +326,14 @@ def drive(
         copy(start, out[0])
         row = 1
     rates(t, y, model, k[0])
-    for i in range(n):
-        if not abs(k[0, i]) < math.inf:
-            return NO_RATES, row, t, h
+    if not are_finite(k[0]):
+        return NO_RATES, row, t, h
     if watch is not None:
         watch(t, y, model, marks[0])
     if h == 0.0:
         h = first_step(rates, model, t, y, k[0], end - t, rtol, atol, arg, k[1])
     h = min(h, max_step)
-    last_error, accepted, at_border, inside, rejected = 1e-4, 0, 0, 0, False
+    last, accepted, at_border, inside, rejected = SMALL, 0, 0, 0, False
     for _ in range(most_steps):
         is_last = t + 1.01 * h >= end and end - t <= max_step
         if is_last:
@@ -329,17 +349,17 @@ def drive(
         if work[STOP, 0] != 0.0:
             break
         if not size <= 1.0:
-            h *= max(0.2, 0.9 * size**-0.17) if size < math.inf else 0.2
+            h *= shrunk(size)
             rejected = True
             continue
         accepted += 1
-        is_slow = False
+        changes = False
         if stiff is not None:
-            is_slow = _should_change(rates, model, t_new, h, y_new, n_states, rtol, atol, arg, k, rejected, stiff)
+            changes = _should_change(rates, model, t_new, h, y_new, n_states, rtol, atol, arg, k, rejected, stiff)
         elif accepted >= FIRST_LOOK and (at_border > 0 or accepted % FIRST_LOOK == 0):
             at_border, inside = _counted(_is_at_border(h, y_new, arg, k), at_border, inside)
-            is_slow = at_border == STIFF_STEPS
-        if is_slow and (stiff is None or stiff.run == 0):
+            changes = at_border == STIFF_STEPS
+        if changes and (stiff is None or stiff.run == 0):
             told = STIFF
             break
         s = NEVER
@@ -368,15 +388,16 @@ def drive(
         if row < len(times) and times[row] == t_new:
             copy(y_new, out[row])
             row += 1
-        factor = min(10.0, max(0.2, 0.9 * max(size, 1e-10) ** -0.17 * last_error**0.04))
+        log_size = math.log(max(size, 1e-10))
+        factor = grown(log_size, last)
         h = min(h * (min(1.0, factor) if rejected else factor), max_step)
-        last_error, rejected = max(size, 1e-4), False
+        last, rejected = max(log_size, SMALL), False
         t = t_new
         copy(y_new, y)
         copy(k[6], k[0])
         if stiff is not None:
             stiff.room[IS_KNOWN] = 0.0
-            if is_slow:
+            if changes:
                 _change_method(stiff, rates, model, t, y, k[0])
         if is_last:
             return DONE, row, end, h

@@ -7,14 +7,12 @@ last the outputs of all rows. Of a model with delays a stretch is what `compiled
 
 from __future__ import annotations
 
-import math
-
 from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_changes, set_outputs
 from fmepy.compiled.delay_loop import begin, room_of, run_stretch
 from fmepy.compiled.delayed_rates import OF_DELAY, Delayed, DelayTables, watch
 from fmepy.compiled.dialect.types import structure
 from fmepy.compiled.dormand_prince import LOOK
-from fmepy.compiled.kernels import call, copy, integers, new
+from fmepy.compiled.kernels import are_finite, call, copy, integers, new
 from fmepy.compiled.rosenbrock import ALWAYS, END, IS_KNOWN, IS_STIFF, MEMORY, WAIT, Stiff, is_on
 from fmepy.compiled.status import DONE, NO_ROOM, NO_VALUE
 
@@ -38,9 +36,8 @@ def _run(watcher, c, runs, inputs, rows, m, room, stiff):
     z = runs.values[:n]
     if c.values != 0:
         call(c.values, c.start, runs.work[0], inputs, runs.values)
-        for i in range(n):
-            if not abs(z[i]) < math.inf:
-                return NO_VALUE, row, reached
+        if not are_finite(z):
+            return NO_VALUE, row, reached
     if m is not None:
         status = begin(watcher, c, runs, m, room)
         if status != DONE:

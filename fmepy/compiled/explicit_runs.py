@@ -14,6 +14,8 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.courses import CourseTables, RunArrays
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.kernels import call, packed
+from fmepy.compiled.lanes import run_lanes
+from fmepy.compiled.machine import Code
 from fmepy.compiled.rosenbrock import MEMORY
 from fmepy.compiled.switching import Switches, run_switching
 from fmepy.parallel.threads import in_pieces, on_threads
@@ -30,6 +32,8 @@ CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
 """What a run knows of the stiff method before there is one."""
 _LEARNING = threading.Lock()
+_WORTH_LANES = 500
+"""Runs of a model after which its rates are compiled for four runs at once, which takes as long as that saves then."""
 FIRST_ROOM = 200
 """Steps of the past that there is room for at first, of a model with delays."""
 
@@ -54,6 +58,8 @@ class ModelFunctions:
     stiff : callable, optional
         Returns the plan of the stiff method (`stiff_plan.plan_of`) when a run first needs it, and what must live as
         long; None if there is none. Its attribute `made` is what it has returned.
+    lanes : callable, optional
+        Returns the code of the rates of four runs at once (`compiled.lanes`); None if there are none.
     """
 
     rates: int
@@ -65,6 +71,7 @@ class ModelFunctions:
     n_outputs: int = 0
     changes: tuple[int, ...] = ()
     stiff: Any = None
+    lanes: Callable[[], Code] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,6 +199,7 @@ class ExplicitRuns:
         self.shape, self.n_inputs = (len(course.rows), n + f.n_outputs), n_inputs + given.shape[1]
         self._n_values = n + course.n_parameters + forced.shape[1] + n_lags + together * (n // s.n_states)
         self._free: list[tuple[RunArrays, int, Any]] = []
+        self._n_run, self._has_lanes = 0, functions.lanes is not None and len(stretches) > 0
 
     def _compiled(self, has_delays: bool, watches: bool) -> Callable[..., None]:
         if has_delays:
@@ -322,16 +330,29 @@ class ExplicitRuns:
         told : array, shape (n_run, 3)
             How each run ended (`compiled.status`), the rows written, the time reached.
         """
+        self._n_run += len(P)
+        is_worth_it = self._has_lanes and self._n_run >= _WORTH_LANES and len(P) > 1 and self._stiff is None
+        out, told = self._many(P, in_lanes=is_worth_it)
+        alone = np.flatnonzero(told[:, 0] == status.ALONE)
+        if len(alone):
+            out[alone], told[alone] = self._many(P[alone], in_lanes=False)
+        again = np.flatnonzero(told[:, 0] == status.STIFF)
+        if len(again) and self.learns_stiff():
+            out[again], told[again] = self._many(P[again], in_lanes=False)
+        return out, told
+
+    def _many(self, P: Matrix, in_lanes: bool) -> tuple[Cube, Matrix]:
         inputs = np.zeros((len(P), self.n_inputs))
         inputs[:, : P.shape[1]] = P
         room = self.arrays(inputs)
-        self._run(room)
-        arrays = room[0]
-        out, told = arrays.out, arrays.ended
-        again = np.flatnonzero(told[:, 0] == status.STIFF)
-        if len(again) and self.learns_stiff():
-            out[again], told[again] = self.many(P[again])
-        return out, told
+        if in_lanes:
+            assert self._functions.lanes is not None
+            code = self._functions.lanes()
+            loop = c_loop(run_lanes, "the explicit solver for several runs at once")
+            self._called(loop, (*room[:2], (room, code)), self.at_course, room[1], code.address("rates"))
+        else:
+            self._run(room)
+        return room[0].out, room[0].ended
 
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, list[float], Vector, Vector]:
         """Return the rows of a run with delays and how it ended, its last z, its inputs there with the lagged values.

@@ -8,11 +8,12 @@ A kernel is a plain function of a small part of Python, and runs as Python too. 
   numpy;
 * ``a[i, j]``, ``a[i]`` (a part of an array), ``a[i:j]``, ``a[i, j:]``, ``a.shape``, ``a.reshape(())``; only a literal
   index counts from the end;
-* calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `weighted`, `lanes`, `lanes_at`,
-  `set_lanes`, `call`, below.
+* calls of other kernels; of `new`, `doubles`, `integers`, `structure`, `multiply_add`, `weighted`, `choose_above`,
+  `in_lanes`, `lanes`, `lanes_at`, `set_lanes`, `call`, below.
   Kernels may be handed on as arguments.
 
-What a name holds has one type throughout a kernel, except that a whole number becomes a float where it must. A kernel
+What a name holds has one type throughout a kernel, except that a whole number becomes a float, and a float lanes, where
+it must. A kernel
 is translated once for each combination of the types of its arguments; what is None, a kernel or another object of
 Python is known then, and branches that ask for it (``if record is not None``) are decided. Nothing is checked at run
 time, and nothing is raised: x / 0 is infinite, an index too large ends in the void.
@@ -25,6 +26,7 @@ returns.
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from dataclasses import is_dataclass
 from typing import Any
@@ -61,25 +63,43 @@ def multiply_add(a: float, b: float, c: float) -> float:
     return a * b + c
 
 
+def choose_above(a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """Return one of two numbers: `yes` where a > b, else `no`, also where either is NaN; of lanes, each by itself."""
+    return np.where(a > b, yes, no)[()]
+
+
+def in_lanes(a: Any, n: int) -> Any:
+    """Return an array of floats, whose last dimension is of n, as one of lanes: without that dimension."""
+    return a
+
+
 def lanes(*x: float) -> Any:
-    """Return four numbers that are computed with at once: ``+ - * /``, `multiply_add`, of such and of floats."""
+    """Return four or eight numbers that are computed with at once: ``+ - * /``, abs, sqrt, and what is here."""
     return np.array(x)
 
 
-def lanes_at(a: Any, i: int) -> Any:
-    """Return the four entries of an array of one dimension from the i-th on."""
-    return a[i : i + 4].copy()
+def lanes_at(a: Any, i: int, n: int) -> Any:
+    """Return n entries of an array of one dimension, from the i-th on."""
+    return a[i : i + n].copy()
 
 
 def set_lanes(a: Any, i: int, x: Any) -> None:
-    """Set them."""
-    a[i : i + 4] = x
+    """Set as many as x has."""
+    a[i : i + len(x)] = x
 
 
 def copy(values: Any, out: Any) -> None:
     """Set the first numbers of `out`: a kernel."""
     for i in range(len(values)):
         out[i] = values[i]
+
+
+def are_finite(values: Any) -> bool:
+    """Tell whether all numbers of an array are finite: a kernel."""
+    for i in range(len(values)):  # noqa: SIM110    # a kernel has no all()
+        if not abs(values[i]) < math.inf:
+            return False
+    return True
 
 
 def inner(u: Any, v: Any, begin: int, end: int) -> float:

@@ -138,7 +138,7 @@ class ExpressionWriter(FunctionWriter):
         return self.emit(f"phi double {', '.join(f'[ {value}, %{label} ]' for value, label in ends)}")
 
     def _is_at_hand(self, e: Any) -> bool:
-        return not e.args or any(e in scope for scope in self._known)
+        return not self._whole.branches or not e.args or any(e in scope for scope in self._known)
 
 
 class WholeFunction:
@@ -150,6 +150,8 @@ class WholeFunction:
         Where the functions of C that are called go.
     where, arguments, passed
         Where symbols are found; the arguments of the function, and what its parts are called with.
+    branches : bool
+        Whether of a choice only the branch that is taken is computed.
     """
 
     def __init__(
@@ -158,8 +160,9 @@ class WholeFunction:
         where: Mapping[Any, Place] = MappingProxyType({}),
         arguments: str = "",
         passed: str = "",
+        branches: bool = True,
     ) -> None:
-        self.declared, self._arguments, self._passed = declared, arguments, passed
+        self.declared, self._arguments, self._passed, self.branches = declared, arguments, passed, branches
         self.where: dict[Any, Place] = dict(where)
         self._home: dict[Any, ExpressionWriter] = {}
         self._slots: dict[Any, int] = {}
@@ -229,9 +232,12 @@ class LlvmProgram:
     ----------
     scalars, arrays : sequence of str
         Arguments of all functions: numbers, and arrays that do not overlap.
+    branches : bool
+        False: both sides of every choice are computed, as `llvm_operations.of_lanes` needs it.
     """
 
-    def __init__(self, scalars: Sequence[str], arrays: Sequence[str]) -> None:
+    def __init__(self, scalars: Sequence[str], arrays: Sequence[str], branches: bool = True) -> None:
+        self._branches = branches
         self._arguments = ", ".join([f"double %{s}" for s in scalars] + [f"ptr noalias %{a}" for a in arrays])
         self._passed = ", ".join([f"double %{s}" for s in scalars] + [f"ptr %{a}" for a in arrays])
         self._functions: list[str] = []
@@ -261,7 +267,7 @@ class LlvmProgram:
         NotWritableError
             A function that there is no word for.
         """
-        function = WholeFunction(self._declared, where, self._arguments, self._passed)
+        function = WholeFunction(self._declared, where, self._arguments, self._passed, self._branches)
         self._functions.append(function.written(name, targets, needed, then))
 
     def add(self, name: str, write: Callable[[FunctionWriter], None]) -> None:

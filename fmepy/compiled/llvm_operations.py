@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,11 @@ from typing import Any
 
 from fmepy.language.nodes import TABLE
 
+LANES = 8
+"""Numbers that are computed with at once, `of_lanes`."""
+_WIDE = f"<{LANES} x double>"
+_OF_MACHINE = ("sqrt", "fabs", "floor", "ceil", "copysign")
+"""Functions that the machine has for several numbers at once."""
 _INTRINSIC = {"exp", "log", "sin", "cos", "pow", "sqrt", "fabs", "floor", "ceil", "copysign"}
 NAN = "0x7FF8000000000000"
 
@@ -180,3 +186,43 @@ def declarations(called: Iterable[tuple[str, int]]) -> str:
         f"declare double @{name}({', '.join(['double'] * n)}) nounwind willreturn memory(none)"
         for name, n in sorted(set(called))
     )
+
+
+def of_lanes(program: str) -> str:
+    """Return a program (`LlvmProgram`, without branches) of `LANES` numbers in place of each.
+
+    In memory they lie side by side. What comes out are the numbers of the program itself: what the machine does not
+    have for several is called for each.
+    """
+    heads = re.findall(r"^declare double @(\S+)\((.*)\) nounwind", program, flags=re.MULTILINE)
+    text = re.sub(r"\bdouble\b", _WIDE, re.sub(r"^declare .*", "", program, flags=re.MULTILINE))
+    text = re.sub(r"(?<=[ ,(\[])(0x[0-9A-F]{16}|-?\d+\.\d+)", _everywhere, text)
+    text = re.sub(r"(load|store) <.*", r"\g<0>, align 8", re.sub(r"(select|xor) i1", rf"\1 <{LANES} x i1>", text))
+    for name, arguments in heads:
+        n, word = arguments.count("double"), name.removeprefix("llvm.").removesuffix(".f64")
+        of_machine = word in _OF_MACHINE
+        new = f"llvm.{word}.v{LANES}f64" if of_machine else f"{word}.of.lanes"
+        text = text.replace(f"@{name}(", f"@{new}(")
+        text += f"\ndeclare {_WIDE} @{new}({', '.join([_WIDE] * n)})" if of_machine else _for_each(name, new, n)
+    return text
+
+
+def _everywhere(number: re.Match[str]) -> str:
+    return f"<{', '.join([f'double {number[0]}'] * LANES)}>"
+
+
+def _for_each(name: str, new: str, n: int) -> str:
+    """Return a function of n vectors that calls one of numbers."""
+    taken = ", ".join(f"{_WIDE} %x{j}" for j in range(n))
+    lines = ["", f"declare double @{name}({', '.join(['double'] * n)}) nounwind willreturn memory(none)"]
+    lines.append(f"define internal {_WIDE} @{new}({taken}) noinline {{")
+    lines += ["entry:", f"  %out = alloca {_WIDE}"]
+    for j in range(n):
+        lines += [f"  %a{j} = alloca {_WIDE}", f"  store {_WIDE} %x{j}, ptr %a{j}"]
+    lines += ["  br label %again", "again:", "  %i = phi i64 [ 0, %entry ], [ %next, %again ]"]
+    for j in range(n):
+        lines += [f"  %p{j} = getelementptr double, ptr %a{j}, i64 %i", f"  %v{j} = load double, ptr %p{j}"]
+    lines.append(f"  %y = call double @{name}({', '.join(f'double %v{j}' for j in range(n))})")
+    lines += ["  %p = getelementptr double, ptr %out, i64 %i", "  store double %y, ptr %p", "  %next = add i64 %i, 1"]
+    lines += [f"  %more = icmp ult i64 %next, {LANES}", "  br i1 %more, label %again, label %end", "end:"]
+    return "\n".join([*lines, f"  %all = load {_WIDE}, ptr %out", f"  ret {_WIDE} %all", "}"])

@@ -25,6 +25,8 @@ LOST_DELAY = 12
 """A delay that varies came to zero, or is negative or no number."""
 NO_ROOM = 11
 """The steps of the past are more than there is room for; the run is begun again with more."""
+ALONE = 13
+"""A run among lanes that does not come to its end; it is to be run by itself, see `compiled.lanes`."""
 
 WORK, STOP = 15, 14
 """Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial; and the

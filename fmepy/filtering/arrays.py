@@ -209,13 +209,13 @@ def padded(n):
 def add_multiple(a, f, b):
     """Add f b to a vector of a padded length."""
     for q in range(0, a.shape[0], 4):
-        set_lanes(a, q, lanes_at(a, q) + f * lanes_at(b, q))
+        set_lanes(a, q, lanes_at(a, q, 4) + f * lanes_at(b, q, 4))
 
 
 def add_multiples(a, f, b, g, c):
     """Add f b + g c to a vector of a padded length."""
     for q in range(0, a.shape[0], 4):
-        set_lanes(a, q, lanes_at(a, q) + (f * lanes_at(b, q) + g * lanes_at(c, q)))
+        set_lanes(a, q, lanes_at(a, q, 4) + (f * lanes_at(b, q, 4) + g * lanes_at(c, q, 4)))
 
 
 def products(A, L, rows, W, column):

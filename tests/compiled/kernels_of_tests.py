@@ -9,7 +9,19 @@ from typing import NamedTuple
 import numpy as np
 
 from fmepy.compiled.dialect.types import structure
-from fmepy.compiled.kernels import call, doubles, independent, inner, lanes, lanes_at, new, set_lanes, weighted
+from fmepy.compiled.kernels import (
+    call,
+    choose_above,
+    doubles,
+    in_lanes,
+    independent,
+    inner,
+    lanes,
+    lanes_at,
+    new,
+    set_lanes,
+    weighted,
+)
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 WIDE, KINDS, WEIGHTS = 3, (1, 4), ((0.1,), (0.0, -0.7))
@@ -184,10 +196,22 @@ def sums(job: Job):
         out[10 + first] = inner(flat, flat, first, 6)
 
 
-def in_lanes(job: Job):
+def with_lanes(job: Job):
     flat, out = job.part.rows.reshape((12,)), job.out
-    a, b = lanes_at(flat, 1), lanes(job.a, flat[0], 2.0, job.x[1])
+    a, b = lanes_at(flat, 1, 4), lanes(job.a, flat[0], 2.0, job.x[1])
     for _ in range(2):
         a = a * b - 0.5 + job.a * a
     set_lanes(out, 3, -a / b)
-    set_lanes(out, 8, job.x[0])
+    set_lanes(out, 16, choose_above(a, b, abs(a), 0.0) + np.sqrt(b * b))
+    grid = in_lanes(new(3, 2, 8), 8)
+    rows = grid[1:]
+    for i in range(2):
+        rows[0, i] = lanes_at(flat, i, 8)
+        rows[1, i] = choose_above(job.a, 1.0, job.a, rows[0, i])
+    rows[0, 1] += 2.0 * rows[1, 0]
+    total = 0.0
+    for i in range(2):
+        total += rows[0, i] ** 2
+    set_lanes(out, 20, total)
+    set_lanes(out, 28, weighted(WEIGHTS[0], grid, 1, rows[0, 0]))
+    out[39] = choose_above(job.a, 1.0, 3.0, job.x[0])

@@ -29,7 +29,7 @@ def job(n=4, a=1.7, flag=True):
     return kernels.Job(n, a, rng.normal(size=3), rng.normal(size=(2, 3)), part, at, where, np.zeros(40))
 
 
-@pytest.mark.parametrize("name", ["numbers", "choices", "arrays", "tuples", "calls", "sums", "in_lanes"])
+@pytest.mark.parametrize("name", ["numbers", "choices", "arrays", "tuples", "calls", "sums", "with_lanes"])
 @pytest.mark.parametrize("given", [{}, {"n": 3, "a": 0.3, "flag": False}, {"a": -2.0, "flag": False}])
 def test_a_kernel_does_what_python_does(name, given):
     if name == "numbers" and given.get("a", 1) < 0:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fmepy.compiled.dialect.types import (
     LLVM,
+    WIDER,
     ArrayType,
     Group,
     Known,
@@ -25,8 +26,19 @@ from fmepy.compiled.dialect.types import (
     structure,
     words_of,
 )
-from fmepy.compiled.kernels import call, doubles, integers, lanes, lanes_at, multiply_add, new, set_lanes, weighted
-from fmepy.compiled.llvm_operations import number
+from fmepy.compiled.kernels import (
+    call,
+    choose_above,
+    doubles,
+    in_lanes,
+    integers,
+    lanes,
+    lanes_at,
+    multiply_add,
+    new,
+    set_lanes,
+    weighted,
+)
 
 _IN_LLVM = {
     math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
@@ -40,8 +52,8 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
-class MustBeFloatError(Exception):
-    """A name was given whole numbers first, then a float: to be translated again."""
+class MustBeWiderError(Exception):
+    """A name was given whole numbers first, then a float, or floats, then lanes: to be translated again."""
 
 
 class Expressions(Writer):
@@ -53,13 +65,13 @@ class Expressions(Writer):
         The kernel.
     program : object
         Has the kernels that it calls.
-    floats : set of str
-        Names that hold floats, whatever they are given first.
+    wider : dict of str to str
+        Names that hold a wider type than that of what they are given first.
     """
 
-    def __init__(self, function: Any, program: Any, floats: set[str]) -> None:
+    def __init__(self, function: Any, program: Any, wider: dict[str, str]) -> None:
         super().__init__(function, program.checks)
-        self._program, self._floats = program, floats
+        self._program, self._wider = program, wider
         self._places: dict[str, tuple[Type, list[str]]] = {}
         self._fixed: dict[str, Value] = {}
         self._outer = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -115,7 +127,7 @@ class Expressions(Writer):
         kind, at, rest = self._pointed(value, node)
         if rest:
             return Value(ArrayType(kind, len(rest)), (at, *rest))
-        return Value(kind, (self._named(f"load {LLVM[kind]}, ptr {at}"),))
+        return Value(kind, (self._read(kind, at),))
 
     def _entry(self, node: ast.expr) -> tuple[str, str]:
         """Return kind and address of an array's entry."""
@@ -190,7 +202,7 @@ class Expressions(Writer):
             return Value("i", (self._named(f"{word} i64 {a.parts[0]}, {b.parts[0]}"),))
         else:
             raise self._fail(node, "no kernel may compute this")
-        kind = "v" if "v" in (a.type, b.type) else "d"
+        kind = _widest(a, b)
         return Value(kind, (self._named(f"f{word} {LLVM[kind]} {self._as(kind, a, node)}, {self._as(kind, b, node)}"),))
 
     def _of_UnaryOp(self, node: ast.UnaryOp) -> Value:
@@ -202,7 +214,7 @@ class Expressions(Writer):
         value = self._value(node.operand)
         if value.type == "i":
             return Value("i", (self._named(f"sub nsw i64 0, {value.parts[0]}"),))
-        kind = "v" if value.type == "v" else "d"
+        kind = _widest(value)
         return Value(kind, (self._named(f"fneg {LLVM[kind]} {self._as(kind, value, node)}"),))
 
     def _of_Compare(self, node: ast.Compare) -> Value:
@@ -252,17 +264,16 @@ class Expressions(Writer):
         return self._load(*self._places[name])
 
     def _assign(self, name: str, value: Value, node: Any = None) -> None:
-        if name in self._floats and value.type == "i":
-            value = Value("d", (self._as("d", value, node),))
         if name not in self._places:
-            self._places[name] = value.type, self._slots(value.type)
+            kind = self._wider.get(name, value.type)
+            self._places[name] = kind, self._slots(kind)
         kind, slots = self._places[name]
         if kind != value.type:
-            if kind == "i" and value.type == "d":
-                raise MustBeFloatError(name)
-            if kind != "d" or value.type != "i":
+            if isinstance(kind, str) and isinstance(value.type, str) and value.type in WIDER.get(kind, ""):
+                raise MustBeWiderError(name, value.type)
+            if not isinstance(kind, str) or not isinstance(value.type, str) or kind not in WIDER.get(value.type, ""):
                 raise self._fail(node, f"{name} has been {kind} before, and is now {value.type}")
-            value = Value("d", (self._as("d", value, node),))
+            value = Value(kind, (self._as(kind, value, node),))
         self._store(value, slots)
 
     def _of_Call(self, node: ast.Call) -> Value:
@@ -298,9 +309,9 @@ class Expressions(Writer):
         return Value(kind, tuple(self._named(f"extractvalue {whole} {out}, {i}") for i in range(len(words))))
 
     def _from_llvm(self, name: str, values: Sequence[Value], node: Any) -> Value:
-        kind = "v" if any(v.type == "v" for v in values) else "d"
+        kind = _widest(*values)
         passed = ", ".join(f"{LLVM[kind]} {self._as(kind, v, node)}" for v in values)
-        of = f"{LLVM[kind]} @llvm.{name}.{'v4f64' if kind == 'v' else 'f64'}"
+        of = f"{LLVM[kind]} @llvm.{name}.{'' if kind == 'd' else kind}f64"
         self._program.declared.add((of, ", ".join([LLVM[kind]] * len(values))))
         return Value(kind, (self._named(f"call {of}({passed})"),))
 
@@ -340,35 +351,50 @@ class Expressions(Writer):
     def weighted(self, values: list[Value], node: Any) -> Value:
         """Write `weighted`."""
         weights, rows, i = values[0].type.value, values[1], self._as("i", values[2], node)
-        total = "" if len(values) < 4 else self._as("d", values[3], node)
+        kind = rows.type.of
+        total = "" if len(values) < 4 else self._as(kind, values[3], node)
         for k, weight in enumerate(weights):
             if weight != 0:
-                at = self._named(f"load double, ptr {self._address(rows, [str(k), i], node)}")
-                term = self._named(f"fmul double {number(weight)}, {at}")
-                total = self._named(f"fadd double {total}, {term}") if total else term
-        return Value("d", (total,))
+                at = self._read(kind, self._address(rows, [str(k), i], node))
+                term = self._named(f"fmul {LLVM[kind]} {self._as(kind, constant(float(weight)), node)}, {at}")
+                total = self._named(f"fadd {LLVM[kind]} {total}, {term}") if total else term
+        return Value(kind, (total,))
+
+    def choose_above(self, values: list[Value], node: Any) -> Value:
+        """Write `choose_above`."""
+        kind = _widest(*values)
+        a, b, yes, no = (self._as(kind, v, node) for v in values)
+        of = LLVM[kind]
+        is_above = f"{of.replace('double', 'i1')} {self._named(f'fcmp ogt {of} {a}, {b}')}"
+        return Value(kind, (self._named(f"select {is_above}, {of} {yes}, {of} {no}"),))
+
+    def in_lanes(self, values: list[Value], node: Any) -> Value:
+        """Write `in_lanes`."""
+        return Value(ArrayType(f"v{values[1].parts[0]}", values[0].type.dims - 1), values[0].parts[:-1])
 
     def lanes(self, values: list[Value], node: Any) -> Value:
         """Write `lanes`."""
-        out = "poison"
+        out, kind = "poison", f"v{len(values)}"
         for i, value in enumerate(values):
-            out = self._named(f"insertelement <4 x double> {out}, double {self._as('d', value, node)}, i64 {i}")
-        return Value("v", (out,))
+            out = self._named(f"insertelement {LLVM[kind]} {out}, double {self._as('d', value, node)}, i64 {i}")
+        return Value(kind, (out,))
 
     def lanes_at(self, values: list[Value], node: Any) -> Value:
         """Write `lanes_at`."""
-        return Value("v", (self._named(f"load <4 x double>, ptr {self._four(values, node)}, align 8"),))
+        kind = f"v{values[2].parts[0]}"
+        return Value(kind, (self._read(kind, self._first(kind, values, node)),))
 
     def set_lanes(self, values: list[Value], node: Any) -> Value:
         """Write `set_lanes`."""
-        x = self._as("v", values[2], node)
-        self._emit(f"store <4 x double> {x}, ptr {self._four(values, node)}, align 8")
+        kind = values[2].type
+        self._write(kind, values[2].parts[0], self._first(kind, values, node))
         return Value(Known(None))
 
-    def _four(self, values: list[Value], node: Any) -> str:
-        """Return the address of four entries."""
+    def _first(self, kind: str, values: list[Value], node: Any) -> str:
+        """Return the address of the first of several entries."""
         i = self._as("i", values[1], node)
-        self._check(f"icmp ult i64 {self._named(f'add nsw i64 {i}, 3')}, {values[0].parts[1]}", node)
+        last = self._named(f"add nsw i64 {i}, {int(kind[1]) - 1}")
+        self._check(f"icmp ult i64 {last}, {values[0].parts[1]}", node)
         return self._address(values[0], [i], node)
 
     def called(self, values: list[Value], node: Any) -> Value:
@@ -395,12 +421,19 @@ class Expressions(Writer):
         return Value("i", (self._named(f"fptosi double {self._as('d', values[0], node)} to i64"),))
 
 
+def _widest(*values: Value) -> str:
+    """Return the type that numbers of several have together, floats at least."""
+    return max((v.type for v in values if v.type in WIDER["d"]), default="d")
+
+
 _OWN: dict[Any, Callable[[Expressions, list[Value], Any], Value]] = {
     new: Expressions.new_array,
     doubles: lambda body, values, node: body.array_at("d", values, node),
     integers: lambda body, values, node: body.array_at("i", values, node),
     structure: Expressions.structure_at,
     weighted: Expressions.weighted,
+    choose_above: Expressions.choose_above,
+    in_lanes: Expressions.in_lanes,
     lanes: Expressions.lanes,
     lanes_at: Expressions.lanes_at,
     set_lanes: Expressions.set_lanes,

@@ -13,8 +13,8 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from fmepy.compiled.dialect.expressions import Expressions, MustBeFloatError
-from fmepy.compiled.dialect.types import LLVM, Group, Known, Type, Value, annotated, passed_as, words_of
+from fmepy.compiled.dialect.expressions import Expressions, MustBeWiderError
+from fmepy.compiled.dialect.types import Group, Known, Type, Value, annotated, passed_as, words_of
 from fmepy.compiled.kernels import KernelError
 
 MOST_INLINE = 60
@@ -106,14 +106,14 @@ class _Program:
         """Return name and result of a kernel for such arguments."""
         key = function, kinds
         if key not in self._made:
-            floats: set[str] = set()
+            wider: dict[str, str] = {}
             while True:
-                body = _Body(self, function, f"{function.__name__}.{len(self._made)}", kinds, floats)
+                body = _Body(self, function, f"{function.__name__}.{len(self._made)}", kinds, wider)
                 try:
                     text = body.text()
                     break
-                except MustBeFloatError as error:
-                    floats.add(error.args[0])
+                except MustBeWiderError as error:
+                    wider[error.args[0]] = error.args[1]
             self._made[key] = (body.name, body.result)
             self.texts.append(text)
         return self._made[key]
@@ -135,8 +135,10 @@ def _assigned(function: FunctionType) -> set[str]:
 class _Body(Expressions):
     """One kernel for one combination of types."""
 
-    def __init__(self, program: _Program, function: Any, name: str, kinds: tuple[Type, ...], floats: set[str]) -> None:
-        super().__init__(function, program, floats)
+    def __init__(
+        self, program: _Program, function: Any, name: str, kinds: tuple[Type, ...], wider: dict[str, str]
+    ) -> None:
+        super().__init__(function, program, wider)
         self.name = name
         self.result: Type = Known(None)
         self._kinds = kinds
@@ -177,7 +179,7 @@ class _Body(Expressions):
                 raise self._fail(statement, "no kernel may hold this")
             try:
                 how(statement)
-            except (KernelError, MustBeFloatError):
+            except (KernelError, MustBeWiderError):
                 raise
             except Exception as error:
                 raise self._fail(statement, f"this cannot be translated ({error})") from error
@@ -202,7 +204,7 @@ class _Body(Expressions):
             self._assign(target.id, value, target)
         else:
             kind, at = self._entry(target)
-            self._emit(f"store {LLVM[kind]} {self._as(kind, value, target)}, ptr {at}")
+            self._write(kind, self._as(kind, value, target), at)
 
     def _do_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
@@ -210,8 +212,8 @@ class _Body(Expressions):
             return
         kind, at = self._entry(node.target)
         value = self._value(node.value)
-        before = Value(kind, (self._named(f"load {LLVM[kind]}, ptr {at}"),))
-        self._emit(f"store {LLVM[kind]} {self._as(kind, self._operated(node, before, value), node)}, ptr {at}")
+        before = Value(kind, (self._read(kind, at),))
+        self._write(kind, self._as(kind, self._operated(node, before, value), node), at)
 
     def _do_Return(self, node: ast.Return) -> None:
         value = Value(Known(None)) if node.value is None else self._value(node.value)

@@ -36,8 +36,10 @@ class Known:
     value: Any
 
 
-Type: TypeAlias = "str | ArrayType | Group | Known"  # floats, one or four ("d", "v"), whole numbers, truth values
-LLVM = {"d": "double", "i": "i64", "b": "i1", "v": "<4 x double>"}
+Type: TypeAlias = "str | ArrayType | Group | Known"  # floats, whole numbers, truth values, lanes of floats
+LLVM = {"d": "double", "i": "i64", "b": "i1", "v4": "<4 x double>", "v8": "<8 x double>"}
+WIDER = {"i": ("d", "v4", "v8"), "d": ("v4", "v8")}
+"""What the values of a type may become."""
 _OF_WORD: dict[str, Type] = {
     "int": "i", "float": "d", "bool": "b", "IntVector": ArrayType("i", 1), "IntMatrix": ArrayType("i", 2),
     "Vector": ArrayType("d", 1), "Matrix": ArrayType("d", 2), "Cube": ArrayType("d", 3),
@@ -239,7 +241,16 @@ class Writer:
             return value.parts[0]
         if kind == "d" and value.type == "i":
             return self._named(f"sitofp i64 {value.parts[0]} to double")
-        if kind == "v":
-            first = self._named(f"insertelement <4 x double> poison, double {self._as('d', value, node)}, i64 0")
-            return self._named(f"shufflevector <4 x double> {first}, <4 x double> poison, <4 x i32> zeroinitializer")
+        if kind in WIDER["d"]:
+            of, number = LLVM[kind], self._as("d", value, node)
+            first = self._named(f"insertelement {of} poison, double {number}, i64 0")
+            return self._named(f"shufflevector {of} {first}, {of} poison, <{kind[1]} x i32> zeroinitializer")
         raise self._fail(node, f"this should be of type {kind}, and is {value.type}")
+
+    def _read(self, kind: str, at: str) -> str:
+        """Return the name of an entry of an array; lanes lie anywhere in it."""
+        return self._named(f"load {LLVM[kind]}, ptr {at}, align 8")
+
+    def _write(self, kind: str, value: str, at: str) -> None:
+        """Set it."""
+        self._emit(f"store {LLVM[kind]} {value}, ptr {at}, align 8")

@@ -24,6 +24,7 @@ from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
 from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
+from fmepy.compiled.llvm_operations import of_lanes
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.compiled.switching import Switches
@@ -276,14 +277,23 @@ def _functions(system: System) -> ModelFunctions:
     jacobian = None if system.delays else StiffCode(partial(stiff.stiff_plan, system))
     if system.algebraic and (jacobian is None or jacobian() is None):
         raise SimulationError("the model has algebraic states, and its Jacobian is too large or cannot be compiled")
-    return ModelFunctions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
+    lanes = None if system.delays or system.algebraic or system.n_watched else partial(_lanes, system)
+    watch = code.address("watch")
+    return ModelFunctions(code.address("rates"), watch, system.n_watched, code, stiff=jacobian, lanes=lanes)
 
 
 @lru_cache(maxsize=64)
-def _program(system: System) -> str:
+def _lanes(system: System) -> Code:
+    """Return the rates of four runs at once, see `compiled.lanes`."""
+    return compiled(of_lanes(_program(system, branches=False)))
+
+
+@lru_cache(maxsize=64)
+def _program(system: System, branches: bool = True) -> str:
     """Return the program that computes the rates of a system, ``rates(t, z, q, out)``, and its conditions, ``watch``.
 
-    `q` are the inputs; the conditions are g - offset, the offsets standing behind the inputs.
+    `q` are the inputs; the conditions are g - offset, the offsets standing behind the inputs. Without branches both
+    sides of choices are computed.
 
     Raises
     ------
@@ -304,7 +314,7 @@ def _program(system: System) -> str:
         if system.names:
             _add_sensitivities(part, system, F, G, D)
 
-    program = LlvmProgram(["t"], ["z", "q", "out"])
+    program = LlvmProgram(["t"], ["z", "q", "out"], branches)
     of_rates = [("out", i, e) for i, e in enumerate(rates)]
     program.function("rates", of_rates, where, [e for _, _, e in (*F, *G, *D)], sensitivities)
     conditions = [g - o for g, o in zip(system.watched_expressions, offsets, strict=True)]
