@@ -258,7 +258,7 @@ class BoundOde(BoundDynamic):
         P = self._all_parameters(Theta)
         Y, ok = self._whole("plain").many(P)
         if not self._model.told_small:
-            self._tell_small_of_many(P[ok], Y[ok])
+            self._tell_small_of_many(*((P, Y) if ok.all() else (P[ok], Y[ok])))
         return Y, ok
 
     @property
@@ -371,7 +371,8 @@ class BoundOde(BoundDynamic):
         limits = self._limits
         ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
         low = ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)]
-        is_waiting, i = np.isin(np.arange(len(P)), [0, *low]), -1
+        is_waiting, i = np.zeros(len(P), dtype=bool), -1
+        is_waiting[:1] = is_waiting[low] = True
         starts = self._starts_of_many(P) if self._starts_move else None
         while not self._model.told_small:
             if starts is not None and self._model.seen_starts is not None:  # which the last run may have moved

@@ -166,9 +166,10 @@ class ChosenOutputs:
 
     def _at_once(self, thetas: Sequence[Vector]) -> list[tuple[bool, Any]]:
         Y, why = simulate_many(self.simulator.bound.bound, np.array(thetas))  # type: ignore[union-attr]
-        values = Y.transpose(0, 2, 1)[:, self.places]
+        values = (Y if self._all else Y[:, :, self.places]).transpose(0, 2, 1)
         out: list[tuple[bool, Any]] = [(True, v) for v in values]
-        for i in np.flatnonzero(~np.isfinite(values).all(axis=(1, 2))).tolist():
+        is_finite = np.isfinite(values)
+        for i in [] if is_finite.all() else np.flatnonzero(~is_finite.all(axis=(1, 2))).tolist():
             told = why[i] or str(self._not_finite(values[i].T, thetas[i]))
             out[i] = (False, (SimulationError.__name__, told))
         return out

@@ -327,7 +327,9 @@ def run_together(
     for e, (thetas, source) in zip(ensembles, parts, strict=True):
         end = begin + len(thetas)
         own = {i - begin: why for i, why in failed.items() if begin <= i < end}
-        values = e._stacked(runs.results[begin:end])[source]
+        values = e._stacked(runs.results[begin:end])
+        if len(thetas) < len(source):
+            values = values[source]
         out.append((values, Ran(e._failures(own, source), runs.interrupted, e.simulator.engine)))
         begin = end
     return out

@@ -17,7 +17,7 @@ from fmepy.parallel.interruption import Stopped, check_stop, working
 
 Outcome = tuple[bool, Any]  # (True, result) or (False, (name of the error, message))
 
-AT_ONCE = 250  # runs that go together: some milliseconds, after which Ctrl-C is looked for
+AT_ONCE = 500  # runs that go together: some milliseconds, after which Ctrl-C is looked for
 _KEPT = 4  # functions that a worker remembers
 _LOOK = 1.0  # seconds between looks whether the parent is alive
 
