@@ -273,7 +273,8 @@ class BoundOde(BoundDynamic):
 
     def _all_parameters(self, Theta: Matrix) -> Matrix:
         """Return all parameters of many runs, row by row."""
-        P = np.tile(self._base, (len(Theta), 1))
+        P = np.empty((len(Theta), len(self._base)))
+        P[:] = self._base
         P[:, self._places] = Theta
         return P
 
@@ -372,8 +373,8 @@ class BoundOde(BoundDynamic):
         ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
         low = ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)]
         is_waiting, i = np.zeros(len(P), dtype=bool), -1
-        is_waiting[:1] = is_waiting[low] = True
-        starts = self._starts_of_many(P) if self._starts_move else None
+        is_waiting[:1], is_waiting[low] = not self._has_looked, True
+        starts = self._starts_of_runs(P, Y) if self._starts_move else None
         while not self._model.told_small:
             if starts is not None and self._model.seen_starts is not None:  # which the last run may have moved
                 is_waiting |= ((starts > 0) & (10 * starts < self._model.seen_starts)).any(axis=1)
@@ -382,6 +383,14 @@ class BoundOde(BoundDynamic):
                 return
             i += 1 + int(left[0])
             self._tell_small(P[i], Y[i])
+
+    def _starts_of_runs(self, P: Matrix, Y: Cube) -> Matrix:
+        """Return the sizes of the states at the start, from the runs where their first row is there."""
+        if self.times[0] != self._timeline.start:
+            return self._starts_of_many(P)
+        sizes: Matrix = np.abs(Y[:, 0, : len(self._definition.states)])
+        sizes[:, self._definition.algebraic_places] = 0.0
+        return sizes
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:
         p = self._parameters(theta)
