@@ -23,8 +23,9 @@ class CourseTables(NamedTuple):
     ----------
     plan : int
         Where that of the stiff method stands.
-    behind : int
-        Where in the inputs stands what changes are computed from.
+    prepare, prepared, behind : int
+        The function that computes parts of the rates from the parameters, 0 if there are none; where in the inputs
+        they stand, and behind them what changes are computed from.
     together : int
         The most changes at one time that see the same state.
     n_lags : int
@@ -47,6 +48,8 @@ class CourseTables(NamedTuple):
     outputs: int
     n_states: int
     n_parameters: int
+    prepare: int
+    prepared: int
     behind: int
     n_at_start: int
     together: int
@@ -88,6 +91,12 @@ class RunArrays(NamedTuple):
     values: Vector
     out: Cube
     ended: Matrix
+
+
+def prepare(c, runs, inputs):
+    """Set the parts of the rates that depend on the parameters of a run alone."""
+    if c.prepare != 0:
+        call(c.prepare, c.start, runs.work[0], inputs, inputs[c.prepared :])
 
 
 def advance(rates_of, watcher, model, c, runs, t, h, longest, wanted, rows, keep, stiff):

@@ -7,7 +7,7 @@ last the outputs of all rows. Of a model with delays a stretch is what `compiled
 
 from __future__ import annotations
 
-from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_changes, set_outputs
+from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_changes, prepare, set_outputs
 from fmepy.compiled.delay_loop import begin, room_of, run_stretch
 from fmepy.compiled.delayed_rates import OF_DELAY, Delayed, DelayTables, watch
 from fmepy.compiled.dialect.types import structure
@@ -34,6 +34,7 @@ def _run(watcher, c, runs, inputs, rows, m, room, stiff):
     """
     n, row, reached, h = len(c.atol), c.n_at_start, c.start, 0.0  # the first step is found
     z = runs.values[:n]
+    prepare(c, runs, inputs)
     if c.values != 0:
         call(c.values, c.start, runs.work[0], inputs, runs.values)
         if not are_finite(z):

@@ -50,6 +50,8 @@ class ModelFunctions:
         Conditions.
     code : object
         What must live as long as the addresses are used.
+    prepare, n_prepared : int
+        Parts of the rates and conditions from the parameters, which stand last among the inputs; how many.
     values, outputs : int
         Initial values from the parameters; outputs from a row, its inputs being the parameters and then the forcings.
     n_outputs : int
@@ -66,6 +68,8 @@ class ModelFunctions:
     watch: int
     n_watched: int
     code: Any
+    prepare: int = 0
+    n_prepared: int = 0
     values: int = 0
     outputs: int = 0
     n_outputs: int = 0
@@ -182,8 +186,9 @@ class ExplicitRuns:
         ends = np.cumsum([0, *(len(k.times) for k in stretches)])
         constants = np.array([k.constants for k in stretches], dtype=float)
         self._tables = CourseTables(
-            address(_NO_PLAN), f.rates, f.watch, f.values, f.outputs, s.n_states, course.n_parameters, n_inputs,
-            course.n_at_start, together, n_lags, s.most_steps, float(s.rtol), float(s.max_step), float(course.start),
+            address(_NO_PLAN), f.rates, f.watch, f.values, f.outputs, s.n_states, course.n_parameters, f.prepare,
+            n_inputs - f.n_prepared, n_inputs, course.n_at_start, together, n_lags, s.most_steps, float(s.rtol),
+            float(s.max_step), float(course.start),
             np.array(s.atol), np.array(course.rows), np.array([k.start for k in stretches], dtype=float),
             np.concatenate([np.zeros(0), *(k.times for k in stretches)]),
             np.array([*zip(ends, ends[1:], (k.kept for k in stretches), strict=False)], dtype=np.int64).reshape(-1, 3),

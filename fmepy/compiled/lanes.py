@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from fmepy.compiled.courses import CourseTables, RunArrays, make_changes, set_outputs
+from fmepy.compiled.courses import CourseTables, RunArrays, make_changes, prepare, set_outputs
 from fmepy.compiled.dormand_prince import (
     LOOK,
     SMALL,
@@ -147,6 +147,7 @@ def run_lanes(c: CourseTables, runs: RunArrays, rates: int):
 def _begin_run(c, runs, m, i):
     """Begin the run of a lane."""
     inputs = runs.inputs[int(m.run[i])]
+    prepare(c, runs, inputs)
     call(c.values, c.start, runs.work[0], inputs, runs.values)
     if c.n_at_start > 0:
         copy(runs.values[: len(c.atol)], runs.out[int(m.run[i]), 0])

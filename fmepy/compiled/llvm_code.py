@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from fmepy.compiled.llvm_operations import NAN, FunctionWriter, NotWritableError, declarations, number
 from fmepy.compiled.statements import statements
-from fmepy.language.nodes import MINUS_ONE, Mode, Node, Number, Symbol
+from fmepy.language.nodes import MINUS_ONE, Mode, Node, Number
 from fmepy.language.nodes import number as number_node
 
 __all__ = ["ExpressionWriter", "LlvmProgram", "NotWritableError", "Place"]
@@ -58,8 +58,8 @@ class ExpressionWriter(FunctionWriter):
     # --- one expression
 
     def _written(self, e: Any) -> str:
-        if isinstance(e, Symbol):
-            place = self._whole.where[e]
+        place = self._whole.where.get(e)
+        if place is not None:
             return f"%{place}" if isinstance(place, str) else self.load(*place)
         if isinstance(e, Number):
             return number(e.value)
@@ -138,7 +138,8 @@ class ExpressionWriter(FunctionWriter):
         return self.emit(f"phi double {', '.join(f'[ {value}, %{label} ]' for value, label in ends)}")
 
     def _is_at_hand(self, e: Any) -> bool:
-        return not self._whole.branches or not e.args or any(e in scope for scope in self._known)
+        is_there = not e.args or e in self._whole.where or any(e in scope for scope in self._known)
+        return is_there or not self._whole.branches
 
 
 class WholeFunction:
@@ -169,8 +170,8 @@ class WholeFunction:
         self._shared: set[Any] = set()
 
     def is_shared(self, e: Any) -> bool:
-        """Tell whether an expression is computed on its own, for several places."""
-        return e in self._shared
+        """Tell whether an expression is computed on its own, for several places, or before."""
+        return e in self._shared or e in self.where
 
     def from_elsewhere(self, e: Any, part: ExpressionWriter) -> str:
         """Return the name of what another part has computed, or an empty string."""
@@ -188,7 +189,7 @@ class WholeFunction:
     ) -> str:
         """Return the text; see `LlvmProgram.function`."""
         roots = [*(e for _, _, e in targets), *needed]
-        shared, self._shared = statements(roots, MOST_NESTED)
+        shared, self._shared = statements(roots, MOST_NESTED, self.where.__contains__)
         parts = [ExpressionWriter(self)]
         for e in dict.fromkeys([*shared, *(e for e in roots if e.args)]):
             if parts[-1].count > MOST_OPERATIONS:
@@ -257,8 +258,8 @@ class LlvmProgram:
         ----------
         targets : sequence of (str, int, Node)
             What is written: array, index, and the expression.
-        where : mapping of Symbol to Place
-            Where the symbols are found.
+        where : mapping of Node to Place
+            Where the symbols are found, and other parts that are known.
         needed : sequence of Node
             What is computed for `then`, which may add code of its own at the end.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.courses import CourseTables, RunArrays, advance
+from fmepy.compiled.courses import CourseTables, RunArrays, advance, prepare
 from fmepy.compiled.explicit_loop import begin_stiff, rates_of, watch_of
 from fmepy.compiled.kernels import call, copy, integers, new
 from fmepy.compiled.rosenbrock import Stiff
@@ -89,6 +89,7 @@ def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
     seen = _Seen(new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n))
     before, t, h, row, z = new(n), c.start, 0.0, 0, runs.values[:n]
     w.n_flips[0] = 0.0
+    prepare(c, runs, inputs)
     for i in range(len(w.unknown)):  # a run may have begun before, and learned that it is stiff
         w.unknown[i] = 0.0
     while True:

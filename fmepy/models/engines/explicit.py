@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableE
 from fmepy.compiled.llvm_operations import of_lanes
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.statements import slow_parts
 from fmepy.compiled.switching import Switches
 from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivatives_of, entries_of, gradients
@@ -69,9 +70,11 @@ class CompiledStepper:
         blocks = len(system.z) // system.n_states
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
         self._solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
-        self._functions, self._n_inputs = _functions(system), system.layout.size + system.n_watched
+        self._functions, self._n_inputs = _functions(system), _n_inputs(system)
         if held:
-            jacobian = StiffCode(partial(stiff.stiff_plan, system), held=True) if held == "stiff" else None
+            jacobian = (
+                StiffCode(partial(stiff.stiff_plan, system, _prepared(system)), held=True) if held == "stiff" else None
+            )
             self._functions = replace(self._functions, stiff=jacobian)
         self._stretches: dict[Any, ExplicitRuns] = {}
 
@@ -229,7 +232,7 @@ def _around(
     n_read = len(parameters) + len(forcings)
     where |= {lag: ("q", n_read + i) for i, lag in enumerate(lags)}
     program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
-    given = system.layout.size + system.n_watched
+    given = _n_inputs(system)
     where |= {symbol(name): ("q", given + i) for i, name in enumerate((*forcings, GIVEN))}
     for i, column in enumerate(changed):
         program.function(f"change{i}", [("out", j, e) for j, e in enumerate(column)], where)
@@ -273,18 +276,61 @@ def _delay_failure(
 @lru_cache(maxsize=64)
 def _functions(system: System) -> ModelFunctions:
     """Return the rates and conditions of a system, compiled."""
-    code = compiled(_program(system))
-    jacobian = None if system.delays else StiffCode(partial(stiff.stiff_plan, system))
+    code, n_prepared = compiled(_program(system)), len(_entries(system).slow)
+    jacobian = None if system.delays else StiffCode(partial(stiff.stiff_plan, system, _prepared(system)))
     if system.algebraic and (jacobian is None or jacobian() is None):
         raise SimulationError("the model has algebraic states, and its Jacobian is too large or cannot be compiled")
+    rates, watch, prepare = (code.address(name) for name in ("rates", "watch", "prepare"))
     lanes = None if system.delays or system.algebraic or system.n_watched else partial(_lanes, system)
-    watch = code.address("watch")
-    return ModelFunctions(code.address("rates"), watch, system.n_watched, code, stiff=jacobian, lanes=lanes)
+    return ModelFunctions(
+        rates, watch, system.n_watched, code, prepare if n_prepared else 0, n_prepared, stiff=jacobian, lanes=lanes
+    )
+
+
+class _Entries(NamedTuple):
+    """What the rates of a system are computed from.
+
+    Attributes
+    ----------
+    F, G, D : list of (int, int, Node)
+        The entries of df/dy, df/dlag and df/dp.
+    conditions : list of Node
+        Those that are watched; their offsets stand behind the inputs.
+    slow : list of Node
+        Parts of all these that depend on the parameters alone: they are computed once a run, and stand behind those.
+    """
+
+    F: list[tuple[int, int, Node]]
+    G: list[tuple[int, int, Node]]
+    D: list[tuple[int, int, Node]]
+    conditions: list[Node]
+    slow: list[Node]
+
+
+@lru_cache(maxsize=64)
+def _entries(system: System) -> _Entries:
+    rates, conditions = system.model_rates, list(system.watched_expressions)
+    F = entries_of(rates, system.z[: system.n_states]) if system.names else []
+    G = entries_of(rates, list(system.lags.values())) if system.names else []
+    D = entries_of(rates, [symbol(k) for k in system.names])
+    expressions = [*rates, *(e for _, _, e in (*F, *G, *D)), *conditions]
+    slow = slow_parts(expressions, system.inputs[: system.layout.n_parameters])
+    return _Entries(F, G, D, conditions, slow)
+
+
+def _n_inputs(system: System) -> int:
+    return system.layout.size + system.n_watched + len(_entries(system).slow)
+
+
+def _prepared(system: System) -> tuple[tuple[Node, Place], ...]:
+    """Return the parts that are computed once a run, and where they stand."""
+    first = system.layout.size + system.n_watched
+    return tuple((e, ("q", first + i)) for i, e in enumerate(_entries(system).slow))
 
 
 @lru_cache(maxsize=64)
 def _lanes(system: System) -> Code:
-    """Return the rates of four runs at once, see `compiled.lanes`."""
+    """Return the rates of several runs at once, see `compiled.lanes`."""
     return compiled(of_lanes(_program(system, branches=False)))
 
 
@@ -292,32 +338,29 @@ def _lanes(system: System) -> Code:
 def _program(system: System, branches: bool = True) -> str:
     """Return the program that computes the rates of a system, ``rates(t, z, q, out)``, and its conditions, ``watch``.
 
-    `q` are the inputs; the conditions are g - offset, the offsets standing behind the inputs. Without branches both
-    sides of choices are computed.
+    `q` are the inputs; the conditions are g - offset, the offsets standing behind the inputs. ``prepare`` computes what
+    stands behind those. Without branches both sides of choices are computed.
 
     Raises
     ------
     NotWritableError
         A function that there is no word for.
     """
-    n = system.n_states
+    n, parts = system.n_states, _entries(system)
     offsets = [fresh(f"offset{k}") for k in range(system.n_watched)]
-    where: dict[Any, Place] = {system.time: "t"}
-    where |= {s: ("z", i) for i, s in enumerate(system.z[:n])}
-    where |= {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
-    rates = system.model_rates
-    F = entries_of(rates, system.z[:n]) if system.names else []
-    G = entries_of(rates, list(system.lags.values())) if system.names else []
-    D = entries_of(rates, [symbol(k) for k in system.names])
+    where: dict[Any, Place] = {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
+    program = LlvmProgram(["t"], ["z", "q", "out"], branches)
+    program.function("prepare", [("out", i, e) for i, e in enumerate(parts.slow)], where)
+    where |= {system.time: "t", **{s: ("z", i) for i, s in enumerate(system.z[:n])}} | dict(_prepared(system))
 
     def sensitivities(part: ExpressionWriter) -> None:
         if system.names:
-            _add_sensitivities(part, system, F, G, D)
+            _add_sensitivities(part, system, parts.F, parts.G, parts.D)
 
-    program = LlvmProgram(["t"], ["z", "q", "out"], branches)
-    of_rates = [("out", i, e) for i, e in enumerate(rates)]
-    program.function("rates", of_rates, where, [e for _, _, e in (*F, *G, *D)], sensitivities)
-    conditions = [g - o for g, o in zip(system.watched_expressions, offsets, strict=True)]
+    of_rates = [("out", i, e) for i, e in enumerate(system.model_rates)]
+    needed = [e for _, _, e in (*parts.F, *parts.G, *parts.D)]
+    program.function("rates", of_rates, where, needed, sensitivities)
+    conditions = [g - o for g, o in zip(parts.conditions, offsets, strict=True)]
     program.function("watch", [("out", k, g) for k, g in enumerate(conditions)], where)
     return program.text()
 

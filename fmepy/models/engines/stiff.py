@@ -16,7 +16,7 @@ from fmepy.compiled.sparse_lu import eliminated, with_block
 from fmepy.compiled.stiff_plan import Entries, plan_of
 from fmepy.language.derivatives import derivatives_of, entries_of
 from fmepy.language.equations import symbol
-from fmepy.language.nodes import fresh
+from fmepy.language.nodes import Node, fresh
 from fmepy.models.running.system import System
 
 MOST_STIFF_STATES = 5000
@@ -51,12 +51,15 @@ class StiffCode:
 
 
 @lru_cache(maxsize=64)
-def stiff_plan(system: System) -> Any:
-    """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
+def stiff_plan(system: System, prepared: tuple[tuple[Node, Place], ...] = ()) -> Any:
+    """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it.
+
+    prepared : parts of its rates that stand among the inputs, and where
+    """
     if system.n_states > MOST_STIFF_STATES:
         return None
     try:
-        program, entries = _stiff_program(system)
+        program, entries = _stiff_program(system, prepared)
         pattern = eliminated(entries.n, entries.rows, entries.cols)
     except (NotWritableError, MemoryError):
         return None
@@ -68,7 +71,7 @@ def stiff_plan(system: System) -> Any:
     return plan_of(entries, pattern, functions, loop_address(rosenbrock.run, "the stiff solver")), code
 
 
-def _stiff_program(system: System) -> tuple[LlvmProgram, Entries]:
+def _stiff_program(system: System, prepared: Sequence[tuple[Node, Place]]) -> tuple[LlvmProgram, Entries]:
     """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
     n, names = system.n_states, system.names
     y, q = list(system.z[:n]), [symbol(k) for k in names]
@@ -76,7 +79,7 @@ def _stiff_program(system: System) -> tuple[LlvmProgram, Entries]:
     a = fresh("weight of the stage")
     where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
     where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
-    where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
+    where |= {s: ("q", i) for i, s in enumerate(system.inputs)} | dict(prepared)
     rates = _matched(system)
     F = entries_of(rates, y)
     moving = derivatives_of(rates, system.time)

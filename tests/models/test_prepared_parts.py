@@ -1,0 +1,124 @@
+"""Parts of the rates that depend on parameters alone are computed once a run, whatever the run is made of."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fmepy import OdeModel, lag
+from fmepy.compiled import explicit_runs
+from fmepy.compiled.statements import slow_parts
+from fmepy.language.nodes import Symbol, call
+from fmepy.models.engines import explicit
+
+TIMES = np.linspace(0.0, 10.0, 21)
+VALUES = {"a": 1.2, "b": 0.4, "c": 0.7}
+
+
+def growth(t, x, y, a, b, c):
+    return a * x - b * x * y, b * x * y - c * y
+
+
+def halved(t, x, y, a, b, c):  # a switch that is crossed many times
+    return a * x - b * x * np.maximum(y, 2.0), b * x * y - c * y
+
+
+def many_switches(t, x, y, a, b, c):
+    steps = sum(np.where(x > 0.08 * i, 0.01 * a, 0.0) for i in range(1, 70))
+    return a * x - b * x * y - steps * x, b * x * y - c * y
+
+
+def forced(t, x, y, a, b, c, u):
+    return a * u - b * x, b * x - c * y
+
+
+def stiff(t, x, y, a, b, c):
+    return -1e5 * a * (x - np.cos(t)) + y, -b * y + c
+
+
+def delayed(t, x, y, a, b, c):
+    return a * x - b * x * lag(y, c), b * x * y - y
+
+
+def balanced(t, x, y, a, b, c):
+    return -a * x + b, a * x - c * y - y**3
+
+
+DOSE = pd.DataFrame({"time": [4.0], "var": ["x"], "value": ["0.5 * x"], "method": ["replace"]})
+ROOT = pd.DataFrame({"root": ["x - 3"], "var": ["x"], "value": ["0.5 * x"], "method": ["replace"]})
+CASES = {
+    "plain": (growth, {}),
+    "dose": (growth, {"events": DOSE}),
+    "root": (growth, {"events": ROOT}),
+    "switch": (halved, {}),
+    "many switches": (many_switches, {}),
+    "forced": (forced, {"forcings": {"u": pd.DataFrame({"time": [0, 3, 20.0], "u": [1, 3, 0.5]})}}),
+    "stiff": (stiff, {}),
+    "delayed": (delayed, {}),
+    "algebraic": (balanced, {"algebraic": ["y"]}),
+    "held stiff": (growth, {"engine": "stiff"}),
+    "held explicit": (growth, {"engine": "explicit"}),
+}
+
+
+def pair(name):
+    """Return a model, and the same with the logarithms of its parameters."""
+    rates, more = CASES[name]
+
+    def by_logarithms(t, x, y, *, a, b, c):
+        return rates(t, x, y, 10**a, np.exp(b), np.sqrt(c))
+
+    def plain(t, x, y, *, a, b, c):
+        return rates(t, x, y, a, b, c)
+
+    if name == "forced":
+        plain = lambda t, x, y, *, a, b, c, u: rates(t, x, y, a, b, c, u)  # noqa: E731
+        by_logarithms = lambda t, x, y, *, a, b, c, u: rates(t, x, y, 10**a, np.exp(b), np.sqrt(c), u)  # noqa: E731
+    given = {"state": {"x": 2.0, "y": 1.0}, "times": TIMES, "rtol": 1e-9, "atol": 1e-10, **more}
+    logs = {"a": np.log10(VALUES["a"]), "b": np.log(VALUES["b"]), "c": VALUES["c"] ** 2}
+    return OdeModel(plain, parms=VALUES, **given), OdeModel(by_logarithms, parms=logs, **given)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_of_logarithms_runs_as_the_model(name):
+    model, by_logarithms = pair(name)
+    bound, ours = model.bind(), by_logarithms.bind()
+    assert ours.engine == bound.engine != "scipy"
+    np.testing.assert_allclose(ours.simulate(ours.theta0), bound.simulate(bound.theta0), rtol=1e-6, atol=1e-7)
+    Y, S = bound.sensitivities(bound.theta0)
+    Z, T = ours.sensitivities(ours.theta0)
+    a, b, c = VALUES.values()
+    np.testing.assert_allclose(Z, Y, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(T, S * [np.log(10) * a, b, 0.5 / c], rtol=1e-4, atol=1e-4 * np.abs(S).max())
+
+
+@pytest.mark.parametrize("name", ["plain", "dose", "forced", "stiff", "delayed"])
+def test_so_do_many_runs(name, monkeypatch):
+    model, by_logarithms = pair(name)
+    monkeypatch.setattr(explicit_runs, "_WORTH_LANES", 0)
+    bound, ours = model.bind(), by_logarithms.bind()
+    Theta = bound.theta0 * np.random.default_rng(1).uniform(0.9, 1.1, (11, 3))
+    logs = np.column_stack([np.log10(Theta[:, 0]), np.log(Theta[:, 1]), Theta[:, 2] ** 2])
+    Y, _ = bound.simulate_many(Theta)
+    Z, _ = ours.simulate_many(logs)
+    np.testing.assert_allclose(Z, Y, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(Z, [by_logarithms.bind().simulate(theta) for theta in logs])
+
+
+def test_they_are_computed_once_a_run():
+    _, by_logarithms = pair("plain")
+    bound = by_logarithms.bind()
+    problem = bound._runner(bound.engines[0], "exact")._problem
+    slow = explicit._entries(problem.system).slow
+    assert len(slow) >= 3
+    rates = explicit._program(problem.system).partition("define void @rates(")[2]
+    assert "@llvm.exp" not in rates
+    assert "@llvm.pow" not in rates
+
+
+def test_the_largest_parts_are_taken_and_quotients_stay_quotients():
+    x, a, b = map(Symbol, "xab")
+    e = call("exp", a + b)
+    assert slow_parts([x * e, 3 * call("sin", e) + x], [a, b]) == [e, 3 * call("sin", e)]
+    assert slow_parts([x / e], [a, b]) == [e]
+    assert slow_parts([x * a**2 / b, a * b + 1, call("exp", x)], [a, b]) == []
+    assert slow_parts([a**0.5, 2**b * x], [a, b]) == [a**0.5, 2**b]
