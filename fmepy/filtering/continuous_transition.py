@@ -249,7 +249,7 @@ class _NumericRates:
     """The augmented right-hand side in numbers, from a model's own functions: ``rates(t, z, inputs)``."""
 
     def __init__(self, space: Any, curved: bool) -> None:
-        self._n, self._k = len(space.states), len(space.parameters)
+        self._n, self._k, self._prepared = len(space.states), len(space.parameters), space.prepared
         self._advance = space.functions()[0]
         self._bend = space.curvatures()[0] if curved else None
         self._layout = InputLayout(self._k + 1, len(space.forcings))
@@ -262,7 +262,7 @@ class _NumericRates:
     def _at(self, t: float, x: Vector, p: Vector, u: Vector) -> tuple[Vector, Matrix, Matrix]:
         """Return f, F and A."""
         f, F, A = np.zeros(self._n), np.zeros((self._n, self._n)), np.zeros((self._n, self._q))
-        self._advance(t, 0.0, x, p, u, f, F, A)
+        self._advance(t, 0.0, x, self._prepared(p), u, f, F, A)
         return f, F, A
 
     def __call__(self, t: float, z: Vector, inputs: list[float]) -> Vector:
@@ -278,7 +278,7 @@ class _NumericRates:
         out = np.concatenate([f, (F @ z[n : n + n * n].reshape(n, n)).ravel(), rate[self._low]])
         if self._bend is not None:
             FF = np.zeros((n, n, n))
-            self._bend(t, 0.0, x, p, u, FF)
+            self._bend(t, 0.0, x, self._prepared(p), u, FF)
             out[:n] += 0.5 * np.einsum("ijk,jk->i", FF, P) * inputs[k] ** 2
         if not np.isfinite(out).all():
             out[:] = np.nan  # LSODA accepts a step of which only some components have no value

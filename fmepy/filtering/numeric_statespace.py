@@ -103,6 +103,10 @@ class UntracedSpace:
         """Whether the process has noise."""
         return self.noise_sds is None or any(sd != 0 for sd in self.noise_sds)
 
+    def prepared(self, p: Vector) -> Vector:
+        """Return the parameters: nothing of a function is known beforehand."""
+        return p
+
     def curvatures(self) -> tuple[Any, Any]:
         """Refuse: second derivatives are taken of equations."""
         raise ModelError(

@@ -6,8 +6,9 @@ accumulators; its parameters are the model's, those of the noise, and the factor
     advance(t, h, x, p, u, f, F, A)     f: rates or next states;  F = df/dx;  A = G C with C C' = Q
     observe(t, x, p, u, z, H, sd)       z: readings on the scale of comparison;  H = dz/dx;  sd: their errors' sds
 
-with G = df/dw at the noise's mean. Only entries that are not zero everywhere are written: the loop keeps the matrices
-and clears them once. The functions are C functions of numbers and of arrays by rows, see `CompiledFunction`.
+with G = df/dw at the noise's mean, and p as `StateSpace.prepared` returns it. Only entries that are not zero everywhere
+are written: the loop keeps the matrices and clears them once. The functions are C functions of numbers and of arrays by
+rows, see `CompiledFunction`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from fmepy.compiled.c_loops import address
 from fmepy.compiled.kernels import doubles
 from fmepy.compiled.llvm_code import LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
+from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.statements import slow_parts
 from fmepy.errors import ModelError
 from fmepy.language.derivatives import derivative, entries_of
 from fmepy.language.equations import Equations, symbol
-from fmepy.language.nodes import ZERO, fresh
+from fmepy.language.nodes import ZERO, Node, fresh
+from fmepy.types import Vector
 
 INFLATION = "inflation of noise"
 """The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
@@ -194,6 +198,11 @@ class StateSpace:
         """Return (bend, bend_readings), the second derivatives FF and HH of rates and readings to the states."""
         return _curvatures(self)
 
+    def prepared(self, p: Vector) -> Vector:
+        """Return the parameters, and behind them what the functions take from them alone (`slow_parts`)."""
+        slow, values = _slow(self)
+        return np.append(p, values(p.tolist())) if slow else p
+
 
 def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int, int, Any]]:
 
@@ -234,12 +243,23 @@ def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tu
     return [(i, j, k, e) for i, j, k, e in found if e is not ZERO]
 
 
+@lru_cache(maxsize=64)
+def _slow(space: StateSpace) -> tuple[list[Node], Callable[..., list[float]]]:
+    """Return the slow parts of all functions that depend on the parameters alone, and their values from those."""
+    entries = (*space.slopes(), *space.gains, *space.reading_slopes())
+    expressions = [*space.rates, *(e for _, _, e in entries), *space.readings, *space.sds]
+    p = [symbol(k) for k in space.parameters]
+    slow = slow_parts(expressions, p)
+    return slow, scalar_function([p], slow)
+
+
 def _compiled(
     space: StateSpace, name: str, scalars: list[str], arrays: list[str], targets: list[tuple[str, int, Any]]
 ) -> CompiledFunction:
     where: dict[Any, Place] = {symbol(space.time): "t"}
     for array, group in (("x", space.states), ("p", space.parameters), ("u", space.forcings)):
         where |= {symbol(k): (array, i) for i, k in enumerate(group)}
+    where |= {e: ("p", i) for i, e in enumerate(_slow(space)[0], len(space.parameters))}
     program = LlvmProgram(scalars, arrays)
     try:
         program.function(name, targets, where)

@@ -145,7 +145,7 @@ class BoundFilter:
         z, H, sd = np.empty(m), np.zeros((m, self._total)), np.empty(m)
         inputs = np.zeros(len(self.spec.space.parameters))  # the noise of the process has no part in it
         inputs[: len(p)] = p
-        self._functions.observe(t, x, inputs, u, z, H, sd)
+        self._functions.observe(t, x, self.spec.space.prepared(inputs), u, z, H, sd)
         return z, H, sd
 
     @cached_property
@@ -173,6 +173,7 @@ class BoundFilter:
         if self.spec.noise.covariance is not None:
             C = semidefinite_factor(self._of_noise(p.tolist()))
             seen = np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
+        seen = self.spec.space.prepared(seen)
         return LoopInputs(seen, np.append(self._events.value(p.tolist()), 0.0), self.correlation(p))
 
     def correlation(self, p: Vector) -> Matrix:

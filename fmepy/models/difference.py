@@ -22,6 +22,7 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.llvm_code import LlvmProgram, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.statements import slow_parts
 from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.language.derivatives import entries_of
 from fmepy.language.equations import Equations, symbol, symbols
@@ -200,15 +201,16 @@ class BoundDifference(BoundDynamic):
         """Run the compiled loop from y and S, the derivatives of y to `names`; return both in all rows."""
         equations, keep = self._definition.equations, self._steps.astype(np.int64)
         assert equations is not None, "the model checked this at the door"
-        step, write, counts, places, _ = _compiled(equations, names)
+        step, write, counts, places, slow, _ = _compiled(equations, names)
+        p_seen = np.append(p, slow(p.tolist()))
         n, m, n_par = len(y), len(equations.outputs), len(names)
         x, both = np.array(y, dtype=float), np.concatenate([S, S])
         v, w = np.empty(n + counts[0] + counts[1]), np.empty(m + counts[2] + counts[3])
-        q, told = np.concatenate([p, np.empty(self._U.shape[1])]), np.empty(1)
+        q, told = np.concatenate([p_seen, np.empty(self._U.shape[1])]), np.empty(1)
         out, slopes = np.empty((len(keep), n + m)), np.empty((len(keep), n + m, n_par))
         loop = c_loop(difference_loop.run, "the loop of difference models")
         arrays = (q, self._U, keep, places, x, both, v, w, out, slopes, told)
-        sizes = n, m, len(p), self._U.shape[1], n_par, *counts, len(keep)
+        sizes = n, m, len(p_seen), self._U.shape[1], n_par, *counts, len(keep)
         loop(step, write, *sizes, self._start, self._dt, *map(address, arrays))
         if told[0] >= 0:
             self._fail("a state became NaN or infinite", self._start + self._dt * int(told[0]), p)
@@ -262,28 +264,32 @@ class BoundDifference(BoundDynamic):
 
 
 @lru_cache(maxsize=64)
-def _compiled(equations: Equations, names: tuple[str, ...]) -> tuple[int, int, list[int], Any, Code]:
+def _compiled(equations: Equations, names: tuple[str, ...]) -> tuple[int, int, list[int], Any, Any, Code]:
     """Return the addresses of ``step`` and ``write``, how many entries F, df/dp, dh/dx and dh/dp have, and where.
 
-    q holds parameters and forcings; behind the next states, or the outputs, stand the entries of the matrices.
+    q holds parameters, what is taken from them alone (`slow_parts`), of which a function is returned too, and forcings;
+    behind the next states, or the outputs, stand the entries of the matrices.
     """
     states, p = [symbol(s) for s in equations.states], [symbol(k) for k in names]
     rates, outputs = equations.rates, list(e for _, e in equations.outputs)
     where: dict[Any, Place] = {symbol(equations.time): "t"}
     where |= {s: ("x", i) for i, s in enumerate(states)}
-    where |= {symbol(k): ("q", i) for i, k in enumerate([*equations.parameters, *equations.forcings])}
     matrices = tuple(
         entries_of(expressions, symbols)
         for expressions in (rates, outputs)
         for symbols in (states if names else [], p)
     )  # fmt: skip
+    known = symbols(equations.parameters)[0]
+    slow = slow_parts([*rates, *outputs, *(e for m in matrices for _, _, e in m)], known)
+    where |= {e: ("q", i) for i, e in enumerate([*known, *slow, *map(symbol, equations.forcings)])}
     program = LlvmProgram(["t"], ["x", "q", "out"])
     for name, expressions, (own, others) in (("step", rates, matrices[:2]), ("write", outputs, matrices[2:])):
         listed = [*expressions, *(e for _, _, e in own), *(e for _, _, e in others)]
         program.function(name, [("out", i, e) for i, e in enumerate(listed)], where)
     code = compiled(program.text())
     places = np.array([(i, j) for m in matrices for i, j, _ in m], dtype=np.int64)
-    return code.address("step"), code.address("write"), [len(m) for m in matrices], places, code
+    values = scalar_function([known], slow)
+    return code.address("step"), code.address("write"), [len(m) for m in matrices], places, values, code
 
 
 DifferenceModel._made_bound = BoundDifference

@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy import OdeModel, lag
+from fmepy import DifferenceModel, FimlofCost, OdeModel, lag
 from fmepy.compiled import explicit_runs
 from fmepy.compiled.statements import slow_parts
+from fmepy.filtering.continuous_transition import _NumericRates
 from fmepy.language.nodes import Symbol, call
 from fmepy.models.engines import explicit
 
@@ -102,6 +103,56 @@ def test_so_do_many_runs(name, monkeypatch):
     Z, _ = ours.simulate_many(logs)
     np.testing.assert_allclose(Z, Y, rtol=1e-6, atol=1e-7)
     np.testing.assert_array_equal(Z, [by_logarithms.bind().simulate(theta) for theta in logs])
+
+
+def test_so_do_difference_equations():
+    def plain(t, x, y, *, a, b, u):
+        return x + a * x * (1 - x / 10) - 0.1 * y + u, b * y + 0.1 * x
+
+    def by_logarithms(t, x, y, *, a, b, u):
+        return plain(t, x, y, a=10**a, b=np.exp(b), u=u)
+
+    given = {"state": {"x": 1.0, "y": "1 + a"}, "times": range(31), "outputs": {"z": "x + sqrt(a) * y"},
+             "forcings": {"u": pd.DataFrame({"time": [0, 30], "u": [0.0, 1.0]})}}  # fmt: skip
+    logs = {"state": {"x": 1.0, "y": "1 + 10**a"}, "outputs": {"z": "x + sqrt(10**a) * y"}}
+    model = DifferenceModel(plain, parms={"a": 0.1, "b": 0.5}, **given).bind()
+    ours = DifferenceModel(by_logarithms, parms={"a": -1.0, "b": np.log(0.5)}, **{**given, **logs}).bind()
+    Y, S = model.sensitivities(model.theta0)
+    Z, T = ours.sensitivities(ours.theta0)
+    np.testing.assert_allclose(Z, Y, rtol=1e-12)
+    np.testing.assert_allclose(T, S * [0.1 * np.log(10), 0.5], rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("propagation", "update"),
+    [("moment", "ekf"), ("ode", "ekf"), ("rk4_moment", "ekf"), ("moment", "second_order"), ("rk4", "unscented")],
+)
+def test_so_do_filters(propagation, update):
+    def plain(t, x, y, *, a, b, c):
+        return growth(t, x, y, a, b, c)
+
+    def by_logarithms(t, x, y, *, a, b, c):
+        return growth(t, x, y, 10**a, np.exp(b), np.sqrt(c))
+
+    noise = {"process_noise": {"x": 0.1, "y": 0.2}, "propagation": propagation, "update": update}
+    rng, values = np.random.default_rng(1), {}
+    data = pd.DataFrame({"time": TIMES[1:], "x": 2 + rng.standard_normal(20)})
+    logs = {"a": np.log10(VALUES["a"]), "b": np.log(VALUES["b"]), "c": VALUES["c"] ** 2}
+    for rates, parms, sd in ((plain, VALUES, "s"), (by_logarithms, logs, "exp(s)")):
+        model = OdeModel(rates, state={"x": 2.0, "y": 1.0}, times=TIMES, parms=parms)
+        start = 0.3 if sd == "s" else np.log(0.3)
+        cost = FimlofCost(model, data, measurement_noise={"x": sd}, parms={"s": start}, **noise)
+        bound = cost.bind(["a", "c", "s"])
+        values[sd] = bound.minus2loglik(bound.theta0), bound.score(bound.theta0)
+        assert np.isfinite(cost.filter().smoothed["x"]).all()
+        (one,), x, p = bound._filters, np.array([2.0, 1.0]), cost.parms.to_numpy()
+        np.testing.assert_allclose(one.observe_at(0.0, x, p, np.empty(0))[2], [0.3])
+        f, _F, A = _NumericRates(one.spec.space, False)._at(0.0, x, np.append(p, 1.0), np.empty(0))
+        np.testing.assert_allclose(f, growth(0.0, *x, *VALUES.values()))
+        np.testing.assert_allclose(A, np.diag([0.1, 0.2]))
+    np.testing.assert_allclose(values["exp(s)"][0], values["s"][0], rtol=1e-6)
+    by = [np.log(10) * VALUES["a"], 0.5 / VALUES["c"], 0.3]
+    np.testing.assert_allclose(values["exp(s)"][1], values["s"][1] * by, rtol=1e-3, atol=1e-3)
 
 
 def test_they_are_computed_once_a_run():
