@@ -282,9 +282,7 @@ def _functions(system: System) -> ModelFunctions:
         raise SimulationError("the model has algebraic states, and its Jacobian is too large or cannot be compiled")
     rates, watch, prepare = (code.address(name) for name in ("rates", "watch", "prepare"))
     lanes = None if system.delays or system.algebraic or system.n_watched else partial(_lanes, system)
-    return ModelFunctions(
-        rates, watch, system.n_watched, code, prepare if n_prepared else 0, n_prepared, stiff=jacobian, lanes=lanes
-    )
+    return ModelFunctions(rates, watch, system.n_watched, code, prepare, n_prepared, stiff=jacobian, lanes=lanes)
 
 
 class _Entries(NamedTuple):
@@ -350,7 +348,8 @@ def _program(system: System, branches: bool = True) -> str:
     offsets = [fresh(f"offset{k}") for k in range(system.n_watched)]
     where: dict[Any, Place] = {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
     program = LlvmProgram(["t"], ["z", "q", "out"], branches)
-    program.function("prepare", [("out", i, e) for i, e in enumerate(parts.slow)], where)
+    if parts.slow:
+        program.function("prepare", [("out", i, e) for i, e in enumerate(parts.slow)], where)
     where |= {system.time: "t", **{s: ("z", i) for i, s in enumerate(system.z[:n])}} | dict(_prepared(system))
 
     def sensitivities(part: ExpressionWriter) -> None:
