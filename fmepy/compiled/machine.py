@@ -65,7 +65,7 @@ def optimised(text: str, level: int, only: str = "") -> Any:
                 function.linkage = "internal"
     options = binding.create_pipeline_tuning_options(speed_level=level)
     options.loop_unrolling = level != LOOPS
-    builder = binding.create_pass_builder(_machine(), options)
+    builder = binding.create_pass_builder(_for_passes(), options)
     passes = builder.getModulePassManager()
     passes.run(module, builder)
     order = getmro(type(passes))
@@ -98,10 +98,20 @@ def _start() -> None:
     binding.initialize_native_asmprinter()
 
 
-def _machine(level: int = 2) -> Any:
-    """Return LLVM's picture of this machine; an engine takes one for itself."""
+@cache
+def _host() -> tuple[Any, str, str]:
+    """Return LLVM's target, and the name and features of this processor."""
     from llvmlite import binding
 
     target = binding.Target.from_triple(binding.get_process_triple())
-    features = binding.get_host_cpu_features().flatten()
-    return target.create_target_machine(binding.get_host_cpu_name(), features, opt=level, jit=True)
+    return target, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+def _machine(level: int = 2) -> Any:
+    """Return LLVM's picture of this machine; an engine takes one for itself."""
+    target, name, features = _host()
+    return target.create_target_machine(name, features, opt=level, jit=True)
+
+
+_for_passes = cache(_machine)
+"""The one of all passes, which only read it."""
