@@ -186,6 +186,24 @@ def logarithms() -> Row:
     return Row("one run of HIV, parameters as 10**p in the rates", one, "the parameters themselves", peer, goals)
 
 
+def with_a_switch() -> Row:
+    """Return the row of a run through eight crossings of a switch, beside one of the same rates without it."""
+    given = {"state": {"x": 10, "y": 5}, "times": np.linspace(0, 20, 41), "parms": {"a": 1.0, "b": 0.1, "c": 1.5}}
+    smooth = fme.OdeModel("dx/dt = a * x - b * x * y\ndy/dt = b * x * y - c * y", **given)
+    bent = fme.OdeModel("dx/dt = a * x - b * x * max(y, 3)\ndy/dt = b * x * y - c * y", **given)
+    ours, theirs = bent.bind(), smooth.bind()
+    many = np.tile(ours.theta0, (100, 1))
+    np.testing.assert_allclose(ours.simulate_many(many)[0][7], ours.simulate(ours.theta0))
+    one, hundred, peer = side_by_side(
+        lambda: ours.simulate(ours.theta0), lambda: ours.simulate_many(many), lambda: theirs.simulate(theirs.theta0)
+    )
+    goals = [
+        at_most(one / peer, 2, "{:.2f} times that"),
+        at_most(hundred / 100 / peer, 1.5, "{:.2f} where it is one of many"),
+    ]
+    return Row("one run with a switch, Lotka-Volterra", one, "without it", peer, goals)
+
+
 def web(n: int, seed: int) -> fme.OdeModel:
     """Return a model of n states that nobody has compiled: a ring of species that also feed on others."""
     rng = np.random.default_rng(seed)
@@ -219,6 +237,7 @@ def _new_model_row(n: int, goal: float) -> Callable[[], Row]:
 ROWS = [
     one_run,
     logarithms,
+    with_a_switch,
     _new_model_row(10, 30e-3),
     _new_model_row(50, 100e-3),
     solver_hires,

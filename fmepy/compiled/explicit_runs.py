@@ -17,7 +17,7 @@ from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.lanes import run_lanes
 from fmepy.compiled.machine import Code
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.compiled.switching import Switches, run_switching
+from fmepy.compiled.switching import MOST_OF_WHOLE, Switches, run_switching, run_through, with_room
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
@@ -61,7 +61,7 @@ class ModelFunctions:
         Returns the plan of the stiff method (`stiff_plan.plan_of`) when a run first needs it, and what must live as
         long; None if there is none. Its attribute `made` is what it has returned.
     lanes : callable, optional
-        Returns the code of the rates of four runs at once (`compiled.lanes`); None if there are none.
+        Returns the code of the rates of several runs at once (`compiled.lanes`), or None; None if there are none.
     """
 
     rates: int
@@ -75,7 +75,7 @@ class ModelFunctions:
     n_outputs: int = 0
     changes: tuple[int, ...] = ()
     stiff: Any = None
-    lanes: Callable[[], Code] | None = None
+    lanes: Callable[[], Code | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,6 +158,8 @@ class ExplicitRuns:
         Of a run: its parameters, what every stretch sets behind them, and what else the rates read.
     delays : DelayTables, optional
         Rates and outputs then find the lagged values among their inputs, outputs behind the forcings.
+    switches : Switches, optional
+        Those whose modes flip in whole runs, which begin where their parameters say.
 
     Attributes
     ----------
@@ -171,7 +173,7 @@ class ExplicitRuns:
 
     def __init__(
         self, functions: ModelFunctions, solver: Solver, course: Course, n_inputs: int,
-        delays: DelayTables | None = None,
+        delays: DelayTables | None = None, switches: Switches | None = None,
     ) -> None:  # fmt: skip
         f, s, stretches, n = functions, solver, course.stretches, len(solver.atol)
         forced = np.ascontiguousarray(course.forced, dtype=float).reshape(len(course.rows), -1)
@@ -197,7 +199,8 @@ class ExplicitRuns:
         self._course = packed(self._tables)
         self.at_course, self._functions, self._solver = address(self._course), functions, solver
         self._past = None if delays is None else (packed(delays), delays)  # the words, and what they point at
-        self._loop, self._room = self._compiled(delays is not None, f.n_watched > 0), FIRST_ROOM
+        self._switches, self._room = switches, FIRST_ROOM
+        self._loop = self._compiled(delays is not None, f.n_watched > 0)
         self._stiff: Any = None
         if functions.stiff is not None and functions.stiff.made is not None:
             self.learns_stiff()
@@ -207,6 +210,8 @@ class ExplicitRuns:
         self._n_run, self._has_lanes = 0, functions.lanes is not None and len(stretches) > 0
 
     def _compiled(self, has_delays: bool, watches: bool) -> Callable[..., None]:
+        if self._switches is not None:
+            return c_loop(run_through, "the solver of models with switches")
         if has_delays:
             run = explicit_loop.run_delayed_watched if watches else explicit_loop.run_delayed
             return c_loop(run, "the explicit solver with delays")
@@ -214,7 +219,10 @@ class ExplicitRuns:
 
     def _run(self, room: tuple[RunArrays, int, Any], watched: int = 0) -> None:
         """Run in what `arrays` returned; `watched` is `first` of `up_to_crossing`."""
-        arrays, at, _ = room
+        arrays, at, (_, of_switches, *_) = room
+        if of_switches is not None:
+            self._called(self._loop, room, self.at_course, at, address(of_switches))
+            return
         if self._past is None:
             self._called(self._loop, room, self.at_course, at)
             return
@@ -247,13 +255,16 @@ class ExplicitRuns:
             raise
 
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
-        """Return where runs work that begin with such inputs, the address of the words of that, and these."""
+        """Return where runs work that begin with such inputs, the address of the words of that, and what lives as long.
+
+        The latter are these words, and those of switches (None: there are none).
+        """
         out = np.empty((len(inputs), *self.shape)) if out is None else out
         ended = np.empty((len(inputs), 3)) if ended is None else ended
         work, seen = np.zeros((status.WORK, len(self._solver.atol))), np.empty((status.SEEN, self._functions.n_watched))
         arrays = RunArrays(inputs, work, seen, np.empty(self._n_values), out, ended)
-        words = packed(arrays)
-        return arrays, address(words), words
+        words, own = packed(arrays), None if self._switches is None else with_room(self._switches, MOST_OF_WHOLE)
+        return arrays, address(words), (words, None if own is None else packed(own), own)
 
     def learns_stiff(self) -> bool:
         """Make the stiff method known to all further runs; return False if there is none.
@@ -350,9 +361,8 @@ class ExplicitRuns:
         inputs = np.zeros((len(P), self.n_inputs))
         inputs[:, : P.shape[1]] = P
         room = self.arrays(inputs)
-        if in_lanes:
-            assert self._functions.lanes is not None
-            code = self._functions.lanes()
+        code = self._functions.lanes() if in_lanes and self._functions.lanes is not None else None
+        if code is not None:
             loop = c_loop(run_lanes, "the explicit solver for several runs at once")
             self._called(loop, (*room[:2], (room, code)), self.at_course, room[1], code.address("rates"))
         else:

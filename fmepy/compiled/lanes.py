@@ -46,10 +46,10 @@ class Lanes(NamedTuple):
         Rows before the stretch, and since it began; the times of the next one (infinite: there is none) and of the end.
     t, h, t_new, size, last : array
         The step, the size of its error, the logarithm of that of the last one.
-    rejected, moves : array
-        Whether the step before was rejected, and this one is accepted: 1 or 0.
+    ends, rejected, moves : array
+        Whether the step is the last of the stretch, the one before was rejected, this one is accepted: 1 or 0.
     part : array
-        Where a row lies in the step; 0: there is none.
+        Where a row lies in the step; -1: there is none.
     memory : array, shape (LANES, MEMORY)
         What `dormand_prince.is_slow` remembers.
     inputs, y, y_new, arg, k, c : array, shapes (..., LANES)
@@ -69,6 +69,7 @@ class Lanes(NamedTuple):
     t_new: Any
     size: Any
     last: Any
+    ends: Any
     rejected: Any
     moves: Any
     part: Any
@@ -98,10 +99,10 @@ def run_lanes(c: CourseTables, runs: RunArrays, rates: int):
     """
     n, begun = len(c.atol), 0
     z, inputs = new(14, n, LANES), new(c.behind, LANES)
-    of = new(16, LANES)
+    of = new(17, LANES)
     m = Lanes(
         of[0], of[1], of[2], of[3], of[4], of[5], of[6], of[7], of[8], of[9], of[10], of[11], of[12], of[13], of[14],
-        of[15], new(LANES, MEMORY), inputs, z[0], z[1], z[2], z[3:10], z[10:14],
+        of[15], of[16], new(LANES, MEMORY), inputs, z[0], z[1], z[2], z[3:10], z[10:14],
     )  # fmt: skip
     y, y_new, arg = in_lanes(z[0], LANES), in_lanes(z[1], LANES), in_lanes(z[2], LANES)
     k, p = in_lanes(z[3:10], LANES), in_lanes(z[10:14], LANES)
@@ -133,7 +134,7 @@ def run_lanes(c: CourseTables, runs: RunArrays, rates: int):
             is_read = _set_parts(m)
             dense(lanes_at(m.part, 0, LANES), y, p, arg)
             for i in range(LANES):
-                if m.part[i] > 0.0:
+                if m.part[i] >= 0.0:
                     _write_row(c, runs, m, i, m.arg)
         moves = lanes_at(m.moves, 0, LANES)
         for j in range(n):
@@ -200,7 +201,9 @@ def _set_step(c, runs, m, i):
     is_last = t + 1.01 * h >= end and end - t <= c.max_step
     if m.tries[i] < 0.0 or (not is_last and t + 0.1 * h == t):
         _end(runs, m, i, ALONE)
-    elif is_last:
+        return
+    m.ends[i] = 1.0 if is_last else 0.0
+    if is_last:
         m.h[i], m.t_new[i] = end - t, end
     else:
         m.t_new[i] = t + h
@@ -231,7 +234,7 @@ def _set_parts(m):
     """Set where the next row of each lane lies in its step; tell whether there is one."""
     has_row = False
     for i in range(LANES):
-        m.part[i] = 0.0
+        m.part[i] = -1.0
         if m.moves[i] > 0.0 and m.next[i] < m.t_new[i]:
             m.part[i] = (m.next[i] - m.t[i]) / m.h[i]
             has_row = True
@@ -256,7 +259,7 @@ def _go_on(c, runs, m, i):
     t_new, h, log_size = m.t_new[i], m.h[i], math.log(max(m.size[i], 1e-10))
     if m.next[i] == t_new:
         _write_row(c, runs, m, i, m.y)
-    if t_new == m.until[i]:
+    if m.ends[i] > 0.0:
         for j in range(len(c.atol)):
             runs.values[j] = m.y[j, i]
         _begin_stretch(c, runs, m, i, t_new)

@@ -111,7 +111,12 @@ class ExpressionWriter(FunctionWriter):
         x = self.value(base)
         if 1 <= n <= 64 and n.is_integer():  # a literal whole exponent becomes multiplications
             return self.times_itself(x, int(n))
-        return self.call("sqrt", x) if n == 0.5 else self.call("pow", x, self.value(exponent))
+        if n == 0.5:
+            return self.call("sqrt", x)
+        twos = math.log2(base.value) if isinstance(base, Number) and base.value > 0 else 0.0
+        if twos and twos.is_integer():  # what LLVM makes of it where it sees the base, which in lanes it does not
+            return self.call("exp2", self.binary("fmul", number(twos), self.value(exponent)))
+        return self.call("pow", x, self.value(exponent))
 
     def _choice(self, left: Node, right: Node, yes: Node, no: Node) -> str:
         """Return the name of a choice: only the branch that is taken is computed, but for what is at hand anyhow."""

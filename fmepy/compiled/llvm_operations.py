@@ -196,8 +196,9 @@ def of_lanes(program: str) -> str:
     """
     heads = re.findall(r"^declare double @(\S+)\((.*)\) nounwind", program, flags=re.MULTILINE)
     text = re.sub(r"\bdouble\b", _WIDE, re.sub(r"^declare .*", "", program, flags=re.MULTILINE))
-    text = re.sub(r"(?<=[ ,(\[])(0x[0-9A-F]{16}|-?\d+\.\d+)", _everywhere, text)
-    text = re.sub(r"(load|store) <.*", r"\g<0>, align 8", re.sub(r"(select|xor) i1", rf"\1 <{LANES} x i1>", text))
+    numbers = r"(?<=[ ,(\[])(0x[0-9A-Fa-f]{16}|[-+]?\d+\.\d*(?:[eE][-+]?\d+)?)"
+    text = re.sub(r"(select|xor|and|or) i1", rf"\1 <{LANES} x i1>", re.sub(numbers, _everywhere, text))
+    text = re.sub(r"(load|store) <.*", r"\g<0>, align 8", text)
     for name, arguments in heads:
         n, word = arguments.count("double"), name.removeprefix("llvm.").removesuffix(".f64")
         of_machine = word in _OF_MACHINE

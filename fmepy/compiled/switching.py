@@ -1,8 +1,8 @@
 # mypy: ignore-errors
-"""Runs of systems of many switches: where one crosses, its mode flips, and the run goes on, without Python.
+"""Runs of systems with switches: where one crosses, its mode flips, and the run goes on, without Python.
 
 What happens at a crossing is what `models.running.crossings` does and explains. A run comes back where a condition has
-no value, and after `MOST` flips.
+no value, and after as many flips as there is room for.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.courses import CourseTables, RunArrays, advance, prepare
+from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_changes, prepare, set_outputs
 from fmepy.compiled.explicit_loop import begin_stiff, rates_of, watch_of
-from fmepy.compiled.kernels import call, copy, integers, new
-from fmepy.compiled.rosenbrock import Stiff
-from fmepy.compiled.status import CROSSED
+from fmepy.compiled.kernels import are_finite, call, copy, integers, new
+from fmepy.compiled.rosenbrock import IS_KNOWN, Stiff, is_on
+from fmepy.compiled.status import ALONE, CROSSED, DONE, STIFF
 from fmepy.types import IntVector, Matrix, Vector
 
-MOST = 64
-"""Flips after which a run comes back, for somebody to see whether it slides along a switch."""
+MOST, MOST_OF_WHOLE = 64, 1000
+"""Flips after which a run comes back, for somebody to see whether it slides along a switch: a stretch, a whole run."""
 
 
 class Switches(NamedTuple):
@@ -44,7 +44,7 @@ class Switches(NamedTuple):
         Of every switch, the end of those that hang on it in `dependents`; those that are watched.
     unknown : ndarray, shape (n_switches + 1,)
         1 of a condition without a value; how many there are.
-    flips : ndarray, shape (MOST, 2)
+    flips : ndarray, shape (most, 2)
         Times, and which of the watched.
     n_flips : ndarray, shape (1,)
     """
@@ -66,8 +66,13 @@ class Switches(NamedTuple):
     n_flips: Vector
 
 
+def with_room(w: Switches, most: int) -> Switches:
+    """Return switches for one call, with room for so many flips."""
+    return w._replace(unknown=np.zeros(w.n_switches + 1), flips=np.zeros((most, 2)), n_flips=np.zeros(1))
+
+
 class _Seen(NamedTuple):
-    """What is seen at a time: the rates of z, a way, g and its speeds, the conditions, and room."""
+    """What is seen at a time: the rates of z, a way, g and its speeds, the conditions, room, the rates before it."""
 
     at: Vector
     rates: Vector
@@ -76,6 +81,75 @@ class _Seen(NamedTuple):
     watched: Vector
     later: Vector
     moved: Vector
+    before: Vector
+
+
+def _room(c, w):
+    n, n_watched = len(c.atol), len(w.watched)
+    return _Seen(
+        new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n), new(n)
+    )  # fmt: skip
+
+
+def run_through(c: CourseTables, runs: RunArrays, w: Switches):
+    """Run a model many times, through the crossings of its switches; ALONE: it is not here to do."""
+    plan, seen = integers(c.plan, 3), _room(c, w)
+    stiff = Stiff(plan[0], c.plan, new(plan[1]))
+    for r in range(len(runs.inputs)):
+        begin_stiff(stiff, c, plan)
+        runs.ended[r, 0] = _run_through(c, runs, w, seen, runs.inputs[r], runs.out[r], stiff)
+
+
+def _run_through(c, runs, w, seen, inputs, rows, stiff):
+    """Return how a run ended."""
+    z, row, h = runs.values[: len(c.atol)], c.n_at_start, 0.0
+    prepare(c, runs, inputs)
+    call(c.values, c.start, runs.work[0], inputs, runs.values)
+    if row > 0:
+        copy(z, rows[0])
+    change = make_changes(c, runs, inputs, 0, -1, c.start)
+    w.n_flips[0] = w.unknown[w.n_switches] = 0.0
+    for k in range(len(c.bounds)):
+        if change < 0 or not are_finite(z):
+            return ALONE
+        copy(c.constants[k], inputs[c.n_parameters :])
+        status, h = _stretch_through(c, runs, w, seen, inputs, rows[row:], stiff, k, h)
+        if status != DONE:
+            return STIFF if status == STIFF else ALONE
+        row += c.bounds[k, 2]
+        before, change = change, make_changes(c, runs, inputs, change, k, c.times[c.bounds[k, 1] - 1])
+        if change != before or not is_on(stiff):  # the first step of a stretch is found anew
+            h = 0.0
+    if change < 0:
+        return ALONE
+    for i in range(len(rows)):
+        set_outputs(c, runs, inputs, None, i, rows[i])
+    return DONE
+
+
+def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
+    """Carry z through a stretch; return how it ended, and the next step."""
+    z, t, row, times = runs.values[: len(c.atol)], c.begins[k], 0, c.times[c.bounds[k, 0] : c.bounds[k, 1]]
+    seen.at[0] = t
+    _read(w, seen, w.watched, 0, len(w.watched), c, t, z, inputs)
+    _set_offsets(c, w, seen, t, z, inputs)
+    while w.unknown[w.n_switches] == 0.0:
+        status, came, reached, h = advance(
+            rates_of, watch_of, (c.rates, c.watch, inputs), c, runs, t, h, c.max_step, times[row:], rows[row:], None,
+            stiff,
+        )  # fmt: skip
+        row += came
+        if status != CROSSED:
+            return status, h
+        copy(rows[row - 1, : len(z)], z)
+        if reached == times[-1]:
+            return DONE, h
+        if w.n_flips[0] == len(w.flips) or not _flip(c, w, seen, reached, z, inputs):
+            return ALONE, h
+        _set_offsets(c, w, seen, reached, z, inputs)
+        stiff.room[IS_KNOWN] = -1.0
+        row, t = row - 1, reached
+    return ALONE, h
 
 
 def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
@@ -83,11 +157,9 @@ def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
 
     The modes and offsets that it ends with stand in the inputs.
     """
-    n, n_watched = len(c.atol), len(w.watched)
-    plan = integers(c.plan, 3)
+    plan, seen = integers(c.plan, 3), _room(c, w)
     stiff, inputs, rows, ended = Stiff(plan[0], c.plan, new(plan[1])), runs.inputs[0], runs.out[0], runs.ended[0]
-    seen = _Seen(new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n))
-    before, t, h, row, z = new(n), c.start, 0.0, 0, runs.values[:n]
+    t, h, row, z = c.start, 0.0, 0, runs.values[: len(c.atol)]
     w.n_flips[0] = 0.0
     prepare(c, runs, inputs)
     for i in range(len(w.unknown)):  # a run may have begun before, and learned that it is stiff
@@ -99,10 +171,10 @@ def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
             stiff,
         )  # fmt: skip
         row += came
-        if status != CROSSED or reached == c.times[-1] or w.n_flips[0] == MOST or w.unknown[w.n_switches] > 0.0:
+        if status != CROSSED or reached == c.times[-1] or w.n_flips[0] == len(w.flips) or w.unknown[w.n_switches] > 0.0:
             break
-        copy(rows[row - 1], z)
-        if not _flip(c, w, seen, reached, z, inputs, before):
+        copy(rows[row - 1, : len(z)], z)
+        if not _flip(c, w, seen, reached, z, inputs):
             break
         _set_offsets(c, w, seen, reached, z, inputs)
         row, t = row - 1, reached
@@ -118,15 +190,14 @@ def _look(c, w, seen, t, z, inputs):
     call(w.along, seen.at, z, inputs, seen.way, seen.g)
 
 
-def _flip(c, w, seen, t, z, inputs, before):
+def _flip(c, w, seen, t, z, inputs):
     """Flip the mode of what crosses at t, give the sensitivities their jump, and note it; False: it is not here to do.
 
     That is the one nearest to its crossing, in time.
     """
     n, n_names = c.n_states, w.n_moving - 1 - c.n_states
-    for q in range(n):
-        if not abs(z[q]) < math.inf:
-            return False
+    if not are_finite(z[:n]):
+        return False
     _look(c, w, seen, t, z, inputs)
     call(c.watch, t, z, inputs, seen.watched)
     k, least = 0, math.inf
@@ -135,12 +206,12 @@ def _flip(c, w, seen, t, z, inputs, before):
         if away < least:
             k, least = i, away
     i, speed = w.watched[k], seen.g[w.n_switches + w.watched[k]]
-    copy(seen.rates, before)
+    copy(seen.rates, seen.before)
     mode = inputs[w.modes + i]
     inputs[w.modes + i] = 1.0 - mode if w.are_levels[i] == 0 else mode + 1.0 if speed > 0.0 else mode - 1.0
     w.flips[int(w.n_flips[0]), 0], w.flips[int(w.n_flips[0]), 1] = t, k
     w.n_flips[0] += 1.0
-    _read_dependents(c, w, seen, i, t, z, inputs)
+    _read(w, seen, w.dependents, w.ends[i - 1] if i > 0 else 0, w.ends[i], c, t, z, inputs)
     if n_names > 0 and speed != 0.0:
         call(c.rates, t, z, inputs, seen.rates)
         for j in range(n_names):
@@ -151,18 +222,18 @@ def _flip(c, w, seen, t, z, inputs, before):
             call(w.along, seen.at, z, inputs, seen.way, seen.g)
             shift = seen.g[w.n_switches + i] / speed
             for q in range(n):
-                s[q] -= shift * (before[q] - seen.rates[q])
+                s[q] -= shift * (seen.before[q] - seen.rates[q])
     return True
 
 
-def _read_dependents(c, w, seen, i, t, z, inputs):
-    """Set the modes of what hangs on a switch from their g; at zero (or a whole number) from where it is going."""
-    begin, end, is_old, is_border = w.ends[i - 1] if i > 0 else 0, w.ends[i], True, False
+def _read(w, seen, switches, begin, end, c, t, z, inputs):
+    """Set the modes of some switches from their g; at zero (or a whole number) from where it is going."""
+    is_old, is_border = True, False
     for at in range(begin, end):
         if is_old:
             call(w.along, seen.at, z, inputs, seen.way, seen.g)
             is_old = False
-        j = w.dependents[at]
+        j = switches[at]
         g, before = seen.g[j], inputs[w.modes + j]
         if not abs(g) < math.inf:
             w.unknown[j] = 1.0
@@ -176,7 +247,7 @@ def _read_dependents(c, w, seen, i, t, z, inputs):
         return
     _look(c, w, seen, t, z, inputs)
     for at in range(begin, end):
-        j = w.dependents[at]
+        j = switches[at]
         rises = seen.g[w.n_switches + j]
         if w.are_levels[j] == 1 and seen.g[j] == inputs[w.modes + j] and rises < 0.0:
             inputs[w.modes + j] -= 1.0

@@ -264,7 +264,8 @@ class BoundOde(BoundDynamic):
     @property
     def whole_with_slopes(self) -> Any:
         """Whole runs with sensitivities from all parameters (`models.engines.base`, 5.), None where there are none."""
-        return None if self._definition.has_delays else self._whole("exact")
+        whole = None if self._definition.has_delays else self._whole("exact")
+        return None if whole is None or whole.has_switches else whole
 
     def _whole(self, kind: str) -> Any:
         """Return the whole runs of the first engine, None where there are none."""

@@ -13,6 +13,7 @@ from fmepy.compiled.lanes import run_lanes
 from fmepy.compiled.llvm_code import LlvmProgram
 from fmepy.compiled.llvm_operations import LANES, NotWritableError, of_lanes
 from fmepy.compiled.machine import compiled
+from fmepy.language.functions import Function, add_function
 from fmepy.language.nodes import TABLE, Symbol, call, choose_above
 
 TIMES = np.linspace(0.0, 20.0, 33)
@@ -145,6 +146,58 @@ def test_no_index_is_out_of_range_and_a_run_can_be_stopped():
     arrays.ended[:] = arrays.work[:] = -1.0
     checked_loop(run_lanes)(runs.at_course, at, code.address("rates"))
     assert (arrays.ended == -1.0).all()
+
+
+@pytest.mark.parametrize("base", [0.5, 2.0, 4.0, 8.0, 10.0, np.e, 3.0, 1e-3])
+def test_powers_of_a_number_are_the_same_in_lanes(base, monkeypatch):
+    given = OdeModel(f"dx/dt = a * {base}**(b * t / 9) - x**0.7 + {base}**sin(x) + 1.1**x\nx(0) = 1",
+                     times=TIMES[:9], parms={"a": 0.1, "b": 1.0})  # fmt: skip
+    Theta = around(given, 3 * LANES)
+    Y, why, in_lanes = many(given, Theta, monkeypatch)
+    assert in_lanes == len(Theta)
+    assert not any(why)
+    np.testing.assert_array_equal(Y, many(given, Theta, monkeypatch, in_lanes=False)[0])
+
+
+def test_a_step_that_rounds_to_the_end_of_its_stretch_is_not_the_last(monkeypatch):
+    t = 0.1 * 15 + 0.05  # a fast burst follows, in which it counts how many steps there were before
+    kicks = pd.DataFrame({"time": 0.1 * np.arange(1, 16), "var": "y", "value": 1.0, "method": "add"})
+    speed = {"lam": ([0, t, t + 1], [0, 90.0, 0], "constant")}
+    given = OdeModel("dx/dt = -a * lam * (x - 0.5)\ndy/dt = 1e-4 * a * y", state={"x": 0.5001, "y": 1.0},
+                     times=[0, t + 0.5, t + 1, t + 2, t + 45], parms={"a": 1e-3}, events=kicks, forcings=speed,
+                     max_step=0.1, rtol=1e-3, atol=1e-2)  # fmt: skip
+    Theta = np.array([[1.0], [1.1], [1.2], [1.3], [1.5]])
+    Y, _, in_lanes = many(given, Theta, monkeypatch)
+    assert in_lanes == 5
+    np.testing.assert_array_equal(Y, many(given, Theta, monkeypatch, in_lanes=False)[0])
+
+
+def test_rows_at_denormal_times_do_not_hang(monkeypatch):
+    given = OdeModel("dx/dt = -2e-4 * a * x\nx(0) = 1", times=[0, 5e-324, 1e3], parms={"a": 1.0}, rtol=1e-3, atol=10)
+    Theta = around(given, LANES)
+    np.testing.assert_array_equal(
+        many(given, Theta, monkeypatch)[0], many(given, Theta, monkeypatch, in_lanes=False)[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda part, x: part.binary("fmul", x, "1.5e-01"),
+        lambda part, x: part.binary("fadd", x, "0x3fe0000000000000"),
+        lambda part, x: part.emit(f"uitofp i1 {part.compare('ogt', x, '0.5')} to double"),
+    ],
+)
+def test_functions_of_a_users_own_words_run_in_lanes_or_alone(write, monkeypatch):
+    add_function(Function("own", lambda x: x, lambda x: x, lambda out, x: [1.0], write))
+    try:
+        given = OdeModel("dx/dt = a * own(x) - b * x\nx(0) = 1", times=TIMES[:5], parms={"a": 1.0, "b": 2.0})
+        Theta = around(given, LANES)
+        Y, why, _ = many(given, Theta, monkeypatch)
+        assert not any(why)
+        np.testing.assert_array_equal(Y, many(given, Theta, monkeypatch, in_lanes=False)[0])
+    finally:
+        del TABLE["own"]
 
 
 @pytest.mark.parametrize("word", sorted(TABLE))

@@ -184,6 +184,10 @@ _WHY = {
 }
 
 
+class NotWholeError(Exception):
+    """A whole run did not come to its end, and is to be one of stretches: there somebody sees why."""
+
+
 def failure_of(
     ended: float, reached: float, states: Sequence[Any], most_steps: int, worst: Sequence[float] = ()
 ) -> SimulationError:

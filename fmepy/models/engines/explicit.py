@@ -35,15 +35,18 @@ from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.language.nodes import ONE, ZERO, Node, add, as_node, call, choose_above, fresh, substituted
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
-from fmepy.models.engines.base import MOST_STEPS, Engine, SolverOptions, failure_of
+from fmepy.models.engines.base import MOST_STEPS, Engine, NotWholeError, SolverOptions, failure_of
 from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
+from fmepy.models.running.crossings import watch_table
 from fmepy.models.running.events import GIVEN, Root, kinds_of
 from fmepy.models.running.problem import InitialValueProblem
 from fmepy.models.running.system import System, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 _MOST_STRETCHES = 64
+MOST_IN_LANES = 500_000
+"""Letters of a program of rates that is compiled for lanes too, about twelve thousand operations: a second."""
 
 
 class CompiledStepper:
@@ -133,7 +136,12 @@ class WholeRuns:
             changes=tuple(around.address(f"change{i}") for i in range(len(kinds))),
         )
         delays = _delays(system, around) if system.delays else None
-        self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs, delays)
+        self._table = watch_table(system) if system.watched and not system.delays else None  # which owns its code
+        switches = None if self._table is None else self._table.switches
+        if self._table is not None and switches is None:
+            raise NotWritableError("a condition of a switch")
+        own = None if switches is None else switches._replace(began=course.start)
+        self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs, delays, own)
         # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
         of_states = np.arange(n * (1 + k)).reshape(1 + k, n)
         of_outputs = of_states.size + np.arange(m * (1 + k)).reshape(1 + k, m)
@@ -146,8 +154,13 @@ class WholeRuns:
         """Return the states and outputs, shape (n_time, n_var), at all parameters of the model."""
         out, (ended, _, reached, *worst) = self._runs.one(p)
         if ended != status.DONE:
-            raise self._failure(ended, reached, p, worst)
+            raise NotWholeError if self.has_switches else self._failure(ended, reached, p, worst)
         return out
+
+    @property
+    def has_switches(self) -> bool:
+        """Whether modes flip on the way; a run that does not come to its end is one of stretches then."""
+        return self._table is not None
 
     def _failure(self, ended: float, reached: float, p: Vector, worst: Sequence[float] = ()) -> SimulationError:
         of_delay = _delay_failure(ended, reached, self._system, self._definition, p)
@@ -327,9 +340,13 @@ def _prepared(system: System) -> tuple[tuple[Node, Place], ...]:
 
 
 @lru_cache(maxsize=64)
-def _lanes(system: System) -> Code:
-    """Return the rates of several runs at once, see `compiled.lanes`."""
-    return compiled(of_lanes(_program(system, branches=False)))
+def _lanes(system: System) -> Code | None:
+    """Return the rates of several runs at once, see `compiled.lanes`; None where there are none."""
+    program = _program(system, branches=False)
+    try:
+        return compiled(of_lanes(program)) if len(program) < MOST_IN_LANES else None
+    except RuntimeError:  # a function of the user's own, in words of LLVM that are not for vectors
+        return None
 
 
 @lru_cache(maxsize=64)

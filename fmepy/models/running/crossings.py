@@ -26,7 +26,7 @@ import numpy as np
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.compiled.machine_function import machine_function
 from fmepy.compiled.python_code import scalar_function
-from fmepy.compiled.switching import MOST, Switches
+from fmepy.compiled.switching import MOST, Switches, with_room
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.language.derivatives import speeds_of
 from fmepy.language.equations import names_in, symbol, symbols
@@ -95,12 +95,14 @@ class WatchTable:
         used = names_in(e for r in self.roots for e in r.expressions) & set(extra_names)
         self._extras = function if used else None
 
-    def _function(self, expressions: Sequence[Any], more: Sequence[Any] = ()) -> Callable[..., Any]:
+    def _function(
+        self, expressions: Sequence[Any], more: Sequence[Any] = (), is_compiled: bool = False
+    ) -> Callable[..., Any]:
         """Return ``function(t, z, inputs, *more)`` of expressions, `more` being the values of further symbols."""
         s, n, layout = self.system, self.system.n_states, self.system.layout
         further = [list(more)] if more else []
         groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names), *further]
-        if self.is_large:
+        if self.is_large or is_compiled:
             with suppress(NotWritableError):
                 return machine_function([*groups[:3], *further], expressions)
         function, nothing = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
@@ -147,16 +149,29 @@ class WatchTable:
 
         By which the time, the states, and the parameters of the sensitivities move.
         """
+        return self._along_ways()
+
+    def _along_ways(self, is_compiled: bool = False) -> Callable[[float, Any, Any, Vector], Any]:
         s, g = self.system, [*(w.g for w in self.system.switches), *(r.g for r in self.roots)]
         moving = [s.time, *s.z[: s.n_states], *map(symbol, s.names)]
         way = [fresh(f"way {i}") for i in range(len(moving))]
-        return self._function([*g, *speeds_of(g, dict(zip(moving, way, strict=True)))], way)
+        return self._function([*g, *speeds_of(g, dict(zip(moving, way, strict=True)))], way, is_compiled)
+
+    @cached_property
+    def _compiled_along(self) -> Any:
+        return self.along if self.is_large else self._along_ways(is_compiled=True)
 
     @cached_property
     def switches(self) -> Switches | None:
-        """What the compiled loop is to know to flip modes itself, where they are many and there is nothing else."""
-        s, at = self.system, getattr(self.along, "address", None)
-        if at is None or s.roots or s.delays or s.algebraic:
+        """What the compiled loop is to know to flip modes itself, where there is nothing else; `_compiled_along` lives.
+
+        None where there is something else.
+        """
+        s = self.system
+        if s.roots or s.delays or s.algebraic or self._extras is not None:
+            return None
+        at = getattr(self._compiled_along, "address", None)
+        if at is None:
             return None
         dependents = [sorted(set(d) - set(s.planned)) for d in s.dependents]
         lists = (
@@ -355,12 +370,11 @@ class Crossings:
         through = getattr(stepper, "through", None)
         if through is None or self._unknown or not self.table.is_large or self.table.switches is None:
             return stepper.advance(start, z, self.inputs, times)
-        unknown, flips, n_flips = np.zeros(len(self.system.switches) + 1), np.zeros((MOST, 2)), np.zeros(1)
-        switches = self.table.switches._replace(began=self._start, unknown=unknown, flips=flips, n_flips=n_flips)
+        switches = with_room(self.table.switches._replace(began=self._start), MOST)
         reached, rows = through(start, z, self.inputs, times, switches)
         self._seen = None
-        self._unknown.update(np.flatnonzero(unknown[:-1]).tolist())
-        for t, k in flips[: int(n_flips[0])].tolist():
+        self._unknown.update(np.flatnonzero(switches.unknown[:-1]).tolist())
+        for t, k in switches.flips[: int(switches.n_flips[0])].tolist():
             self._note_flip(int(k), t)
         return reached, rows
 

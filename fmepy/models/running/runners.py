@@ -6,6 +6,7 @@ events with their derivatives. It holds no results and may be called again and a
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ from fmepy.compiled.explicit_runs import Course
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.models.definition.definition import Definition
-from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.engines.base import Engine, NotWholeError, SolverOptions
 from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.crossings import Crossings, Hit
@@ -61,7 +62,8 @@ class ModelRunner:
         Of `whole` runs Y has the outputs too, shape (n_time, n_var). A list of `hits` gets those of the root events.
         """
         if self.whole is not None:
-            return self.whole.with_slopes(p) if self.names else (self.whole.one(p), None)
+            with suppress(NotWholeError):
+                return self.whole.with_slopes(p) if self.names else (self.whole.one(p), None)
         initial, events, settled, places = self._between
         layout, line, plain = self._layout, self.timeline, p.tolist()
         inputs = np.zeros(layout.size + (self._problem.n_watched if self._stepper.watches_switches else 0))
@@ -95,12 +97,12 @@ class ModelRunner:
     def whole(self) -> Any:
         """Whole runs from parameters to outputs, where the engine has them (`models.engines.base`, 5.), or None.
 
-        There are none where something happens at times that depend on the run.
+        There are none where something other than a switch happens at times that depend on the run.
         """
         system = self._system
-        if system is None or system.n_watched or not hasattr(self._stepper, "along"):
+        if system is None or system.roots or not hasattr(self._stepper, "along"):
             return None
-        if self.names and system.switches:  # sensitivities jump there
+        if (self.names and system.planned) or (system.watched and system.algebraic):  # these jump there
             return None
         course = course_of(self.timeline, system, self._definition.events)
         try:

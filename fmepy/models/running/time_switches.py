@@ -47,7 +47,12 @@ def planned_modes(system: System, p: Vector, stretches: Sequence[tuple[float, fl
 
 def depends_on_parameters(system: System) -> bool:
     """Tell whether crossings are at times that depend on parameters, or are not known before the run."""
-    return system.n_watched > 0 or _used(system).size > 0
+    return system.n_watched > 0 or plans_depend_on_parameters(system)
+
+
+def plans_depend_on_parameters(system: System) -> bool:
+    """Tell whether crossings that are known before a run are at times that depend on its parameters."""
+    return bool(_used(system).size)
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,7 @@ from fmepy.models.running.crossings import Crossings, watch_table
 from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
 from fmepy.models.running.system import InputLayout, System, system_rates
-from fmepy.models.running.time_switches import depends_on_parameters, planned_crossings, planned_modes
+from fmepy.models.running.time_switches import planned_crossings, planned_modes, plans_depend_on_parameters
 from fmepy.numerics.finite import all_finite
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -234,11 +234,12 @@ def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -
 
 def course_of(timeline: Timeline, system: System, events: Sequence[Event], p: Vector | None = None) -> Course | None:
     """Return what happens along every run, or at the parameters p; None where it depends on them and p is None."""
-    if p is None and depends_on_parameters(system):
+    if p is None and plans_depend_on_parameters(system):
         return None
     at = np.zeros(system.layout.n_parameters) if p is None else p
     segments = timeline.segments(known_crossings(system, at, timeline))
-    modes = planned_modes(system, at, [(s.start, s.end) for s in segments])
+    modes = np.zeros((len(segments), len(system.switches)))  # those of the others are read where a stretch begins
+    modes[:, system.planned] = planned_modes(system, at, [(s.start, s.end) for s in segments])
     stretches = tuple(
         Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
         for s, m in zip(segments, modes, strict=True)

@@ -1,0 +1,152 @@
+"""Whole runs through the crossings of switches: what the run by stretches gives, in one call."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fmepy import OdeModel
+from fmepy.compiled import c_loops, explicit_runs
+from fmepy.errors import SimulationError
+from fmepy.models.running import runners
+
+TIMES = np.linspace(0.0, 20.0, 31)
+DOSES = pd.DataFrame({"time": [0.0, 5.0, 20.0], "var": ["x", "x", "y"], "value": ["a", "0.5 * x", 1.0],
+                      "method": ["add", "replace", "add"]})  # fmt: skip
+TABLE = pd.DataFrame({"time": [0.0, 6.0, 30.0], "u": [0.1, 1.0, 0.2]})
+
+
+def grazed(t, x, y, *, a, b, c):
+    return a * x - b * x * np.maximum(y, 3.0), b * x * y - c * y
+
+
+def nested(t, x, y, *, a, b, c):
+    gain = np.where(x > 12.0, np.where(y > 8.0, 0.5 * a, 0.8 * a), np.minimum(a, 0.1 * x + 0.5))
+    return gain * x - b * x * y, b * x * y - c * np.abs(y - 2.0) * y
+
+
+def levels(t, x, y, *, a, b, c):
+    return -b * np.floor(x) - 0.1 * a, 0.1 * np.floor(x) - 0.1 * y * c
+
+
+def with_seasons(t, x, y, *, a, b, c):
+    return np.where(t < 7.5, a, 0.7 * a) * x - b * x * np.maximum(y, 3.0), b * x * y - c * y
+
+
+def fast(t, x, y, *, a, b, c):
+    return -2e4 * a * (x - np.maximum(np.cos(t), y - 0.5)) + b * y, -0.2 * c * y
+
+
+def forced(t, x, y, *, a, b, c, u):
+    return np.maximum(u - b * x, -0.2 * a), np.where(x > 0.8, x, 0.5) - c * y
+
+
+PARMS = {"a": 1.0, "b": 0.1, "c": 1.5}
+CASES = {
+    "grazed": (grazed, {}),
+    "nested": (nested, {}),
+    "levels": (levels, {}),
+    "with seasons": (with_seasons, {}),
+    "doses": (grazed, {"events": DOSES}),
+    "outputs": (grazed, {"outputs": {"sum": "x + a * y", "log": "log(x)"}}),
+    "stiff": (fast, {}),
+    "forced": (forced, {"forcings": {"u": TABLE}}),
+    "from a border": (grazed, {"state": {"x": 10.0, "y": 3.0}}),
+    "long steps": (grazed, {"times": [0.0, 19.0]}),
+}
+
+
+def model(name, tight=True):
+    rates, more = CASES[name]
+    tolerances = {"rtol": 1e-9, "atol": 1e-10} if tight else {}
+    given = {"state": {"x": 10.0, "y": "5 * a"}, "times": TIMES, "parms": PARMS, **tolerances}
+    return OdeModel(rates, **(given | more))
+
+
+def by_stretches(given, theta, monkeypatch, slopes=False):
+    with monkeypatch.context() as patched:
+        patched.setattr(runners.ModelRunner, "whole", None)
+        bound = given.replace().bind()
+        return bound.sensitivities(theta) if slopes else bound.simulate(theta)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_whole_run_is_the_run_by_stretches(name, monkeypatch):
+    given = model(name)
+    bound = given.bind()
+    assert bound._whole("plain").has_switches
+    Y = bound.simulate(bound.theta0)
+    expected = by_stretches(given, bound.theta0, monkeypatch)
+    np.testing.assert_allclose(Y, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("with seasons",)])
+def test_so_are_its_sensitivities(name, monkeypatch):
+    given = model(name)
+    bound = given.bind()
+    assert bound._whole("exact").has_switches
+    Y, S = bound.sensitivities(bound.theta0)
+    Z, T = by_stretches(given, bound.theta0, monkeypatch, slopes=True)
+    np.testing.assert_allclose(Y, Z, rtol=1e-6, atol=1e-8 * np.abs(Z).max())
+    np.testing.assert_allclose(S, T, rtol=1e-5, atol=1e-6 * np.abs(T).max())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_many_runs_are_those_one_by_one_to_the_last_bit(name):
+    bound = model(name, tight=False).bind()
+    Theta = bound.theta0 * np.random.default_rng(1).uniform(0.95, 1.05, (9, 3))
+    Y, why = bound.simulate_many(Theta)
+    Theta, Y = Theta[why == ""], Y[why == ""]  # some slide along a switch
+    assert len(Theta) > 4
+    np.testing.assert_array_equal(Y, [model(name, tight=False).bind().simulate(theta) for theta in Theta])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_index_is_out_of_range(name, monkeypatch):
+    given = model(name, tight=False)
+    expected = given.bind().simulate(given.bind().theta0)
+    monkeypatch.setattr(explicit_runs, "c_loop", lambda kernel, what: c_loops.checked_loop(kernel, what))
+    bound = given.replace().bind()
+    np.testing.assert_allclose(bound.simulate(bound.theta0), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("d(x)/dt = where(x > 0.5, -k, k)", "slides along it"),
+        ("d(x)/dt = k * x**2 + max(x, 2)", "at time"),
+        ("d(x)/dt = where(x > 2, log(1 - x), k)", "at time"),
+    ],
+)
+def test_a_run_that_does_not_come_to_its_end_says_why_as_ever(text, words, monkeypatch):
+    given = OdeModel(f"{text}\nx(0) = 0.2", times=[0, 2, 40], parms={"k": 1.0}, engine="explicit")
+    bound = given.bind(hold_engine=True)
+    with pytest.raises(SimulationError, match=words) as ours:
+        bound.simulate(np.array([1.0]))
+    with monkeypatch.context() as patched:
+        patched.setattr(runners.ModelRunner, "whole", None)
+        with pytest.raises(SimulationError) as theirs:
+            given.replace().bind(hold_engine=True).simulate(np.array([1.0]))
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_more_crossings_than_there_is_room_for_are_taken_by_stretches(monkeypatch):
+    given = OdeModel("d(x)/dt = v\nd(v)/dt = -where(x > 0, k, 1.1 * k) * x\nx(0) = 1\nv(0) = 0", times=[0, 50],
+                     parms={"k": 40.0})  # fmt: skip
+    expected = given.bind().simulate(np.array([40.0]))
+    monkeypatch.setattr(explicit_runs, "MOST_OF_WHOLE", 20)
+    bound = given.replace().bind()
+    np.testing.assert_allclose(bound.simulate(np.array([40.0])), expected, rtol=1e-4)
+    assert bound._whole("plain").many(np.array([[40.0]]))[1].tolist() == [False]
+    Y, why = bound.simulate_many(np.array([[40.0], [0.1]]))
+    assert not any(why)
+    np.testing.assert_allclose(Y[0], expected, rtol=1e-4)
+
+
+def test_a_condition_without_a_value_is_left_to_the_run_by_stretches():
+    text = "d(x)/dt = k * where(x > 0.5, where(sqrt(x - 0.5) > 0.2, x, 0.5 * x), 0.5 * x)\nx(0) = 0.4"
+    bound = OdeModel(text, times=TIMES[:9], parms={"k": 0.5}).bind()
+    Y = bound.simulate(np.array([0.5]))
+    assert bound._whole("plain").many(np.array([[0.5]]))[1].tolist() == [False]
+    t, at = TIMES[:9], np.log(0.54 / 0.4) / 0.25  # from where on twice as fast
+    x = np.where(t < at, 0.4 * np.exp(0.25 * t), 0.54 * np.exp(0.5 * (t - at)))
+    np.testing.assert_allclose(Y[:, 0], x, rtol=1e-5)
