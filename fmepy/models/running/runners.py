@@ -102,7 +102,7 @@ class ModelRunner:
         system = self._system
         if system is None or system.roots or not hasattr(self._stepper, "along"):
             return None
-        if (self.names and system.planned) or (system.watched and system.algebraic):  # these jump there
+        if system.algebraic and (system.watched or (system.switches and self.names)):  # which jump there
             return None
         course = course_of(self.timeline, system, self._definition.events)
         try:

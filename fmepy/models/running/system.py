@@ -222,7 +222,8 @@ def build_system(
     layout = InputLayout(len(p), len(a), len(switches), len(scales), len(delays))
     planned = []
     for i, w in enumerate(switches):
-        if w.g.free_symbols <= known:
+        moves = planned_only or not w.g.free_symbols <= {*p}  # what never crosses is read where a run begins
+        if w.g.free_symbols <= known and moves:
             planned.append(i)
             known.add(w.mode)
     algebraic = tuple(equations.states.index(s) for s in equations.algebraic)

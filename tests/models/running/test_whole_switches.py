@@ -55,8 +55,28 @@ CASES = {
 }
 
 
+def known_beforehand(t, x, y, *, a, b, c):
+    level = np.where(t > 4.0, np.where(t > 11.0, 0.3, 2.0), 1.0)
+    return level * a * x - b * x * y + np.floor(t / 5.0), b * x * y - c * np.where(t < 7.5, y, 0.5 * y)
+
+
+def reached_by_states(t, x, y, *, a, b, c):
+    lit = np.where(t < 7.5, np.where(x > 12.0, 0.95, 1.0), np.where(y > 3.0, 0.85, 0.9))
+    return lit * a * x - b * x * y, b * x * y - c * y
+
+
+def by_parameters(t, x, y, *, a, b, c):
+    return np.where(a > 1.05, 0.8 * a, np.minimum(a, c)) * x - b * x * y, b * x * y - c * y
+
+
+CASES["reached by states"] = (reached_by_states, {})
+CASES["by parameters"] = (by_parameters, {"parms": PARMS | {"c": 1.2}})
+KNOWN = {"known beforehand": (known_beforehand, {}), "known, with doses": (known_beforehand, {"events": DOSES})}
+"""Cases whose switches are all of the time alone."""
+
+
 def model(name, tight=True):
-    rates, more = CASES[name]
+    rates, more = (CASES | KNOWN)[name]
     tolerances = {"rtol": 1e-9, "atol": 1e-10} if tight else {}
     given = {"state": {"x": 10.0, "y": "5 * a"}, "times": TIMES, "parms": PARMS, **tolerances}
     return OdeModel(rates, **(given | more))
@@ -79,11 +99,11 @@ def test_a_whole_run_is_the_run_by_stretches(name, monkeypatch):
     np.testing.assert_allclose(Y, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("with seasons",)])
+@pytest.mark.parametrize("name", [*CASES, *KNOWN])
 def test_so_are_its_sensitivities(name, monkeypatch):
     given = model(name)
     bound = given.bind()
-    assert bound._whole("exact").has_switches
+    assert bound._whole("exact").has_switches == (name not in KNOWN)
     Y, S = bound.sensitivities(bound.theta0)
     Z, T = by_stretches(given, bound.theta0, monkeypatch, slopes=True)
     np.testing.assert_allclose(Y, Z, rtol=1e-6, atol=1e-8 * np.abs(Z).max())
