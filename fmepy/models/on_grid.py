@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, counted, listed
+from fmepy.errors import ModelError, counted, did_you_mean, listed
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.text import read_value
-from fmepy.models.definition.arguments import ModelArguments, as_parms
-from fmepy.models.definition.function import read_signature
+from fmepy.models.definition.arguments import ModelArguments, as_parms, check_profile_names
+from fmepy.models.definition.function import read_signature, warn_of_order
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.running.forcings import as_forcings
 from fmepy.models.running.tolerances import scaled_tolerances
@@ -66,9 +66,16 @@ class ProfileFunction:
             start=0.0, trace=True, most_states=0, is_copy=False, algebraic=(),
         )  # fmt: skip
         self._rates, self.parms, _ = read_signature(function, given)
+        check_profile_names(self.species)
+        for name in self.species:
+            if name in given.parms:
+                raise ModelError(f"{name!r} is both a state and a parameter; give one of them another name.")
         if self._rates.form == "named":
             starts = [read_value(v, "state") for v in state.values() if isinstance(v, str)]
             used = {*self._rates.positional, *self._rates.keywords, *names_in(starts), *at_rest} - {"x"}
+            for name in given.forcing_names:
+                if name not in used:
+                    raise ModelError(f"The forcing {name!r} is used nowhere in the model.{did_you_mean(name, used)}")
             check_names([k for k in given.parms if k not in self.species], used, argument="parms")
             if unread := [k for k in self.species if k not in (*self._rates.positional, *self._rates.keywords)]:
                 raise ModelError(f"`state` names {listed(unread)}, which the function does not take; leave it out.")
@@ -96,6 +103,7 @@ class ProfileFunction:
     def _by_cell(self, extra: Mapping[str, Any]) -> Any:
         """Return outputs of one number each."""
         n = len(self.grid)
+        check_profile_names(extra)
         for name, value in extra.items():
             if np.ndim(value) == 0:
                 yield name, value
@@ -107,6 +115,11 @@ class ProfileFunction:
                     f"{np.shape(value)}. Of a flux at every edge give the one that is meant, such as flow.flux[0], or "
                     "flow.flux_mid, its profile."
                 )
+
+    def warn_of_order(self, t: float, y: Vector, p: Any, u: Any) -> None:
+        """Warn where arguments and `state` name the profiles in two orders, see `warn_of_order`."""
+        states = y if self._rates.form == "vector" else y.reshape(len(self.species), -1)
+        warn_of_order(self._rates, t, states, p, u)
 
     def alike(self, other: ProfileFunction) -> bool:
         """Tell whether another one gets the same by name."""
@@ -349,9 +362,11 @@ class ProfileModel(DynamicModel):
             self.definition = replace(self.definition, at_rest=rest)
         d, t = self.definition, float(self.times[0])
         assert d.function is not None, "a function of profiles"
-        p = d.parms.to_numpy(dtype=float)
+        p, u = d.parms.to_numpy(dtype=float), [float(u.at(t)) for u in d.forcings]
+        y = d.starts().value(p.tolist())
         with np.errstate(all="ignore"):
-            f = d.function(t, d.starts().value(p.tolist()), p, [float(u.at(t)) for u in d.forcings])
+            f = d.function(t, y, p, u)
+            self.on_grid.warn_of_order(t, y, p.tolist(), u)
         if len(bad := np.flatnonzero(~np.isfinite(f))):
             raise ModelError(
                 f"The rate of {d.states[bad[0]]!r} is {f[bad[0]]:g} at the start (of {counted(len(bad), 'cell')} it is "

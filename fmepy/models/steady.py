@@ -14,11 +14,11 @@ import pandas as pd
 
 from fmepy.errors import ModelError, SimulationError, check_choice, warn
 from fmepy.language.equations import Equations
-from fmepy.models.definition.arguments import ModelArguments
+from fmepy.models.definition.arguments import ModelArguments, check_profile_names
 from fmepy.models.definition.assemble import define
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions
 from fmepy.models.definition.delays import at_rest
-from fmepy.models.definition.function import as_loops, drafted, read_signature
+from fmepy.models.definition.function import as_loops, drafted, read_signature, warn_of_order
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, Runnable
 from fmepy.models.steady_rates import OfEquations, OfFunction, SteadyRates, slopes_at_rest
@@ -446,6 +446,7 @@ class _OnGrid:
                 "With a grid, a model is a function that gets profiles as arrays; text and equations have no word for "
                 "transport."
             )
+        check_profile_names(given.initial)
         rates, parms, time = read_signature(self.function, given)
 
         def find() -> ModelExpressions:
@@ -454,11 +455,14 @@ class _OnGrid:
             source = OfFunction(rates, given.start, np.repeat(values, cells), p, cells)
             start = given.start, np.repeat(values, cells), p, np.empty(0)
             shape = (len(values), cells) if rates.form == "named" else (source.n,)
+            names = source.tried()
+            tried: tuple[Any, ...] = (given.start, np.repeat(values, cells).reshape(shape), p.tolist(), [])
+            warn_of_order(rates, *tried)
 
             def read(t: float, y: Vector, p: Vector, u: Vector) -> Vector:
                 found: Vector = source.at_time(t).at(p).rates(y)
                 return found
 
-            return as_loops(rates, source.tried(), shape, "a function of profiles", "runs as it is", read, *start)
+            return as_loops(rates, names, shape, "a function of profiles", "runs as it is", read, *start)
 
         return drafted(rates, parms, time, given, find)

@@ -206,8 +206,8 @@ class Grid1D:
         D, v = _at_edges(D, n, "D"), _at_edges(v, n, "v")
         if is_traced(D):
             require(D >= 0)
-        elif np.min(D) < 0:
-            raise ArgumentError(f"`D` must not be negative; its smallest is {np.min(D):g}.")
+        elif np.any(np.asarray(D) < 0):  # NaN is how dependencies are found
+            raise ArgumentError(f"`D` must not be negative; its smallest is {np.nanmin(D):g}.")
         carries = not (isinstance(v, float | int) and v == 0)
         out = self._weights(D, v, scheme) if carries else D / self.distance, v if carries else None
         if is_plain:
@@ -230,7 +230,7 @@ class Grid1D:
         """Warn of the largest cell Peclet number if central differences swing there."""
         with np.errstate(divide="ignore", invalid="ignore"):
             Pe = np.nan_to_num((np.abs(v) * self.distance / D)[1:-1], nan=0.0, posinf=np.inf)
-        if Pe.max() > _SWINGS:
+        if Pe.max() > _SWINGS * (1 + 1e-9):  # rounding is no swing
             self._told = True
             warn(
                 f"transport_1d: the cell Peclet number |v| h / D is {Pe.max():.3g} at x = "
@@ -363,7 +363,7 @@ def transport_1d(
     ------
     ArgumentError
         Both a concentration and a flux at one end; a boundary layer without the concentration beyond it; another number
-        of concentrations than cells; a negative D; an unknown scheme; what is no number, or not finite.
+        of concentrations than cells; a negative D; an unknown scheme; what is no number, or one that is not finite.
 
     Warns
     -----

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -117,6 +117,15 @@ def as_parms(parms: Any) -> dict[str, float]:
         if not np.isfinite(out[name]):
             raise ParameterError(f"`parms`: {name!r} is {value!r}; a finite number is needed.")
     return out
+
+
+def check_profile_names(names: Iterable[str]) -> None:
+    """Refuse the names of the first columns of a table of profiles."""
+    for name in names:
+        if name in ("time", "x"):
+            raise ModelError(
+                f"A state or output on a grid is called {name!r}, like a column of the result; choose another name."
+            )
 
 
 def as_names(names: Any) -> tuple[str, ...]:

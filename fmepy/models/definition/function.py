@@ -87,7 +87,7 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Mo
     start = given.start, _start(given.initial, parms), p, u
     with lags_tried() as lags:
         extra_names = _try_once(rates, *start)
-        _warn_of_order(rates, *start)
+        warn_of_order(rates, *start)
         try:
             if not given.trace:
                 raise TracingError("tracing was switched off")
@@ -140,7 +140,7 @@ def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tu
         raise ModelError(f"The model's function fails when it is called at the start: {why}.") from error
 
 
-def _warn_of_order(rates: RatesFunction, *start: Any) -> None:
+def warn_of_order(rates: RatesFunction, *start: Any) -> None:
     """Warn where the function's arguments and `state` name the states in two orders, and rates come without names."""
     named = tuple(k for k in (*rates.positional, *rates.keywords) if k in rates.states)
     if sorted(named) != sorted(rates.states) or named == rates.states:

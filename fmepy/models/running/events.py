@@ -326,12 +326,18 @@ def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
         i,
         str(root),
         when,
-        bool(given.get("persistent", True)),
-        bool(given.get("early", False)),
+        _flag(given.get("persistent", True), f"{where}, persistent"),
+        _flag(given.get("early", False), f"{where}, early"),
         None if priority is None else as_node(priority),
-        bool(given.get("strict", False)),
-        bool(given.get("terminal", False)),
+        _flag(given.get("strict", False), f"{where}, strict"),
+        _flag(given.get("terminal", False), f"{where}, terminal"),
     )
+
+
+def _flag(value: Any, where: str) -> bool:
+    if isinstance(value, str) or value not in (0, 1):
+        raise ModelError(f"{where}: it is {value!r}; True or False is needed.")
+    return bool(value)
 
 
 def _parsed(value: Any, where: str) -> Any:
