@@ -260,7 +260,7 @@ def read_measurement_noise(
             sds[name] = symbol(ERR)
             continue
         sd = noise.sds[noise.keys.index(name)]
-        if not check_error_sd(name, sd, (*values, *model.var_names, *known), with_error) and with_error:
+        if not check_error_sd(name, sd, (*values, *model.var_names, name, *known), with_error) and with_error:
             raise ArgumentError(
                 f"{name!r} has errors in the column of `err`, and measurement_noise[{name!r}] beside them. Write 'err' "
                 f"into the expression, such as measurement_noise={{{name!r}: 'scale * err'}}, or leave one of the two "
@@ -268,7 +268,7 @@ def read_measurement_noise(
             )
         others[name] = tuple(sorted((names_in([sd]) & set(map(str, model.var_names))) - {name, *values}))
         sds[name] = sd
-    scales = tuple(scale_parameters(list(sds.values()), own | set(map(str, model.var_names)) | set(known)))
+    scales = tuple(scale_parameters(list(sds.values()), own | {*map(str, model.var_names), *c.group_names, *known}))
     extra = {k: v for k, v in values.items() if k not in own}
     names = tuple(k for k in values if k in names_in(sds.values()))
     guesses = tuple(k for k in made if k not in parms)

@@ -157,7 +157,13 @@ def profile(
         asked, of_model = predictions_asked(prediction, f, best.search.objective)
         things |= asked
     found = walk_all(best, things, [level], num, executor=executor, progress=progress, checkpoint=checkpoint)
-    return profile_of(found, things, level, table_of(of_model, fit, found.best.theta))
+    out = profile_of(found, things, level, table_of(of_model, fit, found.best.theta))
+    errors = getattr(fit, "std_error", None)
+    if (
+        errors is not None and prior is None and np.array_equal(out.par, fit.par)
+    ):  # from the curvature as it is observed
+        out.standard_error.update(errors[np.isfinite(errors)])
+    return out
 
 
 def _names(which: Any, best: Optimum, f: Any) -> list[str]:

@@ -122,3 +122,22 @@ def test_what_is_no_pair_of_columns():
         fme.SimulationCost(MODEL, WIDE.rename(columns={"O2": "O3"}), x=["day", "depth"])
     with pytest.raises(DataError, match=r"'O2' is a profile: x="):
         fme.SimulationCost(MODEL, WIDE[["day", "O2"]], x="day")
+
+
+def test_noise_may_be_a_part_of_the_profile_itself():
+    grid = fme.Grid1D(np.linspace(0, 5, 26))
+
+    def sediment(t, O2, *, k=0.4):
+        return fme.transport_1d(O2, grid, D=1.0, up=300.0).rate - k * O2
+
+    model = fme.OdeModel(sediment, state={"O2": 0.0}, grid=grid, times=[0, 1, 5])
+    data = {"day": [1, 1, 5, 5], "depth": [0.5, 1, 0.5, 2], "O2": [190.0, 100, 230, 70]}
+    cost = fme.SimulationCost(model, data, x=["day", "depth"], measurement_noise={"O2": "s * O2"}, parms={"s": 0.05})
+    found = cost()
+    mod, obs = found.residuals["mod"].to_numpy(), found.residuals["obs"].to_numpy()
+    sd = 0.05 * mod
+    assert found.minus2loglik == pytest.approx(np.sum(np.log(2 * np.pi * sd**2) + ((obs - mod) / sd) ** 2))
+    bound, step = cost.bind(["k", "s"]), 1e-6
+    theta = bound.theta0
+    moved = [bound.minus2loglik(theta + step * e) - bound.minus2loglik(theta - step * e) for e in np.eye(2)]
+    np.testing.assert_allclose(-2 * bound.score(theta), np.array(moved) / (2 * step), rtol=1e-4)

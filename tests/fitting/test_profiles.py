@@ -413,3 +413,13 @@ def test_a_first_step_too_far_is_halved_whatever_rounding_makes_of_its_place(c):
     found = profile(residuals, fit, ["a"], prior=prior, num=5, **bounds)
     lower, upper = found.intervals.loc["a", ["lower", "upper"]]
     assert upper - c == pytest.approx(c - lower, rel=1e-3)
+
+
+def test_standard_errors_of_a_likelihood_are_those_of_the_fit():
+    x = np.arange(1.0, 13.0)
+    y = 10 * np.exp(-0.3 * x) * np.exp(0.15 * np.random.default_rng(3).standard_normal(12))
+    model = fme.OdeModel("dx/dt = -k * x\nx(0) = x0", times=np.r_[0, x], parms={"k": 0.3, "x0": 10.0})
+    cost = fme.SimulationCost(model, {"time": x, "x": y}, measurement_noise={"x": "s"}, parms={"s": 0.3})
+    fit = modFit(cost, {"k": 0.3, "x0": 10.0, "s": 0.3})
+    prof = profile(cost, fit, which=["k", "s"])
+    np.testing.assert_allclose(prof.standard_error, fit.std_error[["k", "s"]], rtol=1e-12)

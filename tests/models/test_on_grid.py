@@ -357,3 +357,49 @@ def test_every_engine_and_entity_starts_from_its_own_steady_state():
     cost = fme.SimulationCost(model, pd.concat(parts), x=["day", "depth"], entity="core", entity_parms=["top0"])
     fit = fme.modFit(cost, {"D": 1.2, "k": 0.3, "top0[a]": 1.0, "top0[b]": 1.0})
     assert np.allclose(fit.par, [1.0, 0.4, 2.0, 0.5], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"forcings": {"surfaces": ([0, 100], [1.0, 2.0])}}, "'surfaces' is used nowhere.*Did you mean 'surface'"),
+        ({"parms": {"O2": 3.0}}, "'O2' is both a state and a parameter"),
+    ],
+)
+def test_what_nothing_reads_is_told(words, told):
+    with pytest.raises(ModelError, match=told):
+        column(**words)
+
+
+@pytest.mark.parametrize("model", [fme.OdeModel, fme.SteadyModel])
+def test_names_of_the_first_columns_and_two_orders_of_states_are_told(model):
+    times = {"times": [0, 1]} if model is fme.OdeModel else {}
+
+    def named(t, x, *, k=1.0):
+        return fme.transport_1d(x, GRID, D=1.0, up=1.0).rate - k * x
+
+    with pytest.raises(ModelError, match="is called 'x', like a column"):
+        model(named, state={"x": 1.0}, grid=GRID, **times)
+
+    def two(t, N, P, *, k=1.0):
+        rate = fme.transport_1d(N, GRID, D=1.0, up=1.0).rate
+        return rate - k * N, rate - 2 * k * P
+
+    with pytest.warns(UserWarning, match="name the states as 'N', 'P', and `state` as 'P', 'N'"):
+        model(two, state={"P": 1.0, "N": 2.0}, grid=GRID, **times)
+
+
+def test_an_output_of_a_grid_is_not_called_as_a_column():
+    def named(t, O2):
+        carried = fme.transport_1d(O2, GRID, D=1.0, up=1.0)
+        return carried.rate, {"time": carried.flux[0]}
+
+    with pytest.raises(ModelError, match="is called 'time'"):
+        fme.OdeModel(named, state={"O2": 1.0}, grid=GRID, times=[0, 1])
+
+
+def test_a_peclet_number_of_two_is_no_swing_and_a_negative_coefficient_beside_nan_is_refused():
+    grid = fme.Grid1D(np.linspace(0, 10, 101))
+    fme.transport_1d(np.ones(100), grid, v=1.0, D=0.05, scheme="central")  # a warning is an error here
+    with pytest.raises(ArgumentError, match="must not be negative; its smallest is -1"):
+        fme.transport_1d(np.ones(100), grid, D=np.r_[np.nan, -np.ones(100)])

@@ -379,3 +379,10 @@ def test_what_is_missing_is_named():
     )
     with pytest.raises(SimulationError, match=r"'log\(x - 2\)' \(row 0 of `events`\) has no finite value"):
         undefined()
+
+
+@pytest.mark.parametrize("word", ["terminal", "persistent", "early", "strict"])
+def test_a_flag_of_a_root_is_true_or_false(word):
+    events = [{"root": "x - 2", word: "no", "var": "x", "value": 1.0}]
+    with pytest.raises(ModelError, match=f"{word}: it is 'no'; True or False is needed"):
+        OdeModel("dx/dt = k * x\nx(0) = 1", times=[0, 5], parms={"k": 1.0}, events=events)
