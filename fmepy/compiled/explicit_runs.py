@@ -33,7 +33,7 @@ _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
 """What a run knows of the stiff method before there is one."""
 _LEARNING = threading.Lock()
 _WORTH_LANES = 500
-"""Runs of a model after which its rates are compiled for four runs at once, which takes as long as that saves then."""
+"""Runs of a model after which its rates are compiled for several runs at once: that takes as long as it saves then."""
 FIRST_ROOM = 200
 """Steps of the past that there is room for at first, of a model with delays."""
 
@@ -350,7 +350,7 @@ class ExplicitRuns:
         is_worth_it = self._has_lanes and self._n_run >= _WORTH_LANES and len(P) > 1 and self._stiff is None
         out, told = self._many(P, in_lanes=is_worth_it)
         alone = np.flatnonzero(told[:, 0] == status.ALONE)
-        if len(alone):
+        if is_worth_it and len(alone):  # those with switches are for stretches
             out[alone], told[alone] = self._many(P[alone], in_lanes=False)
         again = np.flatnonzero(told[:, 0] == status.STIFF)
         if len(again) and self.learns_stiff():

@@ -13,10 +13,9 @@ A kernel is a plain function of a small part of Python, and runs as Python too. 
   Kernels may be handed on as arguments.
 
 What a name holds has one type throughout a kernel, except that a whole number becomes a float, and a float lanes, where
-it must. A kernel
-is translated once for each combination of the types of its arguments; what is None, a kernel or another object of
-Python is known then, and branches that ask for it (``if record is not None``) are decided. Nothing is checked at run
-time, and nothing is raised: x / 0 is infinite, an index too large ends in the void.
+it must. A kernel is translated once for each combination of the types of its arguments; what is None, a kernel or
+another object of Python is known then, and branches that ask for it (``if record is not None``) are decided. Nothing is
+checked at run time, and nothing is raised: x / 0 is infinite, an index too large ends in the void.
 
 The outermost kernel gets numbers, by annotation ``int`` or ``float``, or a named tuple or dataclass whose fields are
 annotated too (int, float, bool, arrays of `fmepy.types`, such tuples again): as one array of 64-bit words that `packed`
