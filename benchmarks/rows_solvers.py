@@ -172,7 +172,7 @@ def one_run() -> Row:
 def logarithms() -> Row:
     """Return the row of a run whose rates take the logarithms of their parameters."""
 
-    def rates(t, T, I, V, *, bet, rho, delt, c, lam, n):  # noqa: E741
+    def rates(t, T, I, V, *, bet, rho, delt, c, lam, n):  # noqa: E741    # the letters of the model
         return hiv.rates(t, T, I, V, bet=10**bet, rho=10**rho, delt=10**delt, c=10**c, lam=10**lam, n=10**n)
 
     plain = hiv.model()

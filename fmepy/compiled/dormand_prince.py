@@ -266,7 +266,7 @@ def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, rejected, stiff
 
 
 def is_looked_at(t, h, rejected, seen):
-    """Tell whether `is_slow` is asked for after an explicit step to t, which is counted."""
+    """Tell whether an explicit step to t, which is counted, is one after which `is_slow` is evaluated."""
     seen[STEPS] += 1.0
     if seen[STEPS] < seen[WAIT]:  # what stability rejects has errors near the tolerance until then
         return rejected and not seen[END] - t < MANY_LEFT * h

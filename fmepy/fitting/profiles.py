@@ -159,9 +159,7 @@ def profile(
     found = walk_all(best, things, [level], num, executor=executor, progress=progress, checkpoint=checkpoint)
     out = profile_of(found, things, level, table_of(of_model, fit, found.best.theta))
     errors = getattr(fit, "std_error", None)
-    if (
-        errors is not None and prior is None and np.array_equal(out.par, fit.par)
-    ):  # from the curvature as it is observed
+    if errors is not None and prior is None and np.array_equal(out.par, fit.par):  # by the observed curvature
         out.standard_error.update(errors[np.isfinite(errors)])
     return out
 

@@ -11,7 +11,7 @@ from fmepy.compiled import explicit_runs, status
 from fmepy.compiled.c_loops import address, checked_loop
 from fmepy.compiled.lanes import run_lanes
 from fmepy.compiled.llvm_code import LlvmProgram
-from fmepy.compiled.llvm_operations import LANES, NotWritableError, of_lanes
+from fmepy.compiled.llvm_operations import LANES, of_lanes
 from fmepy.compiled.machine import compiled
 from fmepy.language.functions import Function, add_function
 from fmepy.language.nodes import TABLE, Symbol, call, choose_above
@@ -200,14 +200,11 @@ def test_functions_of_a_users_own_words_run_in_lanes_or_alone(write, monkeypatch
         del TABLE["own"]
 
 
-@pytest.mark.parametrize("word", sorted(TABLE))
+@pytest.mark.parametrize("word", sorted(TABLE.keys() - {"lag"}))  # which stands for an input in compiled code
 def test_every_function_of_the_language_has_lanes(word):
     x = [Symbol(f"x{i}") for i in range(4 if word == "where" else max(TABLE[word].least, 1))]
-    try:
-        e = choose_above(*x) if word == "where" else call(word, *x)
-        texts = [program_of(e, x, branches) for branches in (True, False)]
-    except NotWritableError:
-        pytest.skip(f"{word} is not compiled at all")
+    e = choose_above(*x) if word == "where" else call(word, *x)
+    texts = [program_of(e, x, branches) for branches in (True, False)]
     values = np.random.default_rng(3).uniform(-2.0, 2.0, (len(x), LANES))
     values[0, 0], values[-1, 1] = np.nan, np.inf
     values[:, 2:5] = np.abs(values[:, 2:5])

@@ -71,9 +71,14 @@ def pair(name):
     def plain(t, x, y, *, a, b, c):
         return rates(t, x, y, a, b, c)
 
+    def forced_plain(t, x, y, *, a, b, c, u):
+        return rates(t, x, y, a, b, c, u)
+
+    def forced_by_logarithms(t, x, y, *, a, b, c, u):
+        return rates(t, x, y, 10**a, np.exp(b), np.sqrt(c), u)
+
     if name == "forced":
-        plain = lambda t, x, y, *, a, b, c, u: rates(t, x, y, a, b, c, u)  # noqa: E731
-        by_logarithms = lambda t, x, y, *, a, b, c, u: rates(t, x, y, 10**a, np.exp(b), np.sqrt(c), u)  # noqa: E731
+        plain, by_logarithms = forced_plain, forced_by_logarithms
     given = {"state": {"x": 2.0, "y": 1.0}, "times": TIMES, "rtol": 1e-9, "atol": 1e-10, **more}
     logs = {"a": np.log10(VALUES["a"]), "b": np.log(VALUES["b"]), "c": VALUES["c"] ** 2}
     return OdeModel(plain, parms=VALUES, **given), OdeModel(by_logarithms, parms=logs, **given)
