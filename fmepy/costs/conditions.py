@@ -23,8 +23,9 @@ from fmepy.language.nodes import Node, Number, Symbol, as_node
 from fmepy.language.text import parse_expression
 from fmepy.models.definition.values import Expression
 from fmepy.models.preequilibration import names_elsewhere, start_parameters
-from fmepy.parameters.entities import entity_text
+from fmepy.parameters.entities import OF_CONDITION, entity_text
 from fmepy.parameters.names import normal_name
+from fmepy.parameters.selection import cells_of
 from fmepy.tables.columns import as_table
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,10 @@ class Conditions:
         if definition is None:
             return self, {}
         initial = dict(zip(definition.states, definition.initial, strict=True))
-        states = {n: f"{n}_of_condition" for n in self.cells if n in initial and n not in model.parms.index}
+        for species in self.cells:
+            if of_cells := {initial[c] for c in cells_of(species, definition.states)}:
+                initial[species] = self._of_profile(species, of_cells)
+        states = {n: f"{n}{OF_CONDITION}" for n in self.cells if n in initial and n not in model.parms.index}
         cells = {states.get(n, n): column for n, column in self.cells.items()}
         for s, name in states.items():
             own = _as_cell(as_node(initial[s]))
@@ -71,6 +75,15 @@ class Conditions:
                 row: own if cell is None and row not in self.starts else cell for row, cell in self.cells[s].items()
             }
         return replace(self, cells=cells), states
+
+    def _of_profile(self, species: str, starts: set[Any]) -> Any:
+        """Return the one start of a profile in all its cells; refuse an empty cell where there are several."""
+        if len(starts) > 1 and (empty := [row for row, cell in self.cells[species].items() if cell is None]):
+            raise DataError(
+                f"`conditions`: {species!r} of entity {empty[0]!r} is empty, and its start in the model is another in "
+                "each cell of the grid; a condition is one number for all cells: give it in every row."
+            )
+        return starts.pop()
 
 
 def _as_cell(e: Node) -> float | str | Expression:

@@ -116,6 +116,8 @@ class ArrayStep:
         Entries of a stretch (fold, running); the exponent of "whole_power".
     values : ndarray or None
         Those of constants.
+    is_smooth : bool
+        A condition that chooses between two forms of one smooth function.
     """
 
     kind: str
@@ -124,6 +126,7 @@ class ArrayStep:
     reads: tuple[Read, ...] = ()
     number: int = 0
     values: Vector | None = None
+    is_smooth: bool = False
 
     @property
     def formula(self) -> Formula:
@@ -140,7 +143,7 @@ class ArrayStep:
     @property
     def jumps(self) -> bool:
         """Whether it may jump where what it reads does not; what a condition chooses is the choice of its reader."""
-        return self.kind == "each" and self.word != "where" and holds_jumps([self.formula.value])
+        return self.kind == "each" and self.word != "where" and not self.is_smooth and holds_jumps([self.formula.value])
 
 
 def runs_of(steps: Sequence[int], places: Sequence[int]) -> Read:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.errors import EndedRunError, ModelError, SimulationError
+from fmepy.errors import ArgumentError, EndedRunError, ModelError, SimulationError
 from fmepy.language.equations import names_in
 from fmepy.models.base import one_by_one
 from fmepy.models.dynamic import BoundDynamic
@@ -148,7 +148,8 @@ class BoundOde(BoundDynamic):
             return out
         reached = min((f.time for f in failures if f.time is not None), default=None)
         at = "" if reached is None else f" at time {reached:.6g}"
-        why = "; then ".join(dict.fromkeys(map(str, failures)))
+        by_itself = isinstance(failures[-1].__cause__, ArgumentError)  # the function says why, however it is run
+        why = "; then ".join(dict.fromkeys(map(str, failures[-1:] if by_itself else failures)))
         raise self._failure(at, why, p, reached, failures[-1].exploded) from failures[-1]
 
     def _ended(self, ended: EndedRunError, p: Vector) -> EndedRunError:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import changed_arguments
-from fmepy.errors import ModelError, SimulationError, counted, listed
+from fmepy.errors import ModelError, SimulationError, counted, listed, sentence
 from fmepy.language.equations import Equations
 from fmepy.models.base import BoundModel, TakesDifferences
 from fmepy.models.definition.arguments import Kind, check_increasing, finite_numbers
@@ -415,5 +415,5 @@ class BoundDynamic(TakesDifferences):
         """Return the error of a failed run."""
         parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
         values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
-        message = f"The run failed{where}: {why}.{f' Parameters: {values}.' if values else ''}"
+        message = f"The run failed{where}: {sentence(why)}{f' Parameters: {values}.' if values else ''}"
         return SimulationError(message, parameters=parameters, time=time, exploded=exploded)

@@ -72,11 +72,14 @@ class ProfileFunction:
                 raise ModelError(f"{name!r} is both a state and a parameter; give one of them another name.")
         if self._rates.form == "named":
             starts = [read_value(v, "state") for v in state.values() if isinstance(v, str)]
-            used = {*self._rates.positional, *self._rates.keywords, *names_in(starts), *at_rest} - {"x"}
+            used = [*self._rates.positional, *self._rates.keywords, *sorted(names_in(starts)), *at_rest]
+            used = [k for k in dict.fromkeys(used) if k != "x"]
             for name in given.forcing_names:
                 if name not in used:
                     raise ModelError(f"The forcing {name!r} is used nowhere in the model.{did_you_mean(name, used)}")
-            check_names([k for k in given.parms if k not in self.species], used, argument="parms")
+            check_names(
+                given.parms, [k for k in used if k not in (*self.species, *given.forcing_names)], argument="parms"
+            )
             if unread := [k for k in self.species if k not in (*self._rates.positional, *self._rates.keywords)]:
                 raise ModelError(f"`state` names {listed(unread)}, which the function does not take; leave it out.")
 
@@ -236,9 +239,11 @@ def _in_all_cells(name: str, value: Any, grid: Grid1D) -> Sequence[Any]:
     except (TypeError, ValueError):
         profile = np.empty(0)
     if profile.shape != (n,) or not np.isfinite(profile).all():
+        bad = np.flatnonzero(~np.isfinite(profile) & (profile.shape == (n,)))
+        what = f"{profile[bad[0]]:g} in cell {bad[0] + 1}" if len(bad) else f"an array of shape {np.shape(value)}"
         raise ModelError(
             f"`state[{name!r}]` must be one number, or {n} finite ones, one a cell, or an expression of x and "
-            f"parameters; got an array of shape {np.shape(value)}."
+            f"parameters; got {what}."
         )
     return list(profile.tolist())
 

@@ -115,7 +115,7 @@ def opened(model: Any, names: Mapping[str, str] | None = None) -> Any:
     names = {s: start_name(s) for s in model.states} if names is None else dict(names)
     initial = dict(zip(model.states, map(str, model.definition.initial), strict=True))
     for state, name in names.items():
-        if name in model.parms.index and initial[state] != name:
+        if name in model.parms.index and initial.get(state) != name:
             raise ModelError(
                 f"{name!r}, a parameter, is what the initial value of {state!r} is called here: give it another name."
             )

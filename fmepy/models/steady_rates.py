@@ -24,6 +24,7 @@ from fmepy.language.derivatives import derivative
 from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.running.problem import ArraysAt
+from fmepy.models.transport import Transport
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
 from fmepy.types import Matrix, Vector
@@ -380,6 +381,10 @@ def told_shapes(value: Any) -> str:
     """Return what a value looks like, for messages."""
     if value is None:
         return "None"
+    if any(isinstance(v, Transport) for v in (value if isinstance(value, tuple | list) else [value])):
+        return (
+            "what `transport_1d` gives as it is; its rates are `.rate` of it, such as transport_1d(C, grid, D=D).rate"
+        )
     if isinstance(value, tuple | list):
         return f"{len(value)} entries of the shapes {', '.join(str(np.shape(v)) for v in value[:6])}"
     return f"{type(value).__name__} of shape {np.shape(value)}" if np.ndim(value) else repr(value)

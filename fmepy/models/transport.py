@@ -36,7 +36,7 @@ import numpy as np
 from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError, check_choice, warn
 from fmepy.models.definition.arguments import check_increasing, finite_numbers
-from fmepy.models.definition.array_tracing import as_traced, is_traced, require
+from fmepy.models.definition.array_tracing import as_traced, between_forms, is_traced, require
 from fmepy.types import Vector
 from fmepy.vocabulary import own_words, with_own_words
 
@@ -72,9 +72,7 @@ class Grid1D:
 
     See Also
     --------
-    Grid1D.sphere, Grid1D.cylinder : shells around a centre, the x is the radius.
-    Grid1D.growing : cells that are finer at the first edge.
-    Grid1D.phase : what a phase takes of a grid, such as the porewater of a sediment.
+    Grid1D.sphere, Grid1D.cylinder, Grid1D.growing, Grid1D.phase
 
     Examples
     --------
@@ -253,12 +251,11 @@ class Grid1D:
         return hash((self.edges.tobytes(), self.area.tobytes()))
 
     def __repr__(self) -> str:
-        def told(name: str, values: Vector) -> str:
+        ends, parts = f"from {self.edges[0]:g} to {self.edges[-1]:g}", []
+        for name, values in (("width", self.width), ("area", self.area)):
             low, high = f"{values.min():g}", f"{values.max():g}"
-            return f"{name} {low}" if low == high else f"{name}s {low} to {high}"
-
-        ends = f"from {self.edges[0]:g} to {self.edges[-1]:g}"
-        return f"Grid1D of {len(self)} cells {ends}, {told('width', self.width)}, {told('area', self.area)}"
+            parts.append(f"{name} {low}" if low == high else f"{name}s {low} to {high}")
+        return f"Grid1D of {len(self)} cells {ends}, {parts[0]}, {parts[1]}"
 
 
 def _given_at(edges: Vector, given: Any, argument: str) -> Vector:
@@ -302,16 +299,22 @@ class Transport:
     flux: Vector
     grid: Grid1D
 
+    def __getattr__(self, name: str) -> Any:
+        word = {"dC": "rate", "flux_up": "flux[0]", "flux_down": "flux[-1]"}.get(name)
+        hint = f" Write .{word} for it." if word else ""
+        raise AttributeError(f"Transport has no {name!r}.{hint} It has rate, flux, flux_mid, balance and grid.")
+
     @property
     def flux_mid(self) -> Vector:
         """The flux in the middles of cells, the mean of both edges: a profile, for tables and pictures."""
         return (self.flux[:-1] + self.flux[1:]) / 2
 
     @property
-    def balance(self) -> float:
+    def balance(self) -> Any:
         """The inflow at both ends minus the gain of the cells, amount per time: zero but for rounding."""
         through = self.grid.area * self.flux
-        return float(through[0] - through[-1] - self.rate @ self.grid.volume)
+        balance = through[0] - through[-1] - self.rate @ self.grid.volume
+        return balance if is_traced(balance) else float(balance)
 
 
 @own_words
@@ -378,9 +381,8 @@ def transport_1d(
     -----
     The fluxes are those of a steady flow between two middles (see `fmepy.models.transport`): of second order on even
     and on smoothly uneven grids, and never the cause of negative concentrations. Where nothing diffuses they are
-    upstream fluxes, of first order. ``scheme="upwind"`` spreads fronts by as much as a diffusion of ``|v| h / 2`` more,
-    wherever it is; "central" is of second order, and swings from cell to cell where ``|v| h / D`` is above 2.
-    Any number may be a forcing of the model, and so go with time.
+    upstream fluxes, of first order. ``scheme="upwind"`` spreads fronts by as much as a diffusion of ``|v| h / 2`` more;
+    "central" is of second order, and swings where ``|v| h / D`` is above 2. Any number may be a forcing of the model.
 
     Examples
     --------
@@ -410,18 +412,16 @@ def transport_1d(
     if np.shape(C) != (n,):
         raise ArgumentError(
             f"`C` has the shape {np.shape(C)}; the grid has {n} cells, so {n} concentrations are needed."
+            + (" With OdeModel(..., grid=grid) a state is such a profile." if np.shape(C) == () else "")
         )
     along, carried = grid.exchange(D, v, scheme)
     if layers[0] is not None:
         up = _behind_layer(layers[0], _at(carried, 0), up, along[0], C[0])
     if layers[1] is not None:
         down = _behind_layer(layers[1], -_at(carried, -1), down, along[-1] + _at(carried, -1), C[-1])
-    known = np.empty(n + 2)
-    if traced:
-        known = as_traced(known)
+    known = as_traced(np.empty(n + 2)) if traced else np.empty(n + 2)
     known[1:-1] = C  # without a gradient the boundary has the concentration of the cell
-    known[0] = C[0] if up is None else up
-    known[-1] = C[-1] if down is None else down
+    known[0], known[-1] = C[0] if up is None else up, C[-1] if down is None else down
     above = known[:-1]
     flux = along * (above - known[1:])
     if carried is not None:
@@ -468,9 +468,7 @@ def _as_numbers(value: Any, argument: str) -> Any:
 
 def _at_end(value: Any, argument: str) -> Any:
     """Return what holds at an end: one number, or None."""
-    if value is None:
-        return value
-    found = _as_numbers(value, argument)
+    found: Any = None if value is None else _as_numbers(value, argument)
     if is_traced(value) or np.ndim(found) == 0:
         return found
     if np.size(found) != 1:
@@ -496,5 +494,6 @@ def _weighted(h: Any, D: Any, v: Any) -> Any:
         return D / h
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         Pe = v * h / D
-        weight = np.where(np.abs(Pe) < 1e-5, 1 - Pe / 2, Pe / np.expm1(Pe))  # B(Pe); B(-Pe) = B(Pe) + Pe
-        return np.where(np.isfinite(Pe), D / h * weight, np.maximum(-v, 0.0))
+        small, finite = between_forms(np.abs(Pe) < 1e-5), between_forms(np.isfinite(Pe))
+        weight = np.where(small, 1 - Pe / 2, Pe / np.expm1(Pe))  # B(Pe); B(-Pe) = B(Pe) + Pe
+        return np.where(finite, D / h * weight, np.maximum(-v, 0.0))

@@ -25,6 +25,9 @@ from fmepy.parameters.named import check_names
 from fmepy.parameters.names import split_local
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
+OF_CONDITION = "_of_condition"
+"""What is appended to the name of a state whose start a condition sets, for the parameter that it becomes."""
+
 
 def entity_text(label: Any) -> str:
     """Return the name of an entity as text: 3, 3.0 and "3" are one.
@@ -263,7 +266,7 @@ def _checked_local(local: Any, known: Sequence[str], conditions: Mapping[str, An
 
 
 def _unknown(cell: str, name: str, text: str, known: Sequence[str]) -> ParameterError:
-    near = did_you_mean(cell, known)
+    near, name = did_you_mean(cell, known), name.removesuffix(OF_CONDITION)
     return ParameterError(
         f"`conditions`: {name!r} of entity {text!r} is {cell!r}, which is neither a number nor a parameter.{near} "
         f"A new parameter needs a value: parms={{{cell!r}: ...}}."

@@ -16,6 +16,11 @@ def cells_of(name: Any, known: Sequence[str]) -> list[str]:
     return [k for k in known if k.startswith(f"{name}[")] if isinstance(name, str) and name not in known else []
 
 
+def names_in_short(known: Sequence[str]) -> list[str]:
+    """Return the names that `chosen` takes, of all cells of a profile that of the profile alone."""
+    return list(dict.fromkeys(map(profile_of, known)))
+
+
 def profile_of(name: str) -> str:
     """Return the profile that a cell belongs to, O2 of ``O2[1]``; what is no cell as it is."""
     return name[: name.rindex("[")] if name.endswith("]") else name
@@ -57,16 +62,16 @@ def chosen(
                 out += cells  # a profile, or the local parameter of every entity
                 continue
             if normal_name(item) not in spelled:
-                raise kind(
-                    f"`{argument}`: there is no {what} {item!r}.{did_you_mean(item, known)} There are {listed(known)}."
-                )
+                short = names_in_short(known)
+                hint, names = did_you_mean(item, [*short, *known]), listed(short)
+                raise kind(f"`{argument}`: there is no {what} {item!r}.{hint} There are {names}.")
             out.append(spelled[normal_name(item)])
         else:
             raise kind(f"`{argument}` must be names or positions of one set, in a flat list; got {item!r} in it.")
     if not is_set:
         return out
     if not out:
-        raise kind(f"`{argument}` is empty. There are {listed(known)}.")
+        raise kind(f"`{argument}` is empty. There are {listed(names_in_short(known))}.")
     if twice := repeated(out):
         raise kind(f"`{argument}` names {listed(twice)} more than once.")
     return out

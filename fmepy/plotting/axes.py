@@ -68,10 +68,16 @@ _LOCATIONS = {
 """Words of R, and of matplotlib."""
 
 
-def color(k: int) -> str:
-    """Return colour `k` of the pictures; that of the user's own cycle, where there is one."""
-    from matplotlib import rcParams, rcParamsDefault
+def color(k: int, many: int = 0) -> str:
+    """Return colour `k` of the pictures; that of the user's own cycle, where there is one.
 
+    Of `many` lines in an order, more than there are colours, it is from dark to light.
+    """
+    from matplotlib import colormaps, rcParams, rcParamsDefault
+    from matplotlib.colors import to_hex
+
+    if many > len(COLORS):
+        return to_hex(colormaps["viridis"](0.95 * k / (many - 1)))
     own = rcParams["axes.prop_cycle"] != rcParamsDefault["axes.prop_cycle"]
     return f"C{k}" if own else COLORS[k % len(COLORS)]
 

@@ -191,11 +191,11 @@ def plot_prediction(
 def _prediction_by_place(prediction: Any, obs: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) -> AxesArray:
     """Draw profiles with their bands at some times, and what is one number over time."""
 
-    def draw(ax: Axes, rows: Any, is_profile: bool, i: int, label: str) -> None:
+    def draw(ax: Axes, rows: Any, is_profile: bool, look: Any, label: str) -> None:
         x, middle = rows["x"].to_numpy(), rows["fit"].to_numpy()
         fill = ax.fill_betweenx if is_profile else ax.fill_between
-        fill(x, rows["lower"], rows["upper"], color=color(i), alpha=0.25, linewidth=0)
-        ax.plot(*((middle, x) if is_profile else (x, middle)), **{"color": color(i), "label": label or "fit", **kwargs})
+        fill(x, rows["lower"], rows["upper"], color=look, alpha=0.25, linewidth=0)
+        ax.plot(*((middle, x) if is_profile else (x, middle)), **{"color": look, "label": label or "fit", **kwargs})
         if rows["var"].iloc[0] == names[0]:
             ax.legend([], [], title=prediction.contains)
 

@@ -58,14 +58,14 @@ def _draw_image(ax: Axes, table: pd.DataFrame, edges: Vector, name: str, unit: s
 def panels_by_place(
     frame: pd.DataFrame,
     names: Sequence[str],
-    draw: Callable[[Axes, pd.DataFrame, bool, int, str], None],
+    draw: Callable[[Axes, pd.DataFrame, bool, Any, str], None],
     axes: Any,
     most: int = 4,
     obs: Any = None,
 ) -> AxesArray:
     """Return panels of a table by time, place (column x) and variable: profiles at some times, the rest over time.
 
-    ``draw(ax, rows, is_profile, i, label)`` draws the i-th time; rows of what is no profile have the time as x. With
+    ``draw(ax, rows, is_profile, look, label)`` draws one time; rows of what is no profile have the time as x. With
     observations, a table of time, depth and variables (or name, time, depth, value), the times are theirs.
     """
     time = str(frame.columns[list(frame.columns).index("x") - 1])
@@ -74,7 +74,7 @@ def panels_by_place(
         rows = frame[frame["var"] == name]
         is_profile = bool(rows["x"].notna().all())
         if not is_profile:
-            draw(ax, rows.assign(x=rows[time]), False, 0, "")
+            draw(ax, rows.assign(x=rows[time]), False, color(0), "")
             set_axes(ax, time, name)
             continue
         seen = _seen(obs, name)
@@ -83,11 +83,13 @@ def panels_by_place(
             own = rows[np.isclose(rows[time], at, rtol=1e-9)]
             if not len(own):
                 raise DataError(
-                    f"`obs` has {name!r} at {at:g}, and there are no rows of that time: give `times` that hold it."
+                    f"`obs` has {name!r} at {at:g}, and there are no rows of that time, for they are those of the "
+                    "model's times: take model.replace(times=...) that hold it."
                 )
-            draw(ax, own, True, i, f"{time} {at:g}")
+            look = color(i, len(times))
+            draw(ax, own, True, look, f"{time} {at:g}")
             if seen is not None:
-                ax.plot(seen[2][seen[0] == at], seen[1][seen[0] == at], "o", color=color(i), markersize=4)
+                ax.plot(seen[2][seen[0] == at], seen[1][seen[0] == at], "o", color=look, markersize=4)
         set_axes(ax, "x", name if most > 1 else f"{name}, {time} {rows[time].max():g}", True)
     return panels
 
@@ -130,10 +132,12 @@ def plot_days(
         data = seen[seen["panel"] == panel]
         first = data.iloc[0]
         mine = curves if entity is None else curves[curves[entity].astype(str) == str(first["entity"])]
-        for i, at_time in enumerate(np.unique(data["x"]).tolist()):
+        days = np.unique(data["x"]).tolist()
+        for i, at_time in enumerate(days):
+            look = color(i, len(days))
             at, rows = np.isclose(mine[time], at_time, rtol=1e-12), data[data["x"] == at_time]
             label = f"{day} {at_time:g}"
-            ax.plot(mine.loc[at, first["name"]], mine.loc[at, "x"], **{"color": color(i), "label": label, **kwargs})
-            ax.plot(rows["obs"], rows["depth"], "o", color=color(i))
+            ax.plot(mine.loc[at, first["name"]], mine.loc[at, "x"], **{"color": look, "label": label, **kwargs})
+            ax.plot(rows["obs"], rows["depth"], "o", color=look)
 
     return each_panel(list(dict.fromkeys(seen["panel"])), draw, axes, x="depth", xyswap=True)

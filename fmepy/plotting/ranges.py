@@ -79,7 +79,7 @@ def _profiles_of_runs(runs: Any, which: Which, axes: Any, kwargs: Mapping[str, A
     frame = by_place(pd.concat(parts), "x", runs.x_name, runs.cells)
     numbers = list(range(len(runs.values)))
 
-    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, i: int, label: str) -> None:
+    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, look: Any, label: str) -> None:
         values = rows[numbers].to_numpy().T
         _lines(ax, rows["x"].to_numpy(), values[~np.isnan(values).any(axis=1)], is_profile, kwargs)
 
@@ -171,15 +171,15 @@ def _bands_of_profiles(
     """Draw bands and the middle of profiles at some times, and those of single numbers over time."""
     names = chosen(which, summary.var)
 
-    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, i: int, label: str) -> None:
+    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, look: Any, label: str) -> None:
         outer, inner, middle, labels = _limits(rows, quant)
         x, name = rows["x"].to_numpy(), str(rows["var"].iloc[0])
         fill, points = (ax.fill_betweenx, (middle, x)) if is_profile else (ax.fill_between, (x, middle))
         for band in (outer, inner):
-            fill(x, *band, color=color(i), alpha=0.2, linewidth=0)
-        ax.plot(*points, **{"color": color(i), "label": label or labels[2], **kwargs})
+            fill(x, *band, color=look, alpha=0.2, linewidth=0)
+        ax.plot(*points, **{"color": look, "label": label or labels[2], **kwargs})
         if name == names[0]:
-            ax.legend([], [], title=summary.kind_of(name))
+            ax.legend([], [], title=f"{summary.kind_of(name)}: {labels[2]}, {labels[1]}, {labels[0]}")
 
     return panels_by_place(summary.frame, names, draw, axes, obs=obs)
 
@@ -379,7 +379,7 @@ def plot_scenarios(summary: Any, *, which: Which = None, axes: Any = None, **kwa
 def _scenarios_by_place(summary: Any, names: Sequence[str], axes: Any, kwargs: Mapping[str, Any]) -> AxesArray:
     """Draw profiles of all scenarios at the last time, and what is one number over time."""
 
-    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, i: int, label: str) -> None:
+    def draw(ax: Axes, rows: pd.DataFrame, is_profile: bool, look: Any, label: str) -> None:
         if summary.base is not None:
             zero_line(ax, upright=is_profile)
         for scenario in rows["scenario"].unique():

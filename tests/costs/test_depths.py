@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.errors import ArgumentError, DataError
+from fmepy.errors import ArgumentError, DataError, ParameterError
 
 GRID = fme.Grid1D(np.linspace(0, 5, 26))
 
@@ -141,3 +141,30 @@ def test_noise_may_be_a_part_of_the_profile_itself():
     theta = bound.theta0
     moved = [bound.minus2loglik(theta + step * e) - bound.minus2loglik(theta - step * e) for e in np.eye(2)]
     np.testing.assert_allclose(-2 * bound.score(theta), np.array(moved) / (2 * step), rtol=1e-4)
+
+
+def test_a_condition_is_the_start_of_a_profile():
+    both = pd.concat([WIDE.assign(site=site) for site in "ab"])
+    conditions = pd.DataFrame({"site": ["a", "b"], "NH": [0.0, 50.0]})
+    words = {"x": ["day", "depth"]}
+    cost = fme.SimulationCost(MODEL, both, entity="site", conditions=conditions, **words).bind(["k"])
+    alone = [fme.SimulationCost(MODEL.replace(state={"NH": c}), WIDE, **words).bind(["k"]) for c in (0.0, 50.0)]
+    theta = np.array([0.5])
+    known = sum((one.residuals(theta) ** 2).sum() for one in alone)
+    assert (cost.residuals(theta) ** 2).sum() == pytest.approx(known, rel=1e-9)
+    gaps = conditions.assign(O2=[1.0, np.nan])
+    with pytest.raises(DataError, match="'O2' of entity 'b' is empty, and its start in the model is another in each"):
+        fme.SimulationCost(MODEL, both, entity="site", conditions=gaps, **words)
+    named = conditions.assign(NH=[0.0, "NH0"])
+    with pytest.raises(ParameterError, match="`conditions`: 'NH' of entity 'b' is 'NH0'"):
+        fme.SimulationCost(MODEL, both, entity="site", conditions=named, **words)
+    assert (
+        len(fme.SimulationCost(MODEL, both, entity="site", conditions=named, parms={"NH0": 50.0}, **words).parms) == 5
+    )
+
+
+def test_more_days_than_colours_are_drawn_from_dark_to_light():
+    days = np.arange(1, 11)
+    seen = MODEL(times=[0, *days]).query("time > 0").iloc[::7].rename(columns={"time": "day", "x": "depth"})
+    panel = fme.SimulationCost(MODEL, seen[["day", "depth", "O2"]], x=["day", "depth"]).plot()[0]
+    assert len({line.get_color() for line in panel.lines}) == len(days)

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import erfc
 
 import fmepy as fme
-from fmepy.errors import ArgumentError, FmepyError, ModelError, ParameterError
+from fmepy.errors import ArgumentError, FmepyError, ModelError, ParameterError, SimulationError
 
 GRID = fme.Grid1D(np.linspace(0, 10, 51))
 N = len(GRID)
@@ -230,14 +230,16 @@ def test_tolerances_by_species():
     ("words", "told"),
     [
         ({"state": {"O2": np.ones(7), "OM": 0.0}}, "state\\['O2'\\].*50 finite ones.*\\(7,\\)"),
-        ({"state": {"O2": np.full(N, np.nan), "OM": 0.0}}, "50 finite ones"),
+        ({"state": {"O2": np.r_[1.0, 2.0, np.nan, np.ones(N - 3)], "OM": 0.0}}, "50 finite ones.*got nan in cell 3"),
+        ({"grid": None, "state": {"O2": np.ones(N), "OM": 0.0}}, "holds 50 values.*give grid=Grid1D"),
+        ({"grid": None}, "shape \\(\\).*With OdeModel\\(..., grid=grid\\) a state is such a profile"),
         ({"state": [1.0] * 2 * N}, "must name its species"),
         ({"state": pd.DataFrame({"x": [1.0, 2.0], "O2": [1.0, 1.0]})}, "not the cells of the grid"),
         ({"state": {"O2": "topp", "OM": 0.0}, "parms": {"top": 1.0}}, "topp"),
         ({"grid": [0, 1, 2]}, "must be a Grid1D"),
         ({"outputs": {"both": "O2 + OM"}}, "`outputs` is not for models on a grid"),
         ({"events": [dict(var="O2", time=1, value=0, method="add")]}, "`events` is not for"),
-        ({"parms": {"DD": 2.0}}, "'DD'.*'?D'?"),
+        ({"parms": {"DD": 2.0}}, "'DD'.*There are 'D', 'k', 'sink', 'ks', 'surface'\\.$"),
         ({"atol": {"O3": 1.0}}, "O3"),
     ],
 )
@@ -254,6 +256,9 @@ def test_what_the_function_returns_is_checked():
         (lambda a, b: a, "rates of 'O2', 'OM' in 50 cells"),
         (lambda a, b: (a, b[:-1]), "rates of"),
         (lambda a, b: None, "It returned"),
+        (lambda a, b: (fme.transport_1d(a, GRID), b), "rates are `.rate` of it"),
+        (lambda a, b: (fme.transport_1d(a, GRID).dC, b), "no 'dC'. Write .rate for it. It has .* grid.$"),
+        (lambda a, b: (a, b, {"out": fme.transport_1d(a, GRID).flux_down}), "Write .flux\\[-1\\] for it"),
         (lambda a, b: (a, b, {"flux": np.zeros(N + 1)}), "'flux' must be one number, or 50"),
         (lambda a, b: (a, b * np.nan), "rate of 'OM\\[1\\]' is nan at the start"),
     ):
@@ -403,3 +408,46 @@ def test_a_peclet_number_of_two_is_no_swing_and_a_negative_coefficient_beside_na
     fme.transport_1d(np.ones(100), grid, v=1.0, D=0.05, scheme="central")  # a warning is an error here
     with pytest.raises(ArgumentError, match="must not be negative; its smallest is -1"):
         fme.transport_1d(np.ones(100), grid, D=np.r_[np.nan, -np.ones(100)])
+
+
+def test_a_balance_is_an_output():
+    def carried(t, C, *, D=1.0, v=0.3):
+        flow = fme.transport_1d(C, GRID, D=D, v=v, up=1.0)
+        return flow.rate, {"balance": flow.balance}
+
+    model = fme.OdeModel(carried, state={"C": 0.0}, grid=GRID, times=[0, 1, 5])
+    assert model.engine == "compiled"
+    assert np.abs(model(wide=True)["balance"]).max() < 1e-13
+
+
+@pytest.mark.parametrize("scheme", ["exponential", "upwind"])
+def test_a_velocity_that_changes_its_sign_has_exact_sensitivities(scheme):
+    def tide(t, C, *, D=0.3, v=1.0):
+        return fme.transport_1d(C, GRID, D=D, v=v * np.sin(t), up=1.0, down=0.2, scheme=scheme).rate
+
+    model = fme.OdeModel(tide, state={"C": 0.5}, grid=GRID, times=[0, 1, 3, 5, 9], rtol=1e-10, atol=1e-12)
+    bound = model.bind(["D", "v"])
+    assert bound.exact
+    slopes, step = bound.sensitivities(bound.theta0)[1], 1e-4
+    for j in range(2):
+        by = np.eye(2)[j] * step
+        differences = (bound.simulate(bound.theta0 + by) - bound.simulate(bound.theta0 - by)) / (2 * step)
+        np.testing.assert_allclose(slopes[..., j], differences, atol=2e-5)
+
+
+def test_what_the_function_refuses_in_a_run_is_the_reason():
+    with pytest.raises(SimulationError, match=r"time 0: the model's function fails: `D` must not .* is -1. Param"):
+        column()({"D": -1.0})
+
+
+def test_variables_are_listed_by_profile():
+    with pytest.raises(ArgumentError, match=r"no variable 'O3'. There are 'O2', 'OM', 'into', 'decay'"):
+        fme.sensFun(column(), sensvar=["O3"])
+
+
+def test_bands_of_profiles_say_what_their_shades_are():
+    runs = fme.sensRange(column(times=[0, 10, 40]), parRange={"k": (0.02, 0.2)}, num=4, seed=1)
+    title = runs.summary().plot("O2")[0].get_legend().get_title().get_text()
+    assert title == "parameter uncertainty: Mean, Mean ± Sd, Min to Max"
+    with pytest.raises(fme.errors.DataError, match=r"no rows of that time.* model.replace\(times=...\)"):
+        runs.summary().plot("O2", obs=pd.DataFrame({"day": [7.0], "depth": [1.0], "O2": [200.0]}))

@@ -148,8 +148,8 @@ def _initial_value(name: str, value: Any) -> Any:
         return number
     if np.size(value) > 1 and not isinstance(value, Mapping):
         raise ModelError(
-            f"The initial value of {name!r} holds {np.size(value)} values; each state has one. Cells of a grid are "
-            "states of a function of arrays: f(t, y, p), with state=[...]."
+            f"The initial value of {name!r} holds {np.size(value)} values; each state has one. If they are a profile, "
+            "one in each cell, give grid=Grid1D(edges), too; a function of one array, f(t, y, p), takes state=[...]."
         )
     raise ModelError(
         f"The initial value of {name!r} is {value!r}; a finite number, a parameter's name or an expression of "

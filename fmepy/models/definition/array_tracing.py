@@ -407,6 +407,15 @@ def require(condition: Any) -> None:
     tape.checks.append(StridedRun(held.step, held.place, 0, 1))
 
 
+def between_forms(condition: Any) -> Any:
+    """Return a condition that chooses between two forms of one smooth function: nothing jumps where it changes."""
+    if is_traced(condition):
+        steps = _tape().steps
+        i = condition.step if isinstance(condition, TracedEntry) else condition.flat[0].step
+        steps[i] = replace(steps[i], is_smooth=True)
+    return condition
+
+
 # --- tracing a function
 
 

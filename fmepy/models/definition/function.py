@@ -12,7 +12,7 @@ import numpy as np
 
 from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.python_code import scalar_function
-from fmepy.errors import ArgumentError, ModelError, SimulationError, TracingError, did_you_mean, listed, warn
+from fmepy.errors import ArgumentError, ModelError, SimulationError, TracingError, did_you_mean, listed, sentence, warn
 from fmepy.language.equations import symbols
 from fmepy.language.tracing import SymbolArray, agree, as_expression, at_most, lags_tried, traced, with_symbols
 from fmepy.models.definition.arguments import ModelArguments, as_parms
@@ -137,7 +137,7 @@ def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tu
         raise SimulationError(why, parameters=parameters, time=t0) from error
     except Exception as error:
         why = str(error) if isinstance(error, ValueError) else _told(error)
-        raise ModelError(f"The model's function fails when it is called at the start: {why}.") from error
+        raise ModelError(f"The model's function fails when it is called at the start: {sentence(why)}") from error
 
 
 def warn_of_order(rates: RatesFunction, *start: Any) -> None:
