@@ -7,8 +7,9 @@ from itertools import combinations
 import numpy as np
 
 from benchmarks import hiv
-from benchmarks.row import Row, at_most, r_fme, within
+from benchmarks.row import Row, at_least, at_most, r_fme, within
 from benchmarks.timing import side_by_side
+from fmepy import OdeModel, SimulationCost
 from fmepy.sensitivity import collin, sensFun
 
 
@@ -63,4 +64,44 @@ def all_subsets() -> Row:
     return Row(work, ours, "numpy's eigvalsh, one by one", peer, goals, r_fme("collin_32752_sets_of_15"))
 
 
-ROWS = [sensitivities_of_a_cost, all_subsets]
+def network(n: int, n_params: int) -> OdeModel:
+    """Return a network of n species and fluxes between them."""
+    rng, parms = np.random.default_rng(0), dict[str, float]()
+    rates: list[list[str]] = [[] for _ in range(n)]
+    for k in range(n_params):
+        i, j = rng.choice(n, 2, replace=False)
+        parms[f"k{k}"] = float(10 ** rng.uniform(-1, 0.5))
+        other = int(rng.integers(n))
+        flux = f"k{k}*x{i}" if k % 3 else f"k{k}*x{i}*x{other}/(1 + x{other})"
+        rates[i].append(f"- {flux}")
+        rates[j].append(f"+ {flux}")
+    text = "\n".join(f"d(x{i})/dt = {' '.join(own) or 0}" for i, own in enumerate(rates))
+    state = {f"x{i}": 1.0 + i % 3 for i in range(n)}
+    return OdeModel(text, state=state, parms=parms, times=np.linspace(0, 20, 41))
+
+
+def gradient_of_many_parameters() -> Row:
+    """Return what the gradient of a cost to 113 parameters takes by one sweep back, beside sensitivities."""
+    model = network(25, 113)
+    data = model()[["time", "x0", "x3", "x7", "x12"]].iloc[1::4]
+    bound = SimulationCost(model, data, weight="mean").bind()
+    runs = model.bind()
+    theta = bound.theta0 * 1.05
+    assert bound.has_pull
+
+    def by_sweep() -> np.ndarray:
+        r, pull = bound.with_pull(theta)
+        return np.asarray(2 * pull(r))
+
+    def by_sensitivities() -> np.ndarray:
+        r, J = bound.with_slopes(theta)
+        return np.asarray(2 * r @ J)
+
+    known = by_sensitivities()
+    np.testing.assert_allclose(by_sweep(), known, atol=1e-5 * np.abs(known).max())
+    ours, peer, run = side_by_side(by_sweep, by_sensitivities, lambda: runs.simulate(theta))
+    goals = [at_most(ours / run, 8, "{:.1f} runs"), at_least(peer / ours, 5, "sensitivities {:.1f} times as long")]
+    return Row("a gradient to 113 parameters of 25 states", ours, "by sensitivities", peer, goals)
+
+
+ROWS = [gradient_of_many_parameters, sensitivities_of_a_cost, all_subsets]

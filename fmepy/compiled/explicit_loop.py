@@ -27,10 +27,11 @@ def watch_of(t, y, model, out):
     call(model[1], t, y, model[2], out)
 
 
-def _run(watcher, c, runs, inputs, rows, m, room, stiff):
+def run_once(watcher, keep, steps, c, runs, inputs, rows, m, room, stiff):
     """Run a model once; return how it ended, its rows, the time reached.
 
-    m and room are of a model with delays, `stiff` of one without; else None.
+    m and room are of a model with delays, `stiff` of one without; else None. `keep` is given every step of one without
+    delays, and in the model behind its functions and inputs `steps`, the stretch, and the room of `stiff`.
     """
     n, row, reached, h = len(c.atol), c.n_at_start, c.start, 0.0  # the first step is found
     z = runs.values[:n]
@@ -54,8 +55,8 @@ def _run(watcher, c, runs, inputs, rows, m, room, stiff):
         copy(c.constants[k], inputs[c.n_parameters :])
         if m is None:
             status, came, reached, h = advance(
-                rates_of, watcher, (c.rates, c.watch, inputs), c, runs, c.begins[k], h, c.max_step,
-                c.times[c.bounds[k, 0] : c.bounds[k, 1]], rows[row:], None, stiff,
+                rates_of, watcher, (c.rates, c.watch, inputs, steps, k, stiff.room), c, runs, c.begins[k], h,
+                c.max_step, c.times[c.bounds[k, 0] : c.bounds[k, 1]], rows[row:], keep, stiff,
             )  # fmt: skip
             came = c.bounds[k, 2] if status == DONE else came
         else:
@@ -93,7 +94,9 @@ def _runs(watcher, c, runs):
     for r in range(len(runs.inputs)):
         begin_stiff(stiff, c, plan)
         ended = runs.ended[r]
-        ended[0], ended[1], ended[2] = _run(watcher, c, runs, runs.inputs[r], runs.out[r], None, None, stiff)
+        ended[0], ended[1], ended[2] = run_once(
+            watcher, None, None, c, runs, runs.inputs[r], runs.out[r], None, None, stiff
+        )
 
 
 def run_smooth(c: CourseTables, runs: RunArrays):
@@ -126,7 +129,9 @@ def _runs_delayed(watcher, c, runs, d, watched, first, room):
     for r in range(first, len(runs.inputs)):
         m = Delayed(d, c.rates, c.watch, c.start, watched, runs.inputs[r], delays, steps, before, now)
         ended = runs.ended[r]
-        ended[0], ended[1], ended[2] = _run(watcher, c, runs, runs.inputs[r], runs.out[r], m, space, None)
+        ended[0], ended[1], ended[2] = run_once(
+            watcher, None, None, c, runs, runs.inputs[r], runs.out[r], m, space, None
+        )
         if ended[0] == NO_ROOM:
             break
 

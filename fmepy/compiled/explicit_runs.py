@@ -221,21 +221,21 @@ class ExplicitRuns:
         """Run in what `arrays` returned; `watched` is `first` of `up_to_crossing`."""
         arrays, at, (_, of_switches, *_) = room
         if of_switches is not None:
-            self._called(self._loop, room, self.at_course, at, address(of_switches))
+            self.called(self._loop, room, self.at_course, at, address(of_switches))
             return
         if self._past is None:
-            self._called(self._loop, room, self.at_course, at)
+            self.called(self._loop, room, self.at_course, at)
             return
         first = 0
         while True:  # with ever more room for the past
-            self._called(self._loop, room, self.at_course, at, address(self._past[0]), watched, first, self._room)
+            self.called(self._loop, room, self.at_course, at, address(self._past[0]), watched, first, self._room)
             full = np.flatnonzero(arrays.ended[first:, 0] == status.NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
             self._room *= 4
 
-    def _called(self, loop: Callable[..., None], room: tuple[RunArrays, int, Any], *words: int) -> None:
+    def called(self, loop: Callable[..., None], room: tuple[RunArrays, int, Any], *words: int) -> None:
         """Call a loop; where it may take long, on a thread of its own, so that Ctrl-C is heard meanwhile."""
         arrays = room[0]
         is_short = len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD
@@ -305,7 +305,7 @@ class ExplicitRuns:
             self._run(room)
         else:
             words, loop = packed(switches), c_loop(run_switching, "the solver of many switches")
-            self._called(loop, (arrays, room[1], (room, words)), self.at_course, room[1], address(words))
+            self.called(loop, (arrays, room[1], (room, words)), self.at_course, room[1], address(words))
         rows = arrays.out[0].copy() if is_reused else arrays.out[0]
         ended = arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
@@ -364,7 +364,7 @@ class ExplicitRuns:
         code = self._functions.lanes() if in_lanes and self._functions.lanes is not None else None
         if code is not None:
             loop = c_loop(run_lanes, "the explicit solver for several runs at once")
-            self._called(loop, (*room[:2], (room, code)), self.at_course, room[1], code.address("rates"))
+            self.called(loop, (*room[:2], (room, code)), self.at_course, room[1], code.address("rates"))
         else:
             self._run(room)
         return room[0].out, room[0].ended

@@ -262,6 +262,21 @@ def solve_block(B, exchange, b):
         b[k] = (b[k] - inner(B[k], b, k + 1, m)) * B[k, k]
 
 
+def solve_block_transposed(B, exchange, b):
+    """Replace b by the solution with the transposed matrix."""
+    m = len(B)
+    for k in range(m):
+        for j in range(k):
+            b[k] -= B[j, k] * b[j]
+        b[k] *= B[k, k]
+    for k in range(m - 1, -1, -1):
+        for j in range(k + 1, m):
+            b[k] -= B[j, k] * b[j]
+    for k in range(m - 1, -1, -1):
+        p = int(exchange[k])
+        b[k], b[p] = b[p], b[k]
+
+
 def solve_all(pattern, LU, X):
     """Do so for every column of X, whose number is even."""
     n, first, order, low, diag = len(X), len(pattern.diag), pattern.order, pattern.low, pattern.diag

@@ -21,7 +21,15 @@ import numpy as np
 from fmepy.costs.base import OfSeveral
 from fmepy.costs.interpolation import Places, joined_places, merge_times, rows_by_group
 from fmepy.costs.observations import Comparison, concatenate
-from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, predictions_of, renamed
+from fmepy.costs.predictions import (
+    Predictions,
+    PredictionsOfRun,
+    Pull,
+    each_of_many,
+    of_run,
+    predictions_of,
+    renamed,
+)
 from fmepy.errors import SimulationError
 from fmepy.models.entity import EntityModel
 from fmepy.numerics.sparse import dense_jacobian, sparse_jacobian, stacked
@@ -98,6 +106,19 @@ class PredictionsByEntity(OfSeveral, Predictions):
         ]
         mod, slopes = np.concatenate([mod for mod, _ in found]), stacked([slopes for _, slopes in found])
         return (mod, slopes) if self._order is None else (mod[self._order], slopes[self._order])
+
+    @property
+    def has_pull(self) -> bool:  # type: ignore[override]  # it is known of the parts
+        """True if `with_pull` takes less time than `with_slopes`."""
+        return all(part.has_pull for part in self.parts)
+
+    def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
+        """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L."""
+        mod, pulls = np.empty(self._size), []
+        for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
+            mod[rows], pull = of_run(told, part.with_pull, theta)
+            pulls.append(pull)
+        return mod, lambda of_mod: sum(pull(of_mod[rows]) for pull, rows in zip(pulls, self.rows, strict=True))
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
@@ -266,6 +287,29 @@ class PredictionsTogether(Predictions):
         mod, local = self._checked(mod, theta), self._finite_slopes(local, theta)
         jacobian = sparse_jacobian if sparse else dense_jacobian
         return mod, jacobian(local, self._source[self._run_of], len(self.parameter_names))
+
+    @property
+    def has_pull(self) -> bool:  # type: ignore[override]  # it is known once it is bound
+        """True if `with_pull` takes less time than `with_slopes`."""
+        return bool(getattr(self.bound, "has_pull", False))
+
+    def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
+        """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L."""
+        found = [
+            of_run(m.told, self.bound.with_pull, p)
+            for m, p in zip(self._models, self._parameters(theta), strict=True)
+        ]  # fmt: skip
+        Y = np.concatenate([Y for Y, _ in found])
+        mod = self._checked(self._lookup.values(Y), theta)
+
+        def pull(of_mod: Vector) -> Vector:
+            of_runs = np.split(self._lookup.pulled(of_mod, Y.shape), len(found))
+            local = np.array([pull(of_run) for (_, pull), of_run in zip(found, of_runs, strict=True)])
+            out = np.zeros(len(self.parameter_names))
+            np.add.at(out, self._source[self._moving], local[self._moving])
+            return out
+
+        return mod, pull
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""

@@ -49,6 +49,13 @@ class Lookup:
             return np.asarray(flat.take(self.at[0], axis=0))
         return np.asarray(self._summed(np.moveaxis(flat.take(self.at, axis=0), -1, 0), self.weights).T)
 
+    def pulled(self, of_values: Vector, shape: tuple[int, ...]) -> Matrix:
+        """Return dL/dY, of that shape, from dL/dvalues, shape (n_obs,), of a number L."""
+        terms = of_values if self.weights is None else np.where(self.weights == 0, 0.0, self.weights * of_values)
+        out = np.zeros(int(np.prod(shape)))
+        np.add.at(out, self.at.ravel(), terms.ravel())
+        return out.reshape(shape)
+
     @staticmethod
     def _summed(terms: Any, weights: Matrix) -> Any:
         with np.errstate(invalid="ignore", over="ignore"):  # values that are not finite are told by name later

@@ -205,6 +205,8 @@ class BoundLikelihood(OfPredictions):
 
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, shape (n_par,)."""
+        if self._is_swept_at(theta):
+            return -0.5 * self._with_pull(theta)[1]
         d = self._at_theta(theta)
         to_mod, to_s = self._finite(self.slopes, theta, self._compared.obs, d.mod, d.s)
         out = to_mod @ d.dmod
@@ -212,8 +214,27 @@ class BoundLikelihood(OfPredictions):
 
     def with_slopes(self, theta: Vector) -> tuple[float, Vector]:
         """Return -2 log L and its gradient of one run."""
+        if self._is_swept_at(theta):
+            return self._with_pull(theta)
         d = self._at_theta(theta)
         return self._minus2loglik(d.mod, d.s, theta), -2.0 * self.score(theta)
+
+    def _is_swept_at(self, theta: Vector) -> bool:
+        return len(self._at) > 0 and self.predictions.is_pulled and self._known[0] != theta.tobytes()
+
+    def _with_pull(self, theta: Vector) -> tuple[float, Vector]:
+        n, out = self.nobs, np.zeros(len(theta))
+        mod, pull = self.predictions.with_pull(theta[self._at])
+        compared, s = self._of_predictions(mod, theta)
+        to_mod, to_s = self._finite(self.slopes, theta, self._compared.obs, compared, s)
+        of_mod = np.concatenate([self.predictions.pulled_scale(to_mod, mod[:n]), np.zeros(len(mod) - n)])
+        if to_s is not None:
+            parts = np.split(to_s, np.cumsum([noise.n_obs for noise in self._noises])[:-1])
+            for noise, of_s in zip(self._noises, parts, strict=True):
+                by_mod, direct = noise.pulled(mod, theta, of_s)
+                of_mod, out = of_mod + by_mod, out + direct
+        out[self._at] += pull(of_mod)
+        return self._minus2loglik(compared, s, theta), -2.0 * out
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the information of theta, see the module's text, shape (n_par, n_par)."""
@@ -287,9 +308,7 @@ class BoundLikelihood(OfPredictions):
             return known
         of_model = theta[self._at]
         ran = self._ran  # another thread may write it meanwhile
-        if (
-            ran[0] != of_model.tobytes() or ran[2] is None
-        ):  # a move of noise alone, as second differences make, needs no run
+        if ran[0] != of_model.tobytes() or ran[2] is None:  # a move of noise alone needs no run
             ran = self._ran = (of_model.tobytes(), *self._with_slopes(of_model))
         _, mod, moved, compared = ran
         s = self._sds(mod, theta)

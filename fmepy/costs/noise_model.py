@@ -128,7 +128,7 @@ class NoiseModel:
 
     def __init__(self, pieces: Sequence[NoiseOfRows], names: Sequence[str], parameters: NoiseParameters) -> None:
         self._pieces, self._names, self._parameters = tuple(pieces), tuple(names), parameters
-        self._n_obs = sum(len(p.rows) for p in pieces)
+        self.n_obs = sum(len(p.rows) for p in pieces)
         self._functions = [piece.functions(self._names) for piece in self._pieces]
 
     def __reduce__(self) -> Any:  # what is compiled does not travel
@@ -136,28 +136,41 @@ class NoiseModel:
 
     def sds(self, predictions: Vector, theta: Vector) -> Vector:
         """Return s, shape (n_obs,), whatever its sign."""
-        q, out = self._parameters.values(theta), np.empty(self._n_obs)
+        q, out = self._parameters.values(theta), np.empty(self.n_obs)
         for piece, (used, sd, _) in zip(self._pieces, self._functions, strict=True):
             out[piece.rows] = sd(piece.arguments(predictions, q, used))[0]
         return out
 
     def slopes(self, predictions: Vector, moved: Any, theta: Vector) -> Any:
         """Return ds/dtheta, shape (n_obs, n_par), with `moved` = d predictions / d theta; sparse if that is."""
-        q, to_parameters = self._parameters.values(theta), np.zeros((self._n_obs, len(self._names)))
+        to_parameters, to_predictions = self._partials(predictions, theta)
+        out = self._parameters.pull(to_parameters, is_sparse(moved))
+        for rows, places, slope in to_predictions:
+            own = scaled_rows(moved[places], np.broadcast_to(slope, rows.shape))
+            if is_sparse(moved):
+                out = out + rows_at(own, rows, self.n_obs)
+            else:
+                out[rows] += own
+        return out
+
+    def pulled(self, predictions: Vector, theta: Vector, of_s: Vector) -> tuple[Vector, Vector]:
+        """Return dL/dpredictions and dL/dtheta, the former held, from dL/ds, shape (n_obs,), of a number L."""
+        to_parameters, to_predictions = self._partials(predictions, theta)
+        out = np.zeros(len(predictions))
+        for rows, places, slope in to_predictions:
+            np.add.at(out, places, of_s[rows] * slope)
+        return out, of_s @ self._parameters.pull(to_parameters, False)
+
+    def _partials(self, predictions: Vector, theta: Vector) -> tuple[Matrix, list[tuple[Any, Any, Any]]]:
+        """Return ds by the noise's parameters, and of every piece its rows, which predictions, and ds by these."""
+        q, to_parameters = self._parameters.values(theta), np.zeros((self.n_obs, len(self._names)))
         to_predictions = []
         for piece, (used, _, slopes) in zip(self._pieces, self._functions, strict=True):
             found = slopes(piece.arguments(predictions, q, used))
             for j, slope in zip(used, found[len(piece.predictions) :], strict=True):
                 to_parameters[piece.rows, j] = slope
             to_predictions += [(piece.rows, *both) for both in zip(piece.predictions.values(), found, strict=False)]
-        out = self._parameters.pull(to_parameters, is_sparse(moved))
-        for rows, places, slope in to_predictions:
-            own = scaled_rows(moved[places], np.broadcast_to(slope, rows.shape))
-            if is_sparse(moved):
-                out = out + rows_at(own, rows, self._n_obs)
-            else:
-                out[rows] += own
-        return out
+        return to_parameters, to_predictions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -204,6 +204,30 @@ class Objective(AroundBound):
             raise self._failure("The cost or its derivatives are not finite.", theta)
         return value, slopes
 
+    def with_pull(self, theta: Vector) -> tuple[Any, Callable[[Any], Vector]]:
+        """Return residuals or -2 log L, and ``pull(dL/dvalue)``, which returns dL/dtheta of a number L."""
+        if self._jac is not None or not getattr(self.bound, "has_pull", False):
+            value, slopes = self.with_slopes(theta)
+            return value, lambda of_value: of_value @ slopes if np.ndim(of_value) else of_value * slopes
+        self.evaluations += 1
+        self.jacobians += 1
+        check_stop()
+        try:
+            value, pull = self.bound.with_pull(theta)
+        except SimulationError as error:
+            raise self._failure(str(error), theta, error) from error
+        if count_bad(value):
+            raise self._failure("The cost or its derivatives are not finite.", theta)
+        return value, pull
+
+    def gradient_of_squares(self, theta: Vector) -> Vector:
+        """Return the gradient of the sum of squares of `scaled_residuals`, shape (n_par,)."""
+        key = np.asarray(theta, dtype=float).tobytes()
+        if key == self._jacobian_at or self._jac is not None or not getattr(self.bound, "has_pull", False):
+            return np.asarray(2 * (self.scaled_jacobian(theta).T @ self.scaled_residuals(theta)))
+        r, pull = self.with_pull(theta)
+        return np.asarray(2 * pull(r if self._factors is None else r * self._factors**2))
+
     def gradient(self, theta: Vector) -> Vector:
         """Return d(-2 log L)/d theta, shape (n_par,), where there is a `jac` for it."""
         assert self._jac is not None, "asked only where has_gradient"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from fmepy.models.preequilibration import bind_to_rest
 from fmepy.numerics.finite import all_finite
 from fmepy.numerics.sparse import MANY, as_sparse, dense, entries, scaled_rows
 from fmepy.types import Matrix, Vector
+
+Pull: TypeAlias = "Callable[[Vector], Vector]"
 
 
 class Predictions(Reboundable):
@@ -48,11 +50,14 @@ class Predictions(Reboundable):
         The engine that runs the model, as far as it says.
     by_entity : bool
         True if each prediction depends on the parameters of its entity.
+    has_pull : bool
+        True if `with_pull` takes less time than `with_slopes`: the derivatives of one number to many parameters.
     """
 
     parameter_names: tuple[str, ...]
     theta0: Vector
     by_entity = False
+    has_pull = False
 
     def __init__(self, data: Comparison) -> None:
         self.data = data
@@ -68,6 +73,10 @@ class Predictions(Reboundable):
 
     def with_slopes(self, theta: Vector, sparse: bool = False) -> tuple[Vector, Any]:
         """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par); if asked for, as a sparse array."""
+        raise NotImplementedError
+
+    def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
+        """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L; if `has_pull`."""
         raise NotImplementedError
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
@@ -92,6 +101,23 @@ class Predictions(Reboundable):
         if self._scale is None:
             return mod, slopes
         return self.scaled(mod, theta), self._finite_slopes(self.scaled_slopes(mod, slopes, theta), theta)
+
+    def compared_with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
+        """Return T(mod), shape (n_obs,), and the same of it."""
+        mod, pull = self.with_pull(theta)
+        return self.scaled(mod, theta), lambda of_compared: pull(self.pulled_scale(of_compared, mod))
+
+    @property
+    def is_pulled(self) -> bool:
+        """True if the derivatives of one number are better had by `with_pull`.
+
+        Under a square root values of zero have to be looked at one by one, see `scaled_slopes`.
+        """
+        return self.has_pull and (self._scale is None or not self._scale.sqrt.size)
+
+    def pulled_scale(self, of_compared: Vector, mod: Vector) -> Vector:
+        """Return dL/dmod from dL/dT(mod)."""
+        return of_compared if self._scale is None else of_compared * self._scale.slope(mod)
 
     def scaled(self, mod: Vector, theta: Vector) -> Vector:
         """Return T(mod); raise SimulationError where there is none."""
@@ -180,6 +206,17 @@ class PredictionsOfRun(Predictions):
         mod, slopes = self._checked(self.lookup.values(Y), theta), self.lookup.sensitivities(S)
         self._finite_slopes(slopes, theta)
         return mod, as_sparse(slopes) if sparse else slopes
+
+    @property
+    def has_pull(self) -> bool:  # type: ignore[override]  # it is known once it is bound
+        """True if `with_pull` takes less time than `with_slopes`."""
+        return bool(getattr(self.bound, "has_pull", False))
+
+    def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
+        """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L."""
+        Y, pull = self._ran(self.bound.with_pull, theta)
+        mod = self._checked(self.lookup.values(Y), theta)
+        return mod, lambda of_mod: pull(self.lookup.pulled(of_mod, Y.shape))
 
     def _ran(self, run: Callable[[Vector], Any], theta: Vector) -> Any:
         try:
@@ -318,6 +355,16 @@ class BoundSimulation(OfPredictions):
         """Return r and dr/dtheta of one run."""
         mod, slopes = self.predictions.compared_with_slopes(theta)
         return (mod - self._obs) * self._weights, slopes * self._weights[:, None]
+
+    @property
+    def has_pull(self) -> bool:
+        """True if `with_pull` takes less time than `with_slopes`."""
+        return self.predictions.is_pulled
+
+    def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
+        """Return r, and ``pull(dL/dr)``, which returns dL/dtheta of a number L."""
+        mod, pull = self.predictions.compared_with_pull(theta)
+        return (mod - self._obs) * self._weights, lambda of_r: pull(of_r * self._weights)
 
     def sparse_jacobian(self, theta: Vector) -> Any:
         """Return dr/dtheta as a sparse array, where `is_sparse`."""

@@ -218,9 +218,7 @@ class Problem:
         return out
 
     def gradient(self, theta: Vector) -> Vector:
-        """Return dF/dtheta: 2 J'r for residuals (plus that of a prior that is not normal), else differences."""
-        if self.is_least_squares:
-            return np.asarray(2 * (self.jacobian(theta).T @ self.residuals(theta)))
+        """Return dF/dtheta: 2 J'r for residuals (plus that of a prior), else differences."""
         if self.objective.is_scalar and not (self.objective.has_score or self.objective.has_gradient):
             return self.objective.differentiate(_finite(self.value, "The cost is not finite."), theta)
         if self.objective.has_score:
@@ -228,8 +226,11 @@ class Problem:
         elif self.objective.has_gradient:
             slope = self.objective.gradient(theta)
         else:
-            slope = 2 * (self.objective.scaled_jacobian(theta).T @ self.objective.scaled_residuals(theta))
-        if self.prior is not None:
+            slope = self.objective.gradient_of_squares(theta)
+        if self.is_least_squares:
+            for i, mean, sd in self._normal:
+                slope[i] += 2 * (theta[i] - mean) / sd**2
+        elif self.prior is not None:
             slope = slope + self.slope_of_prior(theta)
         if self.further is not None:
             slope = slope + 2 * self.further.jacobian(theta).T @ self.further.residuals(theta)

@@ -346,7 +346,7 @@ class Target:
             return None
         f = self.objective
         try:
-            value, slopes = f.with_slopes(theta)
+            value, pull = f.with_pull(theta)
         except SimulationError:
             return None
         SS = self._squares(value)
@@ -356,7 +356,7 @@ class Target:
         w = -0.5 * self.precision0
         if self.sampled:
             w = -np.asarray(self._shape) / np.maximum(np.asarray(self._prior_squares) + SS, _TINY)
-        gradient = w[0] * slopes if f.is_scalar else 2.0 * ((self._of_datum(w) * value) @ slopes)
+        gradient = pull(w[0]) if f.is_scalar else 2.0 * pull(self._of_datum(w) * value)
         return Point(theta, SS, prior, log_posterior), gradient - 0.5 * slope_of_prior
 
     @cached_property

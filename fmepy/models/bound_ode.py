@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fmepy.compiled.status import DONE
 from fmepy.errors import ArgumentError, EndedRunError, ModelError, SimulationError
 from fmepy.language.equations import names_in
 from fmepy.models.base import one_by_one
 from fmepy.models.dynamic import BoundDynamic
+from fmepy.models.engines.adjoint import SweptRuns, is_worth_a_sweep
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
@@ -68,6 +70,7 @@ class BoundOde(BoundDynamic):
         self._timeline = Timeline.of(begins, times, d.forcings, np.array([e.time for e in d.events]))
         self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
         self._runners: dict[tuple[str, str], ModelRunner | None] = {}
+        self._sweeps: dict[str, SweptRuns | None] = {}
 
     @property
     def engines(self) -> list[Engine]:
@@ -261,6 +264,31 @@ class BoundOde(BoundDynamic):
         if not self._model.told_small:
             self._tell_small_of_many(*((P, Y) if ok.all() else (P[ok], Y[ok])))
         return Y, ok
+
+    @property
+    def _swept(self) -> SweptRuns | None:
+        """Runs with a sweep back along them, None where sensitivities take less time or there is none."""
+        engine = self.engines[0].name
+        if engine not in self._sweeps:
+            is_worth_it = is_worth_a_sweep(len(self._definition.states), len(self.names))
+            swept = getattr(self._whole("plain"), "swept", None) if is_worth_it else None
+            self._sweeps[engine] = None if swept is None else swept(self.names)
+        return self._sweeps[engine]
+
+    @property
+    def has_pull(self) -> bool:
+        """Whether `with_pull` takes less time than `sensitivities`."""
+        return self._swept is not None
+
+    def with_pull(self, theta: Vector) -> tuple[Matrix, Callable[[Matrix], Vector]]:
+        """Return Y, and ``pull(dL/dY)``, which returns dL/dtheta, shape (n_par,), of a number L."""
+        swept = self._swept
+        if swept is not None:
+            Y, (ended, *_), pull = swept.run(self._parameters(np.asarray(theta, dtype=float)))
+            if ended == DONE:
+                return Y, pull
+        Y, S = self.sensitivities(theta)
+        return Y, lambda weights: np.tensordot(weights, S, 2)
 
     @property
     def whole_with_slopes(self) -> Any:

@@ -35,6 +35,7 @@ from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.language.nodes import ONE, ZERO, Node, add, as_node, call, choose_above, fresh, substituted
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
+from fmepy.models.engines.adjoint import SweptRuns, is_swept
 from fmepy.models.engines.base import MOST_STEPS, Engine, NotWholeError, SolverOptions, failure_of
 from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
@@ -196,6 +197,17 @@ class WholeRuns:
         """Return those of many runs, shape (n_run, n_time, n_var), and which came to their end."""
         out, told = self._runs.many(P)
         return out, told[:, 0] == status.DONE
+
+    def swept(self, names: tuple[str, ...]) -> SweptRuns | None:
+        """Return runs with a sweep back to these parameters, of a system without sensitivities; None without one."""
+        if not is_swept(self._system, self._definition):
+            return None
+        stepper, course, definition = self._given
+        changes = [int(change[4]) for change in course.changes]
+        try:
+            return SweptRuns(self._runs, changes, stepper._n_inputs, self._system, definition, names)
+        except NotWritableError:
+            return None
 
     @property
     def apart(self) -> Any:

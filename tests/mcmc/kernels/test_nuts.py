@@ -101,7 +101,7 @@ def test_eight_schools_have_the_moments_of_quadrature():
     prior = {"mu": stats.norm(0, 5), "tau": stats.halfcauchy(scale=5)}
     chain = fme.modMCMC(
         value, dict.fromkeys(names, 1.0), jac=slope, prior=prior,
-        niter=3000, burninlength=1000, chains=2, **NUTS,
+        niter=6000, burninlength=1000, chains=2, **NUTS,
     )  # fmt: skip
     means, sds, first = schools_by_quadrature()
     np.testing.assert_allclose(means, [4.4, 3.6], atol=0.1)  # the published ones
