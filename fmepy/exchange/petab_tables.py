@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed, warn
+from fmepy.exchange.files import read_bytes
 
 MOST_BYTES = 200_000_000
 SCALES = ("lin", "log", "log10")
@@ -234,11 +235,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 def _read_text(path: Path, most: int = MOST_BYTES) -> str:
     try:
-        if path.stat().st_size > most:
-            raise DataError(f"{path}: {path.stat().st_size:,} bytes are more than the {most:,} that are read.")
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+        return read_bytes(path, most, DataError).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{path} is no text in UTF-8.") from None
 
