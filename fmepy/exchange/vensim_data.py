@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.dmi.data_items import Item, item
-from fmepy.exchange.vensim_expressions import UnsaidError, key_of
+from fmepy.exchange.expressions import UnsaidError, key_of
 from fmepy.exchange.vensim_system import ForeignSystem, ForeignVariable
 from fmepy.tables.sheet import NUMBER
 from fmepy.tables.text_files import read_text_file

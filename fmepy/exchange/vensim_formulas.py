@@ -13,7 +13,7 @@ from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.foreign_words import FROM_START, LEVELS, REFUSED, START, WORDS
 from fmepy.errors import did_you_mean
 from fmepy.exchange.draft import free_name
-from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name, number
+from fmepy.exchange.expressions import Expr, UnsaidError, name, number
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 
 _ATOM, _POWER, _PRODUCT, _SUM, _LOOSE = 9, 8, 6, 5, 0

@@ -9,7 +9,7 @@ from itertools import count, product
 from math import prod
 
 from fmepy.errors import ModelError, counted, did_you_mean
-from fmepy.exchange.vensim_expressions import Expr, UnsaidError, called, key_of, name, shown
+from fmepy.exchange.expressions import Expr, UnsaidError, called, key_of, name, shown
 
 CONTROLS = {"initial_time": "t_start", "final_time": "t_end", "time_step": "dt", "saveper": "dt"}
 """Control variables, and what stands for them."""

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from fmepy.errors import ModelError
+from fmepy.exchange.expressions import Expr, Reader, UnsaidError, called, key_of, name, number, shown, tokens_of
 from fmepy.exchange.files import Element, parse_xml
-from fmepy.exchange.vensim_expressions import Expr, Reader, UnsaidError, called, key_of, name, number, shown, tokens_of
 from fmepy.exchange.vensim_mdl import MOST_EQUATIONS
 from fmepy.exchange.vensim_system import Equation, ForeignSystem, Macro
 
