@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -89,15 +89,20 @@ class ForeignModel:
         name = self.renamed[full] = free_name(f"{of}_{id}" if of else id, self.renamed.values())
         return name
 
-    def at_start(self, expressions: Iterable[Any], *, begun: bool = False) -> list[Node]:
+    def at_start(
+        self, expressions: Iterable[Any], *, begun: bool = False, values: Mapping[str, Node] | None = None
+    ) -> list[Node]:
         """Return expressions with what all names are at the start put in: only constants are left.
 
         begun : bool
             After what happens at the start.
+        values : mapping of str to Node, optional
+            What constants are.
         """
         known: dict[str, Node] = {"t": as_node(self.start)}
         open_names: list[str] = []
         states = {**self.initial, **self.begun} if begun else self.initial
+        sources = (values or {}, self.computed, states, self.assigned)
 
         def value_of(name: str) -> Node:
             if name not in known:
@@ -105,7 +110,7 @@ class ForeignModel:
                     raise ModelError(
                         f"{self.where}: initial values need one another: {' -> '.join([*open_names, name])}."
                     )
-                e = self.computed[name] if name in self.computed else states.get(name, self.assigned.get(name))
+                e = next((of[name] for of in sources if name in of), None)
                 open_names.append(name)
                 known[name] = symbol(name) if e is None else resolved(e)
                 open_names.pop()

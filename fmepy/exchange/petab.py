@@ -22,7 +22,7 @@ from fmepy.exchange.petab_runs import ReadingsModel
 from fmepy.exchange.petab_tables import Tables, read_tables
 from fmepy.exchange.sbml import SbmlModel, model_of, read_draft
 from fmepy.parameters.mapped import Transforms
-from fmepy.parameters.maps import TRANSFORMS
+from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.scales import marked, scale_of
 from fmepy.types import UserParameters, Vector
@@ -222,15 +222,12 @@ class PetabProblem:
 
     def _natural(self, fit: Any) -> dict[str, float]:
         """Return values on the natural scale: of a fit, or as they were given."""
-        if fit is None:
-            return dict(zip(self.cost.parms.index, self._values(None).tolist(), strict=True))
-        par = pd.Series(getattr(fit, "par", fit), dtype=float) if not hasattr(fit, "par") else fit.par
-        kinds = scale_of(par)
-        natural: dict[str, float] = {}
-        for name, value in par.items():
-            kind = kinds.get(str(name))
-            natural[str(name)] = float(value if kind is None else TRANSFORMS[kind].back(value))
-        return dict(zip(self.cost.parms.index, self._values(natural).tolist(), strict=True))
+        par = getattr(fit, "par", fit)
+        if par is not None:
+            par = par if isinstance(par, pd.Series) else pd.Series(par, dtype=float)
+            map = Elementwise(tuple(par.index), {n: k for n, k in scale_of(par).items() if k is not None})
+            par = pd.Series(map.full(par.to_numpy(dtype=float)), par.index)
+        return {str(n): float(v) for n, v in merge_parameters(self.cost.parms, par).items()}
 
     def __repr__(self) -> str:
         t = self._tables

@@ -20,7 +20,7 @@ from fmepy.exchange.draft import NO_STATE, ForeignModel, free_name
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
 from fmepy.language.equations import Equations, names_in, symbol, symbols
-from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
+from fmepy.language.nodes import Node, Number, Symbol, as_node, mul
 from fmepy.models.ode import OdeModel
 from fmepy.models.preequilibration import opened, start_name
 
@@ -160,30 +160,11 @@ class ProblemLayout:
             if id in draft.carried:
                 value = mul(value, draft.carried[id][1])
             values[self.started.get(id, name)] = value
-        return [self._of_problem(symbol(name), values) for name in self.constants]
+        return draft.at_start(map(symbol, self.constants), values=values)
 
     def by_default(self, e: Node) -> Node:
         """Return an expression as a function of P alone, all else as it is at the start without a condition."""
-        return self._of_problem(e, self.defaults)
-
-    def _of_problem(self, e: Node, values: dict[str, Node]) -> Node:
-        """Return an expression as a function of P alone, from what constants are."""
-        draft = self.draft
-        known: dict[str, Node] = {"t": as_node(draft.start)}
-
-        def resolved(e: Node, waiting: tuple[str, ...]) -> Node:
-            rule = {}
-            for n in names_in([e]):
-                if n in waiting:
-                    raise DataError(f"{self.tables.path}: {n!r} is set by itself.")
-                if n not in known:
-                    of = (d[n] for d in (values, draft.initial, draft.assigned, draft.computed) if n in d)
-                    found = next(of, None)
-                    known[n] = symbol(n) if found is None else resolved(found, (*waiting, n))
-                rule[symbol(n)] = known[n]
-            return substituted([e], rule)[0] if rule else e
-
-        return resolved(e, ())
+        return self.draft.at_start([e], values=self.defaults)[0]
 
     def _target(self, id: str, where: str) -> str:
         draft = self.draft
