@@ -12,7 +12,7 @@ import numpy as np
 from fmepy.errors import ModelError, listed
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
-from fmepy.language.nodes import Node, add, as_node, mul, nodes_in, substituted
+from fmepy.language.nodes import Node, Number, add, as_node, mul, nodes_in, substituted
 from fmepy.language.tree import reserved_name
 from fmepy.parameters.names import normal_name
 
@@ -129,9 +129,11 @@ class ForeignModel:
             return self.rates[name]
         if name not in self.assigned:
             return as_node(1.0 if name == "t" else 0.0)
-        e = self.assigned[name]
-        parts = [mul(derivative(e, symbol(n)), self.rate(n)) for n in sorted(names_in([e]))]
-        return add(*parts, as_node(0.0))
+        return self.slope(self.assigned[name])
+
+    def slope(self, e: Node) -> Node:
+        """Return the derivative of an expression to the time."""
+        return add(*(mul(derivative(e, symbol(n)), self.rate(n)) for n in sorted(names_in([e]))), as_node(0.0))
 
     @cached_property
     def _known(self) -> dict[str, Node]:
@@ -170,7 +172,7 @@ class ForeignModel:
         """Return the initial values, as numbers or texts."""
         states = list(self.initial)
         values = self.at_start([symbol(s) for s in states], begun=True)
-        out = {s: _number_or_text(v) for s, v in zip(states, values, strict=True)}
+        out = {s: v.value if isinstance(v, Number) else str(v) for s, v in zip(states, values, strict=True)}
         return out if self.rates else {NO_STATE: 0.0, **out}
 
     def arguments(self) -> dict[str, Any]:
@@ -194,10 +196,3 @@ class ForeignModel:
                 f"{self.where}: {listed(ids.get(n, n) for n in unset)} {have} no value, and formulas need one. "
                 "Give them a value, an initial assignment or a rule."
             )
-
-
-def _number_or_text(value: Node) -> float | str:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return str(value)

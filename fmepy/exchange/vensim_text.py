@@ -45,7 +45,7 @@ class Translation(Formulas):
         if v in self.broken:
             return found
         if all(eq.expr is None for eq in v.equations):
-            if found_item := self._guarded(v, v.equations[0], series_item, self.system, self._series):
+            if found_item := self._guarded(v, v.equations[0], series_item, self._series):
                 self.items[v.name] = found_item
             return found
         if v.is_table:
