@@ -11,13 +11,10 @@ import numpy as np
 
 from fmepy.errors import ModelError, listed
 from fmepy.language.derivatives import derivative
-from fmepy.language.equations import names_in, symbol
+from fmepy.language.equations import Equations, names_in, symbol
 from fmepy.language.nodes import Node, Number, add, as_node, mul, nodes_in, substituted
 from fmepy.language.tree import reserved_name
 from fmepy.parameters.names import normal_name
-
-NO_STATE = "no_state"
-"""The state of a model without any: a run needs one."""
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
@@ -155,31 +152,24 @@ class ForeignModel:
         starts = self.at_start(map(symbol, self.initial), begun=True)
         return names_in([*self.resolved([*self.rates.values(), *self.algebraic, *of_events]), *starts])
 
-    def equations(self) -> str:
-        """Return the equations as a text that `OdeModel` reads."""
-        constants = dict(zip(self.computed, self.at_start(self.computed.values()), strict=True))
-        lines = [f"{n} = {e}" for n, e in {**constants, **self.assigned}.items()]
-        lines += [f"d({n})/dt = {e}" for n, e in self.rates.items()]
-        lines += [f"0 = {e}" for e in self.algebraic]
-        if not self.rates:
-            lines.append(f"d({NO_STATE})/dt = 0")
-        for line in lines:
-            if "(...)" in line:
-                raise ModelError(f"{self.where}: {line.split(' = ')[0]!r} is too long an expression to be written.")
-        return "\n".join(lines)
-
-    def state(self) -> dict[str, float | str]:
-        """Return the initial values, as numbers or texts."""
-        states = list(self.initial)
-        values = self.at_start([symbol(s) for s in states], begun=True)
-        out = {s: v.value if isinstance(v, Number) else str(v) for s, v in zip(states, values, strict=True)}
-        return out if self.rates else {NO_STATE: 0.0, **out}
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `OdeModel`."""
-        self._check()
-        rows = [{k: str(v) if isinstance(v, Node) else v for k, v in row.items()} for row in self.events]
-        return {"rhs": self.equations(), "state": self.state(), "parms": self.parms, "events": rows or None}
+    def arguments(self, *, whole: bool = True) -> dict[str, Any]:
+        """Return the arguments of `OdeModel`; of a model that is not `whole`, only what its states need."""
+        if whole:
+            self._check()
+        states, used = tuple(self.initial), self.used()
+        starts = self.at_start(map(symbol, states), begun=True)
+        algebraic = tuple(s for s in states if s not in self.rates)
+        of = dict(zip([*self.rates, *algebraic], self.resolved([*self.rates.values(), *self.algebraic]), strict=True))
+        names = [*self.computed, *self.assigned] if whole else []
+        outputs = tuple(zip(names, self.resolved(map(symbol, names)), strict=True))
+        parms = {n: v for n, v in self.parms.items() if n in used}
+        rows = [{k: self.resolved([v])[0] if isinstance(v, Node) else v for k, v in r.items()} for r in self.events]
+        return {
+            "rhs": Equations("ode", states, tuple(parms), (), tuple(of[s] for s in states), outputs, "t", algebraic),
+            "state": {s: v.value if isinstance(v, Number) else v for s, v in zip(states, starts, strict=True)},
+            "parms": parms,
+            "events": rows or None,
+        }
 
     def _check(self) -> None:
         used, ids = self.used(), {v: k for k, v in self.renamed.items()}
@@ -189,6 +179,7 @@ class ForeignModel:
                 self.assigned[name] = as_node(value)
             else:
                 self.ignored += (f"{ids.get(name, name)!r} = {value}",)
+        self.__dict__.pop("_known", None)  # there are more
         unset = [n for n, v in self.parms.items() if np.isnan(v)]
         if unset:
             have = "has" if len(unset) == 1 else "have"

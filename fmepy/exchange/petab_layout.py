@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import DataError, did_you_mean
-from fmepy.exchange.draft import NO_STATE, ForeignModel, free_name
+from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
-from fmepy.language.equations import Equations, names_in, symbol, symbols
+from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import Node, Number, Symbol, as_node, mul
 from fmepy.models.ode import OdeModel
 from fmepy.models.preequilibration import opened, start_name
@@ -76,7 +76,7 @@ class ProblemLayout:
         self.parameters = tuple(map(str, tables.parameters.index))
         self._open_targets()
         self.constants = tuple(draft.parms)
-        self.states = (*draft.rates, *(s for s in draft.initial if s not in draft.rates))
+        self.states = tuple(draft.initial)
         self.defaults = self._defaults()
         self.experiments = {k: self._stages(v) for k, v in tables.experiments.items()}
         self.formulas = self._formulas()
@@ -257,28 +257,13 @@ class ProblemLayout:
     # --- the system
 
     def _model(self) -> OdeModel:
-        draft, states = self.draft, self.states
-        rates = [self._resolved(draft.rates[s]) for s in states if s in draft.rates]
-        rates += [self._resolved(e) for e in draft.algebraic]
-        starts = draft.at_start(map(symbol, states), begun=True)
-        if not states:
-            states = self.states = (NO_STATE,)
-            rates = starts = [as_node(0.0)]
-        algebraic = tuple(s for s in states if s in draft.initial and s not in draft.rates)
-        events = [{k: self._resolved(v) if isinstance(v, Node) else v for k, v in r.items()} for r in draft.events]
-        used = names_in([*rates, *starts, *(v for row in events for v in row.values())])
-        self.of_model = tuple(n for n in self.constants if n in used)
+        arguments = self.draft.arguments(whole=False)
+        self.of_model = tuple(arguments["parms"])
         begins = [s.time for stages in self.experiments.values() for s in stages]
         ends = [r.time for r in self.tables.readings if math.isfinite(r.time)]
-        model = OdeModel(
-            Equations("ode", states, self.of_model, (), tuple(rates), (), "t", algebraic),
-            state={s: v.value if isinstance(v, Number) else v for s, v in zip(states, starts, strict=True)},
-            times=[min([draft.start, *begins]), max([*ends, *(b + 1.0 for b in begins)])],
-            parms={n: draft.parms[n] if math.isfinite(draft.parms[n]) else 1.0 for n in self.of_model},
-            events=events or None,
-            rtol=RTOL,
-            atol=ATOL,
-        )
+        times = [min([self.draft.start, *begins]), max([*ends, *(b + 1.0 for b in begins)])]
+        arguments["parms"] = {n: v if math.isfinite(v) else 1.0 for n, v in arguments["parms"].items()}
+        model = OdeModel(arguments.pop("rhs"), **arguments, times=times, rtol=RTOL, atol=ATOL)
         model.told_small.add("")  # the tolerances are the problem's own: no advice to change them
         return model
 

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, listed
-from fmepy.exchange.draft import ForeignModel
+from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.files import Element, parse_xml, read_bytes
 from fmepy.exchange.mathml import Formulas
 from fmepy.exchange.sbml_events import read_events
@@ -65,12 +65,13 @@ class SbmlModel(OdeModel):
     @property
     def state(self) -> dict[str, Any]:
         """The initial values: numbers, or texts of parameters."""
-        return dict(self._arguments["state"])
+        return {k: str(v) if isinstance(v, Node) else v for k, v in self._arguments["state"].items()}
 
     @property
     def events(self) -> Any:
         """The events, as `OdeModel` takes them, or None."""
-        return self._arguments["events"]
+        rows = self._arguments["events"] or ()
+        return [{k: str(v) if isinstance(v, Node) else v for k, v in row.items()} for row in rows] or None
 
 
 @own_words
@@ -206,6 +207,9 @@ class _SbmlReader:
         self.draft.events, self.draft.begun = read_events(self)
         for id, name in self._asked_rates.items():
             self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
+        if not self.draft.rates:  # a run needs a state
+            name = free_name("no_state", self.draft.renamed.values())
+            self.draft.rates[name], self.draft.initial = as_node(0.0), {name: as_node(0.0), **self.draft.initial}
 
     # --- what is said of an element
 
