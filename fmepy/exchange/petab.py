@@ -164,11 +164,10 @@ class PetabProblem:
 
     def simulations(self, par: UserParameters = None) -> pd.DataFrame:
         """Return PEtab's simulation table: the rows of the measurement table, with what the model predicts."""
-        names = list(self.cost.parms.index)
-        Y = self.cost.model.bind(names).simulate(self._values(par))
+        Y = self.cost.model(par)
         found = np.full(len(Y), np.nan)
-        for k, formula in enumerate(self._layout.formulas):
-            found[formula.rows] = Y[formula.rows, 2 * k]
+        for formula in self._layout.formulas:
+            found[formula.rows] = Y[formula.variable].to_numpy()[formula.rows]
         table = self._tables.measurements.drop(columns="measurement")
         table.insert(list(self._tables.measurements.columns).index("measurement"), "simulation", found)
         table["time"] = table["time"].astype(float)

@@ -44,16 +44,15 @@ class Stage:
     is_rest : bool
         Whether it lasts until nothing changes.
     is_first : bool
-    constants, states : dict of int to Node
-        By position their new values: of a first period all constants, as functions of P; else functions of (t, P, M,
-        y).
+    changes : dict of int to Node
+        New values by position among constants and states: of a first period all constants, as functions of P; else
+        functions of (t, P, M, y).
     """
 
     time: float
     is_rest: bool
     is_first: bool
-    constants: dict[int, Node]
-    states: dict[int, Node]
+    changes: dict[int, Node]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +76,7 @@ class ProblemLayout:
         self._open_targets()
         self.constants = tuple(draft.parms)
         self.states = tuple(draft.initial)
+        self.set = (*self.constants, *self.states)
         self.defaults = self._defaults()
         self.experiments = {k: self._stages(v) for k, v in tables.experiments.items()}
         self.formulas = self._formulas()
@@ -94,8 +94,7 @@ class ProblemLayout:
         states = set(self.states) if names else set()
         for stages in self.experiments.values():
             for stage in stages:
-                sets = stage.constants.items()
-                moved |= {self.constants[i] for i, e in sets if names_in([e]) & (moved | states)}
+                moved |= {self.set[i] for i, e in stage.changes.items() if names_in([e]) & (moved | states)}
         return [i for i, n in enumerate(self.constants) if n in moved and n in self.of_model]
 
     # --- names
@@ -180,41 +179,38 @@ class ProblemLayout:
             is_rest = period.time == -math.inf
             time = self.draft.start if is_rest else period.time
             if k == 0:
-                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period))), {}))
+                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period)))))
                 if is_rest and len(periods) == 1:
-                    stages.append(Stage(self.draft.start, False, False, {}, {}))
+                    stages.append(Stage(self.draft.start, False, False, {}))
                 continue
-            constants: dict[int, Node] = {}
-            states: dict[int, Node] = {}
+            changes: dict[int, Node] = {}
             if period.resets:  # constants are the model's own again, but for the changes
                 kept = {k: v for k, v in period.changes.items() if k not in self.started}
                 fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
-                constants = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
+                changes = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
             for id, (text, where) in period.changes.items():
                 name, value = self._target(id, where), self._value(text, where)
                 if id in self.draft.carried:
                     name, factor = self.draft.carried[id]
                     value = mul(value, factor)
-                if name in self.states:
-                    states[self.states.index(name)] = self._resolved(value)
-                elif not period.resets:
-                    constants[self.constants.index(name)] = self._resolved(value)
-                    self._keep_amounts(name, value, states)
-            stages.append(Stage(time, is_rest, False, constants, states))
+                if name in self.states or not period.resets:
+                    changes[self.set.index(name)] = self._resolved(value)
+                    self._keep_amounts(name, value, changes)
+            stages.append(Stage(time, is_rest, False, changes))
         return stages
 
-    def _keep_amounts(self, size: str, value: Node, states: dict[int, Node]) -> None:
+    def _keep_amounts(self, size: str, value: Node, changes: dict[int, Node]) -> None:
         """Let concentrations change where a compartment gets another size, unless they are set themselves."""
         for state, of in self.draft.inside.items():
             if of is symbol(size):
-                states.setdefault(self.states.index(state), symbol(state) * of / self._resolved(value))
+                changes.setdefault(self.set.index(state), symbol(state) * of / self._resolved(value))
 
     def _check_values(self) -> None:
         """Refuse constants without a value that something needs."""
         used = {*self.of_model, *names_in([e for f in self.formulas for e in (f.value, f.noise)])}
         of_id = {v: k for k, v in self.draft.renamed.items()}
         for key, stages in self.experiments.items():
-            for name, e in zip(self.constants, stages[0].constants.values(), strict=True):
+            for name, e in zip(self.constants, stages[0].changes.values(), strict=True):
                 if name in used and isinstance(e, Number) and math.isnan(e.value):
                     raise DataError(
                         f"{self.tables.path}: {of_id.get(name, name)!r} has no value in the experiment {key!r}: give "

@@ -27,7 +27,7 @@ from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import DataError, SimulationError, listed
 from fmepy.exchange.petab_layout import ATOL, NOISE, RTOL, ObservableFormula, ProblemLayout, Stage
 from fmepy.language.derivatives import entries_of
-from fmepy.models.base import OfRuns
+from fmepy.models.base import OfRuns, TakesDifferences
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import Runnable
 from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
@@ -64,11 +64,10 @@ class _Step:
     def of(cls, layout: ProblemLayout, stage: Stage) -> _Step:
         """Return what a stage begins with."""
         groups = layout.groups
-        expressions = [*stage.constants.values(), *stage.states.values()]
+        expressions = list(stage.changes.values())
         found = entries_of(expressions, [s for g in groups[1:] for s in g])
         function = scalar_function(groups, [*expressions, *(e for *_, e in found)])
-        places = [*stage.constants, *(len(layout.constants) + i for i in stage.states)]
-        return cls(function, [(i, j) for i, j, _ in found], np.array(places, dtype=np.intp))
+        return cls(function, [(i, j) for i, j, _ in found], np.array(list(stage.changes), dtype=np.intp))
 
     def __call__(self, t: float, P: Vector, M: Vector, y: Vector, D: Matrix | None) -> Any:
         """Return (M, y), and the derivatives of (P, M, y), one below the other; `D`: those before."""
@@ -84,8 +83,11 @@ class _Step:
         return x, D
 
 
-class BoundReadings(OfRuns):
-    """A `ReadingsModel` as a function of a plain vector; see `fmepy.models.base.BoundModel`."""
+class BoundReadings(TakesDifferences, OfRuns):
+    """A `ReadingsModel` as a function of a plain vector; see `fmepy.models.base.BoundModel`.
+
+    Bounds do not reach its runs: differences there are of the model's constants, whose bounds nobody knows.
+    """
 
     def __init__(self, model: ReadingsModel, names: tuple[str, ...], rows: Vector, hold: bool) -> None:
         self._model, self.names, self.times, self.var_names = model, names, rows, model.var_names
@@ -132,9 +134,6 @@ class BoundReadings(OfRuns):
     exact = property(lambda self: all(b.exact for b, _ in self._bounds.values()))
     retries = property(lambda self: sum(int(b.retries) for b, _ in self._bounds.values()))
     engine = property(lambda self: next((b.engine for b, _ in self._bounds.values()), self._ode.engine))
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Do nothing: differences are of the model's constants, whose bounds nobody knows."""
 
     def tightened(self) -> BoundReadings:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
@@ -214,8 +213,6 @@ class BoundReadings(OfRuns):
         n = len(self._layout.states)
         if slopes is None:
             return bound.simulate(theta)[:, :n], None
-        if not slopes.size:
-            return bound.simulate(theta)[:, :n], np.zeros((len(bound.times), n, slopes.shape[1]))
         Y, S = bound.sensitivities(theta)
         return Y[:, :n], S[:, :n] @ slopes
 

@@ -378,11 +378,6 @@ class _SbmlReader:
             raise self.refuse(r, f"the stoichiometry of {r.getSpecies()!r} has no value.")
         return as_node(value)
 
-    def changes_size(self, s: Any) -> bool:
-        """Tell whether a species is a concentration in a compartment whose size may change."""
-        c = s.getCompartment()
-        return not self.is_amount(s) and (c in self.rules or c in self.set_by_events or c in self.solved)
-
     def is_amount(self, s: Any) -> bool:
         """Tell whether a species stands for its amount in formulas."""
         c = self.m.getCompartment(s.getCompartment())
@@ -396,7 +391,7 @@ class _SbmlReader:
         size = names[s.getCompartment()]
         start = self._start_of_species(s, is_amount, size)
         is_moved = change is not None and not s.getBoundaryCondition() and not s.getConstant()
-        varying = self.changes_size(s)
+        varying = not is_amount and s.getCompartment() in {*self.rules, *self.set_by_events, *self.solved}
         if id in self.rules or id in self.solved or not (is_moved or varying or id in self.set_by_events):
             self._quantity(s, np.nan, start)
             return

@@ -52,6 +52,7 @@ def test_log_likelihood_chi_square_and_simulations(tmp_path):
     assert p.loglik() == pytest.approx(stats.norm.logpdf(obs, mod, 0.5).sum(), abs=1e-8)
     assert p.chi2() == pytest.approx((((obs - mod) / 0.5) ** 2).sum(), abs=1e-8)
     np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-8)
+    assert p.cost.model()["obs_a"].tolist() == p.simulations()["simulation"].tolist()
     assert p.loglik({"k1": 0.3}) == pytest.approx(stats.norm.logpdf(obs, conversion([0, 10], k1=0.3), 0.5).sum())
     with pytest.raises(ParameterError, match=r"Did you mean"):
         p.loglik({"k_1": 0.3})
