@@ -117,8 +117,7 @@ class PetabProblem:
     @cached_property
     def cost(self) -> SimulationCost:
         """-2 log L of the readings on the scale of the data, as a function of all parameters."""
-        layout, readings = self._layout, self._tables.readings
-        observed = {f.variable: o for f, o in zip(layout.formulas, layout.observed, strict=True)}
+        readings, observed = self._tables.readings, {f.variable: f.observable for f in self._layout.formulas}
         variable_of = {o.id: v for v, o in observed.items()}
         data = {
             "observable": [variable_of[r.observable] for r in readings],
@@ -126,7 +125,7 @@ class PetabProblem:
             "measurement": [r.value for r in readings],
         }
         return SimulationCost(
-            ReadingsModel(layout),
+            ReadingsModel(self._layout),
             pd.DataFrame(data),
             x="reading",
             y="measurement",

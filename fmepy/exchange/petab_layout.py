@@ -59,6 +59,7 @@ class Stage:
 class ObservableFormula:
     """An observable: prediction and noise as functions of `symbols`, and the rows that they are of."""
 
+    observable: Observable
     variable: str
     rows: Any
     value: Node
@@ -222,12 +223,10 @@ class ProblemLayout:
     def _formulas(self) -> list[ObservableFormula]:
         out: list[ObservableFormula] = []
         taken: list[str] = []
-        self.observed: list[Observable] = []
         for o in self.tables.observables.values():
             rows = [i for i, r in enumerate(self.tables.readings) if r.observable == o.id]
             taken.append(free_name(o.id, taken))
             if rows:
-                self.observed.append(o)
                 out.append(self._formula(o, taken[-1], rows))
         return out
 
@@ -248,7 +247,7 @@ class ProblemLayout:
         for names, what in ((o.placeholders, "overrides"), (o.noise_placeholders, "noise_overrides")):
             for j, n in enumerate(names):
                 placeholders[own[n]] = [self.by_default(self._value(getattr(r, what)[j], r.where)) for r in readings]
-        return ObservableFormula(variable, np.array(rows), value, noise, placeholders)
+        return ObservableFormula(o, variable, np.array(rows), value, noise, placeholders)
 
     # --- the system
 
