@@ -17,10 +17,6 @@ from fmepy.exchange.sbml import SbmlModel, read_sbml
 from fmepy.exchange.vensim import SUFFIXES, VensimModel, read_vensim
 
 PROBLEMS, MODELS = (".yaml", ".yml"), (".xml", ".sbml")
-_PRIORS = {
-    "norm": ("loc", "scale"), "laplace": ("loc", "scale"), "uniform": ("loc", "scale"), "cauchy": ("loc", "scale"),
-    "chi2": ("df",), "expon": ("loc", "scale"), "gamma": ("a", "loc", "scale"), "rayleigh": ("loc", "scale"),
-}  # fmt: skip
 
 
 def write_case(path: Any, folder: Any) -> Path:
@@ -126,13 +122,12 @@ def _prior(problem: PetabProblem, name: str) -> dict[str, Any]:
     prior = problem.prior.get(name)
     if prior is None:
         return {}
-    values = dict(zip(_PRIORS[prior.family], prior.arguments, strict=True))
     if prior.scale == "lin":
-        return {"dist": prior.family, **values}
+        return {"dist": prior.family, **prior.arguments}
     if prior.family != "norm":
         return {}
     unit = math.log(10) if prior.scale == "log10" else 1.0
-    return {"dist": "lognorm", "s": values["scale"] * unit, "scale": math.exp(values["loc"] * unit)}
+    return {"dist": "lognorm", "s": prior.arguments["scale"] * unit, "scale": math.exp(prior.arguments["loc"] * unit)}
 
 
 def _files_of_system(system: VensimModel, said: str, path: Path) -> dict[str, str]:

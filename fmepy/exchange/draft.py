@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,13 +11,10 @@ import numpy as np
 
 from fmepy.errors import ModelError, listed
 from fmepy.language.derivatives import derivative
-from fmepy.language.equations import names_in, symbol
-from fmepy.language.nodes import Node, add, as_node, mul, nodes_in, substituted
+from fmepy.language.equations import Equations, names_in, symbol
+from fmepy.language.nodes import Node, Number, add, as_node, mul, nodes_in, substituted
 from fmepy.language.tree import reserved_name
 from fmepy.parameters.names import normal_name
-
-NO_STATE = "no_state"
-"""The state of a model without any: a run needs one."""
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
@@ -89,15 +86,20 @@ class ForeignModel:
         name = self.renamed[full] = free_name(f"{of}_{id}" if of else id, self.renamed.values())
         return name
 
-    def at_start(self, expressions: Iterable[Any], *, begun: bool = False) -> list[Node]:
+    def at_start(
+        self, expressions: Iterable[Any], *, begun: bool = False, values: Mapping[str, Node] | None = None
+    ) -> list[Node]:
         """Return expressions with what all names are at the start put in: only constants are left.
 
         begun : bool
             After what happens at the start.
+        values : mapping of str to Node, optional
+            What constants are.
         """
         known: dict[str, Node] = {"t": as_node(self.start)}
         open_names: list[str] = []
         states = {**self.initial, **self.begun} if begun else self.initial
+        sources = (values or {}, self.computed, states, self.assigned)
 
         def value_of(name: str) -> Node:
             if name not in known:
@@ -105,7 +107,7 @@ class ForeignModel:
                     raise ModelError(
                         f"{self.where}: initial values need one another: {' -> '.join([*open_names, name])}."
                     )
-                e = self.computed[name] if name in self.computed else states.get(name, self.assigned.get(name))
+                e = next((of[name] for of in sources if name in of), None)
                 open_names.append(name)
                 known[name] = symbol(name) if e is None else resolved(e)
                 open_names.pop()
@@ -124,9 +126,11 @@ class ForeignModel:
             return self.rates[name]
         if name not in self.assigned:
             return as_node(1.0 if name == "t" else 0.0)
-        e = self.assigned[name]
-        parts = [mul(derivative(e, symbol(n)), self.rate(n)) for n in sorted(names_in([e]))]
-        return add(*parts, as_node(0.0))
+        return self.slope(self.assigned[name])
+
+    def slope(self, e: Node) -> Node:
+        """Return the derivative of an expression to the time."""
+        return add(*(mul(derivative(e, symbol(n)), self.rate(n)) for n in sorted(names_in([e]))), as_node(0.0))
 
     @cached_property
     def _known(self) -> dict[str, Node]:
@@ -148,31 +152,24 @@ class ForeignModel:
         starts = self.at_start(map(symbol, self.initial), begun=True)
         return names_in([*self.resolved([*self.rates.values(), *self.algebraic, *of_events]), *starts])
 
-    def equations(self) -> str:
-        """Return the equations as a text that `OdeModel` reads."""
-        constants = dict(zip(self.computed, self.at_start(self.computed.values()), strict=True))
-        lines = [f"{n} = {e}" for n, e in {**constants, **self.assigned}.items()]
-        lines += [f"d({n})/dt = {e}" for n, e in self.rates.items()]
-        lines += [f"0 = {e}" for e in self.algebraic]
-        if not self.rates:
-            lines.append(f"d({NO_STATE})/dt = 0")
-        for line in lines:
-            if "(...)" in line:
-                raise ModelError(f"{self.where}: {line.split(' = ')[0]!r} is too long an expression to be written.")
-        return "\n".join(lines)
-
-    def state(self) -> dict[str, float | str]:
-        """Return the initial values, as numbers or texts."""
-        states = list(self.initial)
-        values = self.at_start([symbol(s) for s in states], begun=True)
-        out = {s: _number_or_text(v) for s, v in zip(states, values, strict=True)}
-        return out if self.rates else {NO_STATE: 0.0, **out}
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `OdeModel`."""
-        self._check()
-        rows = [{k: str(v) if isinstance(v, Node) else v for k, v in row.items()} for row in self.events]
-        return {"rhs": self.equations(), "state": self.state(), "parms": self.parms, "events": rows or None}
+    def arguments(self, *, whole: bool = True) -> dict[str, Any]:
+        """Return the arguments of `OdeModel`; of a model that is not `whole`, only what its states need."""
+        if whole:
+            self._check()
+        states, used = tuple(self.initial), self.used()
+        starts = self.at_start(map(symbol, states), begun=True)
+        algebraic = tuple(s for s in states if s not in self.rates)
+        of = dict(zip([*self.rates, *algebraic], self.resolved([*self.rates.values(), *self.algebraic]), strict=True))
+        names = [*self.computed, *self.assigned] if whole else []
+        outputs = tuple(zip(names, self.resolved(map(symbol, names)), strict=True))
+        parms = {n: v for n, v in self.parms.items() if n in used}
+        rows = [{k: self.resolved([v])[0] if isinstance(v, Node) else v for k, v in r.items()} for r in self.events]
+        return {
+            "rhs": Equations("ode", states, tuple(parms), (), tuple(of[s] for s in states), outputs, "t", algebraic),
+            "state": {s: v.value if isinstance(v, Number) else v for s, v in zip(states, starts, strict=True)},
+            "parms": parms,
+            "events": rows or None,
+        }
 
     def _check(self) -> None:
         used, ids = self.used(), {v: k for k, v in self.renamed.items()}
@@ -182,6 +179,7 @@ class ForeignModel:
                 self.assigned[name] = as_node(value)
             else:
                 self.ignored += (f"{ids.get(name, name)!r} = {value}",)
+        self.__dict__.pop("_known", None)  # there are more
         unset = [n for n, v in self.parms.items() if np.isnan(v)]
         if unset:
             have = "has" if len(unset) == 1 else "have"
@@ -189,10 +187,3 @@ class ForeignModel:
                 f"{self.where}: {listed(ids.get(n, n) for n in unset)} {have} no value, and formulas need one. "
                 "Give them a value, an initial assignment or a rule."
             )
-
-
-def _number_or_text(value: Node) -> float | str:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return str(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -85,10 +86,18 @@ def _factorial(x: Node) -> Node:
     raise ModelError("the factorial of something that is no whole number")
 
 
-def _plain(name: str) -> Callable[..., Node]:
-    return lambda *x: call(name, *x)
+def _reciprocal(name: str, x: Node) -> Node:
+    return 1 / call(name, x)
 
 
+def _of_reciprocal(function: Callable[..., Node], x: Node) -> Node:
+    return function(1 / x)
+
+
+_PLAIN = {n: n for n in ("abs", "exp", "floor", "sin", "cos", "tan", "sinh", "cosh", "tanh")} | {
+    "ln": "log", "ceiling": "ceil", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh",
+}  # fmt: skip
+_RECIPROCAL = {"sec": "cos", "csc": "sin", "cot": "tan", "sech": "cosh", "csch": "sinh", "coth": "tanh"}
 FUNCTIONS: dict[str, Callable[..., Node]] = {  # by the names of libsbml's types of nodes
     "PLUS": lambda *x: add(*x) if x else as_node(0.0),
     "MINUS": lambda *x: -x[0] if len(x) == 1 else x[0] - x[1],
@@ -96,24 +105,16 @@ FUNCTIONS: dict[str, Callable[..., Node]] = {  # by the names of libsbml's types
     "DIVIDE": lambda a, b: a / b,
     "POWER": power, "FUNCTION_POWER": power,
     "FUNCTION_ROOT": lambda degree, x: power(x, 1 / degree),
-    "FUNCTION_LOG": _log, "FUNCTION_LN": _plain("log"),
-    **{f"FUNCTION_{n.upper()}": _plain(n) for n in (
-        "abs", "exp", "floor", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    "FUNCTION_CEILING": _plain("ceil"), "FUNCTION_FACTORIAL": _factorial,
+    "FUNCTION_LOG": _log, "FUNCTION_FACTORIAL": _factorial,
     "FUNCTION_MAX": lambda *x: call("max", *x) if len(x) > 1 else x[0],
     "FUNCTION_MIN": lambda *x: call("min", *x) if len(x) > 1 else x[0],
-    "FUNCTION_SEC": lambda x: 1 / call("cos", x), "FUNCTION_CSC": lambda x: 1 / call("sin", x),
-    "FUNCTION_COT": lambda x: 1 / call("tan", x),
-    "FUNCTION_SECH": lambda x: 1 / call("cosh", x), "FUNCTION_CSCH": lambda x: 1 / call("sinh", x),
-    "FUNCTION_COTH": lambda x: 1 / call("tanh", x),
-    "FUNCTION_ARCSIN": _plain("asin"), "FUNCTION_ARCCOS": _plain("acos"), "FUNCTION_ARCTAN": _plain("atan"),
-    "FUNCTION_ARCSEC": lambda x: call("acos", 1 / x), "FUNCTION_ARCCSC": lambda x: call("asin", 1 / x),
-    "FUNCTION_ARCCOT": lambda x: call("atan", 1 / x),
-    "FUNCTION_ARCSINH": _plain("asinh"), "FUNCTION_ARCCOSH": _acosh, "FUNCTION_ARCTANH": _atanh,
-    "FUNCTION_ARCSECH": lambda x: _acosh(1 / x), "FUNCTION_ARCCSCH": lambda x: call("asinh", 1 / x),
-    "FUNCTION_ARCCOTH": lambda x: _atanh(1 / x),
+    "FUNCTION_ARCCOSH": _acosh, "FUNCTION_ARCTANH": _atanh,
     "FUNCTION_QUOTIENT": lambda a, b: _truncated(a / b), "FUNCTION_REM": lambda a, b: a - b * _truncated(a / b),
+    **{f"FUNCTION_{n.upper()}": partial(call, ours) for n, ours in _PLAIN.items()},
 }  # fmt: skip
+for _name, _of in _RECIPROCAL.items():
+    FUNCTIONS[f"FUNCTION_{_name.upper()}"] = partial(_reciprocal, _of)
+    FUNCTIONS[f"FUNCTION_ARC{_name.upper()}"] = partial(_of_reciprocal, FUNCTIONS[f"FUNCTION_ARC{_of.upper()}"])
 _RELATIONS = {"EQ": "==", "NEQ": "!=", "GT": ">", "LT": "<", "GEQ": ">=", "LEQ": "<="}
 _CONSTANTS: dict[str, Value] = {
     "CONSTANT_E": math.e, "CONSTANT_PI": math.pi, "CONSTANT_TRUE": True, "CONSTANT_FALSE": False,
@@ -245,16 +246,12 @@ def _logical(word: str, parts: list[Condition]) -> Condition:
     return Joined(parts, word.lower()) if parts else word == "AND"
 
 
-_KINDS: dict[int, str] = {}
-
-
+@cache
 def _kinds() -> dict[int, str]:
     """Return the names of libsbml's types of nodes."""
     import libsbml
 
-    if not _KINDS:
-        _KINDS.update({getattr(libsbml, n): n.removeprefix("AST_") for n in dir(libsbml) if n.startswith("AST_")})
-    return _KINDS
+    return {getattr(libsbml, n): n.removeprefix("AST_") for n in dir(libsbml) if n.startswith("AST_")}
 
 
 def margin(condition: Condition) -> Node:

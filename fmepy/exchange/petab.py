@@ -22,7 +22,7 @@ from fmepy.exchange.petab_runs import ReadingsModel
 from fmepy.exchange.petab_tables import Tables, read_tables
 from fmepy.exchange.sbml import SbmlModel, model_of, read_draft
 from fmepy.parameters.mapped import Transforms
-from fmepy.parameters.maps import TRANSFORMS
+from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.scales import marked, scale_of
 from fmepy.types import UserParameters, Vector
@@ -117,8 +117,7 @@ class PetabProblem:
     @cached_property
     def cost(self) -> SimulationCost:
         """-2 log L of the readings on the scale of the data, as a function of all parameters."""
-        layout, readings = self._layout, self._tables.readings
-        observed = {f.variable: o for f, o in zip(layout.formulas, layout.observed, strict=True)}
+        readings, observed = self._tables.readings, {f.variable: f.observable for f in self._layout.formulas}
         variable_of = {o.id: v for v, o in observed.items()}
         data = {
             "observable": [variable_of[r.observable] for r in readings],
@@ -126,7 +125,7 @@ class PetabProblem:
             "measurement": [r.value for r in readings],
         }
         return SimulationCost(
-            ReadingsModel(layout),
+            ReadingsModel(self._layout),
             pd.DataFrame(data),
             x="reading",
             y="measurement",
@@ -164,11 +163,10 @@ class PetabProblem:
 
     def simulations(self, par: UserParameters = None) -> pd.DataFrame:
         """Return PEtab's simulation table: the rows of the measurement table, with what the model predicts."""
-        names = list(self.cost.parms.index)
-        Y = self.cost.model.bind(names).simulate(self._values(par))
+        Y = self.cost.model(par)
         found = np.full(len(Y), np.nan)
-        for k, formula in enumerate(self._layout.formulas):
-            found[formula.rows] = Y[formula.rows, 2 * k]
+        for formula in self._layout.formulas:
+            found[formula.rows] = Y[formula.variable].to_numpy()[formula.rows]
         table = self._tables.measurements.drop(columns="measurement")
         table.insert(list(self._tables.measurements.columns).index("measurement"), "simulation", found)
         table["time"] = table["time"].astype(float)
@@ -222,15 +220,12 @@ class PetabProblem:
 
     def _natural(self, fit: Any) -> dict[str, float]:
         """Return values on the natural scale: of a fit, or as they were given."""
-        if fit is None:
-            return dict(zip(self.cost.parms.index, self._values(None).tolist(), strict=True))
-        par = pd.Series(getattr(fit, "par", fit), dtype=float) if not hasattr(fit, "par") else fit.par
-        kinds = scale_of(par)
-        natural: dict[str, float] = {}
-        for name, value in par.items():
-            kind = kinds.get(str(name))
-            natural[str(name)] = float(value if kind is None else TRANSFORMS[kind].back(value))
-        return dict(zip(self.cost.parms.index, self._values(natural).tolist(), strict=True))
+        par = getattr(fit, "par", fit)
+        if par is not None:
+            par = par if isinstance(par, pd.Series) else pd.Series(par, dtype=float)
+            map = Elementwise(tuple(par.index), {n: k for n, k in scale_of(par).items() if k is not None})
+            par = pd.Series(map.full(par.to_numpy(dtype=float)), par.index)
+        return {str(n): float(v) for n, v in merge_parameters(self.cost.parms, par).items()}
 
     def __repr__(self) -> str:
         t = self._tables

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import DataError, did_you_mean
-from fmepy.exchange.draft import NO_STATE, ForeignModel, free_name
+from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
-from fmepy.language.equations import Equations, names_in, symbol, symbols
-from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
+from fmepy.language.equations import names_in, symbol, symbols
+from fmepy.language.nodes import Node, Number, Symbol, as_node, mul
 from fmepy.models.ode import OdeModel
 from fmepy.models.preequilibration import opened, start_name
 
@@ -44,22 +44,22 @@ class Stage:
     is_rest : bool
         Whether it lasts until nothing changes.
     is_first : bool
-    constants, states : dict of int to Node
-        By position their new values: of a first period all constants, as functions of P; else functions of (t, P, M,
-        y).
+    changes : dict of int to Node
+        New values by position among constants and states: of a first period all constants, as functions of P; else
+        functions of (t, P, M, y).
     """
 
     time: float
     is_rest: bool
     is_first: bool
-    constants: dict[int, Node]
-    states: dict[int, Node]
+    changes: dict[int, Node]
 
 
 @dataclass(frozen=True, eq=False)
 class ObservableFormula:
     """An observable: prediction and noise as functions of `symbols`, and the rows that they are of."""
 
+    observable: Observable
     variable: str
     rows: Any
     value: Node
@@ -76,7 +76,8 @@ class ProblemLayout:
         self.parameters = tuple(map(str, tables.parameters.index))
         self._open_targets()
         self.constants = tuple(draft.parms)
-        self.states = (*draft.rates, *(s for s in draft.initial if s not in draft.rates))
+        self.states = tuple(draft.initial)
+        self.set = (*self.constants, *self.states)
         self.defaults = self._defaults()
         self.experiments = {k: self._stages(v) for k, v in tables.experiments.items()}
         self.formulas = self._formulas()
@@ -94,8 +95,7 @@ class ProblemLayout:
         states = set(self.states) if names else set()
         for stages in self.experiments.values():
             for stage in stages:
-                sets = stage.constants.items()
-                moved |= {self.constants[i] for i, e in sets if names_in([e]) & (moved | states)}
+                moved |= {self.set[i] for i, e in stage.changes.items() if names_in([e]) & (moved | states)}
         return [i for i, n in enumerate(self.constants) if n in moved and n in self.of_model]
 
     # --- names
@@ -160,30 +160,11 @@ class ProblemLayout:
             if id in draft.carried:
                 value = mul(value, draft.carried[id][1])
             values[self.started.get(id, name)] = value
-        return [self._of_problem(symbol(name), values) for name in self.constants]
+        return draft.at_start(map(symbol, self.constants), values=values)
 
     def by_default(self, e: Node) -> Node:
         """Return an expression as a function of P alone, all else as it is at the start without a condition."""
-        return self._of_problem(e, self.defaults)
-
-    def _of_problem(self, e: Node, values: dict[str, Node]) -> Node:
-        """Return an expression as a function of P alone, from what constants are."""
-        draft = self.draft
-        known: dict[str, Node] = {"t": as_node(draft.start)}
-
-        def resolved(e: Node, waiting: tuple[str, ...]) -> Node:
-            rule = {}
-            for n in names_in([e]):
-                if n in waiting:
-                    raise DataError(f"{self.tables.path}: {n!r} is set by itself.")
-                if n not in known:
-                    of = (d[n] for d in (values, draft.initial, draft.assigned, draft.computed) if n in d)
-                    found = next(of, None)
-                    known[n] = symbol(n) if found is None else resolved(found, (*waiting, n))
-                rule[symbol(n)] = known[n]
-            return substituted([e], rule)[0] if rule else e
-
-        return resolved(e, ())
+        return self.draft.at_start([e], values=self.defaults)[0]
 
     def _target(self, id: str, where: str) -> str:
         draft = self.draft
@@ -199,41 +180,38 @@ class ProblemLayout:
             is_rest = period.time == -math.inf
             time = self.draft.start if is_rest else period.time
             if k == 0:
-                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period))), {}))
+                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period)))))
                 if is_rest and len(periods) == 1:
-                    stages.append(Stage(self.draft.start, False, False, {}, {}))
+                    stages.append(Stage(self.draft.start, False, False, {}))
                 continue
-            constants: dict[int, Node] = {}
-            states: dict[int, Node] = {}
+            changes: dict[int, Node] = {}
             if period.resets:  # constants are the model's own again, but for the changes
                 kept = {k: v for k, v in period.changes.items() if k not in self.started}
                 fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
-                constants = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
+                changes = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
             for id, (text, where) in period.changes.items():
                 name, value = self._target(id, where), self._value(text, where)
                 if id in self.draft.carried:
                     name, factor = self.draft.carried[id]
                     value = mul(value, factor)
-                if name in self.states:
-                    states[self.states.index(name)] = self._resolved(value)
-                elif not period.resets:
-                    constants[self.constants.index(name)] = self._resolved(value)
-                    self._keep_amounts(name, value, states)
-            stages.append(Stage(time, is_rest, False, constants, states))
+                if name in self.states or not period.resets:
+                    changes[self.set.index(name)] = self._resolved(value)
+                    self._keep_amounts(name, value, changes)
+            stages.append(Stage(time, is_rest, False, changes))
         return stages
 
-    def _keep_amounts(self, size: str, value: Node, states: dict[int, Node]) -> None:
+    def _keep_amounts(self, size: str, value: Node, changes: dict[int, Node]) -> None:
         """Let concentrations change where a compartment gets another size, unless they are set themselves."""
         for state, of in self.draft.inside.items():
             if of is symbol(size):
-                states.setdefault(self.states.index(state), symbol(state) * of / self._resolved(value))
+                changes.setdefault(self.set.index(state), symbol(state) * of / self._resolved(value))
 
     def _check_values(self) -> None:
         """Refuse constants without a value that something needs."""
         used = {*self.of_model, *names_in([e for f in self.formulas for e in (f.value, f.noise)])}
         of_id = {v: k for k, v in self.draft.renamed.items()}
         for key, stages in self.experiments.items():
-            for name, e in zip(self.constants, stages[0].constants.values(), strict=True):
+            for name, e in zip(self.constants, stages[0].changes.values(), strict=True):
                 if name in used and isinstance(e, Number) and math.isnan(e.value):
                     raise DataError(
                         f"{self.tables.path}: {of_id.get(name, name)!r} has no value in the experiment {key!r}: give "
@@ -245,12 +223,10 @@ class ProblemLayout:
     def _formulas(self) -> list[ObservableFormula]:
         out: list[ObservableFormula] = []
         taken: list[str] = []
-        self.observed: list[Observable] = []
         for o in self.tables.observables.values():
             rows = [i for i, r in enumerate(self.tables.readings) if r.observable == o.id]
             taken.append(free_name(o.id, taken))
             if rows:
-                self.observed.append(o)
                 out.append(self._formula(o, taken[-1], rows))
         return out
 
@@ -271,33 +247,18 @@ class ProblemLayout:
         for names, what in ((o.placeholders, "overrides"), (o.noise_placeholders, "noise_overrides")):
             for j, n in enumerate(names):
                 placeholders[own[n]] = [self.by_default(self._value(getattr(r, what)[j], r.where)) for r in readings]
-        return ObservableFormula(variable, np.array(rows), value, noise, placeholders)
+        return ObservableFormula(o, variable, np.array(rows), value, noise, placeholders)
 
     # --- the system
 
     def _model(self) -> OdeModel:
-        draft, states = self.draft, self.states
-        rates = [self._resolved(draft.rates[s]) for s in states if s in draft.rates]
-        rates += [self._resolved(e) for e in draft.algebraic]
-        starts = draft.at_start(map(symbol, states), begun=True)
-        if not states:
-            states = self.states = (NO_STATE,)
-            rates = starts = [as_node(0.0)]
-        algebraic = tuple(s for s in states if s in draft.initial and s not in draft.rates)
-        events = [{k: self._resolved(v) if isinstance(v, Node) else v for k, v in r.items()} for r in draft.events]
-        used = names_in([*rates, *starts, *(v for row in events for v in row.values())])
-        self.of_model = tuple(n for n in self.constants if n in used)
+        arguments = self.draft.arguments(whole=False)
+        self.of_model = tuple(arguments["parms"])
         begins = [s.time for stages in self.experiments.values() for s in stages]
         ends = [r.time for r in self.tables.readings if math.isfinite(r.time)]
-        model = OdeModel(
-            Equations("ode", states, self.of_model, (), tuple(rates), (), "t", algebraic),
-            state={s: v.value if isinstance(v, Number) else v for s, v in zip(states, starts, strict=True)},
-            times=[min([draft.start, *begins]), max([*ends, *(b + 1.0 for b in begins)])],
-            parms={n: draft.parms[n] if math.isfinite(draft.parms[n]) else 1.0 for n in self.of_model},
-            events=events or None,
-            rtol=RTOL,
-            atol=ATOL,
-        )
+        times = [min([self.draft.start, *begins]), max([*ends, *(b + 1.0 for b in begins)])]
+        arguments["parms"] = {n: v if math.isfinite(v) else 1.0 for n, v in arguments["parms"].items()}
+        model = OdeModel(arguments.pop("rhs"), **arguments, times=times, rtol=RTOL, atol=ATOL)
         model.told_small.add("")  # the tolerances are the problem's own: no advice to change them
         return model
 

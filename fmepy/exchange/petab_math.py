@@ -8,22 +8,15 @@ one another.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fmepy.errors import DataError, did_you_mean
+from fmepy.exchange.expressions import Expr, Reader, UnsaidError, tokens_of
 from fmepy.exchange.mathml import FUNCTIONS, Value, as_condition, as_number, piecewise
 from fmepy.language.conditions import Joined, Not, relation
 from fmepy.language.nodes import Node, Number, add, as_node, call, mul, power
 
-MOST_CHARACTERS = 100_000
-MOST_DEPTH = 100
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<sign>&&|\|\||<=|>=|==|!=|[-+*/^()<>!,])|(?P<end>$))",
-    re.ASCII,
-)
 _TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth")
 _CALLED: dict[str, Callable[..., Node]] = {
     **{n: FUNCTIONS[f"FUNCTION_{n.upper()}"] for n in (
@@ -34,17 +27,16 @@ _CALLED: dict[str, Callable[..., Node]] = {
     "sqrt": lambda x: power(x, 0.5), "sign": lambda x: call("sign", x),
     "min": lambda a, b: call("min", a, b), "max": lambda a, b: call("max", a, b),
 }  # fmt: skip
-_COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 
 
-def parse_formula(text: Any, names: Callable[[str], Node] | Mapping[str, Node], where: str = "") -> Node:
+def parse_formula(text: Any, names: Callable[[str], Node], where: str = "") -> Node:
     """Return the expression that a formula of PEtab stands for.
 
     Parameters
     ----------
     text : str or number
-    names : mapping, or callable
-        What names stand for; a function raises DataError for what it does not know.
+    names : callable
+        What names stand for; it raises DataError for what it does not know.
     where : str
         What messages open with: file, row and column.
 
@@ -58,149 +50,78 @@ def parse_formula(text: Any, names: Callable[[str], Node] | Mapping[str, Node], 
     >>> from fmepy.language.equations import symbol
     >>> parse_formula("2 * k^2 / (1 + x)", symbol)
     2*k**2/(1 + x)
-    >>> float(parse_formula("-2^4 + piecewise(1, 2 > 3, 5)", {}))
+    >>> float(parse_formula("-2^4 + piecewise(1, 2 > 3, 5)", symbol))
     -11.0
     """
-    return as_number(_Formula(str(text), names, where).whole())
+    text = str(text)
+    try:
+        reader = Reader(tokens_of(text, "petab", 1), "petab")
+        expr = reader.expression()
+        reader.at_end()
+        return as_number(_value(expr, names))
+    except UnsaidError as error:
+        why, at = str(error), max(error.line, 1)
+    except RecursionError:
+        why, at = "nested too deeply", 1
+    place = f"{where}: " if where else ""
+    raise DataError(f"{place}{why}, in the formula {text[:200]!r}, character {at}.")
 
 
-class _Formula:
-    """One formula, read from left to right."""
-
-    def __init__(self, text: str, names: Any, where: str) -> None:
-        self._text, self._where, self._at, self._depth = text, where, 0, 0
-        self._names = names if callable(names) else self._of_mapping(names)
-        if len(text) > MOST_CHARACTERS:
-            raise self._error(f"a formula of more than {MOST_CHARACTERS} characters")
-        self._next()
-
-    def _of_mapping(self, names: Mapping[str, Node]) -> Callable[[str], Node]:
-        def found(name: str) -> Node:
-            if name not in names:
-                raise DataError(f"{name!r} is not known.{did_you_mean(name, names)}")
-            return names[name]
-
-        return found
-
-    def _error(self, why: str) -> DataError:
-        place = f"{self._where}: " if self._where else ""
-        return DataError(f"{place}{why}, in the formula {self._text[:200]!r}, character {self._at + 1}.")
-
-    def _next(self) -> None:
-        match = _TOKEN.match(self._text, self._at)
-        if match is None:
-            rest = self._text[self._at :].lstrip()
-            raise self._error(f"{rest[:10]!r} cannot be read")
-        self._kind, self._token = str(match.lastgroup), match.group(str(match.lastgroup))
-        self._at = match.end()
-
-    def _take(self, *signs: str) -> str:
-        """Return the sign that comes next, if it is one of these, and pass it."""
-        if self._kind == "sign" and self._token in signs:
-            token = self._token
-            self._next()
-            return token
-        return ""
-
-    def whole(self) -> Value:
-        try:
-            value = self._either()
-        except RecursionError:
-            raise self._error("nested too deeply") from None
-        if self._kind != "end":
-            raise self._error(f"{self._token!r} is not expected here")
+def _value(e: Expr, names: Callable[[str], Node]) -> Value:
+    if e.word == "number":
+        return as_node(e.value)
+    if e.word == "name":
+        return _named(e, names)
+    values = [_value(a, names) for a in e.args]
+    if e.word == "chain":
+        value = values[0]
+        for sign, other in zip(e.value, values[1:], strict=True):
+            value = _joined(sign, value, other, e.line)
         return value
+    if e.word == "power":
+        return power(*map(as_number, values))
+    if e.word == "minus":
+        return -as_number(values[0])
+    if e.word == "not":
+        return Not(as_condition(values[0]))
+    return _called(e, values)
 
-    def _either(self) -> Value:
-        self._depth += 1
-        if self._depth > MOST_DEPTH:
-            raise self._error(f"nested more than {MOST_DEPTH} levels deep")
-        value = self._compared()
-        while word := self._take("&&", "||"):
-            parts = [as_condition(value), as_condition(self._compared())]
-            value = Joined(parts, "and" if word == "&&" else "or")
-        self._depth -= 1
-        return value
 
-    def _compared(self) -> Value:
-        value = self._sum()
-        while word := self._take(*_COMPARED):
-            value = relation(word, as_number(value), as_number(self._sum()))
-        return value
+def _named(e: Expr, names: Callable[[str], Node]) -> Value:
+    if e.value in ("true", "false"):
+        return bool(e.value == "true")
+    if e.value == "inf":
+        return as_node(math.inf)
+    try:
+        return names(e.value)
+    except DataError as error:
+        raise UnsaidError(str(error).rstrip("."), e.line) from None
 
-    def _sum(self) -> Value:
-        value = self._product()
-        while word := self._take("+", "-"):
-            other = as_number(self._product())
-            value = add(as_number(value), other if word == "+" else -other)
-        return value
 
-    def _product(self) -> Value:
-        value = self._signed()
-        while word := self._take("*", "/"):
-            other = as_number(self._signed())
-            if word == "/" and isinstance(other, Number) and other.value == 0:
-                raise self._error("a division by zero")
-            value = mul(as_number(value), other) if word == "*" else as_number(value) / other
-        return value
+def _joined(sign: str, left: Value, right: Value, at: int) -> Value:
+    if sign in ("&&", "||"):
+        return Joined([as_condition(left), as_condition(right)], "and" if sign == "&&" else "or")
+    a, b = as_number(left), as_number(right)
+    if sign in "+-":
+        return add(a, b if sign == "+" else -b)
+    if sign == "*":
+        return mul(a, b)
+    if sign != "/":
+        return relation(sign, a, b)
+    if isinstance(b, Number) and b.value == 0:
+        raise UnsaidError("a division by zero", at)
+    return a / b
 
-    def _signed(self) -> Value:
-        signs = []
-        while word := self._take("-", "+", "!"):
-            signs.append(word)
-        value = self._power()
-        for word in reversed(signs):
-            value = Not(as_condition(value)) if word == "!" else -as_number(value) if word == "-" else as_number(value)
-        return value
 
-    def _power(self) -> Value:
-        base = self._atom()
-        if not self._take("^"):
-            return base
-        return power(as_number(base), as_number(self._signed()))
-
-    def _atom(self) -> Value:
-        kind, token, at = self._kind, self._token, self._at
-        if self._take("("):
-            value = self._either()
-            self._closed()
-            return value
-        if kind == "number":
-            self._next()
-            return as_node(float(token))
-        if kind != "name":
-            raise self._error(f"{token!r} is not expected here" if token else "it ends too early")
-        self._next()
-        if self._take("("):
-            return self._call(token)
-        if token in ("true", "false"):
-            return token == "true"
-        if token == "inf":
-            return as_node(math.inf)
-        try:
-            return self._names(token)
-        except DataError as error:
-            self._at = at - len(token)
-            raise self._error(str(error).rstrip(".")) from None
-
-    def _closed(self) -> None:
-        if not self._take(")"):
-            raise self._error("a bracket is not closed")
-
-    def _call(self, name: str) -> Value:
-        values = [self._either()]
-        while self._take(","):
-            values.append(self._either())
-        self._closed()
-        if name == "piecewise":
-            if len(values) % 2 == 0:
-                raise self._error("piecewise takes pairs of a value and a condition, then the value otherwise")
-            return as_number(piecewise(values))
-        if name not in _CALLED:
-            raise self._error(
-                f"there is no function {name!r}.{did_you_mean(name, [*_CALLED, 'piecewise'])}".rstrip(".")
-            )
-        try:
-            return _CALLED[name](*map(as_number, values))
-        except TypeError:
-            raise self._error(f"{name}(...) does not take {len(values)} arguments") from None
+def _called(e: Expr, values: list[Value]) -> Value:
+    if e.value == "piecewise":
+        if len(values) % 2 == 0:
+            raise UnsaidError("piecewise takes pairs of a value and a condition, then the value otherwise", e.line)
+        return as_number(piecewise(values))
+    if e.value not in _CALLED:
+        near = did_you_mean(e.value, [*_CALLED, "piecewise"])
+        raise UnsaidError(f"there is no function {e.value!r}.{near}".rstrip("."), e.line)
+    try:
+        return _CALLED[e.value](as_number(values[0]), *map(as_number, values[1:]))
+    except (IndexError, TypeError):
+        raise UnsaidError(f"{e.value}(...) does not take {len(values)} arguments", e.line) from None

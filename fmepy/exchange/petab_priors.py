@@ -16,11 +16,10 @@ import numpy as np
 from fmepy.errors import DataError, listed
 from fmepy.exchange.petab_tables import as_float
 
-_FAMILIES = {  # of scipy.stats: how its arguments follow from PEtab's
-    "uniform": lambda a, b: ("uniform", (a, b - a)), "normal": lambda m, s: ("norm", (m, s)),
-    "laplace": lambda m, s: ("laplace", (m, s)), "cauchy": lambda m, s: ("cauchy", (m, s)),
-    "chisquare": lambda k: ("chi2", (k,)), "exponential": lambda s: ("expon", (0.0, s)),
-    "gamma": lambda k, s: ("gamma", (k, 0.0, s)), "rayleigh": lambda s: ("rayleigh", (0.0, s)),
+_FAMILIES = {  # of scipy.stats, and what PEtab's parameters are there; the end of a uniform one less its beginning
+    "uniform": ("uniform", ("loc", "scale")), "normal": ("norm", ("loc", "scale")),
+    "laplace": ("laplace", ("loc", "scale")), "cauchy": ("cauchy", ("loc", "scale")), "chisquare": ("chi2", ("df",)),
+    "exponential": ("expon", ("scale",)), "gamma": ("gamma", ("a", "scale")), "rayleigh": ("rayleigh", ("scale",)),
 }  # fmt: skip
 _SLOPES = {"lin": 1.0, "log": 1.0, "log10": math.log(10)}
 
@@ -31,7 +30,7 @@ class TruncatedPrior:
 
     Attributes
     ----------
-    family, arguments : str, tuple of float
+    family, arguments : str, dict of str to float
         Of scipy.stats, on `scale`.
     scale : {"lin", "log", "log10"}
         What of the parameter has this distribution.
@@ -40,7 +39,7 @@ class TruncatedPrior:
     """
 
     family: str
-    arguments: tuple[float, ...]
+    arguments: dict[str, float]
     scale: str
     lower: float
     upper: float
@@ -53,7 +52,7 @@ class TruncatedPrior:
     def _distribution(self) -> Any:
         from scipy import stats
 
-        return getattr(stats, self.family)(*self.arguments)
+        return getattr(stats, self.family)(**self.arguments)
 
     @property
     def mass(self) -> float:
@@ -92,20 +91,21 @@ def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
         of, kind = ("log", kind[4:]) if kind.startswith("log-") else ("log10", kind[6:])
     elif kind in ("logNormal", "logLaplace"):
         kind, of = kind[3:].lower(), "log"
-    values = [as_float(part.strip()) for part in text.split(";")]
+    values: list[Any] = [as_float(part.strip()) for part in text.split(";")]
     if kind not in _FAMILIES or (of != "lin" and kind not in ("uniform", "normal", "laplace")):
         raise DataError(f"{row['where']}: the prior {row['prior']!r} is not known; there are {listed(_FAMILIES)}.")
-    support = values if of == "lin" else [None if v is None else math.exp(v * _SLOPES[of]) for v in values]
+    given, (family, names) = values, _FAMILIES[kind]
     if row["prior"] == "log-uniform":  # its parameters are of the parameter itself
-        support, values = values, [math.log(v) if v and v > 0 else None for v in values]
-    try:
-        family, arguments = _FAMILIES[kind](*values)  # type: ignore[operator]
-        if not all(math.isfinite(a) for a in arguments):
-            raise TypeError
-    except TypeError:
-        raise DataError(f"{row['where']}: {text!r} are not the parameters of the prior {kind!r}.") from None
+        values = [math.log(v) if v and v > 0 else None for v in values]
+    numbers = [v for v in values if v is not None and math.isfinite(v)]
+    if len(numbers) < len(values) or len(numbers) != len(names):
+        raise DataError(f"{row['where']}: {text!r} are not the parameters of the prior {kind!r}.")
+    arguments = dict(zip(names, numbers, strict=True))
     if kind == "uniform":  # it ends at the bounds, and its density grows
-        lower, upper = max(lower, support[0]), min(upper, support[1])
+        arguments["scale"] -= arguments["loc"]
+        is_natural = of == "lin" or row["prior"] == "log-uniform"
+        ends = given if is_natural else [math.exp(v * _SLOPES[of]) for v in numbers]
+        lower, upper = max(lower, ends[0]), min(upper, ends[1])
     prior = TruncatedPrior(family, arguments, of, lower, upper)
     if not prior.mass > 0:  # or NaN: an sd below zero, ends in the wrong order
         raise DataError(f"{row['where']}: the prior {kind!r} with {text!r} has no density between the bounds.")

@@ -27,7 +27,8 @@ from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import DataError, SimulationError, listed
 from fmepy.exchange.petab_layout import ATOL, NOISE, RTOL, ObservableFormula, ProblemLayout, Stage
 from fmepy.language.derivatives import entries_of
-from fmepy.models.base import OfRuns
+from fmepy.models.base import OfRuns, TakesDifferences
+from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import Runnable
 from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
 from fmepy.parameters.named import merge_parameters
@@ -63,11 +64,10 @@ class _Step:
     def of(cls, layout: ProblemLayout, stage: Stage) -> _Step:
         """Return what a stage begins with."""
         groups = layout.groups
-        expressions = [*stage.constants.values(), *stage.states.values()]
+        expressions = list(stage.changes.values())
         found = entries_of(expressions, [s for g in groups[1:] for s in g])
         function = scalar_function(groups, [*expressions, *(e for *_, e in found)])
-        places = [*stage.constants, *(len(layout.constants) + i for i in stage.states)]
-        return cls(function, [(i, j) for i, j, _ in found], np.array(places, dtype=np.intp))
+        return cls(function, [(i, j) for i, j, _ in found], np.array(list(stage.changes), dtype=np.intp))
 
     def __call__(self, t: float, P: Vector, M: Vector, y: Vector, D: Matrix | None) -> Any:
         """Return (M, y), and the derivatives of (P, M, y), one below the other; `D`: those before."""
@@ -83,8 +83,11 @@ class _Step:
         return x, D
 
 
-class BoundReadings(OfRuns):
-    """A `ReadingsModel` as a function of a plain vector; see `fmepy.models.base.BoundModel`."""
+class BoundReadings(TakesDifferences, OfRuns):
+    """A `ReadingsModel` as a function of a plain vector; see `fmepy.models.base.BoundModel`.
+
+    Bounds do not reach its runs: differences there are of the model's constants, whose bounds nobody knows.
+    """
 
     def __init__(self, model: ReadingsModel, names: tuple[str, ...], rows: Vector, hold: bool) -> None:
         self._model, self.names, self.times, self.var_names = model, names, rows, model.var_names
@@ -131,9 +134,6 @@ class BoundReadings(OfRuns):
     exact = property(lambda self: all(b.exact for b, _ in self._bounds.values()))
     retries = property(lambda self: sum(int(b.retries) for b, _ in self._bounds.values()))
     engine = property(lambda self: next((b.engine for b, _ in self._bounds.values()), self._ode.engine))
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Do nothing: differences are of the model's constants, whose bounds nobody knows."""
 
     def tightened(self) -> BoundReadings:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
@@ -213,8 +213,6 @@ class BoundReadings(OfRuns):
         n = len(self._layout.states)
         if slopes is None:
             return bound.simulate(theta)[:, :n], None
-        if not slopes.size:
-            return bound.simulate(theta)[:, :n], np.zeros((len(bound.times), n, slopes.shape[1]))
         Y, S = bound.sensitivities(theta)
         return Y[:, :n], S[:, :n] @ slopes
 
@@ -245,27 +243,24 @@ class _FormulaRuns:
         self._value = array_function([*groups, self._own], both)
         self._slopes = array_function([*groups, self._own], [e for *_, e in self._entries])
         self._n = len(columns)
-        cells = [e for values in formula.placeholders.values() for e in values]
-        self._cell_entries = entries_of(cells, groups[1])
-        self._cells = scalar_function([groups[1]], [*cells, *(e for *_, e in self._cell_entries)])
-        self._n_cells = len(cells)
+        cells = dict.fromkeys(e for values in formula.placeholders.values() for e in values)
+        of_cell, parameters = {e: i for i, e in enumerate(cells)}, [s.name for s in groups[1]]
+        self._cells = ValueTable(list(cells), parameters, parameters)
+        self._cell_at = [np.array([of_cell[e] for e in values]) for values in formula.placeholders.values()]
 
     def __call__(
         self, k: int, t: Vector, P: Vector, X: Matrix, M: Matrix, D: Cube | None, places: Any, Y: Matrix, S: Cube | None
     ) -> None:
         """Fill in the k-th pair of variables of Y and S."""
         rows, n = self._rows, len(self._rows)
-        found = self._cells(P.tolist()) if self._n_cells else []
-        own = np.array(found[: self._n_cells]).reshape(len(self._own), n)
+        own = [self._cells.value(P.tolist())[at] for at in self._cell_at]
         given = ((t[rows],), P, M[rows].T, X[rows].T, own)
         for j, value in enumerate(self._value(*given)):
             Y[rows, 2 * k + j] = value
         if D is None or S is None:
             return
-        of_cells = np.zeros((self._n_cells, len(P)))
-        for (i, j, _), slope in zip(self._cell_entries, found[self._n_cells :], strict=True):
-            of_cells[i, j] = slope
-        of_own = of_cells[:, places].reshape(len(self._own), n, len(places))
+        of_cells = self._cells.slope(P.tolist())[:, places] if self._cell_at else None
+        of_own = [] if of_cells is None else [of_cells[at] for at in self._cell_at]
         for (i, j, _), slope in zip(self._entries, self._slopes(*given), strict=True):
             moved = D[rows, j] if j < self._n else of_own[j - self._n]
             S[rows, 2 * k + i] += np.broadcast_to(slope, n)[:, None] * moved

@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed, warn
+from fmepy.exchange.files import read_bytes
 
 MOST_BYTES = 200_000_000
 SCALES = ("lin", "log", "log10")
@@ -169,7 +170,7 @@ def read_tables(path: Any) -> Tables:
     if version not in ("1", "2"):
         raise DataError(f"{path}: format_version is {config.get('format_version')!r}; PEtab 1 and 2 are read.")
     _tell_unknown_keys(config, version, path)
-    files, model = (_files_v1 if version == "1" else _files_v2)(config, path)
+    files, model = _files(config, version, path)
     for one in config.get("problems") or []:
         one.pop("visualization_files", None)  # how to draw it
     out = Tables(int(version), path, config, files, _inside(path, model))
@@ -182,7 +183,7 @@ def read_tables(path: Any) -> Tables:
     if version == "1":
         _experiments_v1(out, tables["conditions"], tables["measurements"])
     else:
-        mapping = tables["mapping"]
+        mapping = tables["mappings"]
         for row in range(len(mapping.frame)):
             out.renamed[mapping.text(row, "petabEntityId")] = mapping.text(row, "modelEntityId", "")
         _experiments_v2(out, tables["conditions"], tables["experiments"])
@@ -234,11 +235,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 def _read_text(path: Path, most: int = MOST_BYTES) -> str:
     try:
-        if path.stat().st_size > most:
-            raise DataError(f"{path}: {path.stat().st_size:,} bytes are more than the {most:,} that are read.")
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+        return read_bytes(path, most, DataError).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{path} is no text in UTF-8.") from None
 
@@ -261,28 +258,24 @@ def _names(config: Mapping[str, Any], key: str, path: Path) -> list[str]:
     return found
 
 
-def _files_v1(config: Mapping[str, Any], path: Path) -> tuple[dict[str, list[str]], str]:
-    problems = config.get("problems")
-    if not isinstance(problems, list) or len(problems) != 1 or not isinstance(problems[0], dict):
-        raise DataError(f"{path}: `problems` must be a list of one problem, with the names of its files.")
-    one = problems[0]
-    files = {f"{k}s": _names(one, f"{k}_files", path) for k in ("condition", "measurement", "observable")}
-    files["parameters"] = _names(config, "parameter_file", path)
-    if "model_files" in one:
-        return files, _only_model(one["model_files"], path)
+def _files(config: Mapping[str, Any], version: str, path: Path) -> tuple[dict[str, list[str]], str]:
+    """Return the names of the files of tables, by kind, and that of the model."""
+    one: Any = config
+    if version == "1":
+        problems = config.get("problems")
+        if not isinstance(problems, list) or len(problems) != 1 or not isinstance(problems[0], dict):
+            raise DataError(f"{path}: `problems` must be a list of one problem, with the names of its files.")
+        one = problems[0] | {"parameter_files": config.get("parameter_file")}
+    kinds = ("condition", "experiment", "measurement", "observable", "parameter", "mapping")
+    files = {f"{k}s": _names(one, f"{k}_files", path) for k in kinds}
+    if config.get("extensions"):
+        raise DataError(f"{path}: extensions of PEtab are not read: {listed(config['extensions'])}.")
+    if version == "2" or "model_files" in one:
+        return files, _only_model(one.get("model_files"), path)
     models = _names(one, "sbml_files", path)
     if len(models) != 1:
         raise DataError(f"{path}: {len(models)} models (sbml_files); problems of one SBML model are read.")
     return files, models[0]
-
-
-def _files_v2(config: Mapping[str, Any], path: Path) -> tuple[dict[str, list[str]], str]:
-    kinds = ("condition", "experiment", "measurement", "observable", "parameter")
-    files = {f"{k}s": _names(config, f"{k}_files", path) for k in kinds}
-    files["mapping"] = _names(config, "mapping_files", path)
-    if config.get("extensions"):
-        raise DataError(f"{path}: extensions of PEtab are not read: {listed(config['extensions'])}.")
-    return files, _only_model(config.get("model_files"), path)
 
 
 def _only_model(models: Any, path: Path) -> str:
@@ -309,7 +302,7 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
     needed = {
         "parameters": ("parameterId", "estimate"), "observables": ("observableId", "observableFormula", "noiseFormula"),
         "measurements": ("observableId", "time", "measurement"), "conditions": ("conditionId",),
-        "experiments": ("experimentId", "time", "conditionId"), "mapping": ("petabEntityId", "modelEntityId"),
+        "experiments": ("experimentId", "time", "conditionId"), "mappings": ("petabEntityId", "modelEntityId"),
     }[kind]  # fmt: skip
     for column in needed:
         if column not in frame:

@@ -13,15 +13,16 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
-from xml.parsers import expat
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, listed
-from fmepy.exchange.draft import ForeignModel
+from fmepy.exchange.draft import ForeignModel, free_name
+from fmepy.exchange.files import Element, parse_xml, read_bytes
 from fmepy.exchange.mathml import Formulas
 from fmepy.exchange.sbml_events import read_events
 from fmepy.language.equations import names_in, symbol
@@ -37,7 +38,7 @@ _SPACES = {
     ("1", "1"): "level1", ("1", "2"): "level1", ("2", "1"): "level2", ("3", "1"): "level3/version1/core",
     ("3", "2"): "level3/version2/core", **{("2", v): f"level2/version{v}" for v in "2345"},
 }  # fmt: skip
-"""By level and version the end of the namespace; libsbml ends the process where they do not agree."""
+"""By level and version the end of the namespace."""
 TIMES = np.linspace(0, 100, 101)
 MOST_BYTES = 100_000_000
 MOST_DEPTH = 300
@@ -64,12 +65,13 @@ class SbmlModel(OdeModel):
     @property
     def state(self) -> dict[str, Any]:
         """The initial values: numbers, or texts of parameters."""
-        return dict(self._arguments["state"])
+        return {k: str(v) if isinstance(v, Node) else v for k, v in self._arguments["state"].items()}
 
     @property
     def events(self) -> Any:
         """The events, as `OdeModel` takes them, or None."""
-        return self._arguments["events"]
+        rows = self._arguments["events"] or ()
+        return [{k: str(v) if isinstance(v, Node) else v for k, v in row.items()} for row in rows] or None
 
 
 @own_words
@@ -139,7 +141,10 @@ def read_draft(path: Any) -> ForeignModel:
     """Return the draft of the model in an SBML file."""
     libsbml = _libsbml()
     path = Path(path)
-    text = read_xml(path)
+    data = read_bytes(path, MOST_BYTES)
+    parse_xml(data, str(path), MOST_DEPTH, partial(_check_root, path))
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    text = data.decode(encoding, errors="replace")
     if not text.lstrip("\ufeff").startswith("<?xml"):  # libsbml adds one, in a line of its own
         text = '<?xml version="1.0" encoding="UTF-8"?>' + text
     document = libsbml.readSBMLFromString(text)
@@ -154,60 +159,14 @@ def read_draft(path: Any) -> ForeignModel:
     return _SbmlReader(document, str(path)).draft
 
 
-def read_xml(path: Path) -> str:
-    """Return the text of an XML file.
-
-    Raises
-    ------
-    ModelError
-        No file, or too large; not whole (line and column are named); a document type or an entity, from which files
-        grow or read others; nested too deeply.
-    """
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ModelError(f"{path}: {path.stat().st_size:,} bytes are more than the {MOST_BYTES:,} that are read.")
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}.") from None
-    parser, depth = expat.ParserCreate(namespace_separator=" "), [0]
-
-    def refuse(*_: object) -> None:
+def _check_root(path: Path, root: Element) -> None:
+    """Refuse what is no SBML: libsbml ends the process where level, version and namespace do not agree."""
+    said = root.attributes.get("level", ""), root.attributes.get("version", "")
+    if root.tag != f"http://www.sbml.org/sbml/{_SPACES.get(said)} sbml":
         raise ModelError(
-            f"{path}, line {parser.CurrentLineNumber}: a document type or entity is refused: entities read other files "
-            "or grow. Take the <!DOCTYPE ...> out of the file."
+            f"{path}, line {root.line}: {root.tag!r} of level {said[0]!r}, version {said[1]!r} is no SBML; <sbml> with "
+            "a level and a version from 1 to 3, and their namespace, is needed."
         )
-
-    def opened(name: str, attributes: dict[str, str]) -> None:
-        said = attributes.get("level", ""), attributes.get("version", "")
-        if not depth[0] and name != f"http://www.sbml.org/sbml/{_SPACES.get(said)} sbml":
-            raise ModelError(
-                f"{path}, line {parser.CurrentLineNumber}: {name!r} of level {said[0]!r}, version {said[1]!r} is no "
-                "SBML; <sbml> with a level and a version from 1 to 3, and their namespace, is needed."
-            )
-        depth[0] += 1
-        if depth[0] > MOST_DEPTH:
-            raise ModelError(
-                f"{path}, line {parser.CurrentLineNumber}: more than {MOST_DEPTH} elements in one another."
-            )
-
-    def closed(*_: object) -> None:
-        depth[0] -= 1
-
-    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
-    parser.StartElementHandler, parser.EndElementHandler = opened, closed
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
-        raise ModelError(
-            f"{path}, line {error.lineno}, column {error.offset + 1}: this is no whole XML "
-            f"({expat.ErrorString(error.code)})."
-        ) from None
-    except (LookupError, ValueError) as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(f"{path}: the encoding of the XML is not known ({error}).") from None
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
-    return data.decode(encoding, errors="replace")
 
 
 def _libsbml() -> Any:
@@ -248,6 +207,9 @@ class _SbmlReader:
         self.draft.events, self.draft.begun = read_events(self)
         for id, name in self._asked_rates.items():
             self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
+        if not self.draft.rates:  # a run needs a state
+            name = free_name("no_state", self.draft.renamed.values())
+            self.draft.rates[name], self.draft.initial = as_node(0.0), {name: as_node(0.0), **self.draft.initial}
 
     # --- what is said of an element
 
@@ -416,11 +378,6 @@ class _SbmlReader:
             raise self.refuse(r, f"the stoichiometry of {r.getSpecies()!r} has no value.")
         return as_node(value)
 
-    def changes_size(self, s: Any) -> bool:
-        """Tell whether a species is a concentration in a compartment whose size may change."""
-        c = s.getCompartment()
-        return not self.is_amount(s) and (c in self.rules or c in self.set_by_events or c in self.solved)
-
     def is_amount(self, s: Any) -> bool:
         """Tell whether a species stands for its amount in formulas."""
         c = self.m.getCompartment(s.getCompartment())
@@ -434,7 +391,7 @@ class _SbmlReader:
         size = names[s.getCompartment()]
         start = self._start_of_species(s, is_amount, size)
         is_moved = change is not None and not s.getBoundaryCondition() and not s.getConstant()
-        varying = self.changes_size(s)
+        varying = not is_amount and s.getCompartment() in {*self.rules, *self.set_by_events, *self.solved}
         if id in self.rules or id in self.solved or not (is_moved or varying or id in self.set_by_events):
             self._quantity(s, np.nan, start)
             return

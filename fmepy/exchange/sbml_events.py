@@ -13,10 +13,9 @@ from typing import Any
 from fmepy.errors import ModelError
 from fmepy.exchange.mathml import as_number, margin, relations
 from fmepy.language.conditions import Joined, Not, Relation, choose, relation
-from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps
-from fmepy.language.nodes import Node, Number, Symbol, add, as_node, call, mul
+from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
 
 NEVER = 1e30
 MOST_AT_START = 20
@@ -174,8 +173,7 @@ def _number(draft: Any, e: Node) -> float:
 def _begins(draft: Any, e: SbmlEvent) -> bool:
     """Tell whether a trigger begins to hold right at the start: it stands on its border and goes inside."""
     g = margin(e.condition)
-    rises = add(*(mul(derivative(g, symbol(n)), draft.rate(n)) for n in sorted(names_in([g]))), as_node(0.0))
-    at, speed = draft.at_start([g, rises], begun=True)
+    at, speed = draft.at_start([g, draft.slope(g)], begun=True)
     return _is(at, 0.0) and isinstance(speed, Number) and speed.value > 0
 
 

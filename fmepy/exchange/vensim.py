@@ -15,12 +15,12 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
 from fmepy.dmi.text import MAX_TEXT
 from fmepy.errors import ArgumentError, ModelError, listed
+from fmepy.exchange.files import read_bytes
 from fmepy.exchange.vensim_data import read_series
 from fmepy.exchange.vensim_mdl import read_mdl
 from fmepy.exchange.vensim_system import ForeignSystem
 from fmepy.exchange.vensim_text import Translation
 from fmepy.exchange.vensim_xmile import read_xmile
-from fmepy.journal.files import read_file
 from fmepy.types import Vector
 
 SUFFIXES = (".mdl", ".xmile", ".stmx")
@@ -118,10 +118,7 @@ def _read(file: Path) -> ForeignSystem:
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
         raise ArgumentError(f"{file}: {listed(SUFFIXES)} are read, by the ending of the name.")
-    try:
-        data = read_file(file, MOST_BYTES)
-    except OSError as error:
-        raise ModelError(f"{file} cannot be read: {error.strerror or error}.") from None
+    data = read_bytes(file, MOST_BYTES)
     if suffix != ".mdl":
         return read_xmile(data, str(file))
     try:

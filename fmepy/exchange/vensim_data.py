@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmepy.dmi.data_items import Item, item
-from fmepy.exchange.vensim_expressions import UnsaidError, key_of
-from fmepy.exchange.vensim_system import ForeignSystem, ForeignVariable
+from fmepy.exchange.expressions import UnsaidError, key_of
+from fmepy.exchange.vensim_system import ForeignVariable
 from fmepy.tables.sheet import NUMBER
 from fmepy.tables.text_files import read_text_file
 from fmepy.types import Vector
@@ -42,7 +42,7 @@ def _key(name: str) -> str:
     return "[".join([key_of(head), *([",".join(map(key_of, inside.split(",")))] if inside else [])])
 
 
-def series_item(v: ForeignVariable, system: ForeignSystem, series: Series) -> Item:
+def series_item(v: ForeignVariable, series: Series) -> Item:
     """Return the item of a data variable.
 
     Raises
@@ -53,7 +53,7 @@ def series_item(v: ForeignVariable, system: ForeignSystem, series: Series) -> It
     eq = v.equations[0]
     if eq.keyword not in _BETWEEN:
         raise UnsaidError(f":{eq.keyword.upper()}: has no word here; :INTERPOLATE: and :HOLD BACKWARD: do", eq.line)
-    columns = [series.get("[".join([eq.key, *([",".join(p)] if p else [])])) for p in _places(v, system)]
+    columns = [series.get("[".join([eq.key, *([",".join(p)] if p else [])])) for p in product(*v.axes)]
     if any(c is None for c in columns):
         raise UnsaidError("it is data, of which the file has none: read_vensim(..., data='file.csv')", eq.line)
     times = columns[0][0]  # type: ignore[index]  # none is None
@@ -62,7 +62,3 @@ def series_item(v: ForeignVariable, system: ForeignSystem, series: Series) -> It
     shape = [len(times[kept]), *map(len, v.axes)]
     words: dict[str, Any] = {"interpolation": _BETWEEN[eq.keyword], "extrapolate": True, "unit": v.unit}
     return item(values[kept].reshape(shape), times=times[kept], **words)
-
-
-def _places(v: ForeignVariable, system: ForeignSystem) -> Iterable[tuple[str, ...]]:
-    return sorted((p for eq in v.equations for p in system.places(eq.subs, eq.excepts)), key=v.index)

@@ -13,13 +13,15 @@ from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.foreign_words import FROM_START, LEVELS, REFUSED, START, WORDS
 from fmepy.errors import did_you_mean
 from fmepy.exchange.draft import free_name
-from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name, number
+from fmepy.exchange.expressions import Expr, UnsaidError, name, number
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 
 _ATOM, _POWER, _PRODUCT, _SUM, _LOOSE = 9, 8, 6, 5, 0
 _RELATIONS = {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
 REDUCED = {k: k for k in ("sum", "prod", "min", "max", "mean", "size")}
 REDUCED |= {"vmin": "min", "vmax": "max", "elmcount": "size"}
+_TABLES = {"with_lookup": (0, 1, ""), "lookup": (1, 0, ""), "lookup_extrapolate": (1, 0, "extrapolate")}
+"""Which argument is looked up, in which, and how it goes on beyond the ends, where that is not the table's to say."""
 _UNFIT = {"points": "a table", "list": "a list of numbers", "text": "a text"}
 MOST_TERMS = 2000
 """Most terms of a sum over elements."""
@@ -294,6 +296,9 @@ class Formulas:
     def _call(self, e: Expr, where: Where) -> Said:
         if e.value in self.variables:
             return self._looked_up(self.text(e.args[0], where), name(e.value, e.subs, e.line), where)
+        if e.value in _TABLES:
+            x, table, kind = _TABLES[e.value]
+            return self._looked_up(self.text(e.args[x], where), e.args[table], where, kind)
         special = getattr(self, f"_call_{e.value}", None)
         if special is not None:
             found: Said = special(e, where)
@@ -331,9 +336,6 @@ class Formulas:
 
         is_call = re.fullmatch(r"\w+\([^()]*\)|\{0!\}", template)
         return re.sub(r"\{(\d)([!?]?)\}", put, template), _ATOM if is_call or template.startswith("where(") else _LOOSE
-
-    def _call_lookup_extrapolate(self, e: Expr, where: Where) -> Said:
-        return self._looked_up(self.text(e.args[1], where), e.args[0], where, "extrapolate")
 
     def _levels(self, e: Expr, where: Where) -> Said:
         """Return a smooth or delay of several levels; Vensim's delays have no more than their time has steps."""
@@ -383,12 +385,6 @@ class Formulas:
         alone = len(e.args) == 4 and e.args[2] == number(0)
         args = [self.text(a, where) for a in e.args[: 2 if alone else 4]]
         return f"pulse({', '.join(args)})", _ATOM
-
-    def _call_with_lookup(self, e: Expr, where: Where) -> Said:
-        return self._looked_up(self.text(e.args[0], where), e.args[1], where)
-
-    def _call_lookup(self, e: Expr, where: Where) -> Said:
-        return self._looked_up(self.text(e.args[1], where), e.args[0], where)
 
     def _call_initial(self, e: Expr, where: Where) -> Said:
         found = self._with_starts(self.text, e.args[0], where)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fmepy.errors import ModelError
-from fmepy.exchange.vensim_expressions import Expr, Reader, UnsaidError, key_of, number, shown, tokens_of
+from fmepy.exchange.expressions import Expr, Reader, UnsaidError, key_of, number, shown, tokens_of
 from fmepy.exchange.vensim_system import Equation, ForeignSystem, Macro
 
 MOST_EQUATIONS = 20_000

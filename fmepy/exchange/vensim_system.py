@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, product
 from math import prod
+from operator import add, mul, sub, truediv
 
 from fmepy.errors import ModelError, counted, did_you_mean
-from fmepy.exchange.vensim_expressions import Expr, UnsaidError, called, key_of, name, shown
+from fmepy.exchange.expressions import Expr, UnsaidError, called, key_of, name, shown
 
 CONTROLS = {"initial_time": "t_start", "final_time": "t_end", "time_step": "dt", "saveper": "dt"}
 """Control variables, and what stands for them."""
+_ARITHMETIC = {"+": add, "-": sub, "*": mul, "/": truediv}
 MOST_ELEMENTS = 10_000
 MOST_MACROS = 10
 """Most macros inside one another."""
@@ -77,7 +79,6 @@ class ForeignVariable:
     equations: list[Equation]
     axes: list[list[str]] = field(default_factory=list)
     ranges: list[str] = field(default_factory=list)
-    _places: list[dict[str, int]] = field(default_factory=list)
 
     @property
     def unit(self) -> str:
@@ -88,12 +89,6 @@ class ForeignVariable:
     def is_table(self) -> bool:
         """Whether it is called with an argument."""
         return all(e.expr is not None and e.expr.word == "points" for e in self.equations)
-
-    def index(self, elements: Sequence[str]) -> tuple[int, ...]:
-        """Return where elements stand."""
-        if len(self._places) != len(self.axes):
-            self._places = [{e: i for i, e in enumerate(axis)} for axis in self.axes]
-        return tuple(places[e] for places, e in zip(self._places, elements, strict=True))
 
 
 @dataclass
@@ -274,10 +269,10 @@ class ForeignSystem:
                     return -args[0]
                 case "power":
                     return float(args[0] ** args[1])
-                case "chain" if set(e.value) <= set("+-*/"):
+                case "chain" if _ARITHMETIC.keys() >= set(e.value):
                     total = args[0]
                     for sign, a in zip(e.value, args[1:], strict=True):
-                        total = {"+": total + a, "-": total - a, "*": total * a}[sign] if sign != "/" else total / a
+                        total = _ARITHMETIC[sign](total, a)
                     return total
         except (ArithmeticError, TypeError):
             raise UnsaidError("it has no value", e.line) from None

@@ -8,8 +8,8 @@ from typing import Any
 
 from fmepy.dmi.data_items import Index, Item, item
 from fmepy.dmi.unit_text import read_unit
+from fmepy.exchange.expressions import Expr, UnsaidError, name
 from fmepy.exchange.vensim_data import Series, series_item
-from fmepy.exchange.vensim_expressions import Expr, UnsaidError, name
 from fmepy.exchange.vensim_formulas import BY_ELEMENT, REDUCED, Formulas
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.language.tree import MAX_EXPRESSION
@@ -45,7 +45,7 @@ class Translation(Formulas):
         if v in self.broken:
             return found
         if all(eq.expr is None for eq in v.equations):
-            if found_item := self._guarded(v, v.equations[0], series_item, self.system, self._series):
+            if found_item := self._guarded(v, v.equations[0], series_item, self._series):
                 self.items[v.name] = found_item
             return found
         if v.is_table:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
-from xml.parsers import expat
 
 from fmepy.errors import ModelError
-from fmepy.exchange.vensim_expressions import Expr, Reader, UnsaidError, called, key_of, name, number, shown, tokens_of
+from fmepy.exchange.expressions import Expr, Reader, UnsaidError, called, key_of, name, number, shown, tokens_of
+from fmepy.exchange.files import Element, parse_xml
 from fmepy.exchange.vensim_mdl import MOST_EQUATIONS
 from fmepy.exchange.vensim_system import Equation, ForeignSystem, Macro
 
@@ -20,90 +19,28 @@ _READ = {
     "scale", "format", "display", "xscale", "yscale", "xpts", "ypts",
 }  # fmt: skip
 _KINDS = {"continuous": "hold", "": "hold", "extrapolate": "extrapolate", "discrete": "step"}
-
-
-@dataclass
-class Element:
-    """An element of the file, with its line."""
-
-    tag: str
-    attributes: dict[str, str]
-    line: int
-    text: str = ""
-    children: list[Element] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.attributes.get("name", "")
-
-    def all(self, *tags: str) -> list[Element]:
-        """Return the children of some tags."""
-        return [c for c in self.children if c.tag in tags]
-
-    def first(self, tag: str) -> Element:
-        """Return the first child of a tag, an empty one where there is none."""
-        return next(iter(self.all(tag)), Element(tag, {}, self.line))
-
-
 _OPENED = rb"<(stock|flow|aux) name=[^>]*[^/]>"
 _UNCLOSED = re.compile(_OPENED + rb"(?:(?!</\1>|<(?:stock|flow|aux) ).)*(?=<(?:stock|flow|aux) )", re.S)
 
 
-def parse_xml(data: bytes, path: str) -> Element:
-    """Return the root of a file; document types and entities are refused.
+def _parsed(data: bytes, path: str) -> Element:
+    """Return the root of a file.
 
     A stock, flow or auxiliary that is not closed before the next one begins is taken as closed there, as other programs
     do.
-
-    Raises
-    ------
-    ModelError
-        With line and column.
     """
-    parser = expat.ParserCreate()
-    root = Element("", {}, 1)
-    open_ones = [root]
-
-    def refuse(*_: object) -> None:
-        raise ModelError(
-            f"{path}, line {parser.CurrentLineNumber}: document types and entities are refused; take them out."
-        )
-
-    def opened(tag: str, attributes: dict[str, str]) -> None:
-        if len(open_ones) > MOST_DEPTH:
-            raise ModelError(
-                f"{path}, line {parser.CurrentLineNumber}: more than {MOST_DEPTH} elements inside one another."
-            )
-        new = Element(tag, attributes, parser.CurrentLineNumber)
-        open_ones[-1].children.append(new)
-        open_ones.append(new)
-
-    def text(data: str) -> None:
-        open_ones[-1].text += data
-
-    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
-    parser.StartElementHandler, parser.CharacterDataHandler = opened, text
-    parser.EndElementHandler = lambda _: open_ones.pop()
-    parser.buffer_text = True
     try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
+        return parse_xml(data, path, MOST_DEPTH)
+    except ModelError:
         closed = _UNCLOSED.sub(rb"\g<0></\1>", data)
-        if error.code == expat.errors.codes[expat.errors.XML_ERROR_TAG_MISMATCH] and closed != data:
-            return parse_xml(closed, path)
-        place = f"{path}, line {error.lineno}, column {error.offset + 1}"
-        raise ModelError(f"{place}: this is no whole XML ({expat.ErrorString(error.code)}).") from None
-    except (LookupError, ValueError) as error:
-        if isinstance(error, ModelError):
+        if closed == data:
             raise
-        raise ModelError(f"{path}: the encoding of the XML is not known ({error}).") from None
-    return root.children[0]
+        return _parsed(closed, path)
 
 
 def read_xmile(data: bytes, where: str) -> ForeignSystem:
     """Return what a file of XMILE holds."""
-    root = parse_xml(data, where)
+    root = _parsed(data, where)
     system = ForeignSystem(where, "xmile")
     if root.tag != "xmile":
         raise ModelError(f"{where}, line {root.line}: this is <{root.tag}>, and no <xmile>.")

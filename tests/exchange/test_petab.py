@@ -12,6 +12,7 @@ from scipy import stats
 import fmepy as fme
 from fmepy.errors import DataError, ModelError, ParameterError
 from fmepy.exchange.petab_math import parse_formula
+from fmepy.language.equations import symbol
 from tests.exchange.files import CONVERSION, compartment, conversion, problem, sbml, signalling
 
 PARAMETERS = """
@@ -51,6 +52,7 @@ def test_log_likelihood_chi_square_and_simulations(tmp_path):
     assert p.loglik() == pytest.approx(stats.norm.logpdf(obs, mod, 0.5).sum(), abs=1e-8)
     assert p.chi2() == pytest.approx((((obs - mod) / 0.5) ** 2).sum(), abs=1e-8)
     np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-8)
+    assert p.cost.model()["obs_a"].tolist() == p.simulations()["simulation"].tolist()
     assert p.loglik({"k1": 0.3}) == pytest.approx(stats.norm.logpdf(obs, conversion([0, 10], k1=0.3), 0.5).sum())
     with pytest.raises(ParameterError, match=r"Did you mean"):
         p.loglik({"k_1": 0.3})
@@ -270,7 +272,7 @@ def test_priors_are_truncated_at_the_bounds(tmp_path):
      ("piecewise(1, 2 > 3, 5)", 5), ("log(8, 2)", 3), ("arccoth(2)", np.arctanh(0.5)), ("!(1 < 2)", 0)],
 )  # fmt: skip
 def test_formulas_have_the_meaning_of_petab(formula, value):
-    assert float(parse_formula(formula, {})) == pytest.approx(value)
+    assert float(parse_formula(formula, symbol)) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_formulas_have_the_meaning_of_petab(formula, value):
 )
 def test_formulas_that_are_none_are_refused_with_their_place(formula):
     with pytest.raises(DataError, match="character"):
-        parse_formula(formula, {"a": parse_formula(1, {})}, "here")
+        parse_formula(formula, symbol, "here")
 
 
 # --- bad input

@@ -8,7 +8,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.dmi import read_vensim
-from fmepy.exchange.vensim_expressions import Reader, key_of, tokens_of
+from fmepy.exchange.expressions import Reader, key_of, tokens_of
 
 CONTROL = """
 INITIAL TIME = 0 ~ Year ~ |

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fmepy.dmi import read_vensim
-from fmepy.exchange.vensim_expressions import key_of
+from fmepy.exchange.expressions import key_of
 
 FOLDER = Path(__file__).parents[1] / "reference/vensim"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))

@@ -17,6 +17,8 @@ from scipy.integrate import solve_ivp
 import fmepy as fme
 from fmepy.compiled import delay_loop
 from fmepy.errors import FmepyError, ModelError, ModelTextError, SimulationError
+from fmepy.language.equations import Equations, symbol
+from fmepy.language.nodes import call
 
 DEDE = json.loads((Path(__file__).parent.parent / "reference" / "dede" / "dede.json").read_text(encoding="utf-8"))
 HUTCHINSON = "d(N)/dt = r*N*(1 - lag(N, tau)/K)"
@@ -117,6 +119,14 @@ def test_runs_are_those_of_r():
         assert (model.engine, model.method) == ("compiled", "switching")
         ours = model()[list(state)].to_numpy()
         np.testing.assert_allclose(ours, rows[:, 1:], rtol=rtol, atol=rtol * rows[:, 1:].max(), err_msg=name)
+
+
+def test_lags_of_expressions_in_equations_are_brought_to_those_of_states():
+    rate = -symbol("k") / 2 * call("lag", 2 * symbol("x"), symbol("tau"))
+    names = ("k", "tau", "x0", "h")
+    equations = Equations("ode", ("x",), names, (), (rate,))
+    rows = np.linspace(0, 5, 11)
+    np.testing.assert_array_equal(linear(equations, times=rows)(), linear(times=rows)())
 
 
 def test_a_delay_of_zero_is_the_present():

@@ -166,7 +166,8 @@ def _reused(
     names = (draft.states, tuple(draft.parms), given.forcing_names)
     is_copy = like is not None and like.source is source
     there = None
-    if isinstance(source, Equations) and not given.outputs:
+    own = [*source.rates, *dict(source.outputs).values()] if isinstance(source, Equations) else []
+    if own and not given.outputs and not has_lags(own):  # lags are brought to those of states first
         there = source
     elif like is not None and is_copy and like.given_outputs == given.outputs:
         there = like.equations

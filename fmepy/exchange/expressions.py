@@ -1,6 +1,7 @@
-"""Expressions of Vensim and XMILE -> trees: one grammar for both, within limits; nothing in a text is run.
+"""Expressions of Vensim, XMILE and PEtab -> trees: one grammar for all, within limits; nothing in a text is run.
 
-``^`` is right-associative and binds tighter than a minus before a name, but not than that of a number: ``-2^2`` is 4.
+``^`` is right-associative and binds tighter than a minus before a name. The minus of a number is part of it, so that
+``-2^2`` is 4, but in PEtab, where it is -4; there ``&&`` and ``||`` bind equally, and comparisons from the left.
 """
 
 from __future__ import annotations
@@ -29,13 +30,20 @@ _WORDS = {
         ("xmile", rf"{_LETTER}[\w$.{_OTHER}]*"),
     )
 }
+_WORDS["petab"] = re.compile(
+    rf"(?P<space>\s+)|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|{_NUMBER}"
+    r"|(?P<sign>&&|\|\||<=|>=|==|!=|[-+*/^()<>!,])|(?P<other>.)", re.S
+)  # fmt: skip
 _INFIX = ("and", "or", "not", "mod", "if", "then", "else")
 """Names that are operators of XMILE."""
 _LEVEL = {
     ":or:": 1, "or": 1, ":and:": 2, "and": 2, "=": 4, "<>": 4, "<": 4, ">": 4, "<=": 4, ">=": 4, "+": 5, "-": 5,
     "*": 6, "/": 6, "//": 6, "mod": 6, "^": 8,
 }  # fmt: skip
-_NOT, _MINUS = 3, 8
+_LEVEL_IN_PETAB = {"&&": 1, "||": 1, "==": 4, "!=": 4} | {s: _LEVEL[s] for s in ("<", ">", "<=", ">=", *"+-*/^")}
+_NOT = {"mdl": {":not:": 3}, "xmile": {":not:": 3, "not": 3}, "petab": {"!": 8}}
+"""By dialect the words for it, and what they bind tighter than."""
+_MINUS = 8
 
 
 class UnsaidError(Exception):
@@ -47,7 +55,7 @@ class UnsaidError(Exception):
 
 
 class Token(NamedTuple):
-    """A word or sign: name, number, quoted, text or sign; as written; its line."""
+    """A word or sign: name, number, quoted, text or sign; as written; its line, in PEtab its character."""
 
     kind: str
     text: str
@@ -68,7 +76,7 @@ class Expr:
     subs : tuple of Expr
         The subscripts of a name: names, numbers, ``each`` (with !), ``all`` (*).
     line : int
-        In the file.
+        In the file; of a formula of PEtab the character.
     """
 
     word: str
@@ -135,7 +143,9 @@ def tokens_of(text: str, dialect: str, line: int) -> list[Token]:
     for match in _WORDS[dialect].finditer(text):
         kind, word = match.lastgroup or "", match.group()
         if kind != "space":
-            found.append(Token(kind, word, line))
+            found.append(Token(kind, word, line if dialect != "petab" else match.start() + 1))
+            if kind == "other":
+                raise UnsaidError(f"{word!r} cannot be read", found[-1].line)
             if kind == "number" and (len(word) > MAX_NUMBER or float(word) == float("inf")):
                 raise UnsaidError("a number beyond the range of floating point, or of too many digits", line)
             if len(found) > MOST_TOKENS:
@@ -149,6 +159,7 @@ class Reader:
 
     def __init__(self, tokens: list[Token], dialect: str) -> None:
         self._tokens, self._dialect = tokens, dialect
+        self._level = _LEVEL if dialect != "petab" else _LEVEL_IN_PETAB
         self._at = self._depth = 0
         self._end = Token("end", "", tokens[-1].line if tokens else 0)
 
@@ -178,8 +189,10 @@ class Reader:
     def needs(self, sign: str) -> None:
         """Go on behind a sign that must come next."""
         if not self.takes(sign):
-            place = f"before {self.token.text!r:.40}" if self.token.text else "at the end"
-            raise self.error(f"{sign!r} is missing {place}")
+            raise self.error(f"{sign!r} is missing {self._place()}")
+
+    def _place(self) -> str:
+        return f"before {self.token.text!r:.40}" if self.token.text else "at the end"
 
     def error(self, message: str) -> UnsaidError:
         """Return the error at this place."""
@@ -193,7 +206,7 @@ class Reader:
     def name(self) -> str:
         """Return the name that must come next, as written."""
         if self.token.kind not in ("name", "quoted"):
-            raise self.error(f"a name is missing before {self.token.text!r:.40}")
+            raise self.error(f"a name is missing {self._place()}")
         text = self.next().text
         while self._dialect == "xmile" and self.token.kind == "name" and self.token.text.casefold() not in _INFIX:
             text += f" {self.next().text}"
@@ -213,7 +226,7 @@ class Reader:
     def _operator(self) -> str:
         word = self.token.text.casefold()
         is_operator = self.token.kind == "sign" or (self._dialect == "xmile" and self.token.kind == "name")
-        return word if is_operator and word in _LEVEL else ""
+        return word if is_operator and word in self._level else ""
 
     def expression(self, least: int = 0) -> Expr:
         """Return an expression of operators from a level on."""
@@ -221,14 +234,14 @@ class Reader:
         if self._depth > MAX_NESTING:
             raise self.error(f"more than {MAX_NESTING} brackets or functions inside one another")
         left = self._first()
-        while (sign := self._operator()) and (level := _LEVEL[sign]) >= least:
+        while (sign := self._operator()) and (level := self._level[sign]) >= least:
             line = self.token.line
             if sign == "^":
                 self.next()
                 left = Expr("power", (left, self.expression(level)), line=line)
                 continue
             terms, signs = [left], []
-            while (sign := self._operator()) and _LEVEL[sign] == level:
+            while (sign := self._operator()) and self._level[sign] == level:
                 signs.append(sign.strip(":"))
                 self.next()
                 terms.append(self.expression(level + 1))
@@ -248,17 +261,18 @@ class Reader:
             return number(-(2.0**109), token.line)
         if word in ("-", "+"):
             self.next()
-            if self.token.kind == "number":
+            if self.token.kind == "number" and self._dialect != "petab":
                 return number(float(word + self.next().text), token.line)
             operand = self.expression(_MINUS)
             return operand if word == "+" else Expr("minus", (operand,), line=token.line)
-        if word == ":not:" or (self._dialect == "xmile" and word == "not"):
+        if word in _NOT[self._dialect]:
             self.next()
-            return Expr("not", (self.expression(_NOT),), line=token.line)
+            return Expr("not", (self.expression(_NOT[self._dialect][word]),), line=token.line)
         if self._dialect == "xmile" and word == "if" and self.ahead(1) and token.kind == "name":
             return self._choice()
         if word == "(" and token.kind == "sign":
-            if self.ahead(1) == "[" or (self.ahead(1) == "(" and self._is_point(2)):
+            is_table = self.ahead(1) == "[" or (self.ahead(1) == "(" and self._is_point(2))
+            if is_table and self._dialect != "petab":
                 return self.points()
             self.next()
             inside = self.expression()
@@ -275,7 +289,7 @@ class Reader:
         return called("if_then_else", *parts, line=line)
 
     def _named(self, line: int) -> Expr:
-        key = key_of(self.name())
+        key = self.name() if self._dialect == "petab" else key_of(self.name())
         subs = self.subscripts()
         if not self.takes("("):
             return name(key, subs, line)
@@ -346,5 +360,5 @@ class Reader:
         """Return the number that must come next."""
         sign = self.next().text if self.token.text in ("-", "+") else ""
         if self.token.kind != "number":
-            raise self.error(f"a number is missing before {self.token.text!r:.40}")
+            raise self.error(f"a number is missing {self._place()}")
         return float(sign + self.next().text)

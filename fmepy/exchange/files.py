@@ -1,0 +1,105 @@
+"""Files from elsewhere, read as data: their bytes within a limit, and XML without anything that grows or leads away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.parsers import expat
+
+from fmepy.errors import FmepyError, ModelError
+from fmepy.journal.files import read_file
+
+
+def read_bytes(path: Path, most: int, error: type[FmepyError] = ModelError) -> bytes:
+    """Return what a file holds, which may have so many bytes; raise an error of a kind where it cannot be read."""
+    try:
+        return read_file(path, most)
+    except OSError as why:
+        raise error(f"{path} cannot be read: {why.strerror or why}.") from None
+
+
+@dataclass
+class Element:
+    """An element of an XML file, with its line."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    text: str = ""
+    children: list[Element] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.attributes.get("name", "")
+
+    def all(self, *tags: str) -> list[Element]:
+        """Return the children of some tags."""
+        return [c for c in self.children if c.tag in tags]
+
+    def first(self, tag: str) -> Element:
+        """Return the first child of a tag, an empty one where there is none."""
+        return next(iter(self.all(tag)), Element(tag, {}, self.line))
+
+
+def parse_xml(data: bytes, path: str, most_depth: int, check: Callable[[Element], None] | None = None) -> Element:
+    """Return the root of an XML file.
+
+    Parameters
+    ----------
+    data : bytes
+    path : str
+        What messages open with.
+    most_depth : int
+        Elements that may be inside one another.
+    check : callable, optional
+        Called with the root, whose tag then begins with its namespace, as soon as it is there; nothing else is kept.
+
+    Raises
+    ------
+    ModelError
+        It is not whole (line and column are named), or nested too deeply; a document type or an entity, from which
+        files grow or read others.
+    """
+    parser = expat.ParserCreate(namespace_separator=None if check is None else " ")
+    open_ones = [Element("", {}, 1)]
+    roots = open_ones[0].children
+
+    def error(why: str) -> ModelError:
+        return ModelError(f"{path}, line {parser.CurrentLineNumber}: {why}")
+
+    def refuse(*_: object) -> None:
+        raise error(
+            "document types and entities are refused: entities read other files or grow. Take the <!DOCTYPE ...> out "
+            "of the file."
+        )
+
+    def opened(tag: str, attributes: dict[str, str]) -> None:
+        if len(open_ones) > most_depth:
+            raise error(f"more than {most_depth} elements inside one another.")
+        new = Element(tag, attributes, parser.CurrentLineNumber)
+        if check is None or not roots:
+            open_ones[-1].children.append(new)
+        if check is not None and len(open_ones) == 1:
+            check(new)
+        open_ones.append(new)
+
+    def text(data: str) -> None:
+        open_ones[-1].text += data
+
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    parser.StartElementHandler = opened
+    parser.CharacterDataHandler = text if check is None else None
+    parser.EndElementHandler = lambda _: open_ones.pop()
+    parser.buffer_text = True
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as why:
+        place = f"{path}, line {why.lineno}, column {why.offset + 1}"
+        raise ModelError(f"{place}: this is no whole XML ({expat.ErrorString(why.code)}).") from None
+    except (LookupError, ValueError) as why:
+        if isinstance(why, ModelError):
+            raise
+        raise ModelError(f"{path}: the encoding of the XML is not known ({why}).") from None
+    return roots[0]
