@@ -193,18 +193,20 @@ def _look(c, w, seen, t, z, inputs):
 def _flip(c, w, seen, t, z, inputs):
     """Flip the mode of what crosses at t, give the sensitivities their jump, and note it; False: it is not here to do.
 
-    That is the one nearest to its crossing, in time.
+    That is the one nearest to its crossing, in time, of those that have crossed: others may touch zero nearby.
     """
     n, n_names = c.n_states, w.n_moving - 1 - c.n_states
     if not are_finite(z[:n]):
         return False
     _look(c, w, seen, t, z, inputs)
     call(c.watch, t, z, inputs, seen.watched)
-    k, least = 0, math.inf
+    k, least, is_past = 0, math.inf, False
     for i in range(len(w.watched)):
+        side = 1.0 if w.are_levels[w.watched[i]] == 1 or inputs[w.modes + w.watched[i]] == 1.0 else -1.0
         away = abs(seen.watched[i]) / (abs(seen.g[w.n_switches + w.watched[i]]) + 1e-300)
-        if away < least:
-            k, least = i, away
+        has_crossed = side * seen.watched[i] <= 0.0
+        if (has_crossed and not is_past) or (has_crossed == is_past and away < least):
+            k, least, is_past = i, away, has_crossed
     i, speed = w.watched[k], seen.g[w.n_switches + w.watched[k]]
     copy(seen.rates, seen.before)
     mode = inputs[w.modes + i]
@@ -227,7 +229,28 @@ def _flip(c, w, seen, t, z, inputs):
 
 
 def _read(w, seen, switches, begin, end, c, t, z, inputs):
-    """Set the modes of some switches from their g; at zero (or a whole number) from where it is going."""
+    """Set the modes of some switches from their g, inner ones first; at zero (or a whole number) from where it goes."""
+    if not _read_values(w, seen, switches, begin, end, z, inputs):
+        return
+    is_old = True
+    for at in range(begin, end):
+        if is_old:
+            _look(c, w, seen, t, z, inputs)
+            is_old = False
+        j = switches[at]
+        g, rises, is_level = seen.g[j], seen.g[w.n_switches + j], w.are_levels[j] == 1
+        mode = _mode(w, j, g)
+        if not abs(g) < math.inf or g != (mode if is_level else 0.0):
+            continue
+        mode = (mode - 1.0 if rises < 0.0 else mode) if is_level else 1.0 if rises > 0.0 else 0.0
+        if mode != inputs[w.modes + j]:  # what hangs on it decides where others are going
+            inputs[w.modes + j] = mode
+            _read_values(w, seen, w.dependents, w.ends[j - 1] if j > 0 else 0, w.ends[j], z, inputs)
+            is_old = True
+
+
+def _read_values(w, seen, switches, begin, end, z, inputs):
+    """Set modes from their g, as if what stands on its border stayed there; tell whether any does."""
     is_old, is_border = True, False
     for at in range(begin, end):
         if is_old:
@@ -243,16 +266,7 @@ def _read(w, seen, switches, begin, end, c, t, z, inputs):
             inputs[w.modes + j] = _mode(w, j, g)
             is_border = is_border or g == (inputs[w.modes + j] if w.are_levels[j] == 1 else 0.0)
         is_old = inputs[w.modes + j] != before and w.ends[j] > (w.ends[j - 1] if j > 0 else 0)
-    if not is_border:
-        return
-    _look(c, w, seen, t, z, inputs)
-    for at in range(begin, end):
-        j = switches[at]
-        rises = seen.g[w.n_switches + j]
-        if w.are_levels[j] == 1 and seen.g[j] == inputs[w.modes + j] and rises < 0.0:
-            inputs[w.modes + j] -= 1.0
-        elif w.are_levels[j] == 0 and seen.g[j] == 0.0 and rises > 0.0:
-            inputs[w.modes + j] = 1.0
+    return is_border
 
 
 def _mode(w, j, g):

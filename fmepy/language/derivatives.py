@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fmepy.language.functions import tangent
+from fmepy.language.functions import is_choice, tangent
 from fmepy.language.nodes import (
     ONE,
     ZERO,
@@ -14,6 +14,7 @@ from fmepy.language.nodes import (
     Symbol,
     add,
     call,
+    choose_above,
     fresh,
     in_order,
     mul,
@@ -50,20 +51,26 @@ def _carried(expressions: Sequence[Node], known: Mapping[Node, Gradient]) -> lis
     """Return the gradients of expressions by those of their symbols."""
     partials: dict[Node, list[Node]] = {}
     found: dict[Node, Gradient] = {}
+    chosen: dict[Node, bool] = {}
     nothing: Gradient = {}
     for e in in_order(expressions):
         inside = [found[a] for a in e.args]
+        chosen[e] = is_choice(e) or any(chosen[a] for a in e.args)
         moving = dict.fromkeys(s for g in inside for s in g)
         if not moving:
             found[e] = known.get(e, nothing)
             continue
-        gradient = {s: _along(e, [g.get(s, ZERO) for g in inside], s, partials) for s in moving}
+        is_steep = e.word == "**" and chosen[e.args[0]]
+        gradient = {s: _along(e, [g.get(s, ZERO) for g in inside], s, partials, is_steep) for s in moving}
         found[e] = {s: d for s, d in gradient.items() if d is not ZERO}
     return [found[e] for e in expressions]
 
 
-def _along(e: Node, slopes: list[Node], s: Symbol, partials: dict[Node, list[Node]]) -> Node:
-    """Return the derivative of a node to a symbol from those of its arguments."""
+def _along(e: Node, slopes: list[Node], s: Symbol, partials: dict[Node, list[Node]], is_steep: bool) -> Node:
+    """Return the derivative of a node to a symbol from those of its arguments.
+
+    is_steep : of a power, whose base a choice holds at zero, as in ``sqrt(max(x, 0))``: there it stays where it is
+    """
     if e.word == "+":
         return add(*slopes)
     if e.word == "*":
@@ -76,6 +83,8 @@ def _along(e: Node, slopes: list[Node], s: Symbol, partials: dict[Node, list[Nod
         if slopes[0] is not ZERO:
             less = number(exponent.value - 1) if isinstance(exponent, Number) else exponent - 1
             out = mul(exponent, power(base, less), slopes[0])
+            if is_steep and not (isinstance(less, Number) and less.value >= 0):
+                out = choose_above(call("abs", slopes[0]), ZERO, out, slopes[0])  # no infinity times zero; NaN stays
         if slopes[1] is not ZERO:
             out = add(mul(slopes[1], e, call("log", base + TINY)), out)
         return out

@@ -312,7 +312,12 @@ def tangent(e: Node, directions: Sequence[Node], partials: dict[Node, list[Any]]
 
 def holds_choices(expressions: Iterable[Node]) -> bool:
     """Tell whether a choice stands in any of some expressions: a condition, an extreme, or what has jumps."""
-    return any(e.word in TABLE and TABLE[e.word].is_choice for e in in_order(expressions))
+    return any(map(is_choice, in_order(expressions)))
+
+
+def is_choice(e: Node) -> bool:
+    """Tell whether a node is a choice by itself."""
+    return e.word in TABLE and TABLE[e.word].is_choice
 
 
 def holds_jumps(expressions: Iterable[Node]) -> bool:

@@ -315,12 +315,19 @@ class Crossings:
         return g[k:], speeds[k:], size, table, f
 
     def fired(self, t: float, z: Vector) -> int:
-        """Return which of the watched is nearest to its crossing, in time: a switch, or behind them a root."""
-        speeds, switches = self._look(t, z)[1], self.system.switches
-        own = np.concatenate([speeds[list(self.system.watched)], speeds[len(switches) :]])
+        """Return which of the watched has crossed, the nearest to its crossing in time; behind switches stand roots.
+
+        One that only touches zero there may be nearer; it is on its side.
+        """
+        speeds, watched, k = self._look(t, z)[1], list(self.system.watched), len(self.system.switches)
+        own = np.concatenate([speeds[watched], speeds[k:]])
+        is_above = self.system.are_levels | (self.inputs[[self._at + i for i in watched]] == 1.0)
+        sides = np.concatenate([np.where(is_above, 1.0, -1.0), self._sides])
         with np.errstate(all="ignore"):
-            away = np.abs(self.table.values(t, z, self.inputs) - self._offsets) / (np.abs(own) + 1e-300)
-        return int(np.argmin(np.where(np.isnan(away), np.inf, away)))
+            ahead = sides * (self.table.values(t, z, self.inputs) - self._offsets)
+            away = np.abs(ahead) / (np.abs(own) + 1e-300)
+        away[np.isnan(away)] = np.inf
+        return int(np.argmin(np.where(ahead <= 0, away, np.inf) if (ahead <= 0).any() else away))
 
     def _again(self, k: int, t: float) -> tuple[list[float], bool]:
         """Note a crossing of what is watched; return its last ones, and whether they are too many within a time."""
@@ -416,27 +423,40 @@ class Crossings:
         self._set_offsets(t, z)
 
     def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
-        """Set modes from their g; where g is zero (or a whole number), from where it is going."""
-        at_border = []
-        values: list[float] | None = None
+        """Set modes from their g, inner ones first; where g is zero (or a whole number), from where it is going."""
+        if not self._read_values(switches, t, z):
+            return
+        for i in switches:
+            mode = self._border(i, float(self.table.conditions(t, z, self.inputs)[i]))
+            if mode is None:
+                continue
+            rises, is_level = self._look(t, z)[1][i], self.system.switches[i].is_level
+            mode = mode - 1.0 if is_level and rises < 0 else 1.0 if not is_level and rises > 0 else mode
+            if mode != self.inputs[self._at + i]:  # what hangs on it decides where others are going
+                self._set_mode(i, mode)
+                self._read_values([j for j in self.system.dependents[i] if j not in self.system.planned], t, z)
+
+    def _border(self, i: int, g: float) -> float | None:
+        """Return the mode of a switch that stands on its border, as if it stayed there; None of another."""
+        if not self.system.switches[i].is_level:
+            return 0.0 if g == 0.0 else None
+        return g if isfinite(g) and g == floor(g) else None
+
+    def _read_values(self, switches: Sequence[int], t: float, z: Vector) -> bool:
+        """Set modes from their g, as if what stands on its border stayed there; tell whether any does."""
+        is_any_at_border, values = False, None
         for i in switches:
             values = self.table.conditions(t, z, self.inputs) if values is None else values
-            g, is_level, before = values[i], self.system.switches[i].is_level, self.inputs[self._at + i]
+            g, before = values[i], self.inputs[self._at + i]
             (self._unknown.discard if isfinite(g) else self._unknown.add)(i)
             if g != g:
                 g = 0.0  # it has no say, or the rates have no value either
-            mode = floor(g) if is_level and isfinite(g) else 1.0 if g > 0 else 0.0
-            self._set_mode(i, mode)
-            if i not in self._unknown and g == (mode if is_level else 0.0):
-                at_border.append((i, is_level))
-            if mode != before and self.system.dependents[i]:
+            elif self._border(i, g) is not None:
+                is_any_at_border = True
+            self._set_mode(i, floor(g) if self.system.switches[i].is_level and isfinite(g) else 1.0 if g > 0 else 0.0)
+            if self.inputs[self._at + i] != before and self.system.dependents[i]:
                 values = None  # those that follow hang on it
-        for i, is_level in at_border:
-            rises = self._look(t, z)[1][i]
-            if is_level and rises < 0:
-                self._set_mode(i, self.inputs[self._at + i] - 1.0)
-            elif not is_level and rises > 0:
-                self._set_mode(i, 1.0)
+        return is_any_at_border
 
     def flip(self, i: int, t: float, z: Vector, segment: int | None = None) -> Vector:
         """Change mode i at its crossing, and those that hang on it, and give the sensitivities their jump.

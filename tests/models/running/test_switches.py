@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from fmepy import DifferenceModel, FimlofCost, OdeModel, SimulationCost
+from fmepy import DifferenceModel, FimlofCost, OdeModel, SimulationCost, SteadyModel
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.engines.scipy_steppers import RETRY
 
@@ -492,3 +492,72 @@ def test_a_condition_on_a_root_is_not_missed_where_the_root_begins(engine):
     text = "d(x)/dt = k + where(v > 0.5, k, 0)\nv = where(x > 0.3, sqrt(x - 0.3), x)\nx(0) = 0"
     Y, _, _ = run(engine, text, [0, 1], {"k": 1.0})
     assert Y[0] == pytest.approx(0.55 + 2 * 0.45, rel=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "scipy"])
+@pytest.mark.parametrize(
+    ("text", "start", "times", "known"),
+    [
+        ("d(x)/dt = -max(0.2, where(x >= 2, 0.1, 1.0))", 2.0, [0, 0.1, 0.2], [2, 1.9, 1.8]),
+        ("d(x)/dt = -min(0.4, where(x < 2, 0.1, 1.0))", 2.0, [0, 1, 2, 3], [2, 1.9, 1.8, 1.7]),
+        ("d(x)/dt = -max(1.5, where(x < 1, 3, x))", 1.0, [0, 0.1, 0.2], [1, 0.7, 0.4]),
+        ("d(x)/dt = where(floor(x) > x - 0.5, -1, -0.1)", 2.0, [0, 0.1, 0.5], [2, 1.99, 1.95]),
+        ("d(x)/dt = -0.2 - where(where(x < 2, 1, 0) > 0.5*x, 0.3, 0)", 2.0, [0, 1, 2], [2, 1.5, 1]),
+        ("d(x)/dt = min(1.5, 2*where(u < 1, 1, 0))", 0.0, [0, 1, 2], [0, 1.5, 3]),
+        ("d(x)/dt = min(1.5, floor(2*u))", 0.0, [0, 1, 2], [0, 0.5, 1]),
+        ("d(y)/dt = -1\nd(x)/dt = min(sign(abs(y - 0.2)), 0.5)", 0.0, [0, 0.5, 2], [0, 0.25, 1]),
+        ("d(y)/dt = -1 - 0.3*y\nd(x)/dt = floor(y**2) + where(y > 0, 1, 0)", 0.0, [0, 1.3], [0, np.log1p(0.27) / 0.3]),
+    ],
+)
+def test_conditions_that_hang_on_one_at_its_border_are_read_after_it(engine, text, start, times, known):
+    # a start, a kink, or another crossing sets the run onto a border, and where it goes decides for all behind
+    state = {"x": start, "y": 0.9} if "d(y)" in text else {"x": start}
+    words = {"forcings": {"u": ([0, 1, 2], [0.0, 1.0, 0.0])}} if "u" in text else {}
+    found = OdeModel(text, state=state, times=times, parms={}, engine=engine, **words)()["x"]
+    np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "scipy"])
+def test_a_root_of_what_is_held_at_zero_does_not_hide_the_switch_that_crosses(engine):
+    text = "d(h)/dt = q*t - min(k*sqrt(max(h - h0, 0)) + leak*t, cap)"  # a tank with an overflow
+    parms = {"q": 0.3, "k": 0.4, "h0": 3.0, "leak": 0.2, "cap": 0.5}
+    model = OdeModel(text, state={"h": 0.5}, times=[0, 2, 4, 6], parms=parms, engine=engine)
+    np.testing.assert_allclose(model()["h"], [0.5, 0.7, 1.525, 3.525], rtol=1e-5)
+
+
+OF_ROOTS = {
+    "difference": lambda: DifferenceModel(
+        "next(S) = S + r - k*sqrt(max(S - c, 0))",
+        state={"S": 1.0},
+        times=range(6),
+        parms={"r": 0.3, "k": 0.4, "c": 1.7},
+    ),
+    "fixed steps": lambda: held("d(x)/dt = r - k*sqrt(max(x - c, 0))", method="rk4", dt=0.05),
+    "output": lambda: held("d(x)/dt = r - k*x\no = c*max(x - 2, 0)**0.7"),
+    "start": lambda: held("d(x)/dt = r - k*x", state={"x": "1 + sqrt(max(k - c, 0))"}),
+    "event": lambda: held(
+        "d(x)/dt = r - k*x", events=[{"var": "x", "time": 1, "value": "sqrt(max(x - c, 0)) + k", "method": "add"}]
+    ),
+    "delay": lambda: held("d(x)/dt = r - k*x - sqrt(max(lag(x, 0.5) - c, 0))"),
+}
+
+
+def held(text, **words):
+    parms = {"r": 0.3, "k": 0.4, "c": 1.7}
+    words = {"state": {"x": 1.0}, "times": [0, 0.5, 1.2, 3], "rtol": 1e-9, "atol": 1e-10, **words}
+    return OdeModel(text, parms=parms, **words)
+
+
+@pytest.mark.parametrize("kind", OF_ROOTS)
+def test_the_slope_of_a_root_that_is_held_at_zero_is_zero(kind):
+    bound = OF_ROOTS[kind]().bind()
+    assert bound.exact
+    slopes, step = bound.sensitivities(bound.theta0)[1], 1e-5
+    for j, by in enumerate(np.eye(len(bound.theta0)) * step):
+        differences = (bound.simulate(bound.theta0 + by) - bound.simulate(bound.theta0 - by)) / (2 * step)
+        np.testing.assert_allclose(slopes[..., j], differences, atol=2e-4)
+
+
+def test_a_steady_state_is_found_from_where_a_root_is_held_at_zero():
+    model = SteadyModel("d(A)/dt = s - k*A - sqrt(max(A - 5, 0))", state={"A": 1.0}, parms={"s": 1.0, "k": 0.5})
+    assert model()["A"].tolist() == pytest.approx([2.0])
