@@ -44,7 +44,7 @@ _MOST_KEPT = 12  # runners of a model, for further bindings
 class BoundOde(BoundDynamic):
     """An OdeModel as a function of a plain vector; see `models.base.BoundModel`."""
 
-    _made_anew = ("_starts",)
+    _made_anew = ("_starts", "_sweeps")
 
     def __init__(
         self,
@@ -70,7 +70,6 @@ class BoundOde(BoundDynamic):
         self._timeline = Timeline.of(begins, times, d.forcings, np.array([e.time for e in d.events]))
         self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
         self._runners: dict[tuple[str, str], ModelRunner | None] = {}
-        self._sweeps: dict[str, SweptRuns | None] = {}
 
     @property
     def engines(self) -> list[Engine]:
@@ -207,6 +206,7 @@ class BoundOde(BoundDynamic):
         """Return the same with other options, which tells nothing of small states."""
         out = copy(self)
         out._options, out._runners, out._limits, out.retries = options, {}, [], 0
+        vars(out).pop("_sweeps", None)  # of the same tolerances
         return out
 
     def simulate(self, theta: Vector) -> Matrix:
@@ -264,6 +264,11 @@ class BoundOde(BoundDynamic):
         if not self._model.told_small:
             self._tell_small_of_many(*((P, Y) if ok.all() else (P[ok], Y[ok])))
         return Y, ok
+
+    @cached_property
+    def _sweeps(self) -> dict[str, SweptRuns | None]:
+        """What `_swept` has found, by engine."""
+        return {}
 
     @property
     def _swept(self) -> SweptRuns | None:

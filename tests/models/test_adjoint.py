@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
@@ -233,3 +234,14 @@ def test_fits_and_chains_that_follow_the_gradient_use_it(monkeypatch):
     chain = fme.modMCMC(cost, dict(MODEL.parms), method="nuts", **words)
     assert len(calls) > n_fit
     assert np.isfinite(chain.pars.to_numpy()).all()
+
+
+def test_it_travels_and_a_tighter_one_has_runs_of_its_own():
+    bound = simulated(weight="mean").bind()
+    theta = bound.theta0 * 1.1
+    r, pull = bound.with_pull(theta)
+    again, travelled = cloudpickle.loads(cloudpickle.dumps(bound)).with_pull(theta)
+    assert np.array_equal(again, r)
+    assert np.array_equal(travelled(r), pull(r))
+    tight, _ = bound.tightened().with_pull(theta)
+    assert 0 < np.abs(tight - r).max() < 1e-5
