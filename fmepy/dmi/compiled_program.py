@@ -210,8 +210,7 @@ class ModularProgram:
                 order += [tasks.setdefault(p, len(tasks)) for p in block.pieces]
                 if block.is_loop:
                     places = tuple(place for p in block.pieces for place in graph.written(p))
-                    names = _names_of(layout, work.evaluations, block.pieces, places)
-                    loop, _ = loops.setdefault(places, (len(loops), names))
+                    loop, _ = loops.setdefault(places, (len(loops), graph.names(block.pieces)))
                 sections.append((first, len(order), loop))
             begins.append(len(sections))
         kept = [(layout.span(k.value), layout.span(k.to), k.step) for k in work.kept]
@@ -250,7 +249,8 @@ class ModularProgram:
     def _at_the_start(self, graph: Graph) -> list[Block]:
         """Return the blocks of the first step, where levels get their values and loops their first guesses."""
         work = self.work
-        states = set(self.layout.places([*(v.target for v in work.levels), *(k.to for k in work.kept)]).tolist())
+        held = [*(level.target for level in work.levels), *(k.to for k in work.kept)]
+        states = {place for target in held for place in self.layout.span(target)}
         pieces, guesses = list[Piece](), list[Piece]()
         for evaluation, whole in zip(work.evaluations, graph.whole, strict=True):
             if evaluation.kind != "initial":
@@ -262,7 +262,8 @@ class ModularProgram:
                 positions = [position for _, position in some]
                 (pieces if is_state else guesses).append(Piece(whole.evaluation, positions[0], positions[-1] + 1))
         if guesses and self.rules.order == "sorted":
-            looping = graph.looping(pieces)
+            loops = [p for block in graph.blocks(pieces) if block.is_loop for p in block.pieces]
+            looping = {place for p in loops for place in graph.written(p)}
             guesses = [g for g in guesses if not looping.isdisjoint(graph.written(g))]
         return self._schedule(graph, pieces, guesses)
 
@@ -330,24 +331,9 @@ def _check_rk4(system: ModuleSystem) -> None:
 def loops_of(system: ModuleSystem) -> list[tuple[str, ...]]:
     """Return what needs itself within a step: variables, or elements where it is some of them."""
     work = Work(system)
-    layout, evaluations = Layout(work.shapes), work.evaluations
-    graph = Graph(evaluations, layout, frozenset())
-    pieces = [p for e, p in zip(evaluations, graph.whole, strict=True) if e.kind != "initial"]
-    loops = [b.pieces for b in graph.blocks(pieces) if b.is_loop]
-    return [_names_of(layout, evaluations, p, [i for q in p for i in graph.written(q)]) for p in loops]
-
-
-def _names_of(
-    layout: Layout, evaluations: Sequence[Evaluation], pieces: Sequence[Piece], places: Sequence[int]
-) -> tuple[str, ...]:
-    """Return what a loop gives values to: variables, or elements where it is some of them."""
-    names, inside = dict[str, None](), frozenset(places)
-    for i, first, last in pieces:
-        for target in evaluations[i].targets or (evaluations[i].target,):
-            whole = layout.of(target.name)
-            is_whole = inside.issuperset(range(whole.start, whole.stop))
-            names |= dict.fromkeys([target.name] if is_whole else layout.names[whole][first:last])
-    return tuple(names)
+    graph = Graph(work.evaluations, Layout(work.shapes), frozenset())
+    pieces = [p for e, p in zip(work.evaluations, graph.whole, strict=True) if e.kind != "initial"]
+    return [graph.names(block.pieces) for block in graph.blocks(pieces) if block.is_loop]
 
 
 def _elements(layout: Layout, v: Level) -> Iterator[tuple[int, int, int, int]]:

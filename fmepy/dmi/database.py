@@ -225,10 +225,10 @@ class Database:
         """
         if not isinstance(run, pd.DataFrame) or ("time" not in run.columns and run.index.name != "time"):
             raise DataError("`run` must be a DataFrame with a column 'time', such as a model returns.")
-        if run.index.name == "time" and "time" not in run.columns:
-            run = run.reset_index()
+        sheet = replace(frame_sheet(run, "the outputs of a run"), stem="")
+        run = sheet.frame
         if names is not None:
-            columns = [str(c) for c in run.columns if c != "time"]
+            columns = [c for c in run.columns if c != "time"]
             kept: list[str] = []
             for name in [names] if isinstance(names, str) else list(names):
                 some = [c for c in columns if c == name or c.startswith(f"{name}[")]
@@ -236,12 +236,11 @@ class Database:
                     raise DataError(f"`names`: the run has no {name!r}.{did_you_mean(name, columns)}")
                 kept += [c for c in some if c not in kept]
             run = run[["time", *kept]]
-        empty = [str(c) for c in run.columns if run[c].isna().any()]
+        empty = [c for c in run.columns if run[c].isna().any()]
         if empty:
             raise DataError(f"The run holds NaN in {listed(empty)}; such a series cannot be handed on.")
-        sheet = replace(frame_sheet(run, "the outputs of a run"), stem="")
         new = Database(self)
-        for found in _series_of(sheet):
+        for found in _series_of(replace(sheet, frame=run)):
             is_said = found.name in new._notes
             new._put(_with(found, new._notes[found.name][1]) if is_said else replace(found, whole=True))
         return new

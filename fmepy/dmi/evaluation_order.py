@@ -20,7 +20,6 @@ import numpy as np
 from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.dmi.statements import TIME, Elements, Reference, Shape, element_names, reference_of
 from fmepy.language.nodes import Symbol
-from fmepy.types import IntVector
 
 MOST_PIECES = 5_000
 """Elements of the arrays of a loop up to which it is looked whether it is one among elements, too."""
@@ -73,10 +72,6 @@ class Layout:
         """Return where what is referred to stands."""
         begin, positions = self.begin[target.name], target.positions
         return range(begin + positions.start, begin + positions.stop)
-
-    def places(self, targets: Iterable[Reference]) -> IntVector:
-        """Return where the elements of all that is referred to stand."""
-        return np.array([place for target in targets for place in self.span(target)], dtype=np.int64)
 
 
 class Graph:
@@ -186,9 +181,16 @@ class Graph:
                 out.append(p)
         return out
 
-    def looping(self, pieces: Sequence[Piece]) -> set[int]:
-        """Return the places that loops write to."""
-        return {place for b in self.blocks(pieces) if b.is_loop for p in b.pieces for place in self.written(p)}
+    def names(self, pieces: Iterable[Piece]) -> tuple[str, ...]:
+        """Return what pieces give values to: variables, or elements where it is some of them."""
+        layout, names = self._layout, dict[str, None]()
+        inside = {place for p in pieces for place in self.written(p)}
+        for i, first, last in pieces:
+            for target in self._evaluations[i].targets or (self._evaluations[i].target,):
+                whole = layout.of(target.name)
+                is_whole = inside.issuperset(range(whole.start, whole.stop))
+                names |= dict.fromkeys([target.name] if is_whole else layout.names[whole][first:last])
+        return tuple(names)
 
 
 # --- graphs

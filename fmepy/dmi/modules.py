@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -191,25 +193,15 @@ class PythonModule(Declared):
 
     def __reduce__(self) -> Any:
         """Pickle by name, as functions are, where the decorated name is in its file; else by content."""
-        import sys
-
-        home: Any = sys.modules.get(self.function.__module__)
-        for part in self.function.__qualname__.split("."):
-            home = getattr(home, part, None)
-        if home is self:
-            return _by_name, (self.function.__module__, self.function.__qualname__)
+        name = f"{self.function.__module__}:{self.function.__qualname__}"
+        with suppress(AttributeError, ImportError, ValueError):
+            if pkgutil.resolve_name(name) is self:
+                return pkgutil.resolve_name, (name,)
         made = partial(PythonModule, step=self.step, dims=dict(self.dims))
         return made, (self.function, self.name, self.reads, self.assigns)
 
 
 AnyModule: TypeAlias = Module | PythonModule
-
-
-def _by_name(module: str, name: str) -> Any:
-    """Return what a dotted name in a Python module stands for, when it is loaded again."""
-    import pkgutil
-
-    return pkgutil.resolve_name(f"{module}:{name}")
 
 
 def module(

@@ -20,6 +20,8 @@ from itertools import product
 from math import prod
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
+
 from fmepy.language.nodes import Node, Number, Symbol, add, as_node, choose_above, in_order, made, substituted
 
 Shape: TypeAlias = tuple[int, ...]
@@ -131,7 +133,8 @@ class Elements:
         """Return a variable at an element."""
         if not isinstance(e, Whole):
             return e
-        return Symbol(element_name(e.name, index_at(i, self._shapes[e.name])))
+        index = np.unravel_index(i, self._shapes[e.name])
+        return Symbol(element_name(e.name, tuple(map(int, index))))
 
     def of_array(self, e: Node, i: int) -> Node:
         """Return what looks at several elements at an element."""
@@ -315,15 +318,6 @@ def flat_position(index: tuple[int, ...], shape: Shape) -> int:
     for i, n in zip(index, shape, strict=True):
         position = position * n + i
     return position
-
-
-def index_at(position: int, shape: Shape) -> tuple[int, ...]:
-    """Return the index of the element that stands at a position."""
-    out: tuple[int, ...] = ()
-    for n in reversed(shape):
-        position, i = divmod(position, n)
-        out = (i, *out)
-    return out
 
 
 def indices_of(shape: Shape) -> list[tuple[int, ...]]:

@@ -11,6 +11,7 @@ import builtins
 import dis
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.compiled.statements import statements
 from fmepy.dmi.statements import FunctionStatement, Reference, array_node, element_names
-from fmepy.errors import ModelError, TracingError, listed
+from fmepy.errors import ModelError, TracingError, counted, listed
 from fmepy.language.equations import symbol
 from fmepy.language.functions import TABLE
 from fmepy.language.nodes import Node, in_order, mapped
@@ -130,29 +131,21 @@ def values_of(returned: Any, targets: Sequence[Reference], module: str, dtype: A
     ModelError
         It is not what the module assigns.
     """
-    names = tuple(t.name for t in targets)
-    return [
-        _as_shape(value, t, module, dtype) for t, value in zip(targets, _in_order(returned, names, module), strict=True)
-    ]
-
-
-def _in_order(returned: Any, names: tuple[str, ...], module: str) -> list[Any]:
-    """Return what a Python module returned in the order of what it assigns."""
+    names = [t.name for t in targets]
+    several = isinstance(returned, tuple) or (isinstance(returned, list) and len(names) > 1)
+    values = list(returned) if several else [returned]
     if isinstance(returned, dict):
         if set(returned) != set(names):
             raise ModelError(
                 f"the Python module {module!r} returned a dict of {listed(list(returned))}; it assigns {listed(names)}."
             )
-        return [returned[n] for n in names]
-    if len(names) == 1 and not isinstance(returned, tuple):
-        return [returned]
-    if not isinstance(returned, (tuple, list)) or len(returned) != len(names):
-        count = len(returned) if isinstance(returned, (tuple, list)) else 1
+        values = [returned[n] for n in names]
+    if len(values) != len(names):
         raise ModelError(
-            f"the Python module {module!r} assigns {listed(names)}, {len(names)} value{'s' * (len(names) != 1)}; it "
-            f"returned {count}. Return a tuple in this order, or a dict."
+            f"the Python module {module!r} assigns {listed(names)}, {counted(len(names), 'value')}; it returned "
+            f"{len(values)}. Return a tuple in this order, or a dict."
         )
-    return list(returned)
+    return [_as_shape(value, t, module, dtype) for t, value in zip(targets, values, strict=True)]
 
 
 def _as_shape(value: Any, target: Reference, module: str, dtype: Any) -> Any:
@@ -202,7 +195,9 @@ def _changing(function: Any, seen: set[int]) -> str:
     if unknown:
         return f"it calls {unknown[0]}, of which nothing is known beforehand"
     for name, cell in free.items():
-        kept[name] = cell.cell_contents if _is_filled(cell) else None
+        kept[name] = None
+        with suppress(ValueError):  # that of a function's own name may be empty yet
+            kept[name] = cell.cell_contents
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for name, value in [*kept.items(), *(("a default", v) for v in defaults)]:
         reason = _keeping(name, value, stores, seen)
@@ -216,14 +211,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _codes(constant)
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018  # that of a function's own name may be empty yet
-    except ValueError:
-        return False
-    return True
 
 
 def _keeping(name: str, value: Any, stores: bool, seen: set[int]) -> str:

@@ -6,15 +6,21 @@ Names are as they are written, but for case and plural; a month is no year, for 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from fractions import Fraction
+
+from fmepy.errors import ModelTextError
+from fmepy.language.nodes import Node, Number, Symbol
+from fmepy.language.text import parse_expression
 
 Unit = frozenset[tuple[str, Fraction]]
 """Names and their powers; empty: a plain number."""
 NO_UNIT: Unit = frozenset()
 _NONE = {"1", "dmnl", "dimensionless", "-", "fraction", "percent", "%", "no unit"}
 _SAME = {"people": "person", "$": "dollar", "€": "euro", "yr": "year", "hr": "hour"}
-_TOKEN = re.compile(r"\s*(?:(\*\*|[*/^()·])|(-?\d+(?:\.\d+)?)|([^\W\d][\w ]*|[$€%]))")
+_PLAIN = re.compile(r"[\w\s$€%*/^·().-]+")
+_WORD = re.compile(r"[^\W\d][\w ]*|[$€%]")
+_SIDE_BY_SIDE = re.compile(r"(?<=[\w)])\s+(?=[\w(])|(?<=[\d)])(?=\()|(?<=\))(?=\d)")
 
 
 def read_unit(text: str) -> Unit | None:
@@ -30,46 +36,32 @@ def read_unit(text: str) -> Unit | None:
     text = re.sub(r"\bper\b", "/", text.strip().lower())
     if text in _NONE:
         return NO_UNIT
-    tokens, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            return None
-        tokens.append(match[0].strip())
-        at = match.end()
-    left = iter([*tokens, ""])
-    try:
-        found, rest = _product(next(left), left)
-    except (ValueError, StopIteration):
+    if not _PLAIN.fullmatch(text):
         return None
-    return found if rest == "" and tokens else None
+    names: list[str] = []
+
+    def numbered(match: re.Match[str]) -> str:
+        names.append(match[0].strip())
+        return f" u{len(names) - 1} "
+
+    product = _SIDE_BY_SIDE.sub("*", _WORD.sub(numbered, text).replace("·", "*"))
+    try:
+        return _unit_of(parse_expression(product), {f"u{i}": name for i, name in enumerate(names)})
+    except (ModelTextError, ValueError):
+        return None
 
 
-def _product(token: str, left: Iterable[str]) -> tuple[Unit, str]:
-    found, token = _factor(token, left)
-    while token not in ("", ")"):
-        sign = -1 if token == "/" else 1
-        other, token = _factor(next(iter(left)) if token in ("*", "·", "/") else token, left)
-        found = times(found, power_of(other, Fraction(sign)))
-    return found, token
-
-
-def _factor(token: str, left: Iterable[str]) -> tuple[Unit, str]:
-    if token == "(":
-        found, end = _product(next(iter(left)), left)
-        if end != ")":
-            raise ValueError
-    elif re.match(r"[^\W\d]|[$€%]", token):
-        found = NO_UNIT if token in _NONE else frozenset({(_name(token), Fraction(1))})
-    elif re.match(r"\d", token):
-        found = NO_UNIT
-    else:
-        raise ValueError
-    token = next(iter(left))
-    if token in ("^", "**"):
-        found = power_of(found, Fraction(next(iter(left))))
-        token = next(iter(left))
-    return found, token
+def _unit_of(e: Node, names: Mapping[str, str]) -> Unit:
+    """Return the unit of an expression of numbered names; ValueError where it is no product of powers."""
+    if isinstance(e, Symbol):
+        return NO_UNIT if names[e.name] in _NONE else frozenset({(_name(names[e.name]), Fraction(1))})
+    if isinstance(e, Number) and e.value > 0:
+        return NO_UNIT
+    if e.word == "*":
+        return times(*(_unit_of(factor, names) for factor in e.args))
+    if e.word == "**" and isinstance(e.args[1], Number):
+        return power_of(_unit_of(e.args[0], names), Fraction(e.args[1].value).limit_denominator(1000))
+    raise ValueError
 
 
 def _name(text: str) -> str:
