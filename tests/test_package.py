@@ -238,7 +238,8 @@ FAMILIES = (
     "fmepy.fitting.methods",
     "fmepy.mcmc.kernels",
     "fmepy.plotting",
-)  # one algorithm, one kind of picture a file
+    "fmepy.workflow.steps",
+)  # one algorithm, one kind of picture, one step of a calibration a file
 APART = {
     "fmepy.boundary.simultaneous_runs": "its reader is as long as a file may be",
     "fmepy.command_line": "the first to be imported, before anything that takes time",
@@ -501,9 +502,9 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_895, "compiled": 5_205, "models": 9_045, "costs": 5_415, "filtering": 2_830, "fimlof": 3_795,
+    "language": 1_905, "compiled": 5_220, "models": 9_065, "costs": 5_415, "filtering": 2_830, "fimlof": 3_795,
     "fitting": 4_595, "mcmc": 3_090, "boundary": 2_275, "dmi": 4_435, "exchange": 3_560, "designs": 1_500,
-    "montecarlo sensitivity": 2_485, "workflow": 5_000, "plotting": 2_065,
+    "montecarlo sensitivity": 2_485, "workflow": 4_760, "plotting": 2_065,
     "tables journal parallel results": 3_005, "parameters numerics root": 2_705,
 }  # fmt: skip
 SLACK = 100  # lines below which a figure follows its room down

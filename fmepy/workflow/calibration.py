@@ -9,15 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fmepy.checks import whole_number
-from fmepy.errors import listed
 from fmepy.workflow import plan
 from fmepy.workflow.display import Display
 from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
-from fmepy.workflow.file.python_file import FunctionModel, TableCost
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.report.words import environment
 from fmepy.workflow.runner import CalibrationRun
@@ -25,7 +21,6 @@ from fmepy.workflow.steps.base import FITS, CalibrationTask
 from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import natural
 
-_MOST_PARAMETERS, _MOST_FIXED = 40, 12
 SEED = 1
 """Where neither the file nor the command gives one, so that the same file gives the same bytes."""
 
@@ -215,42 +210,9 @@ def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list
     """
     case = task.case
     chosen = list(case.steps if steps is None else steps)
+    start, lower, upper = (natural(task, values) for values in (task.start, task.lower, task.upper))
     text = environment().get_template("asked.txt").render(
-        case=case, data=task.data, model=_what(task, "model"), cost=_what(task, "cost"), n_fitted=len(task.start),
-        fixed=[f"{p.name} = {p.start:g}" for p in case.parameters.values() if not p.fitted], most=_MOST_FIXED,
-        parameters=_parameters(task), steps={name: STEPS[name].size(task, case.steps[name]) for name in chosen},
+        task=task, case=case, start=start, lower=lower, upper=upper,
+        steps={name: STEPS[name].size(task, case.steps[name]) for name in chosen},
     )  # fmt: skip
     return text.splitlines()
-
-
-def _what(task: CalibrationTask, part: str) -> str:
-    """Return what the model or the cost is, and which object of which Python file."""
-    of = getattr(task, part)
-    if of is None:
-        return "none"
-    if isinstance(of, FunctionModel):
-        what = "a function that returns a table"
-    elif isinstance(of, TableCost):
-        what = "its table compared with the data, by modCost"
-    else:
-        what = str(of).splitlines()[0] if hasattr(of, "parms") else "a function of Python"
-    return f"{task.written[part]}: {what}" if part in task.written else what
-
-
-def _parameters(task: CalibrationTask) -> list[str]:
-    """Return a line a fitted parameter: start, bounds, scale and prior, on the natural scale."""
-    names = [str(n) for n in task.start.index]
-    start, lower, upper = (natural(task, values) for values in (task.start, task.lower, task.upper))
-    lines = []
-    for name in names[:_MOST_PARAMETERS]:
-        p = task.case.parameters.get(name) or task.case.parameters.get(name.partition("[")[0])
-        ends = (("from", lower[name], task.lower[name]), ("to", upper[name], task.upper[name]))
-        said = [
-            f"{start[name]:g}",
-            " ".join(f"{word} {own:g}" for word, own, end in ends if np.isfinite([own, end]).all()),
-        ]
-        if p is not None:
-            said += [f"scale {p.scale}" if p.scale else "", f"prior {p.prior['dist']}" if p.prior else "", p.unit]
-        lines.append(f"{name:<10} {'; '.join(part for part in said if part)}")
-    more = names[_MOST_PARAMETERS:]
-    return lines + ([f"... and {len(more)} more: {listed(more, 3)}"] if more else [])

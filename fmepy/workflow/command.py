@@ -194,20 +194,14 @@ def calibrate(given: argparse.Namespace) -> int:
     130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on).
     """
     from fmepy.exchange.case import as_case
-
-    with as_case(Path(given.file)) as file:
-        return _calibrated(given, file)
-
-
-def _calibrated(given: argparse.Namespace, file: Path) -> int:
     from fmepy.workflow.calibration import described, prepared
 
     for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
         if (number := getattr(given, word)) is not None:
             whole_number(number, f"--{word}", least, most)
     own = Path(given.file)  # what comes of a problem that is no calibration file goes beside it
-    output = given.out or (None if own == file else own.with_name(f"{own.stem}_report"))
-    with collected_warnings():
+    with as_case(own) as file, collected_warnings():
+        output = given.out or (None if own == file else own.with_name(f"{own.stem}_report"))
         runner = prepared(
             file, output=output, steps=given.steps, seed=given.seed, executor=given.workers,
             resume=given.resume, python=not given.no_python,

@@ -139,7 +139,7 @@ class CalibrationFolder:
 
     def note(self, name: str) -> None:
         """Note that a file was written here."""
-        self.write_json(self.inside / "written.json", {**self._written(), name: self._sha(name)})
+        self.write_json(self.inside / "written.json", {**self._written(), name: file_digest(self.path / name)})
 
     def take_away(self, current: Collection[str]) -> list[str]:
         """Remove what was written here and is not among the files that count now, and return their names.
@@ -147,7 +147,7 @@ class CalibrationFolder:
         A file that somebody has changed since is not touched.
         """
         old = {name: sha for name, sha in self._written().items() if name not in current}
-        ours = [name for name, sha in old.items() if self.has(name) and self._sha(name) == sha]
+        ours = [name for name, sha in old.items() if self.has(name) and file_digest(self.path / name) == sha]
         for name in ours:
             (self.path / name).unlink()
         if old:
@@ -157,9 +157,6 @@ class CalibrationFolder:
 
     def _written(self) -> dict[str, Any]:
         return _read(self.inside / "written.json") or {}
-
-    def _sha(self, name: str) -> str:
-        return file_digest(self.path / name)
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text as UTF-8."""

@@ -402,7 +402,9 @@ def test_what_a_file_says_is_text_wherever_it_stands(hostile):
 
 def test_formulas_and_signs_that_are_no_text_do_not_reach_a_picture(inputs):
     task, results, *rest = inputs
-    odd = replace(task, units={"q": "$\\frac{$ \x00\x08", "A": "$x^2$"})
+    units = {"q": "$\\frac{$ \x00\x08", "A": "$x^2$"}
+    parameters = {n: replace(p, unit=units.get(n, p.unit)) for n, p in task.case.parameters.items()}
+    odd = replace(task, case=replace(task.case, parameters=parameters))
     text = render(odd, {name: results[name] for name in ("fit", "profile")}, *rest)
     assert "could not be" not in text
     assert "\x00" not in text

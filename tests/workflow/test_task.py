@@ -283,7 +283,7 @@ def test_titles_descriptions_and_units_are_no_inputs(write):
     other = "title = 'x'\n" + text.replace("start = 0.5", "start = 0.5, unit = '1/d', description = 'rate'")
     task = task_of(write(other))
     assert task.inputs == one
-    assert task.units == {"r": "1/d"}
+    assert task.case.parameters["r"].unit == "1/d"
     changed = task_of(write(text.replace("start = 0.5", "start = 0.6"))).inputs
     assert {k for k in one if one[k] != changed[k]} == {"parameters"}
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, listed
+from fmepy.parameters.names import split_local
 from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
-from fmepy.workflow.file.signatures import checked, refuse_of_other_kinds
+from fmepy.workflow.file.signatures import check_kind, checked
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.steps.registry import STEPS
 
@@ -87,6 +88,10 @@ class Case:
         """The TOML file."""
         return self.section.file
 
+    def parameter(self, name: str) -> Parameter | None:
+        """Return the parameter that has a name in the cost: its own, or a local one of that of all entities."""
+        return self.parameters.get(name) or self.parameters.get(split_local(name)[0])
+
     @property
     def fitted(self) -> list[str]:
         """Names of the parameters that are fitted, in the order of the file."""
@@ -106,8 +111,7 @@ def read_case(path: str | Path) -> Case:
     said = checked(section, file_keys())
     _check_model(section.table("model"))
     kind = said.get("cost", {}).get("kind", "simulation")
-    refuse_of_other_kinds(section.table("cost"), cost_keys(), kind, f"a cost of the kind {kind!r}")
-    checked(section.table("cost"), cost_keys()[kind])
+    check_kind(section.table("cost"), cost_keys(), kind, f"a cost of the kind {kind!r}")
     steps = {name: step.read(section.table(name), said[name]) for name, step in STEPS.items() if name in said}
     given = section.table("parameters")
     parameters = {name: _parameter(given, name, value) for name, value in said.get("parameters", {}).items()}
@@ -144,9 +148,8 @@ def _check_model(section: TomlTable) -> None:
     if len(sources) > 1:
         raise section.error(sources[1], f"the section [model] holds {listed(sources)}; it is made of one of them.")
     kind = model_kind(section)
-    refuse_of_other_kinds(section, model_keys(), kind, f"a model of {sources[0]}" + f" (kind {kind!r})" * (
-        sources[0] == "equations"))  # fmt: skip
-    checked(section, model_keys()[kind])
+    of_kind = f" (kind {kind!r})" if sources[0] == "equations" else ""
+    check_kind(section, model_keys(), kind, f"a model of {sources[0]}{of_kind}")
 
 
 def model_kind(section: TomlTable) -> str:

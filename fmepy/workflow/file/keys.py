@@ -1,73 +1,52 @@
 """What a calibration file may hold, said once.
 
 The checks of a file, the JSON schema for editors (`fmepy schema`) and the table of the documentation are all made of
-`file_keys`. Arguments of models, costs and steps are those of the functions that they go to (`signatures`); what stands
-here is what only a file has.
+`file_keys`. Arguments of models, costs and steps are those of the functions that they go to (`signatures`); what only a
+file has stands in ``keys.toml``.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from fmepy.workflow.file.signatures import FLAG, LIST, NAMES, NUMBER, TABLE, TEXT, WHOLE, Key, arguments_of, schema_of
+from fmepy.workflow.file.signatures import KINDS, NAMES, TABLE, TEXT, Key, arguments_of, schema_of
 from fmepy.workflow.steps.registry import STEPS
 
-SCALES = ("log", "logit")
 SOURCES = ("equations", "modules", "python")
 """What a model is made of: one of these."""
-DATA = {
-    "file": Key(TEXT, "The file of observations, which counts from where the TOML file is.", required=True),
-    "x": Key(TEXT, "The column of times; without it 'time'."),
-    "depth": Key(TEXT, "The column of depths, of data of a model on a grid."),
-    "unit": Key(TEXT, "The unit of `x`: of dates one of seconds, minutes, hours, days, weeks, years."),
-    "origin": Key(TEXT, "The date at which the time is 0, where `x` holds dates; without it the first of them."),
-    "ignore": Key(**NAMES, says="Columns that are left alone."),
-    "y": Key(TEXT, "The column of values of a long table, whose first column names the variables."),
-    "err": Key(TEXT, "The column of standard errors of a long table."),
-    "entity": Key(TEXT, "The column that names the experiment (subject, batch) of a row."),
-    "censored": Key(
-        (str, dict), "The column of marks < and > beside limits of detection; by variable in a wide table."
-    ),
-    "separator": Key(TEXT, "The separator of columns; without it detected and reported."),
-    "decimal": Key(TEXT, "The decimal mark; without it detected and reported.", choices=(".", ",")),
-    "encoding": Key(TEXT, "The encoding; without it detected (utf-8, utf-16, else cp1252) and reported."),
-}
-PARAMETER = {
-    "start": Key(NUMBER, "Where the search begins, on the natural scale.", required=True),
-    "lower": Key(NUMBER, "The lower bound."),
-    "upper": Key(NUMBER, "The upper bound."),
-    "scale": Key(TEXT, "The scale on which it is fitted and sampled.", choices=SCALES),
-    "prior": Key(
-        TABLE, "Its distribution beforehand, of the natural value: dist, of scipy.stats, and that one's arguments."
-    ),
-    "description": Key(TEXT, "What it is, for the report."),
-    "unit": Key(TEXT, "Its unit, for the report."),
-}
-TIMES = {
-    "start": Key(NUMBER, "The first time.", required=True),
-    "stop": Key(NUMBER, "The last time.", required=True),
-    "step": Key(NUMBER, "The distance of two rows.", required=True),
-}
-TABLE_FILE = {"file": Key(TEXT, "A table: a CSV file, beside the TOML file.", required=True)}
-FORCING = {
-    "file": Key(TEXT, "A table of time and value; with entities a column of that name, too."),
-    "time": Key(LIST, "Times, increasing.", items=Key(NUMBER)),
-    "value": Key(LIST, "As many values.", items=Key(NUMBER)),
-    "interpolation": Key(TEXT, "Between its times; without it 'linear'.", choices=("linear", "constant")),
-}
-REQUIRE = {
-    "converged": Key(FLAG, "Whether a fit that did not converge fails its step; without it true."),
-    "failures": Key(NUMBER, "The largest share of a step's runs that may fail; without it 0.5.", least=0, most=1),
-}
-RUN = {
-    "seed": Key(WHOLE, "The seed of all that is drawn.", least=0),
-    "executor": Key(WHOLE, "The number of processes; results do not depend on it.", least=1, most=1024),
-    "output": Key(TEXT, "The folder of the results, which counts from where the TOML file is."),
-    "checkpoint_every": Key(WHOLE, "Iterations of a chain between parts that are kept.", least=1, most=1e9),
-}
+_LAST = ("require", "run")
+"""The sections behind those of the steps."""
+
+
+def _key(said: Mapping[str, Any]) -> Key:
+    """Return a key as ``keys.toml`` has it."""
+    kinds = {word: kind for kind, (_, word) in KINDS.items()}
+    words = {**said, "kinds": tuple(kinds[word] for word in said["kinds"].split(" or "))}
+    words["choices"] = tuple(words.get("choices", ()))
+    if "items" in said:
+        words["items"] = _key(said["items"])
+    if "of" in said:
+        words["of"] = {name: _key(inside) for name, inside in said["of"].items()}
+    elif "each" in said:
+        words["of"] = _key(words.pop("each"))
+    return Key(**words)
+
+
+_TEXT = files(__package__).joinpath("keys.toml").read_text(encoding="utf-8")
+_OWN = {name: _key(said) for name, said in tomllib.loads(_TEXT).items()}
+
+
+def own_keys(section: str) -> Mapping[str, Key]:
+    """Return what ``keys.toml`` says of a section: its keys, or those of a table inside it."""
+    of = _OWN[section].of
+    inside = of.of if isinstance(of, Key) else of
+    assert isinstance(inside, Mapping)
+    return inside
 
 
 @cache
@@ -78,18 +57,15 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.models.ode import OdeModel
     from fmepy.models.steady import SteadyModel
 
-    text = Key(TEXT, "The model's equations: d(x)/dt = ..., next(x) = ..., x(0) = ..., name = ...", required=True)
-    says = "The times of the rows: a list, or a table of start, stop and step."
-    times = Key((list, dict), says, of=TIMES, items=Key(NUMBER), required=True)
-    kind = Key(TEXT, "What the equations are; without it 'difference' where next( stands, else 'ode'.",
-               choices=("ode", "difference", "steady"))  # fmt: skip
+    own = own_keys("model")
+    times = own["times"]
     shared: dict[str, Any] = {"state": {"kinds": TABLE, "of": Key((float, str)), "required": False},
               "outputs": {"kinds": TABLE, "of": Key(TEXT)}}  # fmt: skip
     tolerances: dict[str, Any] = {"atol": {"kinds": (float, list, dict)}, "rtol": {"least": 0}}
     given = ("rhs", "step", "parms", "forcings", "events", "times")
     ode = arguments_of(OdeModel, (*given, "algebraic"), history={"kinds": TABLE, "of": Key((float, str))},
                        bandwidth={"kinds": (int, list)}, **shared, **tolerances)  # fmt: skip
-    start = {"equations": text, "kind": kind}
+    start = {"equations": own["equations"], "kind": own["kind"]}
     modules = arguments_of(
         ModularModel, (), modules=NAMES, data=NAMES, outputs=NAMES,
         times={k: getattr(times, k) for k in ("kinds", "of", "items", "says")},
@@ -99,12 +75,7 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
         "difference": {**start, "times": times, **arguments_of(DifferenceModel, given, **shared)},
         "steady": {**start, **arguments_of(SteadyModel, (*given, "grid"), **shared, **tolerances)},
         "modules": modules,
-        "python": {
-            "python": Key(
-                TEXT, "A Model, a cost, or a function f(p) of a cost or of a table: file.py:object.", required=True
-            ),
-            "inputs": Key(**NAMES, says="Files and folders that it reads: where they change, steps run again."),
-        },
+        "python": {"python": own["python"], "inputs": own["inputs"]},
     }
 
 
@@ -115,17 +86,17 @@ def cost_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.costs.simulation import SimulationCost
     from fmepy.fimlof.cost import FimlofCost
 
-    elsewhere = ("model", "obs", "parms", "conditions", *DATA)
+    elsewhere = ("model", "obs", "parms", "conditions", *own_keys("data"))
     # a class is no word of a file
     words = {"kinds": (str, dict), "says": "The distribution of the errors of readings."}
     simulation = arguments_of(SimulationCost, elsewhere, entity_parms=NAMES, likelihood=words)
     errors = arguments_of(PredictionErrorCost, (*elsewhere, "likelihood"), gain={"kinds": (float, str, dict, list)})
     fimlof = arguments_of(FimlofCost, (*elsewhere, "likelihood"))
-    kind = Key(TEXT, "How model and data are compared.", choices=("simulation", "prediction_error", "fimlof"))
+    own = own_keys("cost")
     return {
-        "simulation": {"kind": kind, **simulation},
-        "prediction_error": {"kind": kind, **errors, **{k: simulation[k] for k in errors if k in simulation}},
-        "fimlof": {"kind": kind, **fimlof, "entity_parms": simulation["entity_parms"]},
+        "simulation": {**own, **simulation},
+        "prediction_error": {**own, **errors, **{k: simulation[k] for k in errors if k in simulation}},
+        "fimlof": {**own, **fimlof, "entity_parms": simulation["entity_parms"]},
     }
 
 
@@ -143,30 +114,17 @@ def united(kinds: Mapping[str, Mapping[str, Key]]) -> dict[str, Key]:
 
 def require_keys() -> dict[str, Key]:
     """Return what may be demanded: of all steps, and of each."""
-    return {**REQUIRE, **{name: one.key for step in STEPS.values() for name, one in step.requirements.items()}}
+    of_steps = {name: one.key for step in STEPS.values() for name, one in step.requirements.items()}
+    return {**own_keys("require"), **of_steps}
 
 
 def file_keys() -> dict[str, Key]:
     """Return what a file may hold, its tables with what they may hold."""
+    made = {"model": united(model_keys()), "cost": united(cost_keys()), "require": require_keys()}
+    own = {name: replace(key, of=made.get(name, key.of)) for name, key in _OWN.items()}
     steps = {name: Key(TABLE, step.says, of=step.keys) for name, step in STEPS.items()}
-    rows = Key((list, dict), of=TABLE_FILE, items=Key(TABLE))
-    return {
-        "title": Key(TEXT, "The title of the report."),
-        "description": Key(TEXT, "What it is about, for the report."),
-        "data": Key(TABLE, "The observations.", of=DATA),
-        "model": Key(TABLE, "The model: equations, modules, or Python.", of=united(model_keys()), required=True),
-        "cost": Key(TABLE, "How model and data are compared.", of=united(cost_keys())),
-        "parameters": Key(
-            TABLE, "Parameters: a number is fixed, a table is fitted.",
-            of=Key((float, dict), of=PARAMETER),
-        ),
-        "conditions": replace(rows, says="A row an entity: the entity, then parameters that are set for it."),
-        "events": replace(rows, says="Changes of states: var, time or root, value, method; and the entity."),
-        "forcings": Key(TABLE, "Time series as inputs, by name.", of=Key(TABLE, of=FORCING)),
-        **steps,
-        "require": Key(TABLE, "What must be met; else the exit code is 1.", of=require_keys()),
-        "run": Key(TABLE, "Seed, processes and folder.", of=RUN),
-    }  # fmt: skip
+    last = {name: own.pop(name) for name in _LAST}
+    return {**own, **steps, **last}
 
 
 def file_schema() -> dict[str, Any]:

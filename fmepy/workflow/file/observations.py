@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ def read_data(case: Case) -> Sheet | None:
     sheet = read_beside(table, "file", said["file"], **how)
     named = [v for k, v in said.items() if k in ("x", "depth", "y", "err", "entity")]
     for i, name in enumerate(left := table.texts("ignore")):
-        column_of(sheet, name, lambda text, i=i: table.error(("ignore", i), text))  # type: ignore[misc]
+        _check_column(sheet, name, table, ("ignore", i))
         if name in named:
             raise table.error(("ignore", i), f"the column {name!r} cannot be left alone, [data] names it.")
     return replace(sheet, frame=sheet.frame.drop(columns=left))
@@ -71,7 +71,7 @@ def observed(
     named = [(k, words[k]) for k in ("x", "depth", "y", "err", "entity") if words.get(k) is not None]
     named += [("censored", c) for c in (marks.values() if isinstance(marks, dict) else [marks] if marks else [])]
     for key, name in named:
-        column_of(file, name, lambda text, key=key: table.error(key, text))  # type: ignore[misc]
+        _check_column(file, name, table, key)
     texts = {words.get("entity"), *(c for k, c in named if k == "censored"), *_of_rows(case)}
     known = [str(v) for v in variables]
     frame = file.frame.copy()
@@ -175,14 +175,12 @@ def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[
     return [f"{file.path.name}: {n} of {len(frame)} rows are replicates, of a time that an earlier row has."]
 
 
-def column_of(file: Sheet, name: str, error: Callable[[str], ArgumentError]) -> str:
-    """Return the name of a column; the error of the place that names it, with the nearest, where there is none."""
-    if name in file.frame.columns:
-        return name
-    raise error(
-        f"there is no column {name!r} in {file.path.name}.{did_you_mean(name, file.frame.columns)} "
-        f"It has {listed(file.frame.columns)}."
-    )
+def _check_column(file: Sheet, name: str, section: TomlTable, key: str | Place) -> None:
+    """Refuse a column that is not there, at the key that names it; with the nearest."""
+    columns = file.frame.columns
+    if name not in columns:
+        near, there = did_you_mean(name, columns), listed(columns)
+        raise section.error(key, f"there is no column {name!r} in {file.path.name}.{near} It has {there}.")
 
 
 def read_beside(section: TomlTable, key: str | Place, file: str, **how: str | None) -> Sheet:

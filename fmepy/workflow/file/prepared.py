@@ -24,14 +24,13 @@ from fmepy.journal.files import file_digest
 from fmepy.models.on_grid import cells_of_model
 from fmepy.models.steady import SteadyModel
 from fmepy.parameters.maps import Elementwise
-from fmepy.parameters.names import split_local
 from fmepy.tables.cells import profiles_among
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.case import Case, Parameter
 from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.observations import observed, read_data, replicates
 from fmepy.workflow.file.python_file import FunctionModel, WithFixed, table_cost
-from fmepy.workflow.file.sources import ModelSource, of_files, read_rows, read_source, rows_of, words_in
+from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.steps.base import CalibrationTask
 
@@ -53,14 +52,15 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     conditions = _conditions(case)
     source = read_source(case, python=python, conditions=conditions)
     file = read_data(case)
-    tables = of_files(case, [conditions] if conditions else [])
-    notes = [line for read in [*([file] if file else []), *source.tables, *tables] for line in read.notes]
+    tables = [table for table in (file, *source.tables, conditions) if table is not None]
+    notes = [line for table in tables for line in table.notes]
     python = case.content["model"].get("python")
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:
         notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
     x_unit = ""
-    files = {"model": source.files, "data": [file.path] if file else [], "cost": [t.path for t in tables]}
+    read = {"data": file, "cost": conditions}
+    files = {"model": source.files, **{part: [table.path] for part, table in read.items() if table is not None}}
     if source.cost is not None:
         frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
         cost = _cost_of_python(case, source)
@@ -85,9 +85,8 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
             frame = frame.reset_index(drop=True)
     of = _fitted(case, source, cost, notes)
     scale = {name: p.scale for name, p in of.items() if p.scale}
-    natural = {
-        n: read_prior(case.section.table("parameters").table(_in_file(case, n)), p) for n, p in of.items() if p.prior
-    }
+    section = case.section.table("parameters")
+    natural = {n: read_prior(section.table((case.parameter(n) or p).name), p) for n, p in of.items() if p.prior}
     start, *ends = (np.array([getattr(p, k) for p in of.values()], dtype=float) for k in ("start", "lower", "upper"))
     on_scale = Elementwise(tuple(of), scale)
     lower, upper = on_scale.bounds(*ends)
@@ -100,8 +99,6 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         start=pd.Series(on_scale.start(start), list(of)), lower=pd.Series(lower, list(of)),
         upper=pd.Series(upper, list(of)),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
-        units={n: p.unit for n, p in case.parameters.items() if p.unit},
-        descriptions={n: p.description for n, p in case.parameters.items() if p.description},
         inputs=_hashes(case, files), written=written, x_unit=x_unit,
     )  # fmt: skip
     if not of and case.steps:
@@ -121,16 +118,15 @@ def _conditions(case: Case) -> Sheet | None:
             "conditions", "`conditions` need `entity` in [data]: the column that names the entity of a row."
         )
     table = read_rows(section, "conditions")
-    rows = rows_of(table)
-    if not rows:
+    frame = table.frame.dropna(axis=1, how="all")
+    if frame.empty:
         raise section.error("conditions", "`conditions` hold no row.")
     first = str(table.frame.columns[0])
-    for line, row in zip(table.lines, rows, strict=True):
-        if first not in row:
-            raise table.error(f"the entity {first!r} is missing.", line)
-    frame = pd.DataFrame([{k: v if k == first else _number_or_name(v) for k, v in row.items()} for row in rows])
-    frame = frame.rename(columns={first: case.content["data"]["entity"]})
-    return replace(table, frame=frame.set_axis(table.lines))
+    for line in frame.index[table.frame[first].isna()]:
+        raise table.error(f"the entity {first!r} is missing.", line)
+    cells = frame.drop(columns=first).map(_number_or_name, na_action="ignore")
+    cells.insert(0, case.content["data"]["entity"], frame[first], allow_duplicates=True)
+    return replace(table, frame=cells.infer_objects())
 
 
 def _number_or_name(cell: Any) -> Any:
@@ -189,40 +185,34 @@ def _cost_of_python(case: Case, source: ModelSource) -> Any:
         return cost.replace(model=source.model.replace(parms=changed))
 
 
-def _in_file(case: Case, name: str) -> str:
-    """Return the name in the file that a parameter of the cost has: its own, or that of all entities."""
-    return name if name in case.parameters else split_local(name)[0]
-
-
 def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dict[str, Parameter]:
     """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
     if not isinstance(cost, Cost):
         return {p.name: p for p in case.parameters.values() if p.fitted}
-    known = [str(n) for n in cost.parms.index]
-    used = {*known, *(_in_file(case, n) for n in known)}
+    said = {n: case.parameter(n) for n in map(str, cost.parms.index)}
+    used = {p.name for p in said.values() if p is not None}
     for p in case.parameters.values():
         by_conditions = "conditions" in case.content and p.name in source.model.parms.index
         if p.name not in used and not by_conditions:
-            raise _unused(case, p.name, known)
+            raise _unused(case, p.name, said)
         if p.name not in used and p.fitted:
             raise case.section.error(("parameters", p.name), f"{p.name!r} is set by the conditions in every entity, so "
                                      "that nothing of it is left to fit.")  # fmt: skip
     of_model = set(source.model.parms.index) if case.parameters else set()
-    free = [n for n in known if _in_file(case, n) not in case.parameters and n not in of_model]
+    free = [n for n, p in said.items() if p is None and n not in of_model]
     values, lowest, highest = cost.parms, cost.lower, cost.upper
     if free and not case.parameters:
         notes.append(f"There are no [parameters]: all {len(free)} are fitted, from the values that they have.")
     elif free:
         notes.append(f"Fitted, too: {', '.join(f'{n} from {values[n]:g}' for n in free)}.")
-    fitted = {}
-    for n in known:
-        said = case.parameters.get(_in_file(case, n), Parameter(n, float(values[n]), fitted=n in free))
-        if said.fitted:
-            start = float(values[n]) if n != said.name else said.start
-            lower, upper = max(said.lower, lowest[n]), min(said.upper, highest[n])
-            fitted[n] = replace(said, name=n, start=start, lower=float(lower), upper=float(upper))
-    order = {name: i for i, name in enumerate(case.parameters)}
-    return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))
+    fitted, order = {}, list(case.parameters)
+    for n in sorted(said, key=lambda n: order.index(p.name) if (p := said[n]) else len(order)):
+        own = said[n] or Parameter(n, float(values[n]), fitted=n in free)
+        if own.fitted:
+            start = float(values[n]) if n != own.name else own.start
+            lower, upper = max(own.lower, lowest[n]), min(own.upper, highest[n])
+            fitted[n] = replace(own, name=n, start=start, lower=float(lower), upper=float(upper))
+    return fitted
 
 
 def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
@@ -239,7 +229,7 @@ def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
     hashes = {}
     for part, what in parts.items():
         digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode())
-        for path in files.get(part, ()):
+        for path in [path for path in files.get(part, ()) if path != case.file]:  # tables that stand in it
             digest.update(file_digest(path).encode())
         hashes[part] = digest.hexdigest()
     return hashes

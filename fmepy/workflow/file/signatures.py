@@ -27,7 +27,7 @@ _BY_WORD = {
     r"\bmapping\b|\bdict\b": dict,
     r"\bsequence\b|\blist\b|\bnames\b|\barray|\bmatrix\b|\btuples?\b": list,
 }
-_KINDS = {
+KINDS = {
     str: ("a text in quotes", "string"), bool: ("true or false", "boolean"), int: ("a whole number", "integer"),
     float: ("a number", "number"), list: ("a list", "array"), dict: ("a table", "object"),
 }  # fmt: skip
@@ -68,7 +68,7 @@ class Key:
     items: Key | None = None
 
 
-TEXT, FLAG, WHOLE, NUMBER, TABLE, LIST = (str,), (bool,), (int,), (float,), (dict,), (list,)
+TEXT, FLAG, WHOLE, TABLE = (str,), (bool,), (int,), (dict,)
 NAMES: dict[str, Any] = {"kinds": (str, list), "items": Key(TEXT)}
 COUNT: dict[str, Any] = {"kinds": WHOLE, "least": 1, "most": 1e9}
 INSIDE: dict[str, Any] = {"least": 0, "most": 1, "open": True}
@@ -166,7 +166,7 @@ def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
     if int in key.kinds and float not in key.kinds and type(value) is float and value.is_integer():
         value = int(value)
     if key.kinds and type(value) not in key.kinds:
-        wanted = " or ".join(_KINDS[k][0] for k in key.kinds)
+        wanted = " or ".join(KINDS[k][0] for k in key.kinds)
         held = "hold" if isinstance(place[-1], int) else "be"
         raise section.error(place, f"{name} must {held} {wanted}; got {_shown(value)}.")
     if isinstance(value, str) and key.choices and value not in key.choices:
@@ -199,12 +199,13 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def refuse_of_other_kinds(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:
-    """Refuse keys that belong to other kinds of a section, saying to which."""
+def check_kind(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:
+    """Refuse what a section of one kind cannot hold; of keys that belong to other kinds it is said to which."""
     for name in section.data:
         if name not in kinds[kind]:
             others = [k for k, keys in kinds.items() if name in keys]
             raise section.error(name, f"`{name}` cannot be used with {called}; it belongs to {listed(others)}.")
+    checked(section, kinds[kind])
 
 
 # --- the schema for editors
@@ -225,7 +226,7 @@ def _one(key: Key) -> dict[str, Any]:
 
 
 def _of_kind(kind: type, key: Key) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": _KINDS[kind][1]}
+    found: dict[str, Any] = {"type": KINDS[kind][1]}
     if kind is str and key.choices:
         found["enum"] = list(key.choices)
     if kind in (int, float):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from fmepy.tables.text_files import unreadable
 from fmepy.types import Vector
 from fmepy.workflow.file.case import Case, model_kind
 from fmepy.workflow.file.error_lines import placed
-from fmepy.workflow.file.keys import TIMES, model_keys
+from fmepy.workflow.file.keys import model_keys
 from fmepy.workflow.file.observations import read_beside, read_times
 from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
 from fmepy.workflow.file.signatures import Key, checked
@@ -89,7 +89,6 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
         return ModelSource(modular, None, _files_of(section, "modules", "data"), [])
     with placed(case.section, "model", rows=tables[0] if "events" in inputs else None):
         model = _of_equations(case, section, kind, inputs, values)
-    tables = of_files(case, tables)
     return ModelSource(model, None, [t.path for t in tables], tables)
 
 
@@ -211,11 +210,6 @@ def rows_of(table: Sheet) -> list[dict[str, Any]]:
     """Return the rows of a table without their empty cells."""
     cells = table.frame.astype(object).where(table.frame.notna(), None)
     return [{str(k): v for k, v in row.items() if v is not None} for row in cells.to_dict("records")]
-
-
-def of_files(case: Case, tables: Iterable[Sheet]) -> list[Sheet]:
-    """Return the tables that do not stand in the TOML file itself."""
-    return [table for table in tables if table.path != case.file]
 
 
 def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
@@ -354,7 +348,7 @@ def _times_of(section: TomlTable) -> Vector:
     if isinstance(given, list):
         listed: Vector = np.array(given, dtype=np.float64)
         return listed
-    start, stop, step = numbers = [float(given[key]) for key in TIMES]
+    start, stop, step = numbers = [float(given[key]) for key in ("start", "stop", "step")]
     if not np.isfinite(numbers).all() or step <= 0 or stop < start:
         raise section.error("times", f"`times` must go from start up to stop by a positive step; got {given}.")
     rows = (stop - start) / step

@@ -21,10 +21,13 @@ from fmepy.vocabulary import own_key
 Place = tuple[str | int, ...]
 """Names of tables and keys from the outside to the inside, and positions in arrays."""
 
+_PART = r"""(?:[A-Za-z0-9_-]++|"(?:\\.|[^"\\\n]++)*+"|'[^'\n]*+')"""
+_PATH = rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+"
+_HEADER = re.compile(rf"\[{{1,2}}[ \t]*+{_PATH}[ \t]*+\]{{1,2}}")
 _TOKEN = re.compile(
-    r"""(?P<skip>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)"""
-    r"""|(?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n]++)*+"|'[^'\n]*')"""
-    r"""|(?P<mark>[\[\]{},=.])|(?P<word>[^\s\[\]{},=.\#"']+)""",
+    rf"""(?P<skip>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)|(?P<key>{_PATH}[ \t]*+=)"""
+    r"""|(?P<value>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n]++)*+"|'[^'\n]*'|[^\s\[\]{},=\#"']+)"""
+    r"""|(?P<mark>[\[\]{},])""",
     re.DOTALL,
 )
 _MOST_DEEP = 100
@@ -148,52 +151,60 @@ class _Scanner:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.twice = ""
-        self._defined: set[Place] = set()  # keys with a value, and tables with a header
+        self.text, self.twice = text, ""
         self.lines: dict[Place, int] = {}
         self.texts: dict[Place, int] = {}
+        self._defined = set[Place]()  # keys with a value, and tables with a header
+        self._counts: dict[Place, int] = {}  # of the tables in arrays of tables
         ends = [i for i, c in enumerate(text) if c == "\n"]
-        self._tokens = [
-            (m.lastgroup, m.group(), bisect_right(ends, m.start() - 1) + 1)
-            for m in _TOKEN.finditer(text)
-            if m.lastgroup != "skip"
-        ]
-        self._tokens.append(("end", "", len(ends) + 1))
-        self._at = 0
         table: Place = ()
-        counts: dict[Place, int] = {}
-        while self._kind() != "end" and not self.twice:
-            if self._kind() == "newline":
-                self._at += 1
-            elif self._next() == "[":
-                table = self._header(counts)
-            else:
-                self._pair(table)
+        value: Place = ()  # the place of what comes next; none: a statement begins
+        inside: list[tuple[Place, bool]] = []  # brackets that are open: their places, and whether they are arrays
+        begin = 0
+        for token in _TOKEN.finditer(text):
+            kind, word, line = token.lastgroup, token.group(), bisect_right(ends, token.start() - 1) + 1
+            if self.twice:
+                return
+            if token.start() < begin:  # of a header
+                continue
+            if kind == "newline" and not inside:
+                value = ()
+            elif kind == "key":
+                value = self._pair(inside[-1][0] if inside else table, _parts(f"{word} 0"), line)
+            elif word == "[" and not value and (header := _HEADER.match(text, token.start())):
+                table, begin = self._header(header.group(), line), header.end()
+            elif kind == "value" or word in ("[", "{"):
+                self.lines.setdefault(value, line)
+                if word[:3] in ('"""', "'''"):  # a line break right after the opening is none of the text's
+                    self.texts.setdefault(value, line + (word[3:4] == "\n"))
+                elif kind == "mark":
+                    inside.append((value, word == "["))
+                    value = (*value, 0)
+            elif word == "," and inside and inside[-1][1]:
+                value = (*value[:-1], int(value[-1]) + 1)
+            elif word in ("]", "}") and inside:
+                value = inside.pop()[0]
 
-    def _kind(self) -> str | None:
-        return self._tokens[self._at][0]
-
-    def _next(self) -> str:
-        return self._tokens[self._at][1]
-
-    def _header(self, counts: dict[Place, int]) -> Place:
+    def _header(self, text: str, line: int) -> Place:
         """Read ``[a.b]`` or ``[[a.b]]`` and return the table that it opens."""
-        self._at += 1
-        is_array = self._next() == "["
-        self._at += is_array
-        line = self._tokens[self._at][2]
         path: Place = ()
-        parts = self._key()
+        parts, is_array = _parts(text), text.startswith("[[")
         for n, part in enumerate(parts, 1):
             path = (*path, part)
-            if path in counts and not (is_array and n == len(parts)):
-                path = (*path, counts[path])  # the last one of an array of tables is meant
+            if path in self._counts and not (is_array and n == len(parts)):
+                path = (*path, self._counts[path])  # the last one of an array of tables is meant
         if is_array:
-            counts[path] = counts.get(path, -1) + 1
-            path = (*path, counts[path])
+            self._counts[path] = self._counts.get(path, -1) + 1
+            path = (*path, self._counts[path])
         self._define(path, line, f"the table [{'.'.join(parts)}]")
-        self._at += 2 if is_array else 1
+        return path
+
+    def _pair(self, table: Place, parts: Sequence[str], line: int) -> Place:
+        """Note a key, and the tables that it names on the way, and return the place of its value."""
+        path, inside = (*table, *parts), ".".join(part for part in table if isinstance(part, str))
+        for n in range(len(table) + 1, len(path)):
+            self.lines.setdefault(path[:n], line)
+        self._define(path, line, f"the key {'.'.join(parts)!r}{f' in {inside}' if inside else ''}")
         return path
 
     def _define(self, path: Place, line: int, what: str) -> None:
@@ -206,47 +217,11 @@ class _Scanner:
             )
         self._defined.add(path)
 
-    def _key(self) -> Sequence[str]:
-        """Read ``a``, ``"a b".c``; stop at what follows."""
-        parts = []
-        while self._kind() in ("word", "string") or self._next() == ".":
-            kind, text, _ = self._tokens[self._at]
-            if kind == "word":
-                parts.append(text)
-            elif kind == "string":
-                parts.append(next(iter(tomllib.loads(f"{text} = 0"))))
-            self._at += 1
-        return parts
 
-    def _pair(self, table: Place) -> None:
-        """Read ``key = value``."""
-        line = self._tokens[self._at][2]
-        parts = self._key()
-        path = (*table, *parts)
-        inside = ".".join(part for part in table if isinstance(part, str))
-        for n in range(len(table) + 1, len(path)):
-            self.lines.setdefault(path[:n], line)
-        self._define(path, line, f"the key {'.'.join(parts)!r}{f' in {inside}' if inside else ''}")
-        self._at += 1  # =
-        self._value(path)
-
-    def _value(self, path: Place) -> None:
-        """Read a value, and note the lines of what is in it."""
-        self.lines.setdefault(path, self._tokens[self._at][2])
-        opened, i = self._next(), 0
-        if opened[:3] in ('"""', "'''"):  # a line break right after the opening is none of the text's
-            self.texts.setdefault(path, self._tokens[self._at][2] + (opened[3:4] == "\n"))
-        if opened not in ("[", "{") or self._kind() != "mark":
-            while self._kind() not in ("newline", "end") and self._next() not in (",", "]", "}"):
-                self._at += 1
-            return
-        self._at += 1
-        while self._next() not in ("]", "}") or self._kind() != "mark":
-            if self._kind() == "newline" or self._next() == ",":
-                self._at += 1
-            elif opened == "{":
-                self._pair(path)
-            else:
-                self._value((*path, i))
-                i += 1
-        self._at += 1
+def _parts(text: str) -> list[str]:
+    """Return the names that a key or a header, itself a TOML text, is made of."""
+    found, parts = tomllib.loads(text), list[str]()
+    while isinstance(found, dict) and found:
+        (part, found), *_ = found.items()
+        parts.append(part)
+    return parts

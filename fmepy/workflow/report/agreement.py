@@ -13,7 +13,6 @@ import pandas as pd
 from fmepy.types import Vector
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_each
-from fmepy.workflow.report.words import number, percent
 
 SUSPICIOUS = 3.0
 """Standard deviations from which a reading is told."""
@@ -113,14 +112,10 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
         "beyond 3 sd": int((own["z"].abs() > SUSPICIOUS).sum()),
     }  # fmt: skip
     on_log = typical * {"log": 1.0, "log10": np.log(10.0)}.get(kind or "", np.inf)  # as one of natural logarithms
-    in_percent = on_log < 3
     return {
         "row": row, "name": name, "is_told": n >= 3 and bool(np.isfinite(explained)), "explained": explained,
         "follows": explained >= _FOLLOWS, "neighbours": neighbours,
-        "typical": percent(np.expm1(on_log)) if in_percent else number(typical, 2),
-        "unit": " on the scale of square roots" if kind == "sqrt"
-        else " in the logarithm" if kind == "log" and not in_percent
-        else " in the decimal logarithm" if kind == "log10" and not in_percent else "",
+        "typical": typical, "relative": float(np.expm1(on_log)) if on_log < 3 else None, "kind": kind,
         "has_pattern": n >= _FEWEST and limit > 0 and neighbours > limit,
         "runs": runs, "is_run": n >= _FEWEST and runs.p < _RARE,
         "is_noted": n >= _FEWEST and (runs.p < _NOTED or runs.at_end >= _AT_END), "at_end": runs.at_end >= _AT_END,

@@ -90,9 +90,9 @@ class Findings:
         values = natural(self.task, self.task.start if self.fit is None else self.fit.par)
         return {str(name): float(value) for name, value in values.items()}
 
-    def of_parameter(self, texts: Mapping[str, str], name: str) -> str:
-        """Return the unit or the description of a parameter, of a local one that of all entities."""
-        return texts.get(name) or texts.get(name.split("[")[0], "")
+    def of_parameter(self, what: str, name: str) -> str:
+        """Return the "unit" or the "description" of a parameter, "" where the file has none."""
+        return str(getattr(self.task.case.parameter(name), what, ""))
 
     def table(self, file: str, caption: str, **how: Any) -> Table | None:
         """Return a table that a step wrote, see `table_of`."""
@@ -100,27 +100,23 @@ class Findings:
 
     def add_units(self, table: pd.DataFrame, at: int | None = None) -> None:
         """Give a table of parameters a column of their units, where there are any; without `at` the last one."""
-        units = [self.of_parameter(self.task.units, str(name)) for name in table["parameter"]]
+        units = [self.of_parameter("unit", str(name)) for name in table["parameter"]]
         if any(units):
             table.insert(len(table.columns) if at is None else at, "unit", units)
 
     def label(self, name: str) -> str:
         """Return a parameter's name with its unit, as an axis bears it."""
-        unit = self.of_parameter(self.task.units, name)
+        unit = self.of_parameter("unit", name)
         return f"{short(name, 28)}, {short(unit, 20)}" if unit else name
 
     @cached_property
     def readings(self) -> pd.DataFrame | None:
         """The data that are compared, in their own units: name, x, obs, entity, sign of a limit; None if not known."""
-        comparison = getattr(self.task.cost, "comparison", None)
-        if comparison is not None:
-            out = pd.DataFrame({"name": list(comparison.names), "x": comparison.x})
-            if comparison.depths is not None:
-                out["depth"] = comparison.depths
-            out["obs"] = comparison.scale.back(comparison.obs)
-            out["entity"] = None if comparison.entities is None else [str(e) for e in comparison.entities]
-            out["limit"] = 0 if comparison.marks is None else comparison.marks
-            return out
+        cost = self.task.cost
+        if (comparison := getattr(cost, "comparison", None)) is not None:
+            out: pd.DataFrame = cost.readings.assign(limit=0 if comparison.marks is None else comparison.marks)
+            out["entity"] = out["entity"].map(str) if "entity" in out else None
+            return out if comparison.depths is None else out.assign(depth=comparison.depths)
         if self.filtered is not None:
             out = pd.DataFrame(self.filtered.data_as_given)
             column = self.filtered.entity_column
@@ -172,15 +168,16 @@ class Findings:
         except Exception:  # a report is written of what failed, too
             return None if done is None else done.result
 
-    def filtered_pictures(self) -> Pictures:
-        """Return pictures of the states and outputs of a filter, with bands and data."""
+    @cached_property
+    def filter_summary(self) -> Any:
+        """What the tests of the filter at the fit say; None of costs without a filter."""
+        flt = self.filtered
+        return None if flt is None else flt.summary([k for k in self.par if k in flt.parms.index])
+
+    def filtered_pictures(self, **words: Any) -> Pictures:
+        """Return pictures of the states and outputs of a filter, with bands and data; words in ``filtered.html``."""
         flt = self.filtered
         kind = "smoothed" if flt.smooth else "filtered"
         known = [str(c) for c in getattr(flt, kind).columns if c not in ("time", flt.entity_column)]
-        return drawn_each(
-            [n for n in known if n not in flt.measured_states],
-            lambda shown, axes: flt.plot(shown, kind, axes=axes),
-            f"{{}} over {flt.xlabel}: readings, and the states that the filter estimates.",
-            caption="Points: readings. Line and band: the estimate from model and data, and its uncertainty"
-            f"{'' if flt.smooth else ', from the data up to then'}. Rings: readings that are suspected.",
-        )
+        shown = [name for name in known if name not in flt.measured_states]
+        return drawn_each(shown, lambda names, axes: flt.plot(names, kind, axes=axes), **words)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from textwrap import dedent
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
 from fmepy.models.on_grid import cells_of_model, profiles_of
 from fmepy.tables.cells import profiles_among
 from fmepy.workflow.file.python_file import FunctionModel
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each
+from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
-from fmepy.workflow.report.words import duration, many, names, number, paragraphs, percent, short
+from fmepy.workflow.report.words import duration, names, number, paragraphs, percent
 from fmepy.workflow.steps.fit import best_facts
 from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import LEVEL, estimates, interval
@@ -34,10 +36,12 @@ def glance_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
     fit = found.fit
     best = None if fit is None else best_facts(found, "fit")
     variables = best["agreement"]["variables"] if best and best["agreement"] else []
+    panels = found.panels[:MOST_SHOWN]
     return {
         "counts": len(warnings) + len(found.doubts), "best": best, "explained": _explained(variables),
         "estimates": None if fit is None else _estimates(found, fit),
-        "curves": found.panels and (lambda: _fitted(found)), "variables": variables,
+        "panels": panels, "has_band": any(p.curves["upper"].notna().any() for p in panels),
+        "curves": panels and partial(_fitted, found, panels), "variables": variables,
     }  # fmt: skip
 
 
@@ -64,14 +68,13 @@ def _estimates(found: Findings, fit: ModFit) -> Table | None:
     return table_of(shown, caption, file="estimates.csv", most=_MOST_ESTIMATES)
 
 
-def _fitted(found: Findings) -> Pictures:
+def _fitted(found: Findings, panels: Sequence[FittedPanel], **words: Any) -> Pictures:
     """Return the data with the fitted curves and their bands, a panel a variable or an entity."""
     from fmepy.plotting.fits import draw_fitted
 
-    panels = found.panels[:MOST_SHOWN]
     size = {1: _WIDE, 2: _LOW}.get(len(panels), _SMALL)
 
-    def draw(axes: Any) -> None:
+    def draw(_: Sequence[str], axes: Any) -> None:
         for ax, panel in zip(axes, panels, strict=True):
             draw_fitted(ax, panel)
             if panel.upright:
@@ -82,18 +85,8 @@ def _fitted(found: Findings) -> Pictures:
             if panel.title and len(panels) > 1:  # the letters of a small panel are for its numbers
                 ax.set_ylabel("")
 
-    over = "depth" if panels[0].upright else found.x_name
-    of = f" of {panels[0].curves['var'].iloc[0]}" if panels[0].title and panels[0].curves["var"].nunique() == 1 else ""
     titles = [p.title or str(p.curves["var"].iloc[0]) for p in panels]
-    has_band = any(p.curves["upper"].notna().any() for p in panels)
-    n = len(found.panels)
-    rest = f" These are {len(panels)} of {many(n, 'panel')}; all are shown with the data." if n > len(panels) else ""
-    made = drawn(
-        draw, [f"{t}: readings as points, the fitted curve{' and its band' * has_band}, over {over}."
-               for t in titles], size=size,
-        caption=f"Points: readings{of}. Line: the fit.{' Band: 95 % of the fitted curve.' * has_band}{rest}",
-    )  # fmt: skip
-    return replace(made, is_wide=len(panels) <= 2)
+    return replace(drawn_each(titles, draw, size=size, **words), is_wide=len(panels) <= 2)
 
 
 _MOST_LINES, _MOST_LETTERS = 400, 100_000
@@ -165,8 +158,8 @@ def data_facts(found: Findings) -> dict[str, Any]:
         return {"file": file}
     return {
         "file": file, "readings": _by_variable(readings, found.x_name), "MOST": _MOST_DRAWN_ENTITIES,
-        "entities": readings["entity"].nunique(),
-        "curves": not 0 < len(found.panels) <= MOST_SHOWN and (lambda: _curves(found, readings)),
+        "entities": readings["entity"].nunique(), "by_depth": "depth" in readings,
+        "is_drawn": not 0 < len(found.panels) <= MOST_SHOWN, "curves": _curves(found, readings),
     }  # fmt: skip
 
 
@@ -184,28 +177,15 @@ def _by_variable(readings: pd.DataFrame, x: str) -> pd.DataFrame:
     return frame if frame["beyond a limit"].any() else frame.drop(columns="beyond a limit")
 
 
-def _curves(found: Findings, readings: pd.DataFrame) -> Pictures | None:
-    """Return pictures of the model's curves through the data."""
+def _curves(found: Findings, readings: pd.DataFrame) -> Callable[..., Pictures] | None:
+    """Return what draws the model's curves through the data, a panel an entity or a variable."""
     cost = found.task.cost
-    if found.filtered is not None:
-        return found.filtered_pictures()
     if not hasattr(cost, "plot") or getattr(cost, "x", None) is None:
         return None
-    curve = f"the model's curve at the {'start values' if found.fit is None else 'best fit'}"
-    of_entities = bool(readings["entity"].notna().any())
+    of_entities = readings["entity"].notna().any()
     panels = list(dict.fromkeys(readings["entity"])) if of_entities else list(cost.comparison.group_names)
-    each = f" A panel for each {short(str(cost.entity))}." if of_entities else ""
-    by_depth = "depth" in readings
-    labels = {} if by_depth else {"xlabel": found.x_label}
-    return drawn_each(
-        panels,
-        lambda _, axes: cost.plot(found.par, axes=axes, **labels),
-        f"{f'{cost.entity} ' * of_entities}{{}}: readings as points and {curve} over "
-        f"{'depth' if by_depth else found.x_name}.",
-        file="residuals.csv" * (found.fit is not None),
-        caption=f"Points: readings. Lines: {curve}.{each}",
-        panels=len(panels),
-    )
+    labels = {} if "depth" in readings else {"xlabel": found.x_label}
+    return partial(drawn_each, panels, lambda _, axes: cost.plot(found.par, axes=axes, **labels), panels=len(panels))
 
 
 def warnings_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ filters ``number percent names many have duration`` (`fmepy.workflow.report.word
 
 ``show(table)``, ``picture("fit", draw, caption="...")``
     A `Table`; the pictures that ``draw(caption="...")`` returns, or why they could not be drawn. Nothing of None.
+``each(names, draw)``
+    For ``picture``: a panel for each name, which ``draw(names, axes=axes)`` draws (`drawn_each`).
 ``bullets(sentences)``, ``{% call ul() %}<li>...</li>{% endcall %}``
     Sentences one below another, where there are any.
 ``doubt("...")``, ``{% call doubt() %}...{% endcall %}``
@@ -24,6 +26,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -33,6 +36,7 @@ from markupsafe import Markup
 from fmepy import __version__
 from fmepy.workflow.report import overview, words
 from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import drawn_each
 from fmepy.workflow.report.tables import alike, correlations, table_of
 from fmepy.workflow.report.words import environment
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask
@@ -157,4 +161,7 @@ def _picture(what: str, draw: Callable[..., Any] | Any, **words: Any) -> str:
         return Markup('<p class="small">The picture of the {} could not be drawn: {}</p>').format(what, error)
 
 
-_MAKERS = {"picture": _picture, "table_of": table_of, "correlations": correlations, "alike": alike}
+_MAKERS = {
+    "picture": _picture, "each": partial(partial, drawn_each),
+    "table_of": table_of, "correlations": correlations, "alike": alike,
+}  # fmt: skip

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -35,13 +36,7 @@ PANEL, PAIR, SINGLE = (3.4, 2.5), (5.0, 3.1), (8.6, 3.3)
 _MOST_LETTERS = 60
 _MOST_TICK = 24
 _LETTER = 0.075  # inches
-_STYLE = {
-    "svg.hashsalt": "fmepy", "svg.fonttype": "none", "text.parse_math": False, "font.family": "DejaVu Sans",
-    "font.size": 9.5,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "0.5", "axes.linewidth": 0.8,
-    "xtick.color": "0.4", "ytick.color": "0.4", "xtick.labelcolor": "0.2", "ytick.labelcolor": "0.2",
-    "axes.labelcolor": "0.1", "text.color": "0.1", "path.simplify": True, "legend.frameon": False,
-}  # fmt: skip
+_STYLE = Path(__file__).parent / "templates" / "pictures.mplstyle"
 _NUMBER = re.compile(r"(?<=[ MLQCHV,(\"])-?\d+\.\d{3,}(?=[ \",)\n])")
 _SAFE = " !$'()*+,-./:;=?@[]_|~"  # what an attribute between double quotes, and an address, may hold as it is
 
@@ -181,8 +176,8 @@ def _our_style() -> Iterator[None]:
 
     from fmepy.plotting.axes import COLORS
 
-    ours = {**_STYLE, "axes.prop_cycle": cycler(color=COLORS)}
-    with matplotlib.style.context(["default", ours]), warnings.catch_warnings():
+    ours = {"axes.prop_cycle": cycler(color=COLORS)}
+    with matplotlib.style.context(["default", _STYLE, ours]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the reader's font has it
         yield
 

@@ -21,6 +21,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.fitting.result import ModFit
+from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.file.toml import Place, TomlTable
 from fmepy.workflow.report.words import environment
@@ -65,8 +66,6 @@ class CalibrationTask:
         For `modFit(prior=)`: densities of the natural values, at the scaled ones.
     chain_prior : mapping or callable, or None
         For `modMCMC(prior=)`: with the Jacobian of the scale, so that the prior is that of the natural value.
-    units, descriptions : mapping of str to str
-        By parameter, where the file says them.
     inputs : mapping of str to str
         ``model``, ``data``, ``cost``, ``parameters``: the sha256 of what each part says and of the files that it
         names. Titles, descriptions and units are in none of them.
@@ -88,8 +87,6 @@ class CalibrationTask:
     upper: pd.Series[float]
     fit_prior: Mapping[str, Any] | Callable[..., float] | None
     chain_prior: Mapping[str, Any] | Callable[..., float] | None
-    units: Mapping[str, str]
-    descriptions: Mapping[str, str]
     inputs: Mapping[str, str]
     written: Mapping[str, str] = field(default_factory=dict)
     x_unit: str = ""
@@ -97,6 +94,10 @@ class CalibrationTask:
     def error(self, key: str | Place, message: str) -> ArgumentError:
         """Return the error about a key of the file, with its line."""
         return self.case.section.error(key, message)
+
+    def table(self, key: Place, file: str) -> pd.DataFrame:
+        """Return the table of a file that a key names, read as the data are."""
+        return read_beside(self.case.section, key, file).frame.reset_index(drop=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,8 +204,8 @@ class CalibrationStep:
         return ()
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        """Return in words how much there is to run, for ``fmepy check``: "8 starts"."""
-        return ""
+        """Return in words how much there is to run, for ``fmepy check``: "8 starts"; ours stand in ``sizes.txt``."""
+        return self._told("sizes.txt", task, arguments)
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse what the model or the cost cannot do, before anything runs; ArgumentError with the line."""
@@ -219,8 +220,11 @@ class CalibrationStep:
 
     def verdict(self, task: CalibrationTask, result: Any) -> str:
         """Return what came of it, in a sentence or two, for run.json and the report; ours stand in ``verdicts.txt``."""
-        sentence = getattr(environment().get_template("verdicts.txt").module, self.name, None)
-        return "" if sentence is None else str(sentence(result, self))
+        return self._told("verdicts.txt", result)
+
+    def _told(self, file: str, *given: Any) -> str:
+        sentence = getattr(environment().get_template(file).module, self.name, None)
+        return "" if sentence is None else str(sentence(*given, self))
 
     def failed_runs(self, result: Any) -> tuple[int, int, str]:
         """Return how many of its runs failed, of how many, and the message of one of them."""

@@ -14,7 +14,7 @@ from fmepy.fimlof.result import FilterResult
 from fmepy.journal.saving import Saved
 from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.pictures import Pictures, drawn, drawn_each, first_few
+from fmepy.workflow.report.pictures import Pictures, drawn, first_few
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
 
@@ -57,10 +57,6 @@ class FilterStep(CalibrationStep):
         ),
     }
 
-    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        steps = arguments.get("steps")
-        return "1 pass over the data" + (f", {steps} steps beyond them" if steps else "")
-
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         if not isinstance(task.cost, FimlofCost):
             raise task.error(
@@ -91,22 +87,8 @@ class FilterStep(CalibrationStep):
         return int(why is not None), 1, why or ""
 
     def facts(self, found: Findings, result: Filtering) -> Mapping[str, Any]:
-        flt, forecast, correlations = found.filtered, result.forecast, result.correlations
-        flagged = flt.residuals[flt.residuals["flag"].astype(bool)]
-        summary = flt.summary([k for k in found.par if k in flt.parms.index])
-        facts = {
-            "flt": flt, "summary": summary, "flagged": flagged, "forecast": forecast,
-            "taken_as_known": known_covariance(found.task, found.fit)[1] if found.fit is not None else "",
-            "states": flt.smooth and found.filtered_pictures,
-            "innovations": partial(drawn_each, flt.variables, flt.plot_innovations),
-            "diagnostics": partial(_diagnostics, flt), "lags": correlations and len(correlations.values) - 1,
-            "correlogram": correlations and partial(drawn_each, correlations.variables, correlations.plot),
-        }  # fmt: skip
-        if forecast is None:
-            return facts
-        known = [n for n in map(str, forecast.frame["name"].unique()) if n not in flt.measured_states]
-        expected = forecast.frame[forecast.frame["name"].isin(known)]
-        return facts | {"forecasts": partial(drawn_each, known, forecast.plot), "expected": expected}
+        taken = "" if found.fit is None else known_covariance(found.task, found.fit)[1]
+        return {"taken_as_known": taken, "diagnostics": partial(_diagnostics, found.filtered)}
 
 
 def _diagnostics(flt: Any, kinds: Sequence[str], caption: str) -> Pictures:

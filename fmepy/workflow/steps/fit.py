@@ -15,7 +15,7 @@ from fmepy.workflow.file.signatures import NO_FILE, Key, arguments_of
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.tables import Table, table_of
-from fmepy.workflow.report.words import many, percent
+from fmepy.workflow.report.words import percent
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import at_natural_end, check_method, estimates, interval, natural
 
@@ -35,9 +35,6 @@ class FitStep(CalibrationStep):
     keys: ClassVar[Mapping[str, Key]] = arguments_of(
         modFit, (*NO_FILE, "starts"), method={"kinds": (str,), "choices": tuple(METHODS)}
     )
-
-    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        return f"1 search over {many(len(task.start), 'parameter')}"
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         check_method(task, self.name, arguments)
@@ -88,21 +85,16 @@ def best_facts(found: Findings, section: str) -> dict[str, Any]:
     """Return what is to be said of the best fit: estimates, how far they can be trusted, agreement with the data."""
     fit: Any = found.fit
     table = estimates(found.task, fit)
-    bound = [str(p) for p, b in zip(table["parameter"], table["at_bound"], strict=True) if b]
-    at_end = [p for p in bound if p in at_natural_end(found.task, fit)]
-    share = (table["se"] / table["estimate"].abs()).replace([np.inf], np.nan)
-    known = pd.Series(share.to_numpy(dtype=float), index=table["parameter"].map(str)).dropna()
-    unknown = table.loc[~np.isfinite(table["se"]), "parameter"]
+    own, at_end = table.set_index("parameter"), at_natural_end(found.task, fit)
+    known = (own["se"] / own["estimate"].abs()).replace([np.inf], np.nan).dropna()
     agreement = agreement_of(found)
     return {
         "fit": fit, "failed": found.has_failed(section), "estimates": _estimate_table(found, table, at_end),
-        "at_end": at_end, "moved": [p for p in bound if p not in at_end],
+        "at_end": at_end, "moved": [p for p in fit.at_bound if p not in at_end],
         "loose": [f"{n} (± {percent(v)})" for n, v in known[known > _LOOSE].sort_values(ascending=False).items()],
         "good": known[known <= _LOOSE],
-        "without": [str(p) for p in unknown if str(p) not in bound],
+        "without": list(own.index[~np.isfinite(own["se"]) & ~own["at_bound"]]),
         "agreement": agreement_facts(found, agreement) if agreement is not None and len(agreement.rows) else None,
-        "summary": found.filtered and found.filtered.summary([k for k in found.par if k in found.filtered.parms.index]),
-        "filtered": "filter" not in found.results and found.filtered_pictures,
     }  # fmt: skip
 
 
@@ -117,7 +109,7 @@ def _estimate_table(found: Findings, table: pd.DataFrame, at_end: Sequence[str])
         where = np.where(own.isin(at_end), "its own, by nature", "yes")
         shown["on a bound"] = np.where(table["at_bound"], where, "")
     found.add_units(shown)
-    if any(descriptions := [found.of_parameter(found.task.descriptions, n) for n in own]):
+    if any(descriptions := [found.of_parameter("description", n) for n in own]):
         shown["what it is"] = descriptions
 
     def tone(row: Any, column: str) -> str:

@@ -21,7 +21,6 @@ from fmepy.workflow.steps.scale import natural
 
 STARTS = 8
 """Of a section that says no number."""
-_MISSED = 0.1  # chance of another optimum above which a reader is warned
 
 
 class MultistartStep(FitStep):
@@ -43,9 +42,6 @@ class MultistartStep(FitStep):
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"starts": STARTS, **arguments}
 
-    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        return f"{arguments['starts']} starts"
-
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModFit:
         how = {k: getattr(options, k) for k in ("seed", "executor", "progress", "checkpoint")}
         return modFit(task.scaled_cost, task.start, **bounded(task), **arguments, **how)
@@ -66,8 +62,7 @@ class MultistartStep(FitStep):
         many: Any = result.multistart
         own = {} if found.results.get("fit") is not None or found.fit is None else best_facts(found, self.name)
         return {
-            "many": many, "MISSED": _MISSED, "is_alone": bool(own),
-            "nowhere": len(many.starts) - int((many.starts["optimum"] > 0).sum()),
+            "many": many, "is_alone": bool(own),
             "sentences": [item for part in many.shown() for item in getattr(part, "items", ())],
             "course": partial(_course, found, result),
             **own,

@@ -16,7 +16,7 @@ from fmepy.fitting.profiles import profile
 from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, arguments_of
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import drawn_each
-from fmepy.workflow.report.words import many, names, short
+from fmepy.workflow.report.words import short
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import at_natural_end, check_method, check_named, natural
 
@@ -42,10 +42,6 @@ class ProfileStep(CalibrationStep):
         num={**COUNT, "least": 5}, prediction={"kinds": (list,)},
     )  # fmt: skip
 
-    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        which = arguments.get("which", list(task.start.index))
-        return many(1 if isinstance(which, str) else len(which), "profile")
-
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         check_method(task, self.name, arguments)
         check_named(task, self.name, "which", arguments.get("which"), task.start.index)
@@ -62,67 +58,52 @@ class ProfileStep(CalibrationStep):
         return found
 
     def tables(self, task: CalibrationTask, result: Profile) -> Tables:
-        frame = result.frame.copy()
-        names = [str(n) for n in result.par.index]
-        frame = frame.set_axis([*_HEAD, *(n if n not in _HEAD else f"{n}_" for n in names)], axis=1)
-        values = natural(task, frame.iloc[:, len(_HEAD) :].set_axis(names, axis=1))
-        frame = pd.concat([frame.iloc[:, : len(_HEAD)], values.set_axis(frame.columns[len(_HEAD) :], axis=1)], axis=1)
-        for name in frame["parameter"].unique():
-            mine = frame["parameter"] == name
-            frame.loc[mine, "value"] = natural(task, frame.loc[mine, ["value"]].set_axis([name], axis=1)).iloc[:, 0]
-        return {"profile.csv": frame, "intervals.csv": _intervals(task, result)}
+        own, names = _natural(task, result), [str(n) for n in result.par.index]
+        frame = own.frame.set_axis([*_HEAD, *(n if n not in _HEAD else f"{n}_" for n in names)], axis=1)
+        return {"profile.csv": frame, "intervals.csv": own.intervals.rename_axis("parameter").reset_index()}
 
     def failed_runs(self, result: Profile) -> tuple[int, int, str]:
         n = len(result.failures)
         return n, n + len(result.frame), str(result.failures["message"].iloc[0]) if n else ""
 
     def facts(self, found: Findings, result: Profile) -> Mapping[str, Any]:
-        own = self._natural(found.task, result)
+        own = _natural(found.task, result)
         kinds = {str(name): _kind(str(verdict)) for name, verdict in own.verdicts[own.intervals.index].items()}
-        groups: dict[str, list[str]] = {}
-        for name, kind in kinds.items():
-            groups.setdefault(kind, []).append(name)
-        ends = set() if found.fit is None else set(at_natural_end(found.task, found.fit))
-        frame = own.intervals.reset_index(names="parameter").drop(columns="level")
-        frame["parameter"] = list(kinds)
-        frame["verdict"] = [_KINDS.get(kind, kind) for kind in kinds.values()]
+        frame = own.intervals.reset_index(names="parameter").drop(columns="level").assign(parameter=list(kinds))
+        frame["verdict"] = list(kinds.values())
+        groups = {str(kind): list(members) for kind, members in frame.groupby("verdict", sort=False)["parameter"]}
         found.add_units(frame, 1)
         return {
-            "profile": own, "what": "prediction" if own.predicted is not None else "parameter",
-            "groups": [  # what is cut off where it ends by nature is well enough known
-                (f"{_KINDS.get(kind, kind).capitalize()}: {names(members, 20)}.",
-                 kind != "identifiable" and not (kind == "at a bound" and ends.issuperset(members)))
-                for kind, members in groups.items()],
-            "intervals": frame, "tone": lambda row, c: "bad" * (c == "verdict" and row[c] != _KINDS["identifiable"]),
+            "profile": own, "groups": groups, "intervals": frame,
+            "ends": [] if found.fit is None else at_natural_end(found.task, found.fit),
+            "tone": lambda row, column: "bad" * (column == "verdict" and row[column] != _KINDS["identifiable"]),
             "curves": partial(
                 drawn_each, list(kinds), lambda shown, axes: own.plot(shown, axes=axes, legpos=None),
                 finish=lambda ax, k: ax.set_xlabel(found.label(list(kinds)[k]))),
-            "kinds": {name: _KINDS.get(kind, kind) for name, kind in kinds.items()},
-            "sentences": [f"{name}: {own.verdicts[name]}" for name in kinds],
+            "kinds": kinds, "KINDS": _KINDS, "notes": [f"{name}: {own.verdicts[name]}" for name in kinds],
         }  # fmt: skip
 
-    def _natural(self, task: CalibrationTask, result: Profile) -> Profile:
-        """Return profiles on the parameters' own scale; there they have no quadratic approximation."""
-        if not task.scale:
-            return result
-        frame, errors = result.frame.copy(), result.standard_error.copy()
-        frame["value"] = self.tables(task, result)["profile.csv"]["value"].to_numpy()
-        errors[[n for n in errors.index if n in task.scale]] = np.nan
-        intervals, verdicts = _intervals(task, result), {}
-        for row, (name, said) in zip(intervals.to_dict("records"), result.verdicts.items(), strict=True):
-            ends = f"{row['estimate']:.5g}, {100 * row['level']:g} % between {row['lower']:.5g} and {row['upper']:.5g}"
-            verdicts[str(name)] = f"{str(said).split(':')[0]}: {ends}." if task.scale.get(str(name)) else str(said)
-        return replace(result, frame=frame, intervals=intervals.set_index("parameter"), standard_error=errors,
-                       verdicts=pd.Series(verdicts))  # fmt: skip
 
-
-def _intervals(task: CalibrationTask, result: Profile) -> pd.DataFrame:
-    """Return the intervals on the parameters' own scale: parameter, estimate, lower, upper, level."""
-    out = result.intervals.rename_axis("parameter").reset_index()
+def _natural(task: CalibrationTask, result: Profile) -> Profile:
+    """Return profiles on the parameters' own scale; there they have no quadratic approximation."""
+    if not task.scale:
+        return result
+    head, rest = result.frame.iloc[:, : len(_HEAD)].copy(), result.frame.iloc[:, len(_HEAD) :]
+    for name in task.scale:
+        mine = head["parameter"] == name
+        head.loc[mine, "value"] = natural(task, head.loc[mine, ["value"]].set_axis([name], axis=1))[name]
+    values = natural(task, rest.set_axis([str(n) for n in result.par.index], axis=1)).set_axis(rest.columns, axis=1)
+    errors, intervals, verdicts = result.standard_error.copy(), result.intervals.copy(), result.verdicts.copy()
+    errors[[n for n in errors.index if n in task.scale]] = np.nan
     for column in ("estimate", "lower", "upper"):
-        out[column] = natural(task, result.intervals[column]).to_numpy()
-    return out
+        intervals[column] = natural(task, intervals[column])
+    for name in task.scale.keys() & set(verdicts.index):
+        row = intervals.loc[name]
+        ends = f"{row['estimate']:.5g}, {100 * row['level']:g} % between {row['lower']:.5g} and {row['upper']:.5g}"
+        verdicts[name] = f"{verdicts[name].split(':')[0]}: {ends}."
+    return replace(result, frame=pd.concat([head, values], axis=1), intervals=intervals, standard_error=errors,
+                   verdicts=verdicts)  # fmt: skip
 
 
 def _kind(verdict: str) -> str:
-    return next((kind for kind in _KINDS if verdict.startswith(kind)), short(verdict.split(":")[0].split(",")[0], 60))
+    return next((_KINDS[k] for k in _KINDS if verdict.startswith(k)), short(verdict.split(":")[0].split(",")[0], 60))

@@ -22,7 +22,6 @@ from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_model, check_named, models, natural_chain, values_for, with_parts
 
-NUM = 100
 _DRAWN = ("parRange", "parMean")
 _BAND = 0.9
 
@@ -63,6 +62,7 @@ class RangesStep(CalibrationStep):
     purpose = "Run the model at many plausible parameter values, and see how far its curves spread"
     title = "How far the model's curves spread"
     welcomes = ("fit",)
+    num = 100
     advice = "Take narrower ranges of the parameters"
 
     keys: ClassVar[Mapping[str, Key]] = {
@@ -77,9 +77,6 @@ class RangesStep(CalibrationStep):
         """Return the chain, and the fit it began at, unless the file says itself how parameters are drawn."""
         return () if any(k in arguments for k in _DRAWN) else ("fit", "sample")
 
-    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        return f"{arguments.get('num', NUM)} runs" + (" of each entity" if models(task)[0] is not None else "")
-
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse a function of the user's, which is a cost without a model, and errors without a chain."""
         check_model(task, self.name, arguments)
@@ -93,7 +90,7 @@ class RangesStep(CalibrationStep):
             )  # fmt: skip
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Bands:
-        words = {"num": NUM} | {k: v for k, v in arguments.items() if k != "with_error"}
+        words = {"num": self.num} | {k: v for k, v in arguments.items() if k != "with_error"}
         chain: ModMCMC | None = done["sample"] if self.needs(arguments) else None
         draws = None if chain is None else natural_chain(task, chain)
         by, of_entities = models(task)

@@ -22,7 +22,6 @@ from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import PANEL, Pictures, drawn_each
-from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import (
     CalibrationStep,
     CalibrationTask,
@@ -34,7 +33,6 @@ from fmepy.workflow.steps.base import (
 )
 from fmepy.workflow.steps.scale import natural_chain, with_line
 
-NITER = 1000
 _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
 _NUMBERS = {"kinds": (float, list), "items": Key((float,))}
@@ -55,6 +53,7 @@ class SampleStep(CalibrationStep):
     title = "Which values are plausible"
     takes = ("fit",)
     unit = "iteration"
+    niter = 1000
     rhat, ess = 1.01, 400  # from which chains agree, and are long enough
     requirements: ClassVar[Mapping[str, Requirement]] = {
         "rhat": Requirement(
@@ -74,16 +73,13 @@ class SampleStep(CalibrationStep):
     )  # fmt: skip
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
-        niter, burnin = arguments.get("niter", NITER), arguments.get("burninlength", 0)
+        niter, burnin = arguments.get("niter", self.niter), arguments.get("burninlength", 0)
         if burnin >= niter:
             raise section.error(
                 "burninlength",
                 f"`burninlength` = {burnin} leaves nothing of {niter} iterations; niter includes the burn-in.",
             )
         return arguments
-
-    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        return f"{many(arguments.get('chains', 1), 'chain')} of {arguments.get('niter', NITER)} iterations"
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         if "control" in arguments:
@@ -92,7 +88,7 @@ class SampleStep(CalibrationStep):
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModMCMC:
         fit = best_fit(done)
-        words: dict[str, Any] = {"niter": NITER, **_from_fit(task, fit, arguments, options), **arguments}
+        words: dict[str, Any] = {"niter": self.niter, **_from_fit(task, fit, arguments, options), **arguments}
         how = {"executor": options.executor, "progress": options.progress, "prior": task.chain_prior}
         n = words.get("chains", 1)
         with _watched(options, n, n * words["niter"]) if options.executor is not None and n > 1 else nullcontext():
@@ -122,8 +118,7 @@ class SampleStep(CalibrationStep):
         return {
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
-            "R": chain.pars.corr().set_axis(own, axis=1), "one_in": one_in,
-            "summary": _summary(found, summary), "HEADS": _HEADS, "tone": _tone,
+            "one_in": one_in, "summary": _summary(found, summary), "HEADS": _HEADS, "tone": _tone,
             "histograms": partial(
                 drawn_each, own, lambda shown, axes: chain.hist(which=shown, axes=axes),
                 finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3)),

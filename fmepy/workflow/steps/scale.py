@@ -19,7 +19,6 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import as_prior
-from fmepy.parameters.names import split_local
 from fmepy.workflow.steps.base import CalibrationTask
 
 LEVEL = 0.95
@@ -87,7 +86,7 @@ def estimates(task: CalibrationTask, fit: ModFit) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
         se = np.sqrt(np.diag(natural_covariance(task, fit).to_numpy()))
     columns = {"lower": task.lower, "upper": task.upper, "start": task.start}
-    said = {name: task.case.parameters.get(split_local(name)[0]) for name in names}
+    said = {name: task.case.parameter(name) for name in names}
 
     def own(column: str, name: str, value: float) -> float:  # as it stands in the file, without rounding on the way
         there = getattr(said[name], column, value)
@@ -136,11 +135,7 @@ def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
     """Return tables one below the other, the entity in the first column where there are any."""
     if by is None:
         return parts[""].reset_index(drop=True)
-    tables = []
-    for label, table in parts.items():
-        tables.append(table.reset_index(drop=True))
-        tables[-1].insert(0, by, label, allow_duplicates=True)
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat(parts, names=[by]).reset_index(0, allow_duplicates=True).reset_index(drop=True)
 
 
 def values_for(task: CalibrationTask, model: Any, fit: ModFit) -> dict[str, float]:

@@ -17,11 +17,10 @@ from fmepy.montecarlo.scenario_table import read_scenarios
 from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import split_local
-from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
-from fmepy.workflow.report.words import many, short
+from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import (
     check_model,
@@ -34,7 +33,6 @@ from fmepy.workflow.steps.scale import (
 )
 
 NUM = 100
-_MOST_ENTITIES = 12  # whose tables stand in the report
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,12 +84,12 @@ class ScenariosStep(CalibrationStep):
         return [str(arguments.get("table", ""))]
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        n = len(_table(task, arguments))
+        n = len(task.table((self.name, "table"), arguments["table"]))
         return f"{many(n, 'scenario')}, up to {arguments.get('num', NUM)} parameter sets each"
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         check_model(task, self.name, arguments)
-        by, parts = _parts(task, _table(task, arguments))
+        by, parts = _parts(task, task.table((self.name, "table"), arguments["table"]))
         if by is None and getattr(task.model, "entity_inputs", None) is not None:
             raise task.error(
                 (self.name, "table"),
@@ -110,7 +108,7 @@ class ScenariosStep(CalibrationStep):
         fit = best_fit(done)
         source, draws, told = _draws(task, done, words["num"], options.seed)
         options.remember(told and f"In the bands of `scenarios` {told}.")
-        table = _table(task, arguments)
+        table = task.table((self.name, "table"), arguments["table"])
         by, parts = _parts(task, table)
         if by is None:
             said = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
@@ -147,14 +145,8 @@ class ScenariosStep(CalibrationStep):
     def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
         return {
             "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
-            "curves": partial(_curves, result),
-            "ends": [_ends_of(result, label) for label in list(result.parts)[:_MOST_ENTITIES]],
+            "curves": partial(_curves, result), "ends": _ends,
         }  # fmt: skip
-
-
-def _table(task: CalibrationTask, arguments: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the table that the file names, read as its data are."""
-    return read_beside(task.case.section, ("scenarios", "table"), arguments["table"]).frame.reset_index(drop=True)
 
 
 def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict[str, tuple[Any, pd.DataFrame]]]:
@@ -210,13 +202,6 @@ def _curves(result: WhatIf, **words: str) -> Pictures:
         part.summary().plot(which=[name], axes=[ax])
 
     return drawn_parts(result.parts, result.by, draw, **words)
-
-
-def _ends_of(result: WhatIf, label: str) -> tuple[str, pd.DataFrame, str, pd.DataFrame | None]:
-    """Return what the runs of an entity came to, and how far that is from the first scenario."""
-    part, of = result.parts[label], f", {result.by} {short(label)}" if len(result.parts) > 1 else ""
-    more = _ends(part.difference(part.names[0]).summary()) if len(part.names) > 1 else None
-    return of, _ends(part.summary()), short(str(part.names[0])), more
 
 
 def _ends(summary: Any) -> pd.DataFrame:

@@ -77,9 +77,6 @@ class ScreenStep(CalibrationStep):
                        N={"kinds": (int, list), "items": Key(**COUNT)}),
     }  # fmt: skip
 
-    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        return f"sensitivities to {len(task.start)} parameters"
-
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         for key in ("sensvar", "map"):
             if key in arguments and is_ours(task.cost):
@@ -92,7 +89,7 @@ class ScreenStep(CalibrationStep):
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Screened:
         words = {k: v for k, v in arguments.items() if k not in ("collin", "structural", *_OF_COLLIN)}
         own = natural(task, task.start)
-        start, f = dict(zip(map(str, own.index), own.tolist(), strict=True)), task.cost
+        start, f = {str(name): float(value) for name, value in own.items()}, task.cost
         if not is_ours(f):
             f, words = _as_table(f, start, words)
         low, high = natural(task, task.lower).to_dict(), natural(task, task.upper).to_dict()
@@ -125,7 +122,7 @@ class ScreenStep(CalibrationStep):
             "importance": len(strength) <= _MOST_BARS and partial(_importance, sens), "names": names(sens.names),
             "courses": few and len(strength) <= _MOST_LINES and partial(
                 drawn_each, list(sens.var), sens.plot, finish=lambda ax, k: ax.set_xlabel(found.x_name)),
-            "sets": None if result.collinearity is None else _sets(result.collinearity.frame),
+            "sets": None if result.collinearity is None else _sets(result.collinearity),
             "structural": [] if result.structural is None else result.structural.told(),
             "tone": lambda row, column: "bad" * (column == "collinearity" and not row[column] < APART),
         }  # fmt: skip
@@ -174,13 +171,12 @@ def _importance(sens: SensFun, xlabel: str, **words: Any) -> Pictures:
     return drawn(lambda axes: plot_ranking(sens, ax=axes[0], xlabel=xlabel), size=size, **words)
 
 
-def _sets(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+def _sets(found: Collin) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return the pairs that are hardest to tell apart, and the largest sets that can be told apart."""
-    parameters = frame.columns[:-2]
-    sets = [", ".join(str(p) for p in parameters[row]) for row in frame[parameters].to_numpy(dtype=bool)]
-    table = pd.DataFrame({"parameters": sets, "how many": frame.iloc[:, -2], "collinearity": frame.iloc[:, -1]})
-    pairs = table[table["how many"] == 2].sort_values("collinearity", ascending=False, kind="stable")
-    good = table[table["collinearity"] < APART].sort_values(
+    sets = pd.DataFrame({"parameters": [", ".join(names) for names in found.sets()]})
+    sets[["how many", "collinearity"]] = found.frame.iloc[:, -2:].to_numpy()
+    pairs = sets[sets["how many"] == 2].sort_values("collinearity", ascending=False, kind="stable")
+    good = sets[sets["collinearity"] < APART].sort_values(
         ["how many", "collinearity"], ascending=[False, True], kind="stable"
     )
-    return pairs.drop(columns="how many"), good if len(parameters) > 2 else None
+    return pairs.drop(columns="how many"), good if len(found.parameters) > 2 else None
