@@ -213,7 +213,12 @@ def _flip(c, w, seen, t, z, inputs):
     inputs[w.modes + i] = 1.0 - mode if w.are_levels[i] == 0 else mode + 1.0 if speed > 0.0 else mode - 1.0
     w.flips[int(w.n_flips[0]), 0], w.flips[int(w.n_flips[0]), 1] = t, k
     w.n_flips[0] += 1.0
+    _flip_alike(w, seen, i, speed, inputs)
     _read(w, seen, w.dependents, w.ends[i - 1] if i > 0 else 0, w.ends[i], c, t, z, inputs)
+    for m in range(len(w.watched)):
+        if seen.later[m] > 0.0:
+            j = w.watched[m]
+            _read(w, seen, w.dependents, w.ends[j - 1] if j > 0 else 0, w.ends[j], c, t, z, inputs)
     if n_names > 0 and speed != 0.0:
         call(c.rates, t, z, inputs, seen.rates)
         for j in range(n_names):
@@ -226,6 +231,19 @@ def _flip(c, w, seen, t, z, inputs):
             for q in range(n):
                 s[q] -= shift * (seen.before[q] - seen.rates[q])
     return True
+
+
+def _flip_alike(w, seen, i, speed, inputs):
+    """Flip what crosses as one with switch i, as x > 0 and 0 > x do: between them are rates of no time."""
+    for m in range(len(w.watched)):
+        j, seen.later[m] = w.watched[m], 0.0
+        is_alike = j != i and w.are_levels[j] == 0 and abs(seen.g[j]) == abs(seen.g[i])
+        rises = seen.g[w.n_switches + j]
+        if is_alike and abs(rises) == abs(speed) and speed != 0.0:
+            for at in range(w.ends[i - 1] if i > 0 else 0, w.ends[i]):
+                is_alike = is_alike and w.dependents[at] != j
+            if is_alike:
+                inputs[w.modes + j], seen.later[m] = 1.0 if rises > 0.0 else 0.0, 1.0
 
 
 def _read(w, seen, switches, begin, end, c, t, z, inputs):

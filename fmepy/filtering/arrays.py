@@ -24,6 +24,9 @@ import numpy as np
 
 from fmepy.compiled.kernels import lanes_at, new, set_lanes
 
+ROUNDING = 1e-13
+"""Of the largest entry of a row of factors: what is no more is nothing."""
+
 
 def identity(T):
     """Set T to the identity."""
@@ -231,11 +234,14 @@ def products(A, L, rows, W, column):
 
 
 def right_solved(D, L, rows, F):
-    """Change F as little as makes F L = D, L lower triangular: where L has no spread F stays what it is."""
+    """Change F as little as makes F L = D, L lower triangular: where L has no spread F stays what it is.
+
+    What is a rounding error of its row is no spread.
+    """
     n = L.shape[0]
     for j in range(n - 1, -1, -1):
         pivot = j
-        while pivot < n and L[pivot, j] == 0.0:
+        while pivot < n and _is_rounding(L, pivot, j):
             pivot += 1
         if pivot == n:
             continue
@@ -244,3 +250,10 @@ def right_solved(D, L, rows, F):
             for k in range(pivot + 1, n):
                 total -= F[i, k] * L[k, j]
             F[i, pivot] = total / L[pivot, j]
+
+
+def _is_rounding(L, i, j):
+    largest = 0.0
+    for k in range(i + 1):
+        largest = max(largest, abs(L[i, k]))
+    return abs(L[i, j]) <= ROUNDING * largest

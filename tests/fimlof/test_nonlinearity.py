@@ -69,3 +69,16 @@ def test_a_result_tells_it_by_entity():
         table[table.site == "a"].drop(columns="site"), process_noise={"x": 1.0}, measurement_noise={"x": 0.5},
     )  # fmt: skip
     assert linear.filter().nonlinearity()[["step_max", "reading_max"]].abs().max().max() < 1e-12
+
+
+def test_all_updates_of_a_linear_model_are_one_with_states_known_and_diffuse():
+    # the factor of the covariance then has a pivot of rounding, by which nothing may be divided
+    text = "next(x) = 0.5*x + 0.2*y\nnext(y) = -0.3*x + 0.8*y"
+    model = DifferenceModel(text, state={"x": 1.0, "y": 0.5}, times=range(5))
+    data = {"time": [0, 1, 2, 3], "x": [np.nan, 0.1, -0.4, 0.9], "y": [0.3, 0.2, 1.0, 0.5]}
+    words = {"process_noise": {}, "measurement_noise": {"x": 0.3, "y": 0.3}, "initial": "diffuse"}
+    found = [
+        FimlofCost(model, data, initial_sd={"x": 0.5}, update=update, **words)()
+        for update in ("ekf", "iterated", "second_order", "unscented")
+    ]
+    np.testing.assert_allclose(found, found[0], rtol=1e-9)

@@ -63,6 +63,9 @@ _ENDLESS = 1e-8
 _STILL = 1e-12
 """A root whose speed is less than this part of its terms only touches zero."""
 
+_TURN, _TURNED = 1e-8, 1e3
+"""Part of the run after which a speed has another sign, so many times as large, where a root only touches zero."""
+
 Rates = Callable[[float, Vector], Any]
 Hit = tuple[float, int, Any]
 """Its time, the position of the root, and the derivatives of the time to the parameters asked for (or None)."""
@@ -261,6 +264,7 @@ class Crossings:
         self._last: dict[int, list[float]] = {}  # times of what is watched
         self._sides = np.zeros(len(table.roots))
         self._crossed_at = np.zeros(len(table.roots))  # how far from zero those are, by the engine's error, that cross
+        self._touching: set[int] = set()
         self._stops = self._at_one_time = 0
         self._stopped, self._is_seen_at_once = -np.inf, False
         self._seen: tuple[float, Vector, tuple[Vector, Vector, Vector]] | None = None
@@ -468,13 +472,23 @@ class Crossings:
         _, speeds, before = self._look(t, z)
         speed, S, k = speeds[i], z[n:].reshape(-1, n), self.inputs[system.layout.scales]
         slopes = [self._along(t, z, 0.0, s, k * (np.arange(len(k)) == j))[1, i] for j, s in enumerate(S)]
+        alike: list[int] = []
         if segment is None:
             mode = self.inputs[self._at + i]
             self._set_mode(i, mode + (1.0 if speed > 0 else -1.0) if switch.is_level else 1.0 - mode)
+            g = self.table.conditions(t, z, self.inputs)
+            alike = [
+                j for j in system.watched
+                if j != i and not system.switches[j].is_level and abs(g[j]) == abs(g[i]) < np.inf
+                and abs(speeds[j]) == abs(speed) > 0 and j not in system.dependents[i]
+            ]  # fmt: skip
+        for j in alike:  # x > 0 and 0 > x cross as one: between them are rates of no time
+            self._set_mode(j, 1.0 if speeds[j] > 0 else 0.0)
         for j, value in zip(system.planned, self._planned[segment] if segment is not None else (), strict=False):
             if j == i or j in system.dependents[i]:
                 self._set_mode(j, value)
-        following = self._unknown.union(system.dependents[i]).difference([i, *system.planned])
+        following = self._unknown.union(*(system.dependents[j] for j in (i, *alike)))
+        following.difference_update([i, *alike, *system.planned])
         self._read(sorted(following), t, z)
         after = z if self._constraints is None else self._jumped(i, t, z)
         if len(S) and speed != 0:
@@ -525,6 +539,8 @@ class Crossings:
             np.maximum(2 * NEAR * np.nan_to_num(np.abs(speed)) * so_far(t, self._start), rounding), 1e-300
         )
         for j, root in enumerate(self.table.roots):
+            if j in self._touching:
+                continue
             if abs(g[j]) > max(hair[j], self._crossed_at[j]):
                 self._sides[j] = np.sign(g[j])
             elif abs(speed[j]) > _STILL * size[j]:
@@ -533,6 +549,7 @@ class Crossings:
                 self._sides[j] = root.direction or self._ahead(j, t, z)
         offsets = np.where(self._sides * g < hair, g - self._sides * hair, 0.0)
         self._offsets[len(self.system.watched) :], self._crossed_at = offsets, np.zeros(len(g))
+        self._touching = set()
 
     def _ahead(self, j: int, t: float, z: Vector) -> float:
         """Return to which side a root goes that stands still at zero."""
@@ -541,6 +558,15 @@ class Crossings:
         h = float(np.min(1e-3 * np.abs(y[moving] / f[moving]), initial=1e-6 * (self._end - self._start)))
         y += h * self.rates(t + 0.5 * h, np.concatenate((y + 0.5 * h * f, z[self._n :])))
         return 1.0 if self.table.values(t + h, y, self.inputs)[len(self.system.watched) + j] > 0 else -1.0
+
+    def _turns(self, j: int, t: float, z: Vector, f: Vector, speed: float) -> bool:
+        """Tell whether a root that rounding has carried over zero turns back at once: it touches zero."""
+        h = _TURN * so_far(t, self._start)
+        later = self._look(t + h, np.concatenate((z[: self._n] + h * f, z[self._n :])))[1][
+            len(self.system.switches) + j
+        ]
+        self._seen = None
+        return bool(later * speed < 0 and abs(later) > _TURNED * abs(speed))
 
     def _polished(self, j: int, t: float, z: Vector, least: float, most: float) -> tuple[float, Vector]:
         """Return time and z at the crossing of root j, which an engine stopped beside by its own rounding."""
@@ -569,6 +595,9 @@ class Crossings:
             names = "; ".join(self.table.roots[j].told for j in through)
             many = f"more than {MOST_HITS} crossings of roots" if self._stops > MOST_HITS else "time stands still"
             raise SimulationError(f"{many}, the last of {names}", time=t, exploded=True)
+        self._touching = {j for j in through if self._turns(j, t, z, f, speed[j])}
+        if not (through := [j for j in through if j not in self._touching]):
+            return z
         self._crossed_at[through] = 2 * np.abs(g[through])
         S, shifts = z[n:].reshape(-1, n), {}
         for j in sorted(through, key=lambda j: (roots[j].order, j)):

@@ -386,3 +386,12 @@ def test_a_flag_of_a_root_is_true_or_false(word):
     events = [{"root": "x - 2", word: "no", "var": "x", "value": 1.0}]
     with pytest.raises(ModelError, match=f"{word}: it is 'no'; True or False is needed"):
         OdeModel("dx/dt = k * x\nx(0) = 1", times=[0, 5], parms={"k": 1.0}, events=events)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "scipy"])
+@pytest.mark.parametrize("times", [[0, 2], [0, 1, 2], [0, 0.5, 1, 1.5, 2]])
+def test_a_root_that_only_touches_zero_at_a_row_does_not_fire(engine, times):
+    event = [{"root": "x", "var": "x", "method": "add", "value": 10.0}]
+    model = OdeModel("d(x)/dt = 2*(t - 1)", state={"x": 1.0}, times=times, engine=engine, events=event)
+    assert len(model.hits()) == 0
+    assert model()["x"].iloc[-1] == pytest.approx(1.0, rel=1e-4)
