@@ -34,6 +34,23 @@ def _answers(kind: str) -> dict[str, list[tuple[tuple[str, ...], str]]]:
     return out
 
 
+_RUN = "A run of a model"
+_OF_MODELS = (
+    "state",
+    "forcings",
+    "events",
+    "outputs",
+    "rtol",
+    "atol",
+    "method",
+    "engine",
+    "max_step",
+    "history",
+    "grid",
+)
+"""What is an argument of models, and of none of their runs."""
+
+
 def own_words(function: Callable[P, R]) -> Callable[P, R]:
     """Return a public function that answers an unknown keyword with ours.
 
@@ -53,6 +70,7 @@ upper={'k': 10}.
         raise TypeError(f"{function.__qualname__} takes any keyword.")
     known = [name for name in parameters if name != "self"]
     have, verb = frozenset(known), function.__qualname__.removesuffix(".__init__")
+    verb = _RUN if function.__name__ == "__call__" else verb
     kinds = [p.kind for p in parameters.values()]
     most = (
         len(kinds)
@@ -89,7 +107,8 @@ def unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownA
     for own, example in _answers("argument").get(name, ()):
         if set(own) <= set(known):
             return UnknownArgumentError(f"{beginning}; here it is {' and '.join(f'`{k}`' for k in own)}: {example}.")
-    return UnknownArgumentError(f"{beginning}.{did_you_mean(name, known)} There are {listed(known, 40)}.")
+    hint = f" `model.replace({name}=...)` makes another model." if function == _RUN and name in _OF_MODELS else ""
+    return UnknownArgumentError(f"{beginning}.{did_you_mean(name, known)} There are {listed(known, 40)}.{hint}")
 
 
 def own_key(name: str, known: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ from fmepy.parameters.scales import check_scale
 from fmepy.results.notebook import InNotebook
 from fmepy.tables.columns import refuse_dates
 from fmepy.types import Matrix, UserParameters, Vector
-from fmepy.vocabulary import AnswersInOwnWords, by_name
+from fmepy.vocabulary import AnswersInOwnWords, by_name, own_words
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +143,7 @@ class Runnable(AnswersInOwnWords, InNotebook):
         """Return the model as a function of a plain vector."""
         raise NotImplementedError
 
+    @own_words
     def __call__(self, parms: UserParameters = None, times: Any = None, *, entity: Any = None) -> pd.DataFrame:
         """Run the model.
 

@@ -29,6 +29,7 @@ from fmepy.parameters.named import check_names
 from fmepy.parameters.names import normal_name
 from fmepy.tables.cells import Cells
 from fmepy.types import Matrix, UserParameters, Vector
+from fmepy.vocabulary import own_words
 
 
 class ProfileFunction:
@@ -378,6 +379,7 @@ class ProfileModel(DynamicModel):
                 "no finite number): a coefficient, or a profile at the start, is none."
             )
 
+    @own_words
     def __call__(
         self, parms: UserParameters = None, times: Any = None, *, entity: Any = None, wide: bool = False
     ) -> pd.DataFrame:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ParameterError, did_you_mean, listed, repeated
+from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed, repeated
 from fmepy.parameters.names import normal_name, of_every_entity
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserBounds, UserParameters, Vector
@@ -396,6 +397,19 @@ class Prior:
                 )
 
 
+def _number_of(prior: Callable[[Any], Any], parameters: Parameters, theta: Vector) -> float:
+    """Return what a user's function says of theta; ArgumentError where that is no number."""
+    try:
+        found = prior(parameters.given(theta))
+    except KeyError as error:
+        raise ArgumentError(f"`prior` asks for {error}; there are {listed(parameters.names)}.") from error
+    try:
+        (value,) = np.ravel(found)
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"`prior` returned {found!r}; -2 log density is needed, one number.") from None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Density:
     """The prior of one parameter, which does not depend on the others.
@@ -450,7 +464,7 @@ def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
     if prior is None:
         return None
     if callable(prior) and not isinstance(prior, Mapping):
-        return Prior(lambda theta: float(prior(parameters.given(theta))), (), False, 0.0)
+        return Prior(partial(_number_of, prior, parameters), (), False, 0.0)
     if not isinstance(prior, Mapping):
         raise ParameterError(
             "`prior` must be a dict of scipy.stats distributions by parameter name, or a function "

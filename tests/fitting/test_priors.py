@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 import fmepy as fme
-from fmepy.errors import ParameterError
+from fmepy.errors import ArgumentError, ParameterError
 from fmepy.fitting import modFit
 from fmepy.parameters.named import as_parameters, as_prior
 from fmepy.workflow.file.prepared import ScaledPrior
@@ -173,3 +173,27 @@ def test_the_support_of_a_prior_on_another_scale_is_that_of_its_natural_value(sc
     low, high = ScaledPrior(stats.uniform(0.01, 0.25), scale, False).support()
     assert (low, high) == pytest.approx((forth(0.01), forth(0.26)))
     assert ScaledPrior(stats.uniform(), scale, False).support() == (-np.inf, 0.0 if scale == "log" else np.inf)
+
+
+@pytest.mark.parametrize(
+    ("prior", "told"),
+    [
+        (lambda p: None, "`prior` returned None; -2 log density is needed, one number"),
+        (lambda p: "a", "`prior` returned 'a'"),
+        (lambda p: np.ones(2), "`prior` returned array"),
+        (lambda p: p["K"], "`prior` asks for 'K'; there are 'k'"),
+    ],
+)
+def test_a_prior_that_gives_no_number_is_told(prior, told):
+    model = fme.OdeModel("d(c)/dt = -k*c", state={"c": 10.0}, times=[0, 1, 2], parms={"k": 0.3})
+    data = {"time": [1, 2], "c": [7.2, 5.0]}
+    cost = fme.SimulationCost(model, data, measurement_noise={"c": 0.1})
+    for verb in (modFit, fme.modMCMC):
+        with pytest.raises(ArgumentError, match=told):
+            verb(cost, {"k": 0.3}, prior=prior)
+
+
+def test_a_run_names_what_belongs_to_the_model():
+    model = fme.OdeModel("d(c)/dt = -k*c", state={"c": 10.0}, times=[0, 1, 2], parms={"k": 0.3})
+    with pytest.raises(ArgumentError, match=r"run of a model has no argument 'state'.*`model.replace\(state=...\)`"):
+        model(state={"c": 2.0})

@@ -286,6 +286,17 @@ def test_deviations_are_in_units_of_the_spread_of_the_others():
     assert "1 reading of 5 lies more than three standard deviations from the model" in " ".join(doubts)
 
 
+def test_readings_beyond_a_limit_have_no_deviation():
+    above = np.array([0.1, -0.2, 0.05, 0.3, -0.1])
+    known = agreement(above)[0]
+    table = pd.DataFrame({"name": "y", "x": np.arange(7), "obs": 5 + np.r_[above, 1, 1], "mod": 5.0})
+    table = table.assign(res=-np.r_[above, 9, 9], censored=[""] * 5 + ["<"] * 2)
+    fit = SimpleNamespace(cost=SimpleNamespace(residuals=table, is_likelihood=False), names=("a",), data=None)
+    made = agreement_of(SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None))))
+    assert made.n_beyond == 2
+    pd.testing.assert_frame_equal(made.rows, known.rows)
+
+
 def test_deviations_that_follow_each_other_are_alike_and_those_that_alternate_are_not():
     x = np.arange(24)
     pattern = "neighbouring deviations are correlated"

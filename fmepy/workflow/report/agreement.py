@@ -36,11 +36,14 @@ class Agreement:
     given : bool
         Whether the errors of the readings were given or are part of the model; else `z` is in units of the spread of
         the variable's other deviations.
+    n_beyond : int
+        Readings beyond a limit, which have no deviation and are not among the rows.
     """
 
     rows: pd.DataFrame
     kinds: dict[str, str]
     given: bool
+    n_beyond: int
 
     @property
     def suspicious(self) -> pd.DataFrame:
@@ -55,6 +58,8 @@ def agreement_of(found: Findings) -> Agreement | None:
     table = getattr(None if fit is None else fit.cost, "residuals", None)
     if fit is None or not isinstance(table, pd.DataFrame) or not {"name", "obs", "mod", "res"} <= set(table.columns):
         return None
+    is_beyond = table["censored"].to_numpy() != "" if "censored" in table else np.zeros(len(table), dtype=bool)
+    table = table[~is_beyond]
     rows = pd.DataFrame({k: table[k].to_numpy() for k in ("name", "x", "obs", "mod")})
     rows["entity"] = [str(e) for e in table["entity"]] if "entity" in table else None
     rows["x"] = rows["x"].fillna(0.0) if rows["x"].isna().all() else rows["x"]
@@ -68,7 +73,7 @@ def agreement_of(found: Findings) -> Agreement | None:
     rows["z"] = -z  # how far the reading is above the model
     data = fit.data
     kinds = {} if data is None else {str(n): k for n, k in zip(data.names, data.kinds, strict=True) if k}
-    return Agreement(rows, kinds, given)
+    return Agreement(rows, kinds, given, int(is_beyond.sum()))
 
 
 def _deleted(gaps: Vector, df: float) -> Vector:
@@ -91,6 +96,7 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
         del heads["entity"]
     return {
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
+        "beyond": agreement.n_beyond,
         "table": pd.DataFrame([v["row"] for v in variables]), "suspicious": suspicious[list(heads)], "heads": heads,
         "pictures": partial(residual_pictures, found, agreement),
     }  # fmt: skip
