@@ -83,6 +83,7 @@ class ProblemLayout:
         self.formulas = self._formulas()
         self.model = self._model()
         self._check_values()
+        self._check_parameters()
         self.groups = [[symbol("t")], [of_problem(p) for p in self.parameters], *symbols(self.constants, self.states)]
 
     def nominal(self) -> list[float]:
@@ -119,6 +120,20 @@ class ProblemLayout:
 
     def _value(self, text: str, where: str) -> Node:
         return parse_formula(text, self._name, where)
+
+    def _check_parameters(self) -> None:
+        """Refuse a parameter that is to be estimated, and that nothing reads."""
+        tables = self.tables
+        texts = [text for o in tables.observables.values() for text in (o.formula, o.noise)]
+        texts += [v for periods in tables.experiments.values() for p in periods for v, _ in p.changes.values()]
+        texts += [text for r in tables.readings for text in (*r.overrides, *r.noise_overrides)]
+        read = {*re.findall(r"\w+", " ".join(texts)), *self.draft.renamed}
+        for id, row in tables.parameters[tables.parameters["estimated"]].iterrows():
+            if tables.renamed.get(str(id), str(id)) not in read and id not in read:
+                raise DataError(
+                    f"{row['where']}: {str(id)!r} is in no model, observable, noise, condition or reading."
+                    f"{did_you_mean(str(id), read)}"
+                )
 
     # --- what conditions set
 

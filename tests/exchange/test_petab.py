@@ -301,6 +301,7 @@ def test_formulas_that_are_none_are_refused_with_their_place(formula):
         ("parameters", PARAMETERS + "k3 lin 2 1 1 1", "above the upper"),
         ("parameters", PARAMETERS + "k3 ln 0 1 1 1", "'ln' is not one of"),
         ("parameters", PARAMETERS + "k3 lin 0 1 - 0", "needs a value"),
+        ("parameters", PARAMETERS.replace("k1", "k11"), "line 2.*'k11' is in no model.* Did you mean 'k1'"),
         ("parameters", PARAMETERS.replace("parameterScale", "parameterScal"), "Did you mean 'parameterScale'"),
         ("measurements", "observableId simulationConditionId time measurement", "there is no row"),
         (
