@@ -237,7 +237,7 @@ def _flip_alike(w, seen, i, speed, inputs):
     """Flip what crosses as one with switch i, as x > 0 and 0 > x do: between them are rates of no time."""
     for m in range(len(w.watched)):
         j, seen.later[m] = w.watched[m], 0.0
-        is_alike = j != i and w.are_levels[j] == 0 and abs(seen.g[j]) == abs(seen.g[i])
+        is_alike = j != i and w.are_levels[i] == w.are_levels[j] == 0 and abs(seen.g[j]) == abs(seen.g[i])
         rises = seen.g[w.n_switches + j]
         if is_alike and abs(rises) == abs(speed) and speed != 0.0:
             for at in range(w.ends[i - 1] if i > 0 else 0, w.ends[i]):

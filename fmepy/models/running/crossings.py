@@ -479,7 +479,7 @@ class Crossings:
             g = self.table.conditions(t, z, self.inputs)
             alike = [
                 j for j in system.watched
-                if j != i and not system.switches[j].is_level and abs(g[j]) == abs(g[i]) < np.inf
+                if j != i and not (switch.is_level or system.switches[j].is_level) and abs(g[j]) == abs(g[i]) < np.inf
                 and abs(speeds[j]) == abs(speed) > 0 and j not in system.dependents[i]
             ]  # fmt: skip
         for j in alike:  # x > 0 and 0 > x cross as one: between them are rates of no time

@@ -510,6 +510,7 @@ def test_a_condition_on_a_root_is_not_missed_where_the_root_begins(engine):
         ("d(x)/dt = abs(sign(x)) - 0.1", -0.5, [0, 1, 2], [-0.5, 0.4, 1.3]),
         ("d(x)/dt = where((x > 0) or (x < 0), 1, 0)", -0.5, [0, 1, 2], [-0.5, 0.5, 1.5]),
         ("d(x)/dt = where(x == 0, -1, 1)", -0.5, [0, 1, 2], [-0.5, 0.5, 1.5]),
+        ("d(x)/dt = -0.5 - 0.5*where(x > 0, floor(x) + 1, 0)", 1.5, [0, 0.5, 1], [1.5, 5 / 6, 1 / 3]),
         ("d(x)/dt = -abs(sign(x))", 0.5, [0, 1, 2], [0.5, -0.5, -1.5]),
         ("d(y)/dt = -1 - 0.3*y\nd(x)/dt = floor(y**2) + where(y > 0, 1, 0)", 0.0, [0, 1.3], [0, np.log1p(0.27) / 0.3]),
     ],
