@@ -265,6 +265,7 @@ class Crossings:
         self._sides = np.zeros(len(table.roots))
         self._crossed_at = np.zeros(len(table.roots))  # how far from zero those are, by the engine's error, that cross
         self._touching: set[int] = set()
+        self._fastest = np.zeros(len(table.roots))  # of the speeds of roots at stops
         self._stops = self._at_one_time = 0
         self._stopped, self._is_seen_at_once = -np.inf, False
         self._seen: tuple[float, Vector, tuple[Vector, Vector, Vector]] | None = None
@@ -534,6 +535,7 @@ class Crossings:
         if not np.isfinite(g).all():
             root = self.table.roots[int(np.flatnonzero(~np.isfinite(g))[0])]
             raise SimulationError(f"{root.told} has no finite value", time=t)
+        self._fastest = np.fmax(self._fastest, np.abs(speed))
         rounding = 1e-14 * (np.abs(table[:, 1] * t) + np.abs(table[:, 2 : 2 + self._n]) @ np.abs(z[: self._n]))
         hair = np.maximum(
             np.maximum(2 * NEAR * np.nan_to_num(np.abs(speed)) * so_far(t, self._start), rounding), 1e-300
@@ -595,7 +597,8 @@ class Crossings:
             names = "; ".join(self.table.roots[j].told for j in through)
             many = f"more than {MOST_HITS} crossings of roots" if self._stops > MOST_HITS else "time stands still"
             raise SimulationError(f"{many}, the last of {names}", time=t, exploded=True)
-        self._touching = {j for j in through if self._turns(j, t, z, f, speed[j])}
+        slow = np.abs(speed) * _TURNED < self._fastest  # as no other is
+        self._touching = {j for j in through if slow[j] and self._turns(j, t, z, f, speed[j])}
         if not (through := [j for j in through if j not in self._touching]):
             return z
         self._crossed_at[through] = 2 * np.abs(g[through])
