@@ -108,7 +108,7 @@ class PredictionsByEntity(OfSeveral, Predictions):
         return (mod, slopes) if self._order is None else (mod[self._order], slopes[self._order])
 
     @property
-    def has_pull(self) -> bool:  # type: ignore[override]  # it is known of the parts
+    def has_pull(self) -> bool:
         """True if `with_pull` takes less time than `with_slopes`."""
         return all(part.has_pull for part in self.parts)
 
@@ -289,7 +289,7 @@ class PredictionsTogether(Predictions):
         return mod, jacobian(local, self._source[self._run_of], len(self.parameter_names))
 
     @property
-    def has_pull(self) -> bool:  # type: ignore[override]  # it is known once it is bound
+    def has_pull(self) -> bool:
         """True if `with_pull` takes less time than `with_slopes`."""
         return bool(getattr(self.bound, "has_pull", False))
 

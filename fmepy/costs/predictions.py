@@ -50,14 +50,11 @@ class Predictions(Reboundable):
         The engine that runs the model, as far as it says.
     by_entity : bool
         True if each prediction depends on the parameters of its entity.
-    has_pull : bool
-        True if `with_pull` takes less time than `with_slopes`: the derivatives of one number to many parameters.
     """
 
     parameter_names: tuple[str, ...]
     theta0: Vector
     by_entity = False
-    has_pull = False
 
     def __init__(self, data: Comparison) -> None:
         self.data = data
@@ -75,9 +72,15 @@ class Predictions(Reboundable):
         """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par); if asked for, as a sparse array."""
         raise NotImplementedError
 
+    @property
+    def has_pull(self) -> bool:
+        """True if `with_pull` takes less time than `with_slopes`: the derivatives of one number to many parameters."""
+        return False
+
     def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
-        """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L; if `has_pull`."""
-        raise NotImplementedError
+        """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L."""
+        mod, slopes = self.with_slopes(theta)
+        return mod, lambda of_mod: of_mod @ slopes
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
@@ -208,7 +211,7 @@ class PredictionsOfRun(Predictions):
         return mod, as_sparse(slopes) if sparse else slopes
 
     @property
-    def has_pull(self) -> bool:  # type: ignore[override]  # it is known once it is bound
+    def has_pull(self) -> bool:
         """True if `with_pull` takes less time than `with_slopes`."""
         return bool(getattr(self.bound, "has_pull", False))
 

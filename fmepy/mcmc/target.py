@@ -347,16 +347,16 @@ class Target:
         f = self.objective
         try:
             value, pull = f.with_pull(theta)
-        except SimulationError:
+            SS = self._squares(value)
+            log_posterior = self.log_posterior(SS, prior)
+            if not isfinite(log_posterior):
+                return None
+            w = -0.5 * self.precision0
+            if self.sampled:
+                w = -np.asarray(self._shape) / np.maximum(np.asarray(self._prior_squares) + SS, _TINY)
+            gradient = pull(w[0]) if f.is_scalar else 2.0 * pull(self._of_datum(w) * value)
+        except SimulationError:  # also of the way back
             return None
-        SS = self._squares(value)
-        log_posterior = self.log_posterior(SS, prior)
-        if not isfinite(log_posterior):
-            return None
-        w = -0.5 * self.precision0
-        if self.sampled:
-            w = -np.asarray(self._shape) / np.maximum(np.asarray(self._prior_squares) + SS, _TINY)
-        gradient = pull(w[0]) if f.is_scalar else 2.0 * pull(self._of_datum(w) * value)
         return Point(theta, SS, prior, log_posterior), gradient - 0.5 * slope_of_prior
 
     @cached_property

@@ -96,6 +96,9 @@ def test_a_full_matrix_is_factored_with_exchange_of_rows_whatever_their_units(n)
     sparse_lu.solve_block_all(B, exchange, None, Y)
     for ours, theirs in ((x, np.linalg.solve(W, b)), (Y, np.linalg.solve(W, X))):
         np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9 * np.abs(theirs).max())
+    u = b.copy()
+    sparse_lu.solve_block_transposed(B, exchange, u)
+    np.testing.assert_allclose((u[:, None] * W).sum(axis=0), b, rtol=1e-6, atol=1e-6)
 
 
 def test_factors_too_large_are_refused(monkeypatch):

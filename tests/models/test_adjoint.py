@@ -11,6 +11,7 @@ import fmepy as fme
 from fmepy.compiled import adjoint
 from fmepy.compiled.c_loops import address, checked_loop
 from fmepy.compiled.kernels import packed
+from fmepy.costs.user_function import as_objective
 from fmepy.errors import SimulationError
 from fmepy.models.engines import adjoint as of_models
 
@@ -215,6 +216,35 @@ def test_costs_have_the_gradient_of_their_jacobian(name):
         np.testing.assert_allclose(r, bound.residuals(theta), rtol=1e-9)
         gradient, known = 2 * pull(r), 2 * r @ bound.jacobian(theta)
     np.testing.assert_allclose(gradient, known, rtol=1e-6, atol=1e-6 * np.abs(known).max())
+
+
+def test_the_gradient_of_scaled_residuals():
+    cost = simulated(weight="mean", scaleVar=True)
+    names = list(MODEL.parms.index)
+    swept, other = (as_objective(cost, names) for _ in range(2))
+    theta = swept.theta0 * 1.05
+    known = 2 * other.scaled_jacobian(theta).T @ other.scaled_residuals(theta)
+    assert swept.bound.has_pull
+    np.testing.assert_allclose(swept.gradient_of_squares(theta), known, atol=1e-6 * np.abs(known).max())
+
+
+def test_a_way_back_without_end_is_a_place_without_gradient(monkeypatch):
+    run, wrong = of_models.SweptRuns.run, []
+
+    def broken(self, p):
+        Y, ended, pull = run(self, p)
+        wrong.append(1)
+        return Y, ended, pull if len(wrong) % 7 else _fails
+
+    monkeypatch.setattr(of_models.SweptRuns, "run", broken)
+    words = {"niter": 6, "burninlength": 3, "lower": 1e-3, "upper": 50.0, "seed": 1, "var0": 0.01}
+    chain = fme.modMCMC(simulated(weight="mean"), dict(MODEL.parms), method="nuts", **words)
+    assert len(wrong) > 14
+    assert np.isfinite(chain.pars.to_numpy()).all()
+
+
+def _fails(weights):
+    raise SimulationError("the derivatives of the run came to NaN")
 
 
 def test_a_square_root_is_looked_at_reading_by_reading():

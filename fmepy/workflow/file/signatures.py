@@ -200,7 +200,7 @@ def _shown(value: Any) -> str:
 
 
 def check_kind(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:
-    """Refuse what a section of one kind cannot hold; of keys that belong to other kinds it is said to which."""
+    """Refuse what a section of one kind cannot hold; a key of other kinds is named with these."""
     for name in section.data:
         if name not in kinds[kind]:
             others = [k for k, keys in kinds.items() if name in keys]
