@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
-from fmepy.errors import UnknownArgumentError, counted, did_you_mean, listed
+import numpy as np
+
+from fmepy.errors import ArgumentError, UnknownArgumentError, counted, did_you_mean, listed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,6 +71,7 @@ upper={'k': 10}.
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         raise TypeError(f"{function.__qualname__} takes any keyword.")
     known = [name for name in parameters if name != "self"]
+    switches = {name for name, p in parameters.items() if p.annotation in (bool, "bool")}
     have, verb = frozenset(known), function.__qualname__.removesuffix(".__init__")
     verb = _RUN if function.__name__ == "__call__" else verb
     kinds = [p.kind for p in parameters.values()]
@@ -80,9 +83,12 @@ upper={'k': 10}.
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
+        given: Mapping[str, Any] = kwargs
+        for name, value in given.items():
             if name not in have:
                 raise unknown_argument(verb, name, known)
+            if name in switches and (np.ndim(value) or value not in (True, False)):
+                raise ArgumentError(f"`{name}={value!r}` must be True or False.")
         n = most - len(parameters) + len(known)  # without self
         if len(args) > most and n < len(known):
             raise UnknownArgumentError(

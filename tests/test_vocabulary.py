@@ -236,3 +236,14 @@ def test_every_public_word_answers_what_it_does_not_know():
 def test_errors_that_are_numbers_are_no_column(model):
     with pytest.raises(fme.errors.DataError, match=r"`err` must be the name.*measurement_noise={'N': 0.1}"):
         fme.SimulationCost(model, model(), err={"N": 0.3})
+
+
+@pytest.mark.parametrize("value", ["yes", "no", None, 2, [True, False]])
+def test_a_switch_is_true_or_false(value):
+    with pytest.raises(ArgumentError, match=r"`hessian=.*` must be True or False"):
+        fme.modFit(lambda p: p["a"] - np.arange(3.0), {"a": 1.0}, hessian=value)
+
+
+@pytest.mark.parametrize("value", [False, 0, np.False_])
+def test_what_is_false_to_numpy_is_false(value):
+    assert fme.modFit(lambda p: p["a"] - np.arange(3.0), {"a": 1.0}, hessian=value).hessian is None

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -118,9 +119,11 @@ def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefi
     if isinstance(given, pd.Series):
         given = given.to_dict()
     if not isinstance(given, Mapping):
+        value = ESTIMATE if did_you_mean(given, [ESTIMATE]) else given
+        like = f", such as {argument}={{{known[0]!r}: {value!r}}}" if known and isinstance(given, str | Real) else ""
         raise ArgumentError(
-            f"`{argument}` must be a dict of names and standard deviations, or a labelled covariance table; "
-            f"got {type(given).__name__}."
+            f"`{argument}` must be a dict of names and standard deviations{like}, or a labelled covariance table; "
+            f"got {given!r}."
         )
     keys, sds, made = [], [], []
     for key, value in given.items():
@@ -191,7 +194,8 @@ def check_names_of_noise(names: set[str], argument: str, known: Sequence[str]) -
     for name in sorted(names):
         if name not in known:
             raise ArgumentError(
-                f"`{argument}` uses {name!r}, which has no value. Give it in `parms`.{did_you_mean(name, known)}"
+                f"`{argument}` uses {name!r}, which has no value. Give it in `parms`."
+                f"{did_you_mean(name, (*known, ESTIMATE))}"
             )
 
 

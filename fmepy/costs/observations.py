@@ -413,8 +413,9 @@ def check_observed(names: Sequence[str], known: Sequence[str], what: str = "the 
             profile = f" {profiles[0]!r} is a profile: x=['day', 'depth'] compares by depth." if profiles else ""
             raise DataError(
                 f"Observed variable {name!r} is not a variable of {what}.{did_you_mean(name, known)} There are "
-                f"{listed(known)}.{profile} Leave other columns out of a wide table; in a long one the first column "
-                "names the variables and `y` the values."
+                f"{listed(known)}.{profile} If the column names the experiment or the subject, pass "
+                f"entity={name!r}. Leave other columns out of a wide table; in a long one the first column names the "
+                "variables and `y` the values."
             )
 
 

@@ -258,6 +258,7 @@ def as_simulator(
     parms: UserParameters = None,
     *,
     varied: Sequence[str] | None = None,
+    argument: str = "parms",
     map: int | str | None = 0,
     args: Any = (),
     kwargs: Any = None,
@@ -274,6 +275,8 @@ def as_simulator(
         The start values, and what a user's function receives.
     varied : sequence of str, optional
         The parameters of ``theta``; default all of `parms` (of lmfit those that vary).
+    argument : str
+        What names `varied`, in messages.
     map : int, str or None
         The column of x in a table: its position from 0, its name, or None for none. fmepy models know their own time.
     args, kwargs
@@ -303,12 +306,12 @@ def as_simulator(
         )
     if is_model(func):
         _refuse_further(args, kwargs, "model")
-        return _model_simulator(func, parms, varied)
+        return _model_simulator(func, parms, varied, argument)
     if not callable(func):
         raise ArgumentError(f"`func` must be a fmepy model or a function of p; got {type(func).__name__}.")
     function = UserFunction(func, as_parameters(parms, argument="parms"), args, kwargs)
     parameters = function.parameters
-    names = parameters.names if varied is None else _varied(varied, parameters.names)
+    names = parameters.names if varied is None else _varied(varied, parameters.names, argument)
     source = TableFunction(function, names, map)
     first = source.first
     n = len(first.Y)
@@ -326,20 +329,20 @@ def as_simulator(
     )
 
 
-def _varied(varied: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    return check_names([varied] if isinstance(varied, str) else varied, known, argument="parms")
+def _varied(varied: Sequence[str], known: Sequence[str], argument: str) -> tuple[str, ...]:
+    return check_names([varied] if isinstance(varied, str) else varied, known, argument=argument)
 
 
-def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | None) -> Simulator:
+def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | None, argument: str) -> Simulator:
     given = as_parameters(parms, model.parms, argument="parms")
     start = merge_parameters(model.parms, parms)
     tied = Tied(given) if given.lmfit is not None and any(q.expr is not None for q in given.lmfit.values()) else None
     if tied is not None:  # tied parameters move with the free ones
-        names = given.names if varied is None else _varied(varied, given.names)
+        names = given.names if varied is None else _varied(varied, given.names, argument)
         some = Selected.by_name(names, {n: n for n in names}, given.series())
         source = BoundAnew(model, tied.full_names, [tied, some])
     else:
-        names = given.names if varied is None else _varied(varied, tuple(map(str, start.index)))
+        names = given.names if varied is None else _varied(varied, tuple(map(str, start.index)), argument)
         values = {} if parms is None else given.expand(given.values)
         source = BoundAnew(with_values(model, values), names)
     return Simulator(

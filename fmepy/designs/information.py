@@ -54,7 +54,7 @@ class Readings:
         self.entity = getattr(asked, "entity", None)
         given = getattr(asked, "given_x", None)
         self.depth = str(given[1]) if isinstance(given, list | tuple) else None
-        self.variance = 1.0  # of a reading of a cost without errors
+        self.variance = 1.0  # of a reading without an sd of its own
         for name in theta.index:
             if name not in asked.parms.index:
                 raise ArgumentError(f"`p`: {name!r} is no parameter.{did_you_mean(str(name), asked.parms.index)}")
@@ -68,9 +68,9 @@ class Readings:
 
     @property
     def has_errors(self) -> bool:
-        """Whether the readings of the cost have standard errors."""
+        """Whether the readings of the cost have standard errors; those of a model have none."""
         if not self.is_cost:
-            return True
+            return False
         bound = self.asked.bind(list(self.theta.index))
         with_error = getattr(self.asked.comparison, "with_error", None)
         return bool(bound.is_scalar or (with_error is not None and with_error.any()))
@@ -90,12 +90,13 @@ class Readings:
         out = np.zeros((len(table), n, n))
         own = {self.x, VARIABLE, SD, PRICE, self.entity, self.depth}
         set_by = [c for c in table.columns if c not in own and c in self.model.parms.index]
+        variance = 1.0 if SD in table.columns else self.variance
         if not set_by:
-            return self._of_rows(table, {}) / self.variance
+            return self._of_rows(table, {}) / variance
         for values, rows in table.groupby(set_by, sort=False).indices.items():
             at = values if isinstance(values, tuple) else (values,)
             out[rows] = self._of_rows(table.iloc[rows], dict(zip(set_by, map(float, at), strict=True)))
-        return out / self.variance
+        return out / variance
 
     def _of_rows(self, table: pd.DataFrame, controls: Mapping[str, float]) -> Cube:
         long = pd.DataFrame(

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.designs.criteria import CRITERIA, Criterion
-from fmepy.designs.information import VARIABLE, Readings, errors_of
+from fmepy.designs.information import SD, VARIABLE, Readings, errors_of
 from fmepy.designs.joint import JointReadings
 from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
 from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
@@ -172,12 +172,16 @@ def design(
     if controls is not None:
         space: DesignSpace = ControlledExperiments(task, candidates, controls)
     elif times is not None:
+        if candidates is not None:
+            raise ArgumentError("`times` and `candidates` are two ways to say what may be read; leave one out.")
         space = ReadingsInTime(task, times, variables, min_gap)
     else:
         space = ListedReadings(task, candidates, variables, by, budget)
     if n is None and budget is None:
         raise ArgumentError("`n`, the number of readings, is needed (or a `budget`).")
     count = len(space) if n is None else whole_number(n, "n", 1)
+    if task.lacks_sd and SD not in space.table.columns:
+        task.notes.append("Nothing is known of the errors: a reading has the standard deviation 1 (`sd` sets it).")
     task.set_candidates(space)
     _check_possible(task, space, count)
     return _result(task, space, _exchanged(task, space, count))
@@ -200,9 +204,11 @@ class _Task:
         self.kind, self.rng, self.notes = criterion, rng, list[str]()
         self._for = for_
         self.criteria: list[Criterion] = []
-        if not self.readings[0].has_errors and sd is None and (variance := _variance(p)):
+        self.lacks_sd = sd is None and not self.readings[0].has_errors
+        if self.lacks_sd and (variance := _variance(p, self.readings[0].is_cost)):
             for r in self.readings:
                 r.variance = variance
+            self.lacks_sd = False
             self.notes.append(f"A reading has the fit's standard deviation of {variance**0.5:.3g}.")
         self.present = np.array([r.present for r in self.readings])
 
@@ -327,9 +333,11 @@ def _result(task: _Task, space: DesignSpace, taken: list[int]) -> OptimalDesign:
     )  # fmt: skip
 
 
-def _variance(fit: Any) -> float:
-    """Return the residual variance of a fit; 0 where there is none."""
+def _variance(fit: Any, of_cost: bool) -> float:
+    """Return the residual variance of a fit; 0 where there is none, or for a model one of weighted residuals alone."""
     residuals: Any = fit.residuals if isinstance(fit, ModFit) else None
     if residuals is None or len(residuals) <= len(fit.par):
+        return 0.0
+    if not of_cost and (fit.cost is None or not (fit.cost.residuals["weight"] == 1).all()):
         return 0.0
     return float(np.sum(np.square(np.asarray(residuals, dtype=float)))) / (len(residuals) - len(fit.par))

@@ -70,7 +70,7 @@ class FitComparison(Framed):
 @own_words
 def compare_fits(
     fits: Mapping[str, Any],
-    *,
+    *others: Any,
     nested: Sequence[Pair] | None = None,
     boundary: int | Mapping[Pair, int] = 0,
     log_jacobian: Mapping[str, float] | None = None,
@@ -126,7 +126,7 @@ def compare_fits(
        small large  df
     0  level  line   1
     """
-    if not isinstance(fits, Mapping) or len(fits) < 2:
+    if others or not isinstance(fits, Mapping) or len(fits) < 2:
         raise ArgumentError(
             "`fits` must be a dict of at least two fits, such as {'one lag': fit1, 'two lags': fit2}; got "
             f"{f'{len(fits)} of them' if isinstance(fits, Mapping) else type(fits).__name__}."

@@ -61,6 +61,8 @@ class JumpFunction:
         out = np.array(given, dtype=float).reshape(-1)
         if out.shape != (len(names),):
             raise ArgumentError(f"`jump` returned {out.size} values for {len(names)} parameters.")
+        if np.isnan(out).any():
+            raise ArgumentError(f"`jump` returned {given!r}; the next point is needed, a number for each parameter.")
         return out
 
 
@@ -106,7 +108,14 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
         try:
             given = np.array(jump, dtype=float)
         except (TypeError, ValueError):
-            raise ArgumentError(f"`jump` must hold numbers, or be a function; got {jump!r}.") from None
+            own = (
+                ""
+                if getattr(jump, "cov_scaled", None) is None
+                else (f" Give the fit in the place of `p`, or jump=fit.cov_scaled * 2.4**2 / {len(names)}.")
+            )
+            raise ArgumentError(
+                f"`jump` must hold numbers, or be a function; got {type(jump).__name__}.{own}"
+            ) from None
     if given.ndim == 2:
         C = in_order(given, names, "jump")
         blank = _blank(C.diagonal(), names)

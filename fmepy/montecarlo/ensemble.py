@@ -119,9 +119,10 @@ def of_model(sets: ParameterSets, func: Any, parInput: Any) -> ParameterSets:
     """Return the sets without the columns that belong to the cost that a chain sampled, and not to the model."""
     if not is_ours(func):
         return sets
-    check_not_local(list(sets.table.columns), func.parms.index, "`parInput`")
+    columns = list(sets.table.columns)
+    check_not_local(columns, func.parms.index, "`parInput`")
     foreign = set(foreign_columns(draws_of(parInput), func.parms.index))
-    own = [name for name in sets.table.columns if name not in foreign]
+    own = [name for name in columns if name not in foreign]
     return replace(sets, table=sets.table[own], start=sets.start[own]) if own and foreign else sets
 
 
@@ -382,7 +383,9 @@ def prepare(
     taken = scale_taken(func, sets.table.columns)
     check_scale(sets.table if parInput is None else parInput, taken, "parMean" if parInput is None else "parInput")
     start = sets.start if parms is None and not is_ours(func) else parms
-    simulator = as_simulator(func, start, varied=list(sets.table.columns), map=map, args=args, kwargs=kwargs)
+    argument = "parInput" if parInput is not None else "parMean" if dist == "norm" else "parRange"
+    varied = list(sets.table.columns)
+    simulator = as_simulator(func, start, varied=varied, argument=argument, map=map, args=args, kwargs=kwargs)
     if len(set(simulator.names)) < len(simulator.names):
         raise ArgumentError(f"The varied parameters repeat a name: {listed(simulator.names)}.")
     return Ensemble(simulator, simulator.places(sensvar), sets)

@@ -99,9 +99,12 @@ def as_ranges(parRange: Any, *, finite: bool = True, argument: str = "parRange")
     else:
         try:
             pairs = dict(zip(generated_names(len(parRange)), parRange, strict=True))
+            if len(parRange) == 2 and not any(map(np.ndim, parRange)):
+                raise TypeError("a bare pair")
         except TypeError:
             raise ParameterError(
-                f"`{argument}={parRange!r}` must be a dict of (min, max) by name, or a table with columns min and max."
+                f"`{argument}={parRange!r}` must be a dict of (min, max) by name, such as {{'k': (0.1, 0.5)}}, or a "
+                "table with columns min and max."
             ) from None
     if not pairs:
         raise ParameterError(f"`{argument}` is empty; give at least one parameter.")

@@ -50,8 +50,11 @@ def statistics(columns: Matrix) -> Matrix:
 
 
 def counted_runs(runs: Any) -> str:
-    """Return how many runs a result holds, and how many of them failed."""
-    return f"{len(runs.pars)} runs" + (f", {len(runs.failures)} of them failed" if len(runs.failures) else "")
+    """Return how many runs a result holds, how many of them failed, and how many Ctrl-C left out."""
+    missed = int((runs.failures["error"] == "Interrupted").sum())
+    failed = len(runs.failures) - missed
+    parts = [f"{len(runs.pars)} runs", f"{failed} of them failed" if failed else ""]
+    return ", ".join(filter(None, [*parts, f"{missed} of them not run (Ctrl-C)" if missed else ""]))
 
 
 def column_groups(values: Matrix, ok: BoolVector) -> Iterator[Matrix]:

@@ -41,6 +41,7 @@ class Outputs:
     derivatives: Derivatives
     even: tuple[str, ...] = ()  # sds of noise at zero
     depths: Vector | None = None
+    is_information: bool = False  # rows whose product is the expected information: in units of the errors already
 
     @property
     def var(self) -> tuple[str, ...]:
@@ -250,7 +251,7 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
     ones, nowhere = np.ones(n), (theta, theta)
     derivatives = of_its_own(lambda _: rows, theta, ones, ones, nowhere, "the cost's expected information", None)
     even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
-    return Outputs(names, theta, labels, x, x, x_name, np.ones(n), np.ones(n), derivatives, even, depths)
+    return Outputs(names, theta, labels, x, x, x_name, ones, ones, derivatives, even, depths, is_information=True)
 
 
 def _check_finite(values: Vector, labels: Sequence[str], x: Vector, x_name: str, what: str = "") -> None:

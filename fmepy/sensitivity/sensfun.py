@@ -254,7 +254,8 @@ def sensFun(
     Notes
     -----
     A cost whose value is -2 log L alone, but that has an expected information I, gives rows S with S'S = I, scaled by
-    `parscale`.
+    `parscale`: weighted, whatever `weighted` says. A reading has one row for its prediction and, where the spread
+    depends on parameters, one for its spread.
 
     For a function of your own, differences with ``tiny=None`` take eight runs to see its noise, then one or two per
     parameter; a parameter whose effect does not stand out of the noise is tried once more with a step of a hundredth of
@@ -319,7 +320,7 @@ def sensFun(
         x=outputs.x,
         xname=outputs.x_name,
         method=outputs.derivatives.method,
-        weighted=weighted,
+        weighted=weighted or (outputs.is_information and varscale is None),
         noise=outputs.derivatives.noise * np.abs(p) / np.abs(v)[:, None],
         depths=outputs.depths,
     )

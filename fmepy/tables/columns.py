@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,11 @@ def as_table(data: Any, argument: str = "obs", *, empty: bool = False) -> pd.Dat
     elif isinstance(data, np.ndarray) and data.dtype.names:
         table = pd.DataFrame({name: data[name] for name in data.dtype.names})
     else:
+        is_path = isinstance(data, str | PathLike)
         raise DataError(
             f"`{argument}` must be a table: a DataFrame, or a mapping of names to columns; got "
-            f"{type(data).__name__}. Columns need names: pd.DataFrame(array, columns=[...])."
+            + (f"{data!r}. Read the file: pd.read_csv({str(data)!r})." if is_path else f"{type(data).__name__}. ")
+            + ("" if is_path else "Columns need names: pd.DataFrame(array, columns=[...]).")
         )
     table.columns = pd.Index([normal_name(c) for c in table.columns])
     if len(table) == 0 and not empty:
@@ -112,12 +115,28 @@ def column_numbers(column: pd.Series, name: str, what: str, hint: str = "") -> V
     """Return a column as floats, missing values as NaN; raise a DataError for a value that is not a number."""
     refuse_dates(column, f"`{what}`: column {name!r}")
     try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        if not np.iscomplexobj(column):
+            return column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     except (TypeError, ValueError):
-        row, value = next((r, v) for r, v in column.items() if not (pd.isna(v) or _is_number(v)))
-        raise DataError(
-            f"`{what}`: column {name!r} holds {value!r} in row {row}, which is not a number.{hint}"
-        ) from None
+        pass
+    row, value = next((r, v) for r, v in column.items() if not (pd.isna(v) or _is_number(v)))
+    hint = _hint_of_text(value, name) or hint
+    raise DataError(f"`{what}`: column {name!r} holds {value!r} in row {row}, which is not a number.{hint}")
+
+
+def _hint_of_text(value: Any, name: str) -> str:
+    """Return what to do with a text where a number is needed, if the text tells; with a space before."""
+    text = value.strip() if isinstance(value, str) else "?"
+    if text in ("", "<", ">"):
+        return f" If it marks readings beyond a limit, pass censored={name!r}; an empty text is no missing value (NaN)."
+    if text[0] in "<>" and _is_number(text[1:]):
+        return (
+            f" Of a reading beyond a limit the column holds the limit, {text[1:].strip()}, and another column, "
+            f"named by `censored`, the mark {text[0]!r}."
+        )
+    if _is_number(text.replace(",", ".", 1)):
+        return " A comma is no decimal point: read the file by pd.read_csv(..., decimal=',')."
+    return ""
 
 
 def finite_numbers(table: pd.DataFrame, what: str) -> Matrix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,16 +155,18 @@ def calibration(runner: CalibrationRun) -> Calibration:
 
 def prepared(
     file: Path, *, output: Any = None, steps: Any = None, seed: Any = None, executor: Any = None, resume: bool = False,
-    python: bool = True,
+    python: bool = True, problem: Path | None = None,
 ) -> CalibrationRun:  # fmt: skip
     """Return what a file asks for, read and checked: nothing is run, and nothing written.
+
+    `problem` is what the file was made of, if it was: messages and the report name it.
 
     Raises
     ------
     FmepyError
         A mistake in the file, the data or the arguments.
     """
-    case = read_case(file)
+    case = replace(read_case(file), problem=problem)
     if isinstance(steps, str):
         steps = steps.split(",")
     names = plan.chosen(case, steps)
@@ -183,7 +185,7 @@ def prepared(
         seed=whole_number(case.run.get("seed", SEED) if seed is None else seed, "seed", 0),
         executor=whole_number(executor, "executor", 1) if isinstance(executor, int) else executor,
         resume=bool(resume),
-        command=_command(file, output, steps, seed, executor, python),
+        command=_command(case.source, output, steps, seed, executor, python),
     )
 
 

@@ -163,8 +163,9 @@ def check(given: argparse.Namespace) -> int:
     from fmepy.workflow.calibration import described, prepared
     from fmepy.workflow.plan import providers
 
-    with as_case(Path(given.file)) as file, collected_warnings():
-        task = prepared(file, python=not given.no_python).task
+    own = Path(given.file)
+    with as_case(own) as file, collected_warnings():
+        task = prepared(file, python=not given.no_python, problem=own).task
         for name, arguments in task.case.steps.items():
             providers(task.case, name, arguments, task.case.steps.__contains__)
     for line in task.notes:
@@ -204,7 +205,7 @@ def calibrate(given: argparse.Namespace) -> int:
         output = given.out or (None if own == file else own.with_name(f"{own.stem}_report"))
         runner = prepared(
             file, output=output, steps=given.steps, seed=given.seed, executor=given.workers,
-            resume=given.resume, python=not given.no_python,
+            resume=given.resume, python=not given.no_python, problem=own,
         )  # fmt: skip
     print("\n".join(described(runner.task, runner.names)), flush=True)
     try:

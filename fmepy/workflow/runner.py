@@ -376,12 +376,12 @@ class CalibrationRun:
         """Write run.json; a disk that is full is told, and the exit code says so."""
         case, ended = self.case, datetime.now(UTC)
         record = {
-            "file": case.file.resolve(), "output": self.folder.path.resolve(), "command": self.command,
+            "file": case.source.resolve(), "output": self.folder.path.resolve(), "command": self.command,
             "title": case.title, "description": case.description,
             "asked": {name: dict(case.steps[name]) for name in self.names}, "require": case.require,
             "seed": self.seed, "workers": self.executor if isinstance(self.executor, int) else 1,
             "versions": plan.versions(), "system": platform.platform(),
-            "hashes": {"file": _sha(case.file), **self.task.inputs},
+            "hashes": {"file": _sha(case.source), **self.task.inputs},
             "started": self._started.isoformat(timespec="seconds"), "ended": ended.isoformat(timespec="seconds"),
             "seconds": round((ended - self._started).total_seconds(), 3),
             "steps": self._steps, "demands": demands or [], "warnings": self.warnings,

@@ -110,3 +110,23 @@ def test_only_scales_are_kept_above_zero(model) -> None:
     lower = fme.SimulationCost(model, WIDE, measurement_noise=noise, parms=values).lower
     assert lower[["a", "b"]].tolist() == [0.0, 0.0]
     assert np.isinf(lower[["c", "d", "g", "k"]]).all()
+
+
+def test_noise_without_a_name_and_a_misspelt_word_are_answered_by_what_to_type():
+    model = fme.OdeModel("dN/dt = -k * N", state={"N": 1.0}, parms={"k": 0.1}, times=[0, 1, 2])
+    data = pd.DataFrame({"time": [1, 2], "N": [0.9, 0.8]})
+    with pytest.raises(fme.errors.ArgumentError, match=r"such as measurement_noise=\{'N': 'estimate'\}"):
+        fme.SimulationCost(model, data, measurement_noise="estimated")
+    with pytest.raises(fme.errors.ArgumentError, match=r"such as measurement_noise=\{'N': 0\.2\}"):
+        fme.SimulationCost(model, data, measurement_noise=0.2)
+    with pytest.raises(fme.errors.ArgumentError, match="Did you mean 'estimate'"):
+        fme.SimulationCost(model, data, measurement_noise={"N": "estimated"})
+
+
+def test_rows_of_information_are_weighted_whatever_was_asked():
+    model = fme.OdeModel("dN/dt = -k * N", state={"N": 1.0}, parms={"k": 0.1}, times=[0, 1, 2])
+    cost = fme.SimulationCost(model, pd.DataFrame({"time": [1, 2], "N": [0.9, 0.8]}), measurement_noise={"N": 0.1})
+    sens = fme.sensFun(cost, ["k"])
+    assert sens.weighted
+    assert "weighted=True" not in str(fme.identifiability(sens))
+    assert not fme.sensFun(cost, ["k"], varscale=2.0).weighted

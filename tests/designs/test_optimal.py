@@ -307,3 +307,33 @@ def test_readings_of_profiles_are_chosen_by_day_and_depth():
     np.testing.assert_allclose(best.after**2, np.diag(np.linalg.inv(J.T @ J)), rtol=1e-4)
     with pytest.raises(ArgumentError, match="no column 'depth', the depth of a reading"):
         fme.design(cost, {"D": 1.0}, candidates={"day": [8.0]}, n=1)
+
+
+def test_readings_of_a_model_have_the_sd_of_the_fit_and_those_with_an_sd_keep_it():
+    model = fme.OdeModel("dA/dt = -k * A", state={"A": 1.0}, times=[0, 10], parms={"k": 0.5})
+    t = np.arange(1.0, 7.0)
+    data = pd.DataFrame({"time": t, "A": np.exp(-0.5 * t) + 0.02 * np.cos(3 * t)})
+    cost = fme.SimulationCost(model, data)
+    fit = fme.modFit(cost, {"k": 0.4})
+    sd = fit.summary().sigma
+    times = pd.DataFrame({"time": [1.0, 2.0, 3.0]})
+    for thing in (model, cost):
+        plain = fme.design(thing, fit, candidates=times, n=2, seed=1)
+        own = fme.design(thing, fit, candidates=times.assign(sd=sd), n=2, seed=1)
+        np.testing.assert_allclose(own.after, plain.after, rtol=1e-12)
+        assert "the fit's standard deviation" in str(plain)
+    by_hand = sd / np.sqrt(sum((s * np.exp(-fit.par["k"] * s)) ** 2 for s in (2.0, 3.0)))
+    chosen = fme.design(model, fit, candidates=times, n=2, seed=1)
+    assert sorted(chosen.chosen["time"]) == [2.0, 3.0]
+    np.testing.assert_allclose(chosen.after, by_hand, rtol=1e-5)
+
+
+def test_a_reading_without_any_sd_is_told_and_two_ways_to_say_what_may_be_read_are_refused():
+    model = fme.OdeModel("dA/dt = -k * A", state={"A": 1.0}, times=[0, 10], parms={"k": 0.5})
+    told = "a reading has the standard deviation 1"
+    assert told in str(fme.design(model, {"k": 0.5}, times=(0, 10), n=1, seed=1))
+    assert told not in str(fme.design(model, {"k": 0.5}, times=(0, 10), n=1, sd=0.1, seed=1))
+    candidates = pd.DataFrame({"time": [1.0], "sd": [0.1]})
+    assert told not in str(fme.design(model, {"k": 0.5}, candidates=candidates, n=1, seed=1))
+    with pytest.raises(ArgumentError, match="two ways to say what may be read"):
+        fme.design(model, {"k": 0.5}, times=(0, 10), candidates=candidates, n=1, seed=1)

@@ -41,7 +41,9 @@ def test_a_problem_is_checked_and_calibrated_at_once(tmp_path, capsys):
     assert main(["check", str(path)]) == 0
     assert "fit, multistart, profile" in capsys.readouterr().out
     assert main(["calibrate", str(path), "--steps", "fit", "--out", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "report.html").is_file()
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert f"fmepy calibrate {path}" in report
+    assert "case.toml" not in report  # which is no longer there
 
 
 def test_an_imported_model_can_be_run_by_a_file(tmp_path, capsys):

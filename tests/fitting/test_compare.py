@@ -245,3 +245,9 @@ def test_one_model_costs_as_much_whichever_way_its_error_is_estimated():
     np.testing.assert_allclose(both["AIC"].iloc[0], both["AIC"].iloc[1], rtol=1e-6)
     assert both.tests[["small", "large", "df"]].to_numpy().tolist() == [["one", "squares", 1], ["one", "scored", 1]]
     assert compare_fits({"squares": squares, "one": one})["p"].tolist() == [2, 1]
+
+
+def test_fits_without_names_are_answered_by_how_to_name_them():
+    fit = modFit(lambda p: p["a"] - np.arange(3.0), {"a": 1.0})
+    with pytest.raises(ArgumentError, match="must be a dict of at least two fits, such as"):
+        compare_fits(fit, fit)

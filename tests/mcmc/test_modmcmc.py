@@ -613,3 +613,11 @@ def test_a_jump_of_another_fit_is_still_refused():
     p = as_parameters({"a": 1.0, "k": 2.0})
     with pytest.raises(ArgumentError, match="no parameter 'b'"):
         as_jump(fit.cov_scaled, p, np.full(2, -np.inf), np.full(2, np.inf), p.values)
+
+
+def test_a_jump_that_is_a_fit_or_gives_no_point_is_answered():
+    fit = fme.modFit(lambda p: p["a"] - np.arange(3.0), {"a": 1.0})
+    with pytest.raises(ArgumentError, match=r"got ModFit\. Give the fit in the place of `p`, or jump=fit\.cov_scaled"):
+        modMCMC(lambda p: p["a"] - np.arange(3.0), fit.par, jump=fit, niter=10, seed=1, var0=1.0)
+    with pytest.raises(ArgumentError, match="`jump` returned None; the next point is needed"):
+        modMCMC(lambda p: p["a"] - np.arange(3.0), fit.par, jump=lambda p: None, niter=10, seed=1, var0=1.0)

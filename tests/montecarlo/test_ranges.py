@@ -350,6 +350,8 @@ def test_ctrl_c_keeps_what_is_done_and_starts_nothing_more(keep, monkeypatch, ca
         runs = sensRange(stopped, parInput={"a": [0.0, 1, 2, 3, 4, 5, 6]}, keep=keep)
     assert runs.failures["run"].tolist() == [2, 3, 4, 5, 6]
     assert set(runs.failures["error"]) == {"Interrupted"}
+    assert f"{len(runs.failures)} of them not run (Ctrl-C)" in str(runs)
+    assert "failed" not in str(runs)
     assert (runs.summary()["N"] == 2).all()
     assert max(seen) == 2
 
@@ -522,3 +524,17 @@ def test_a_checkpoint_of_other_runs_is_refused(tmp_path):
         sensRange(Ending(), **BOX, seed=2, checkpoint=tmp_path / "c")
     with pytest.raises(ArgumentError, match="keep='summary'"):
         sensRange(Ending(), **BOX, keep="summary", checkpoint=tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"parRange": {"gmx": (0.1, 1)}}, "`parRange`: there is no parameter 'gmx'. Did you mean 'gmax'"),
+        ({"parInput": {"gmx": [0.1, 1]}}, "`parInput`: there is no parameter 'gmx'"),
+        ({"dist": "norm", "parMean": {"gmx": 1.0}, "parCovar": [[1.0]]}, "`parMean`: there is no parameter 'gmx'"),
+        ({"parRange": (0.1, 1)}, r"must be a dict of \(min, max\) by name, such as \{'k': \(0.1, 0.5\)\}"),
+    ],
+)
+def test_an_unknown_parameter_is_answered_by_the_argument_that_names_it(arguments, says):
+    with pytest.raises(ParameterError, match=says):
+        sensRange(bacteria_model(), num=2, seed=1, **arguments)

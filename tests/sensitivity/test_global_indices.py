@@ -195,7 +195,7 @@ def test_it_prints_delegates_and_pickles():
         ({"a": (1, 1)}, {}, ParameterError, "min < max"),
         ({"a": 1}, {}, ParameterError, r"two numbers \(min, max\)"),
         ({}, {}, ParameterError, "empty"),
-        ([1, 2], {}, ParameterError, "two numbers"),
+        ([1, 2], {}, ParameterError, r"must be a dict of \(min, max\) by name, such as"),
         (3, {}, ParameterError, "must be a dict"),
         (pd.DataFrame({"lo": [0], "hi": [1]}), {}, ParameterError, "columns 'min' and 'max'"),
         (UNIT, {"parms": {"a": 1.0}, "num": 2}, ParameterError, "no parameter 'b'"),

@@ -115,6 +115,11 @@ def _forcing(name: str, series: Any) -> Forcing:
             )
         times, values = series.iloc[:, 0].to_numpy(), series.iloc[:, 1].to_numpy()
     elif isinstance(series, tuple | list) and len(series) in (2, 3):
+        if isinstance(series[0], pd.DataFrame):
+            raise ModelError(
+                f"The forcing {name!r} is a table and {series[1]!r}. Give its columns, such as "
+                "(table['time'], table['value'], 'constant')."
+            )
         times, values = np.asarray(series[0]), np.asarray(series[1])
         method = series[2] if len(series) == 3 else method
     else:

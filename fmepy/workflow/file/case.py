@@ -72,6 +72,8 @@ class Case:
         ``seed``, ``executor``, ``output``, ``checkpoint_every``: those that the file gives.
     content : mapping
         The whole file as plain values, numbers as their keys want them.
+    problem : Path or None
+        A problem from elsewhere that the file was made of for one command.
     """
 
     section: TomlTable
@@ -82,6 +84,12 @@ class Case:
     require: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
     content: Mapping[str, Any] = field(default_factory=dict)
+    problem: Path | None = None
+
+    @property
+    def source(self) -> Path:
+        """What the user named: the problem that the TOML file was made of, else this file."""
+        return self.problem or self.file
 
     @property
     def file(self) -> Path:
