@@ -182,6 +182,21 @@ def copied(a, b):
             b[i, j] = a[i, j]
 
 
+def are_equal(a, b):
+    """Tell whether two matrices of a shape hold the same numbers."""
+    size = a.shape[0] * a.shape[1]
+    return are_equal_vectors(a.reshape((size,)), b.reshape((size,)))
+
+
+def are_equal_vectors(a, b):
+    """Tell whether two vectors hold the same numbers."""
+    unequal = 0
+    for i in range(a.shape[0]):  # all of them, so that several are compared at once
+        if a[i] != b[i]:
+            unequal += 1
+    return unequal == 0
+
+
 def semidefinite_lower(P, L, n):
     """Set L (lower, zeros above) so that L L' = P, their first n rows; return False if P is no covariance.
 

@@ -160,17 +160,24 @@ def unknown_part(A: Matrix, states: Sequence[str]) -> str:
 
 def score_rows(one: Likelihood, nu_slopes: Matrix, s_slopes: Matrix) -> Matrix:
     """Return what every datum adds to d xi / d theta, shape (n_obs, n_par); the slopes have the same shape."""
+    a, b = _of_innovations(one)
+    return np.asarray(a[:, None] * nu_slopes + b[:, None] * s_slopes)
+
+
+def _of_innovations(one: Likelihood) -> tuple[Vector, Vector]:
+    """Return the derivatives of xi to every innovation, and to its variance."""
     nu, s = one.nu, one.s
     a, b = -(nu / s), -0.5 * (1 / s - (nu / s) ** 2)
     if one.marks is not None:
         of_limit = generalised(-nu / np.sqrt(s), one.marks) / np.sqrt(s)
         a, b = np.where(one.marks, of_limit, a), np.where(one.marks, -0.5 * of_limit * nu / s, b)
-    return np.asarray(a[:, None] * nu_slopes + b[:, None] * s_slopes)
+    return a, b
 
 
 def score_of(one: Likelihood, nu_slopes: Matrix, s_slopes: Matrix) -> Vector:
     """Return d xi / d theta, shape (n_par,); the slopes have shape (n_obs, n_par)."""
-    return np.asarray(score_rows(one, nu_slopes, s_slopes).sum(axis=0))
+    a, b = _of_innovations(one)
+    return np.asarray(np.einsum("i,ij->j", a, nu_slopes) + np.einsum("i,ij->j", b, s_slopes))
 
 
 def information_rows(one: Likelihood, nu_slopes: Matrix, s_slopes: Matrix) -> tuple[Matrix, Matrix]:

@@ -143,14 +143,14 @@ def _predict(job, a, step, x):
         copied(a.P, a.S)
     transition(
         m, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step],
-        x, job.p, a.y, a.Phi, a.S, a.w,
+        x, job.p, a.y, a.Phi, a.S, a.w, None, None,
     )  # fmt: skip
     if carried:
         copied(a.S, a.P)
     else:
         covariance_to_next(a.P, a.Phi, a.S, a.M, a.T)
     if a.tangents is not None:
-        carry(job, a.tangents, step, x, a.y, a.Phi, a.S, a.T)
+        carry(job, a.tangents, step, x, a.y, a.Phi, a.S, a.w.A[0], a.T)
     copied_vector(a.y, x)
     return 0
 

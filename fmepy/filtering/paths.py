@@ -75,7 +75,7 @@ def run(job: Paths) -> None:
             for step in range(schedule.step_at[node], schedule.step_at[node + 1]):
                 t, h, u = schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step]
                 cleared(S)
-                transition(m, t, h, u, x, job.p, y, Phi, S, w)
+                transition(m, t, h, u, x, job.p, y, Phi, S, w, None, None)
                 copied_vector(y, x)
                 _add_noise(m, h, w, S, C, job.xi[path, step], x)
             copied_vector(x, job.out[path, node])

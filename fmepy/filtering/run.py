@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -218,25 +218,27 @@ def _own(array: Vector) -> Vector:
 
 TOGETHER = 16
 """Parameters of one pass; more of them go on several threads."""
+WORTH_THREADS = 5000
+"""Derivatives of innovations: fewer are taken by one thread alone."""
 
 
 def has_tangents(scheme: Scheme) -> bool:
-    """Tell whether `innovation_slopes` can follow a scheme: the plain loop, row by row, compiled."""
+    """Tell whether passes with derivatives can follow a scheme: the plain loop, row by row, compiled."""
     f = scheme.functions
     is_plain = not scheme.is_safe and scheme.update == loop.SEQUENTIAL
     return f.advance.is_compiled and is_plain and (f.explicit is not None or f.kind not in CARRYING)
 
 
-def innovation_slopes(
+def passes_with_slopes(
     scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, at: Directions
-) -> tuple[Matrix, Matrix] | None:
-    """Return the derivatives of the innovations and of their variances, shape (n_obs, n_par); None if it breaks down.
+) -> list[loop.TangentArguments]:
+    """Return the passes, to be run, that carry the derivatives of one entity's innovations and their variances along.
 
-    The start is known, the errors are independent; the rest as in `run_filter`.
+    The start is known, the errors are independent; the rest as in `run_filter`. The passes are the same whatever the
+    number of threads; each takes what has no derivative once more.
     """
     n_obs, n_par = len(schedule.readings), len(at.ahead)
-    # the same parts whatever the number of threads; each takes the pass itself once more
-    parts = [
+    return [
         loop.TangentArguments(
             _job(scheme, schedule, start, inputs, None),
             Directions(*(a[first : first + TOGETHER] for a in at)),
@@ -244,8 +246,26 @@ def innovation_slopes(
         )
         for first in range(0, n_par, TOGETHER)
     ]
-    words = [packed(part) for part in parts]
-    on_threads(c_loop(loop.run_with_tangents, "the filter with derivatives"), [address(w) for w in words])
-    if any(part.job.told[0] >= 0 for part in parts):
+
+
+def run_with_slopes(passes: Sequence[loop.TangentArguments]) -> None:
+    """Run passes with derivatives, of several entities, on the threads of this machine where that is worth it."""
+    words = [packed(one) for one in passes]
+    run = c_loop(loop.run_with_tangents, "the filter with derivatives")
+    if sum(one.nu.size for one in passes) < WORTH_THREADS:
+        for word in words:
+            run(address(word))
+    else:
+        on_threads(run, [address(word) for word in words])
+
+
+def innovation_slopes(passes: Sequence[loop.TangentArguments]) -> tuple[Vector, Vector, Matrix, Matrix] | None:
+    """Return innovations, variances and the derivatives of both, (n_obs, n_par), of passes that `run_with_slopes` ran.
+
+    None where one broke down.
+    """
+    if any(one.job.told[0] >= 0 for one in passes):
         return None
-    return np.concatenate([part.nu for part in parts], axis=1), np.concatenate([part.s for part in parts], axis=1)
+    nu, s = (np.concatenate([getattr(one, name) for one in passes], axis=1) for name in ("nu", "s"))
+    found = passes[0].job.nu, passes[0].job.s, nu, s
+    return found if all(np.isfinite(part).all() for part in found) else None

@@ -143,7 +143,7 @@ def _predict(job, a, step, x):
     for point in range((a.points.shape[0] if pointed else 1) - 1, -1, -1):  # the centre last: the noise is its own
         if carried:
             covariance_of(a.L, a.S)
-        transition(m, t, h, u, a.points[point], job.p, a.Y[point], a.Phi, a.S, a.w)
+        transition(m, t, h, u, a.points[point], job.p, a.Y[point], a.Phi, a.S, a.w, None, None)
     for i in range(n):
         a.bias[i] = 0.0
         a.mean[i] = a.Y[0, i]

@@ -20,8 +20,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fmepy.compiled.kernels import call, new
-from fmepy.filtering.arrays import add_multiple, add_multiples, cleared, copied, copied_vector, padded
+from fmepy.compiled.kernels import call, lanes_at, new, set_lanes
+from fmepy.filtering.arrays import (
+    add_multiple,
+    add_multiples,
+    are_equal,
+    are_equal_vectors,
+    cleared,
+    copied,
+    copied_vector,
+    padded,
+)
 from fmepy.filtering.limits import matched_slopes
 from fmepy.filtering.moment_tangents import MomentSpace, carry_moments, moment_space
 from fmepy.filtering.transition import EXACT, TransitionSpace, is_adaptive, space, transition
@@ -54,12 +63,10 @@ class Directions(NamedTuple):
 
 
 def _predicted(Phi, dP, source, M):
-    """Set dP to Phi dP Phi' + source, of all parameters, lower triangles."""
-    n, n_par = Phi.shape[0], dP.shape[2]
+    """Set dP to Phi dP Phi' + source, of all parameters, lower triangles; clear the source."""
+    n = Phi.shape[0]
     for i in range(n):
-        for j in range(n):
-            for q in range(n_par):
-                M[i, j, q] = 0.0
+        cleared(M[i])
         for k in range(n):
             f = Phi[i, k]
             if f != 0.0:
@@ -67,28 +74,41 @@ def _predicted(Phi, dP, source, M):
                     add_multiple(M[i, j], f, dP[max(k, j), min(k, j)])
     for i in range(n):
         for j in range(i + 1):
-            for q in range(n_par):
-                dP[i, j, q] = source[i, j, q]
+            for q in range(dP.shape[2]):
+                dP[i, j, q], source[i, j, q] = source[i, j, q], 0.0
             for k in range(n):
                 f = Phi[j, k]
                 if f != 0.0:
                     add_multiple(dP[i, j], f, M[i, k])
 
 
-def _source(q, inverse, Phi, S, Phi2, S2, G, D, source):
-    """Set the source of parameter q, Phi. G + (Phi. G)' + S., G = P Phi'."""
+def _differenced(q, inverse, Phi, S, Phi2, S2, dPhi, bent, source):
+    """Set Phi. of parameter q where it is not zero, and mark it there as `bent`; set the source to S., lower part."""
     n = Phi.shape[0]
     for i in range(n):
-        for j in range(n):
-            D[i, j] = 0.0
-        for k in range(n):
-            f = (Phi[i, k] - Phi2[i, k]) * inverse
-            if f != 0.0:
-                for j in range(n):
-                    D[i, j] += f * G[k, j]
+        if not are_equal_vectors(Phi[i], Phi2[i]):
+            for j in range(n):
+                f = Phi[i, j] - Phi2[i, j]
+                if f != 0.0:
+                    dPhi[i, j, q] = f * inverse
+                    bent[i, j] = 1.0
+    if not are_equal(S, S2):
+        for i in range(n):
+            for j in range(i + 1):
+                source[i, j, q] = (S[i, j] - S2[i, j]) * inverse
+
+
+def _bent(dPhi, bent, G, source):
+    """Add Phi. G + (Phi. G)' to the source of all parameters, G = P Phi'; forget Phi. and where it is not zero."""
+    n = bent.shape[0]
     for i in range(n):
-        for j in range(i + 1):
-            source[i, j, q] = D[i, j] + D[j, i] + (S[i, j] - S2[i, j]) * inverse
+        for k in range(n):
+            if bent[i, k] != 0.0:
+                for j in range(n):
+                    add_multiple(source[max(i, j), min(i, j)], G[k, j] * (2.0 if i == j else 1.0), dPhi[i, k])
+                bent[i, k] = 0.0
+                for q in range(dPhi.shape[2]):
+                    dPhi[i, k, q] = 0.0
 
 
 def _shifted(x, distance, dx, q, y):
@@ -130,7 +150,8 @@ class Tangents(NamedTuple):
     dP: Cube
     source: Cube
     M: Cube
-    D: Matrix
+    dPhi: Cube
+    bent: Matrix
     dx: Matrix
     dy: Matrix
     x2: Vector
@@ -149,8 +170,11 @@ class Tangents(NamedTuple):
     moments: MomentSpace
 
 
-def _taken(job, t, step, x, y, Phi, S, distance, q, side, to):
-    """Take a step from theta + distance along parameter q, x along with it; y, Phi, S are that from theta itself."""
+def _taken(job, t, step, x, y, Phi, S, A, distance, q, side, to):
+    """Take a step from theta + distance along parameter q, x along with it.
+
+    y, Phi, S are that from theta itself, A the factor of S.
+    """
     if distance == 0.0:
         copied_vector(y, to.y)
         copied(Phi, to.Phi)
@@ -161,7 +185,7 @@ def _taken(job, t, step, x, y, Phi, S, distance, q, side, to):
     _recall(to.w, t.kept, 2 * q + side)
     transition(
         job.model, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step], t.x2,
-        t.at.p_ahead[q] if side == 0 else t.at.p_behind[q], to.y, to.Phi, to.S, to.w,
+        t.at.p_ahead[q] if side == 0 else t.at.p_behind[q], to.y, to.Phi, to.S, to.w, A, S,
     )  # fmt: skip
     _remember(to.w, t.kept, 2 * q + side)
 
@@ -175,16 +199,20 @@ def carry_along(job, t, step, x, P, y, w):
     )  # fmt: skip
 
 
-def carry(job, t, step, x, y, Phi, S, G):
-    """Carry the derivatives over a step from x to y, with tangent Phi and noise S; G is P Phi', of the P before."""
+def carry(job, t, step, x, y, Phi, S, A, G):
+    """Carry the derivatives over a step from x to y, with tangent Phi and noise S of the factor A.
+
+    G is P Phi', of the P before.
+    """
     n, ahead, behind = x.shape[0], t.ahead, t.behind
     for q in range(t.at.ahead.shape[0]):
         inverse = 1.0 / (t.at.ahead[q] - t.at.behind[q])
-        _taken(job, t, step, x, y, Phi, S, t.at.ahead[q], q, 0, ahead)
-        _taken(job, t, step, x, y, Phi, S, t.at.behind[q], q, 1, behind)
+        _taken(job, t, step, x, y, Phi, S, A, t.at.ahead[q], q, 0, ahead)
+        _taken(job, t, step, x, y, Phi, S, A, t.at.behind[q], q, 1, behind)
         for i in range(n):
             t.dy[i, q] = (ahead.y[i] - behind.y[i]) * inverse
-        _source(q, inverse, ahead.Phi, ahead.S, behind.Phi, behind.S, G, t.D, t.source)
+        _differenced(q, inverse, ahead.Phi, ahead.S, behind.Phi, behind.S, t.dPhi, t.bent, t.source)
+    _bent(t.dPhi, t.bent, G, t.source)
     _predicted(Phi, t.dP, t.source, t.M)
     copied(t.dy, t.dx)
 
@@ -195,6 +223,8 @@ def read_slopes(job, t, node, x):
     time, u, z, H, sd = schedule.times[node], schedule.inputs[node], t.z, t.H, t.sd
     copied(t.dx, t.dx0)
     for i in range(m):
+        if t.bends[i] != 0.0:
+            cleared(t.dH[i])
         t.bends[i] = 0.0
     for q in range(n_par):
         inverse = 1.0 / (t.at.ahead[q] - t.at.behind[q])
@@ -206,8 +236,19 @@ def read_slopes(job, t, node, x):
             t.dz[i, q], t.dsd[i, q] = (z[0, i] - z[1, i]) * inverse, (sd[0, i] - sd[1, i]) * inverse
             for j in range(n):
                 bend = H[0, i, j] - H[1, i, j]
-                t.dH[i, j, q] = bend * inverse
-                t.bends[i] += abs(bend)
+                if bend != 0.0:
+                    t.dH[i, j, q] = bend * inverse
+                    t.bends[i] = 1.0
+
+
+def _add_products(dP, k, w):
+    """Add k w' + w k' to dP, of all parameters, lower triangles."""
+    for q in range(0, dP.shape[2], 4):
+        for i in range(dP.shape[0]):
+            of_i, f = lanes_at(w[i], q, 4), k[i]
+            for j in range(i + 1):
+                to = dP[i, j]
+                set_lanes(to, q, lanes_at(to, q, 4) + (k[j] * of_i + f * lanes_at(w[j], q, 4)))
 
 
 def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
@@ -240,13 +281,16 @@ def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
     for q in range(n_par):
         t.nu[row, q], t.s[row, q], dw[q] = de[q], ds[q], 0.0
     matched_slopes(job.schedule.row_marks[row], e, s, de, ds, dw)
+    moved = jump / s
     for i in range(n):
-        add_multiples(dx[i], jump / s, dc[i], -k[i] * jump / s, ds)
+        add_multiples(dx[i], moved, dc[i], -moved * k[i], ds)
         add_multiple(dx[i], k[i], de)
         add_multiple(dc[i], -0.5 * k[i], ds)  # w
-        for j in range(i + 1):
-            add_multiples(dP[i, j], -share * k[j], dc[i], -share * k[i], dc[j])
-            if is_limit:
+        t.x2[i] = -share * k[i]
+    _add_products(dP, t.x2, dc)
+    if is_limit:
+        for i in range(n):
+            for j in range(i + 1):
                 add_multiple(dP[i, j], -s * k[i] * k[j], dw)
 
 
@@ -277,7 +321,8 @@ def tangents(job, at, nu, s):
     t = Tangents(
         at, nu, s, _Moments(beside, new(n), new(n, n), new(n, n)), _Moments(beside, new(n), new(n, n), new(n, n)),
         new(2 * n_par if m.kind == EXACT else 0, 2 * n + 2, n),
-        new(n, n, width), new(n, n, width), new(n, n, width), new(n, n), new(n, width), new(n, width), new(n),
+        new(n, n, width), new(n, n, width), new(n, n, width), new(n, n, width), new(n, n),
+        new(n, width), new(n, width), new(n),
         new(2, variables), new(2, variables), new(2, variables, n),
         new(variables, n_par), new(variables, n_par), new(variables, n, n_par), new(variables),
         new(n, width), new(n, width), new(width), new(width), new(width),

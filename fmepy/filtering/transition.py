@@ -30,7 +30,7 @@ import numpy as np
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import cleared, copied, copied_vector, identity, left_multiplied, products
+from fmepy.filtering.arrays import are_equal, cleared, copied, copied_vector, identity, left_multiplied, products
 from fmepy.types import Cube, Matrix, Vector
 
 DIFFERENCE, EULER, RK4, RK4_MOMENTS, ADAPTIVE, MOMENTS, EXACT, BY_FUNCTION, MOMENTS_BY_FUNCTION = range(9)
@@ -387,10 +387,11 @@ def _by_solver(m, t, h, u, x, p, y, Phi, S, w):
         _squared(A, 1.0, S)
 
 
-def transition(m, t, h, u, x, p, y, Phi, S, w):
+def transition(m, t, h, u, x, p, y, Phi, S, w, known_A, known_S):
     """Set y to the next state, Phi to the tangent, S to the covariance of the noise (or from P to the next P).
 
-    m is a `loop_arguments.LoopModel`, u the forcings at the stages of the step, w what `space` returned.
+    m is a `loop_arguments.LoopModel`, u the forcings at the stages of the step, w what `space` returned; known_S is the
+    covariance of a step of this length at known_A, or both are None.
     """
     n, kind, f, F, A = x.shape[0], m.kind, w.f, w.F[0], w.A[0]
     if is_adaptive(kind):
@@ -408,6 +409,8 @@ def transition(m, t, h, u, x, p, y, Phi, S, w):
     call(m.advance, t, h, x, p, u[0], f[0], F, A)
     if kind == MOMENTS_BY_FUNCTION:
         copied(A, S)
+    elif known_A is not None and are_equal(A, known_A):
+        copied(known_S, S)
     else:
         _squared(A, factor_of_noise(kind, m.per_step, h), S)
     for i in range(n):

@@ -15,9 +15,10 @@ import numpy as np
 from fmepy.errors import ModelError, SimulationError
 from fmepy.filtering import loop
 from fmepy.filtering.likelihood import Likelihood, unknown_part
+from fmepy.filtering.loop import TangentArguments
 from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE
 from fmepy.filtering.paths import draw_paths
-from fmepy.filtering.run import FilterFunctions, LoopInputs, Pass, Scheme, Start, has_tangents, innovation_slopes
+from fmepy.filtering.run import FilterFunctions, LoopInputs, Pass, Scheme, Start, has_tangents, passes_with_slopes
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.filtering.square_root_loop import UPDATES
 from fmepy.filtering.tangents import Directions
@@ -169,12 +170,12 @@ class BoundFilter:
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> LoopInputs:
         """Return what the loop needs beside schedule and start; all process noise is times `inflation`."""
-        seen = np.append(p, inflation)
+        seen = np.concatenate([p, [inflation]])
         if self.spec.noise.covariance is not None:
             C = semidefinite_factor(self._of_noise(p.tolist()))
             seen = np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
         seen = self.spec.space.prepared(seen)
-        return LoopInputs(seen, np.append(self._events.value(p.tolist()), 0.0), self.correlation(p))
+        return LoopInputs(seen, np.concatenate([self._events.value(p.tolist()), [0.0]]), self.correlation(p))
 
     def correlation(self, p: Vector) -> Matrix:
         """Return the correlation of the measurement errors by observed variable; empty if they are independent."""
@@ -225,7 +226,7 @@ class BoundFilter:
 
     def moves_start(self, moved: BoolVector) -> bool:
         """Tell whether the start changes with any of these parameters."""
-        return bool(np.any(moved & self._of_start))
+        return bool((moved & self._of_start).any())
 
     @cached_property
     def _of_start(self) -> BoolVector:
@@ -269,7 +270,7 @@ class BoundFilter:
             )
         return self._first[used]
 
-    def slopes(
+    def passes_with_slopes(
         self,
         schedule: Schedule,
         used: FilterReadings | None,
@@ -277,8 +278,8 @@ class BoundFilter:
         states: Vector | None,
         inflation: float,
         sides: Sequence[tuple[Side, Side, BoolVector]],
-    ) -> tuple[Matrix, Matrix] | None:
-        """Return the derivatives of innovations and variances, shape (n_obs, n_par); None where no pass carries them.
+    ) -> list[TangentArguments] | None:
+        """Return the passes, to be run, that carry the derivatives of innovations along; None where none can.
 
         Parameters
         ----------
@@ -305,8 +306,7 @@ class BoundFilter:
             rows.append((ahead, behind, p_up, p_down, of_events, x, P))
         at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
         start = self.start(p, used, schedule, states=states)
-        found = innovation_slopes(self.scheme, schedule, start, inputs, at)
-        return found if found is not None and all(np.isfinite(part).all() for part in found) else None
+        return passes_with_slopes(self.scheme, schedule, start, inputs, at)
 
     def __getstate__(self) -> dict[str, Any]:
         made = {k for k, v in vars(type(self)).items() if isinstance(v, cached_property)}

@@ -26,12 +26,14 @@ from fmepy.filtering.likelihood import (
     expected_information,
     information_rows,
     likelihood_of,
+    likelihood_of_innovations,
     movement,
     predictive_log_densities,
     score_of,
     score_rows,
 )
-from fmepy.filtering.run import Pass, run_filter
+from fmepy.filtering.loop import TangentArguments
+from fmepy.filtering.run import Pass, innovation_slopes, run_filter, run_with_slopes
 from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.fimlof.bound_filter import (
     ROUGH_STEP,
@@ -45,6 +47,7 @@ from fmepy.fimlof.bound_filter import (
 from fmepy.fimlof.data import EntityRun, effective_readings
 from fmepy.fimlof.filter_model import Specification, is_one_run, uses_errors, with_inputs
 from fmepy.fimlof.side_steps import rows_of_path, rows_until, with_side_paths
+from fmepy.numerics.differences import replaced
 from fmepy.numerics.tails import residuals_of_marked
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
@@ -429,19 +432,28 @@ class BoundFimlof(OfData):
             base, slopes = [one for one, _, _ in made], [(nu, s, none) for _, nu, s in made]
             self._remembered = (key, base, slopes)
             return base, slopes
-        base = self.likelihoods(theta)
-        p = len(theta)
-        slopes = [(np.zeros((len(b.nu), p)), np.zeros((len(b.nu), p)), np.zeros(p)) for b in base]
-        done = [self._tangents(theta, k, rough, slopes[k]) for k in range(len(slopes))]
-        for j in range(p):
-            for k, (nu, s, extra) in enumerate(slopes):
-                if not self._concerns(k, j) or j in done[k]:
+        base, slopes, p = list[Likelihood](), list[tuple[Matrix, Matrix, Vector]](), len(theta)
+        carrying = [self._carrying(theta, k, rough) for k in range(len(self.entities))]
+        run_with_slopes([one for _, passes in carrying for one in passes])
+        for k, (moved, passes) in enumerate(carrying):
+            found = innovation_slopes(passes) if passes else None
+            if found is None:
+                moved, one = [], self.likelihoods(theta)[k]
+            else:
+                one = likelihood_of_innovations(*found[:2], marks=self.schedules[k][0].readings.marks)
+            nu, s, extra = np.zeros((len(one.nu), p)), np.zeros((len(one.nu), p)), np.zeros(p)
+            base.append(one)
+            slopes.append((nu, s, extra))
+            if found is not None:
+                nu[:, moved], s[:, moved] = found[2:]
+            for j in range(p):
+                if not self._concerns(k, j) or j in moved:
                     continue
-                ahead, behind, width = self._two_sides(theta, j, k, base[k], rough)
+                ahead, behind, width = self._two_sides(theta, j, k, one, rough)
                 nu[:, j] = (ahead.nu - behind.nu) / width
                 s[:, j] = (ahead.s - behind.s) / width
                 if self.spec.free_states:
-                    of_data = score_of(base[k], nu[:, j : j + 1], s[:, j : j + 1])
+                    of_data = score_of(one, nu[:, j : j + 1], s[:, j : j + 1])
                     extra[j] = (ahead.loglik - behind.loglik) / width - float(of_data[0])
         self._remembered = (key, base, slopes)
         return base, slopes
@@ -450,25 +462,21 @@ class BoundFimlof(OfData):
         """Tell whether parameter j is one of entity k's, or of the row in whose steady state it starts."""
         return self._at[j] in self._concern[k]
 
-    def _tangents(self, theta: Vector, k: int, rough: bool, slopes: tuple[Matrix, Matrix, Vector]) -> set[int]:
-        """Fill in an entity's derivatives where a pass can carry them along; return the parameters whose they are."""
-        take, sides = self._take[k], []
+    def _carrying(self, theta: Vector, k: int, rough: bool) -> tuple[list[int], list[TangentArguments]]:
+        """Return the parameters whose derivatives an entity's pass can carry along, and these passes, to be run."""
+        take, sides, at_rest = self._take[k], [], self._rests[self._kind[k]] is not None
+        p = self._full(theta)[take]
         points = {} if self.spec.free_states else points_of_differences(theta, self.theta0, *self._box, rough)
         moved = [j for j in points if self._concerns(k, j)]
         for j in moved:
-            both = []
+            both, of_j = [], take == self._at[j]
             for distance in points[j]:
-                at = theta.copy()
-                at[j] += distance
-                both.append((float(at[j] - theta[j]), self._full(at)[take], self._start_near(k, theta, at)))
-            sides.append((both[0], both[1], take == self._at[j]))
-        states = self.start_at_rest(k, theta)
-        own = self.filter_of(k)
-        found = own.slopes(*self.schedules[k], self._full(theta)[take], states, self._inflation, sides)
-        if found is None:
-            return set()
-        slopes[0][:, moved], slopes[1][:, moved] = found
-        return set(moved)
+                value = theta[j] + distance
+                start = self._start_near(k, theta, replaced(theta, j, value)) if at_rest else None
+                both.append((float(value - theta[j]), np.where(of_j, value, p), start))
+            sides.append((both[0], both[1], of_j))
+        states, own = self.start_at_rest(k, theta), self.filter_of(k)
+        return moved, own.passes_with_slopes(*self.schedules[k], p, states, self._inflation, sides) or []
 
     def _start_near(self, k: int, theta: Vector, moved: Vector) -> Vector | None:
         rest = self._rests[self._kind[k]]

@@ -5,7 +5,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.filtering import run
-from fmepy.fimlof import bound_filter
+from fmepy.fimlof import bound_filter, bound_likelihood
 from tests.filtering.problems import accumulator_cost, ar1_cost, logistic_cost, oscillator_cost
 from tests.filtering.test_fixed_steps import pendulum
 
@@ -58,8 +58,8 @@ def test_they_are_the_differences_of_passes(monkeypatch, make, rough):
     bound = make().bind()
     theta = bound.theta0
     used = []
-    whole = bound_filter.innovation_slopes
-    monkeypatch.setattr(bound_filter, "innovation_slopes", lambda *a: used.append(whole(*a)) or used[-1])
+    whole = bound_likelihood.innovation_slopes
+    monkeypatch.setattr(bound_likelihood, "innovation_slopes", lambda *a: used.append(whole(*a)) or used[-1])
     ours = bound.sensitivity_rows(theta)[2]
     assert used
     assert used[-1] is not None
@@ -86,6 +86,25 @@ def test_parts_of_the_parameters_give_the_same_bits(monkeypatch):
     np.testing.assert_array_equal(bound.score(bound.theta0), together)
 
 
+def test_threads_and_the_order_of_questions_change_no_bit(monkeypatch):
+    def panel():
+        rng = np.random.default_rng(1)
+        model = fme.OdeModel("dx/dt = -k * x**2", state={"x": 2.0}, times=np.arange(11.0), parms={"k": 0.3})
+        t = np.tile(np.arange(1.0, 11.0), 3)
+        data = {"time": t, "who": np.repeat([1, 2, 3], 10), "x": 2 / (1 + 0.6 * t) + 0.05 * rng.standard_normal(30)}
+        noise = {"process_noise": {"x": 0.05}, "measurement_noise": {"x": "r"}, "parms": {"r": 0.1}}
+        return fme.FimlofCost(model, data, entity="who", propagation="rk4", dt=0.25, **noise).bind(["k", "r"])
+
+    alone = panel()
+    score, theta = alone.score(alone.theta0), alone.theta0
+    monkeypatch.setattr(run, "WORTH_THREADS", 0)
+    asked_before = panel()
+    value = asked_before.minus2loglik(theta)
+    np.testing.assert_array_equal(asked_before.score(theta), score)
+    carried = sum(one.loglik for one in asked_before._derivatives(theta)[0])
+    assert -2 * carried == pytest.approx(value, rel=1e-13)
+
+
 def test_what_is_stiff_is_differenced_by_passes(monkeypatch):
     def fast(t, x, y, *, k=1e4, a=0.5):
         return a - x, k * (x**2 - y)
@@ -94,8 +113,8 @@ def test_what_is_stiff_is_differenced_by_passes(monkeypatch):
     data = {"time": [1, 2, 3, 4, 5], "y": [0.15, 0.2, 0.24, 0.27, 0.22]}
     cost = fme.FimlofCost(model, data, process_noise={"x": "s"}, measurement_noise={"y": 0.05}, parms={"s": 0.1})
     bound, slopes = cost.bind(["a", "s"]), []
-    whole = bound_filter.innovation_slopes
-    monkeypatch.setattr(bound_filter, "innovation_slopes", lambda *a: slopes.append(whole(*a)) or slopes[-1])
+    whole = bound_likelihood.innovation_slopes
+    monkeypatch.setattr(bound_likelihood, "innovation_slopes", lambda *a: slopes.append(whole(*a)) or slopes[-1])
     score = bound.score(bound.theta0)
     assert slopes == [None]
     h = 1e-4 * bound.theta0
