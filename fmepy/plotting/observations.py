@@ -120,8 +120,8 @@ def draw_marked(ax: Axes, x: Any, y: Any, marks: Any = None, xyswap: bool = Fals
         if mark:
             upright, swapped, told = _BEYOND[mark]
             look |= {"marker": swapped if xyswap else upright, "markerfacecolor": "none"}
-            if not str(style.get("label", "_")).startswith("_"):
-                look["label"] = f"{style['label']}, {told}"
+            if not str(style.get("label", told)).startswith("_"):  # once a panel, whatever else points differ by
+                look["label"] = "_nolegend_" if told in ax.get_legend_handles_labels()[1] else told
         (line,) = ax.plot(*((y[mine], x[mine]) if xyswap else (x[mine], y[mine])), **look)
         style.setdefault("color", line.get_color())
 

@@ -31,7 +31,7 @@ def test_observations_show_their_marks(data) -> None:
     assert drawn(ax) == {"o": 2, "v": 1, "^": 1}
     below = next(line for line in ax.lines if line.get_marker() == "v")
     assert below.get_markerfacecolor() == "none"
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["seen", "seen, below limit", "seen, above limit"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["seen", "below limit", "above limit"]
     (ax,) = fme.obsplot(data, xyswap=True)
     assert drawn(ax) == {"o": 2, "<": 1, ">": 1}
 
