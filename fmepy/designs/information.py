@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.noise import ERR, names_of_noise
 from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean, listed
@@ -131,16 +132,24 @@ class Readings:
             return SimulationCost(
                 self.model, long.assign(sd=1.0 if sds is None else sds), x=self.x, y="value", err="sd"
             )
-        words: dict[str, Any] = {"y": "value", "err": None, "outside": "error"}
-        if sds is not None:
-            long = long.assign(sd=sds)
-            words |= {"err": "sd", "measurement_noise": None} if self.asked.measurement_noise is None else {"err": "sd"}
+        words = {**self.asked.arguments, "y": "value", "err": None, "outside": "error"}
+        read, noise = set(table[VARIABLE]), words["measurement_noise"] or {}
+        for name in ("measurement_noise", "transform", "likelihood"):
+            if isinstance(words.get(name), Mapping):  # of what is read
+                words[name] = {k: v for k, v in words[name].items() if k in read} or None
+        if sds is not None:  # they take the place of the cost's noise, but where that is a multiple of them
+            long, words["err"] = long.assign(sd=sds), "sd"
+            words["measurement_noise"] = {
+                k: v for k, v in (words["measurement_noise"] or {}).items() if ERR in names_of_noise({k: v})
+            } or None
         elif getattr(self.asked, "err", None) is not None:
             raise ArgumentError(
                 "The readings of the cost have errors of their own (`err`); say those of the candidates in a column "
                 "'sd', or by `sd=`."
             )
-        return self.asked.replace(obs=long, weight="none", censored=None, **words)
+        gone = names_of_noise(noise) - names_of_noise(words["measurement_noise"]) - set(self.model.parms.index)
+        words["parms"] = {k: v for k, v in (words["parms"] or {}).items() if str(k) not in gone} or None
+        return type(self.asked)(**{**words, "obs": long, "weight": "none", "censored": None})
 
     def _sds(self, table: pd.DataFrame) -> Vector | None:
         if SD in table.columns:

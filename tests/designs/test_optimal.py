@@ -337,3 +337,44 @@ def test_a_reading_without_any_sd_is_told_and_two_ways_to_say_what_may_be_read_a
     assert told not in str(fme.design(model, {"k": 0.5}, candidates=candidates, n=1, seed=1))
     with pytest.raises(ArgumentError, match="two ways to say what may be read"):
         fme.design(model, {"k": 0.5}, times=(0, 10), candidates=candidates, n=1, seed=1)
+
+
+def two_variables(**words):
+    def rates(t, x, y, *, a, b):
+        return -a * x, a * x - b * y
+
+    model = fme.OdeModel(rates, state={"x": 10.0, "y": 0.0}, parms={"a": 0.5, "b": 0.2}, times=np.linspace(0, 10, 101))
+    t = np.arange(1.0, 9.0)
+    data = model(times=np.r_[0, t]).iloc[1:].assign(x=lambda d: d.x * (1 + 0.02 * np.cos(9 * t)))
+    return fme.SimulationCost(model, data, **words)
+
+
+NOISE = [
+    {"measurement_noise": {"x": "s * x", "y": "r"}, "parms": {"s": 0.1, "r": 0.3}},
+    {"measurement_noise": {"x": "estimate", "y": 0.4}, "likelihood": {"y": "laplace"}},
+    {"transform": {"x": "log", "y": None}, "measurement_noise": {"x": 0.1, "y": 0.2}},
+]
+
+
+@pytest.mark.parametrize("words", NOISE, ids=["by parameters", "estimated", "on a log scale"])
+def test_a_reading_of_one_variable_has_the_noise_of_that_variable(words):
+    cost = two_variables(**words)
+    p = cost.parms.replace(0.0, 0.5)
+    best = fme.design(cost, p, times=(0.5, 10.0), n=3, seed=1)
+    both = pd.concat([pd.DataFrame(cost.obs), best.chosen.rename(columns={"variable": "which"}).assign(x=2.0, y=2.0)])
+    both.loc[both["which"] == "x", "y"] = np.nan
+    both.loc[both["which"] == "y", "x"] = np.nan
+    names = list(p.index)
+    J = cost.replace(obs=both.drop(columns="which")).bind(names).sensitivity_rows(p.to_numpy())[2]
+    np.testing.assert_allclose(best.after**2, np.diag(np.linalg.inv(J.T @ J)), rtol=1e-4)
+
+
+def test_an_sd_of_a_candidate_takes_the_place_of_the_noise():
+    cost = two_variables(**NOISE[0])
+    rows = pd.DataFrame({"time": [2.0], "variable": "x", "sd": 0.5})
+    ours = fme.design(cost, cost.parms, candidates=rows, n=1, seed=1)
+    names = list(cost.parms.index)
+    J = cost.bind(names).sensitivity_rows(cost.parms.to_numpy())[2]
+    slope = np.array([-2.0 * 10 * np.exp(-1.0), 0.0, 0.0, 0.0]) / 0.5
+    M = J.T @ J + np.outer(slope, slope)
+    np.testing.assert_allclose(ours.after**2, np.diag(np.linalg.inv(M)), rtol=1e-4)

@@ -15,7 +15,9 @@ from fmepy.models.ode import OdeModel
 
 pytest.importorskip("SALib")
 
+from fmepy.montecarlo.samplers import as_ranges
 from fmepy.sensitivity import global_indices
+from fmepy.sensitivity.global_indices import _METHODS
 
 UNIT = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
 ISHIGAMI = {k: (-np.pi, np.pi) for k in ("x1", "x2", "x3")}
@@ -38,6 +40,22 @@ def test_indices_are_those_of_ishigamis_function(method, num, atol):
     if method == "sobol":
         assert (np.abs(found["S1"] - EXACT["S1"]) < 2 * found["S1_conf"] + 1e-3).all()
         assert list(found.columns) == ["var", "parameter", "S1", "S1_conf", "ST", "ST_conf"]
+
+
+def test_sobols_indices_are_those_of_salib():
+    from SALib.analyze import sobol
+
+    rng = np.random.default_rng(1)
+    kind = _METHODS["sobol"](as_ranges(ISHIGAMI), 64, rng)
+    y = ishigami(dict(zip(ISHIGAMI, kind.design.T, strict=True))) + 3.0
+    whole = sobol.analyze(kind.problem, y, calc_second_order=False, num_resamples=4000, seed=1)
+    ours = kind.analyse(y, np.ones(64, dtype=bool), 0)
+    for name in ("S1", "ST"):
+        np.testing.assert_allclose(ours[name], whole[name], rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(ours[f"{name}_conf"], whole[f"{name}_conf"], rtol=0.25)  # of 100 resamples
+    usable = np.arange(64) % 3 > 0
+    part = sobol.analyze(kind.problem, y[np.repeat(usable, 5)], calc_second_order=False, seed=1)
+    np.testing.assert_allclose(kind.analyse(y, usable, 0)["ST"], part["ST"], rtol=1e-12)
 
 
 def test_elementary_effects_of_a_plane_are_its_slopes():
