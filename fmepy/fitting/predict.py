@@ -158,8 +158,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         filtered = " The filter's own bands: cost.filter(fit.par).plot() and .forecast()."
         raise ArgumentError(
             f"`model` must be a model, such as the one that the cost was made with; got {type(model).__name__}."
-            f"{' Pass its `model`.' if hasattr(model, 'model') else ''}"
-            f"{filtered if hasattr(model, 'filter') else ''}"
+            f"{filtered if hasattr(model, 'filter') else ' Pass its `model`.' if hasattr(model, 'model') else ''}"
         )
     if not is_model(model) and not callable(model):
         hint = " The model comes first: predict(model, fit)." if is_fit(model) else ""

@@ -118,7 +118,7 @@ def test_a_model_of_other_parameters_is_refused(fit):
 def test_a_cost_is_no_model(fit):
     model = fme.OdeModel("d(N)/dt = a - b * N", state={"N": 1.0}, times=[0, 1.0, 2.0], parms={"a": 0.5, "b": 1.0})
     data = {"time": [1.0, 2.0], "N": [0.7, 0.6]}
-    with pytest.raises(ArgumentError, match=r"must be a model.*got SimulationCost\.$"):
+    with pytest.raises(ArgumentError, match=r"must be a model.*got SimulationCost\. Pass its `model`\.$"):
         predict(fme.SimulationCost(model, data), fit)
     noisy = fme.FimlofCost(model, data, process_noise={"N": 0.1}, measurement_noise={"N": 0.1})
     with pytest.raises(ArgumentError, match=r"got FimlofCost\. The filter's own bands: cost\.filter\(fit\.par\)"):
