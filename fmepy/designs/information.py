@@ -19,6 +19,7 @@ from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.models.base import Model
+from fmepy.parameters.entities import entity_text
 from fmepy.types import Cube, Matrix, Vector
 
 VARIABLE, SD, PRICE = "variable", "sd", "cost"
@@ -110,46 +111,55 @@ class Readings:
         for column in (self.entity, self.depth):
             if column is not None:
                 long[column] = table[column].to_numpy()
-        cost = self._cost(long, table)
+        cost = self._cost(long, self._sds(table))
         if controls:
             cost = cost.replace(model=cost.model.replace(parms=dict(controls)))
-        # of an entity without candidates nothing is known
         names = [n for n in self.theta.index if n not in controls and n in cost.parms.index]
         bound = cost.bind(names)
         J, mean = _rows(bound, self.theta[names].to_numpy(dtype=float))
         places = np.asarray(cost.comparison.places)
         both = np.concatenate([places, places[: len(J) - mean]]) if len(J) > mean else places
+        J, both = J[both < len(table)], both[both < len(table)]
         keep = [self.theta.index.get_loc(n) for n in names]
         out = np.zeros((len(table), len(self.theta), len(self.theta)))
         np.add.at(out, (both[:, None, None], np.array(keep)[None, :, None], np.array(keep)[None, None, :]),
                   J[:, :, None] * J[:, None, :])  # fmt: skip
         return out
 
-    def _cost(self, long: pd.DataFrame, table: pd.DataFrame) -> Any:
-        """Return a cost of these readings."""
-        sds = self._sds(table)
+    def _cost(self, long: pd.DataFrame, sds: Vector | None) -> Any:
+        """Return a cost of these readings, and of one of every variable and entity without any, behind them."""
         if not self.is_cost:
             return SimulationCost(
                 self.model, long.assign(sd=1.0 if sds is None else sds), x=self.x, y="value", err="sd"
             )
-        words = {**self.asked.arguments, "y": "value", "err": None, "outside": "error"}
-        read, noise = set(table[VARIABLE]), words["measurement_noise"] or {}
-        for name in ("measurement_noise", "transform", "likelihood"):
-            if isinstance(words.get(name), Mapping):  # of what is read
-                words[name] = {k: v for k, v in words[name].items() if k in read} or None
+        words, noise = {**self.asked.arguments, "y": "value", "err": None, "outside": "error"}, {}
         if sds is not None:  # they take the place of the cost's noise, but where that is a multiple of them
+            given = words["measurement_noise"] or {}
+            noise = {k: v for k, v in given.items() if ERR not in names_of_noise({k: v})}
+            words["measurement_noise"] = {k: v for k, v in given.items() if k not in noise} or None
+            gone = names_of_noise(noise) - names_of_noise(words["measurement_noise"]) - set(self.model.parms.index)
+            words["parms"] = {k: v for k, v in (words["parms"] or {}).items() if str(k) not in gone} or None
             long, words["err"] = long.assign(sd=sds), "sd"
-            words["measurement_noise"] = {
-                k: v for k, v in (words["measurement_noise"] or {}).items() if ERR in names_of_noise({k: v})
-            } or None
         elif getattr(self.asked, "err", None) is not None:
             raise ArgumentError(
                 "The readings of the cost have errors of their own (`err`); say those of the candidates in a column "
                 "'sd', or by `sd=`."
             )
-        gone = names_of_noise(noise) - names_of_noise(words["measurement_noise"]) - set(self.model.parms.index)
-        words["parms"] = {k: v for k, v in (words["parms"] or {}).items() if str(k) not in gone} or None
-        return type(self.asked)(**{**words, "obs": long, "weight": "none", "censored": None})
+        whole = pd.concat([long, *self._lacking(long)], ignore_index=True)
+        return type(self.asked)(**{**words, "obs": whole, "weight": "none", "censored": None})
+
+    def _lacking(self, long: pd.DataFrame) -> list[pd.DataFrame]:
+        """Return a reading of every variable and entity that has none: the words of the cost are of all of them."""
+        first = long.iloc[[0]]
+        rows = [first.assign(name=v) for v in self.variables if v not in set(long["name"])]
+        if self.entity is not None:
+            have = {entity_text(e) for e in long[self.entity]}
+            rows += [
+                first.assign(**{self.entity: e})
+                for e in self.asked.readings["entity"].unique()
+                if entity_text(e) not in have
+            ]
+        return rows
 
     def _sds(self, table: pd.DataFrame) -> Vector | None:
         if SD in table.columns:

@@ -378,3 +378,16 @@ def test_an_sd_of_a_candidate_takes_the_place_of_the_noise():
     slope = np.array([-2.0 * 10 * np.exp(-1.0), 0.0, 0.0, 0.0]) / 0.5
     M = J.T @ J + np.outer(slope, slope)
     np.testing.assert_allclose(ours.after**2, np.diag(np.linalg.inv(M)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("words", [{}, {"parms": {"k[1]": 0.4, "k[2]": 0.5, "k[3]": 0.6}, "entity_parms": ("k",)}])
+def test_candidates_of_some_subjects_are_enough(words):
+    model = fme.OdeModel("dA/dt = -k * A", state={"A": "dose"}, times=[0, 10], parms={"k": 0.5, "dose": 1.0})
+    data = pd.DataFrame({"id": [1, 2, 3] * 2, "time": [1.0] * 3 + [3.0] * 3, "A": [1.2, 2.4, 3.6, 0.4, 0.9, 1.3]})
+    doses = pd.DataFrame({"id": [1, 2, 3], "dose": [2.0, 4.0, 6.0]})
+    cost = fme.SimulationCost(model, data, entity="id", conditions=doses, measurement_noise={"A": 0.1}, **words)
+    p = cost.parms.filter(like="k")
+    rows = pd.DataFrame({"id": [2], "time": [2.0]})
+    best = fme.design(cost, p, candidates=rows, n=1, seed=1)
+    J = cost.replace(obs=pd.concat([data, rows.assign(A=1.0)])).bind(list(p.index)).sensitivity_rows(p.to_numpy())[2]
+    np.testing.assert_allclose(best.after**2, np.diag(np.linalg.inv(J.T @ J)), rtol=1e-4)
