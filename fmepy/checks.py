@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_known
 from fmepy.parameters.names import normal_name
 from fmepy.types import Seed
 
@@ -32,10 +32,7 @@ def changed_arguments(
     """
     out = dict(given)
     for name, value in changes.items():
-        if name not in given:
-            raise ArgumentError(
-                f"`replace`: {kind} has no argument {name!r}.{did_you_mean(name, given)} There are {listed(given)}."
-            )
+        check_known(name, given, f"`replace`: {kind} has no argument {name!r}.")
         parts = [v for v in (given[name], value) if isinstance(v, (Mapping, pd.Series))]
         merges = name in merged and parts and parts[-1] is value
         named = ((normal_name(k) if isinstance(k, str) else k, v) for part in parts for k, v in dict(part).items())

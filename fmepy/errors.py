@@ -26,7 +26,7 @@ import difflib
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 
@@ -176,6 +176,19 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     close = close or near
     close = close or [k for k in names if sorted(k.lower()) == sorted(wrong.lower())]
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def check_known(name: object, known: Collection[object], wrong: str, kind: Any = None, are: str = "There are") -> None:
+    """Raise an error, of a kind, for a name that is not known: what is wrong, the nearest that is known, and all.
+
+    Examples
+    --------
+    >>> check_known("kk", ["k", "r"], "`p`: 'kk' is not a parameter.")
+    Traceback (most recent call last):
+    fmepy.errors.ArgumentError: `p`: 'kk' is not a parameter. Did you mean 'k'? There are 'k', 'r'.
+    """
+    if name not in known:
+        raise (kind or ArgumentError)(f"{wrong}{did_you_mean(name, known)} {are} {listed(known)}.")
 
 
 def _is_near(a: str, b: str) -> bool:

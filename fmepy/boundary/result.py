@@ -17,8 +17,29 @@ from fmepy.results.tables import Part, Shown, as_html, long_table, wrapped
 from fmepy.types import AxesArray, Cube
 
 
+def _of_fit(name: str) -> Any:
+    return property(lambda result: getattr(result.fit, name), doc=f"That of `fit`, see `ModFit`: ``{name}``.")
+
+
+class OfFit:
+    """What holds a fit, `fit`, and says of itself what that one says."""
+
+    fit: ModFit
+    par: pd.Series = _of_fit("par")
+    residuals: pd.Series = _of_fit("residuals")
+    cov_scaled: pd.DataFrame = _of_fit("cov_scaled")
+    cov_unscaled: pd.DataFrame = _of_fit("cov_unscaled")
+    correlation: pd.DataFrame = _of_fit("correlation")
+    std_error: pd.Series = _of_fit("std_error")
+    ssr: float = _of_fit("ssr")
+    df_residual: float = _of_fit("df_residual")
+    converged: bool = _of_fit("converged")
+    message: str = _of_fit("message")
+    interrupted: bool = _of_fit("interrupted")
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BoundaryFit(Shown):
+class BoundaryFit(OfFit, Shown):
     """Result of `fit_boundary`.
 
     Attributes
@@ -63,61 +84,6 @@ class BoundaryFit(Shown):
     def strategy(self) -> str:
         """How it was solved: "complementary", "particular", or "multiple shooting"."""
         return self.fit.method
-
-    @property
-    def par(self) -> pd.Series:
-        """The unknowns: estimates, or the last iterate."""
-        return self.fit.par
-
-    @property
-    def residuals(self) -> pd.Series:
-        """Weighted residuals, (mod - obs) * weight, labelled by variable."""
-        return self.fit.residuals
-
-    @property
-    def cov_scaled(self) -> pd.DataFrame:
-        """Covariance of the estimates, see `ModFit`."""
-        return self.fit.cov_scaled
-
-    @property
-    def cov_unscaled(self) -> pd.DataFrame:
-        """Inverse of J'J, see `ModFit`."""
-        return self.fit.cov_unscaled
-
-    @property
-    def correlation(self) -> pd.DataFrame:
-        """Correlation of the estimates."""
-        return self.fit.correlation
-
-    @property
-    def std_error(self) -> pd.Series:
-        """Standard errors."""
-        return self.fit.std_error
-
-    @property
-    def ssr(self) -> float:
-        """Weighted sum of squares."""
-        return self.fit.ssr
-
-    @property
-    def df_residual(self) -> float:
-        """Observations less unknowns."""
-        return self.fit.df_residual
-
-    @property
-    def converged(self) -> bool:
-        """Whether successive starts agree to the tolerance."""
-        return self.fit.converged
-
-    @property
-    def message(self) -> str:
-        """Why it ended."""
-        return self.fit.message
-
-    @property
-    def interrupted(self) -> bool:
-        """True if Ctrl-C ended it."""
-        return self.fit.interrupted
 
     @property
     def solutions(self) -> pd.DataFrame:

@@ -226,7 +226,10 @@ def _closed(linear: Linear, chain: SegmentChain, held: dict[int, float]) -> tupl
     free = np.delete(np.arange(nothing), [at.size + i for i in held])
     fixed = np.zeros(nothing)
     fixed[[at.size + i for i in held]] = list(held.values())
-    u, left, Z = _least(V, C, free, fixed)
+    try:
+        u, left, Z = _least(V, C, free, fixed)
+    except np.linalg.LinAlgError:
+        raise SimulationError(GROWS) from None
     return u[at.size :], u[at], left, Z[at.size :]
 
 
@@ -235,16 +238,9 @@ def _least(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector)
 
     Raises
     ------
-    SimulationError
+    LinAlgError
         Nothing is left of double precision.
     """
-    try:
-        return _solution(squares, constraints, free, fixed)
-    except np.linalg.LinAlgError:
-        raise SimulationError(GROWS) from None
-
-
-def _solution(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector) -> tuple[Vector, Matrix, Matrix]:
     V, C = squares[:, free], constraints[:, free]
     if not (np.isfinite(V).all() and np.isfinite(C).all()):
         raise np.linalg.LinAlgError

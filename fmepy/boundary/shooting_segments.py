@@ -9,10 +9,9 @@ initial values, expressions of parameters, are the start of the first one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,7 +38,6 @@ DEFECT = 1e-8
 """Scaled defect of a path that counts as continuous."""
 LONGEST = 1.0
 """Change of an unknown in a step, relative to its size."""
-_T = TypeVar("_T")
 _BEYOND = 1e50
 """Of a path or its sensitivities: beyond it elimination is left with nothing but rounding."""
 
@@ -62,6 +60,8 @@ class Experiment:
         Its observations.
     cuts : ndarray, shape (n_segment + 1,)
         Where the segments begin, and the last observation.
+    observed : dict of str to (ndarray, ndarray)
+        By observed state its times and data, means where it has several; outputs that are a state count as it.
     """
 
     label: str
@@ -70,6 +70,7 @@ class Experiment:
     maps: tuple[Map, ...]
     rows: IntVector
     cuts: Vector
+    observed: dict[str, tuple[Vector, Vector]]
 
     @property
     def moved(self) -> tuple[str, ...]:
@@ -167,7 +168,20 @@ def records_of(problem: BoundaryProblem) -> list[Experiment]:
         if not maps:
             maps = (Selected.by_name(problem.names, {n: n for n in problem.names}, closed.parms[list(problem.names)]),)
         cuts = cut(times, float(closed.times[0]), min(problem.segments, len(times)))
-        out.append(Experiment(label, _opened(closed), closed, maps, rows, cuts))
+        out.append(Experiment(label, _opened(closed), closed, maps, rows, cuts, _observed(problem, closed, rows)))
+    return out
+
+
+def _observed(problem: BoundaryProblem, model: Any, rows: IntVector) -> dict[str, tuple[Vector, Vector]]:
+    """Return by observed state its times and data, of some observations."""
+    d, c, x = model.definition, problem.cost.comparison, problem.x
+    stands_for = {s: s for s in d.states} | {n: str(e) for n, e in d.outputs if str(e) in d.states}
+    out = {}
+    for state in d.states:
+        mine = np.array([i for i in rows if stands_for.get(c.names[i]) == state], dtype=np.intp)
+        if len(mine):
+            times, group = np.unique(x[mine], return_inverse=True)
+            out[state] = times, np.bincount(group, c.obs[mine]) / np.bincount(group)
     return out
 
 
@@ -252,14 +266,19 @@ class Segments:
         self._last = np.flatnonzero(self.layout.is_last)
         self._place(problem)
         self.evaluations = 0
-        self._known: dict[Any, Any] = {}
+        self.observers: dict[Any, Any] = {}  # models that are set to the data, bound
 
-    def once(self, key: Any, find: Callable[[], _T]) -> _T:
-        """Return what `find` returned when it was first asked with this key: what depends on the data alone."""
-        if key not in self._known:
-            self._known[key] = find()
-        found: _T = self._known[key]
-        return found
+    @cached_property
+    def unobserved(self) -> Any:
+        """Which starts of segments are free and without data of their own, shape (n_segment, n_state)."""
+        out = np.ones((len(self.begins), len(self.states)), dtype=bool)
+        for record, s in zip(self.records, np.flatnonzero(self.layout.is_first).tolist(), strict=True):
+            n = len(record.cuts) - 1
+            for state, (x, _) in record.observed.items():
+                of = np.clip(np.searchsorted(record.cuts, x, side="right") - 1, 0, n - 1)
+                out[s + of, self.states.index(state)] = False
+            out[s] &= record.unknown_starts
+        return out
 
     def _own(self) -> IntVector:
         """Return the unknowns that are in the equations of each record."""

@@ -51,7 +51,7 @@ def first_starts(segments: Segments, theta: Vector) -> Iterator[Matrix]:
 def starts_at(segments: Segments, theta: Vector) -> Iterator[Matrix]:
     """Yield the starts of all segments that runs from given unknowns say; those that can be had."""
     yield np.concatenate([with_data(segments, r, _constant(r, theta)) for r in segments.records])
-    seen = dict.fromkeys(s for r in segments.records for s in observed_states(segments, r))
+    seen = dict.fromkeys(s for r in segments.records for s in r.observed)
     if segments.problem.gain is not None:  # it is set to the data as the gain says
         seen = {}
     corrected = [(), *((s,) for s in seen), tuple(seen)] if len(seen) > 1 else [(), *((s,) for s in seen)]
@@ -96,10 +96,13 @@ def _constant(record: Experiment, theta: Vector) -> Matrix:
 
 def _run(segments: Segments, record: Experiment, theta: Vector, corrected: Sequence[str]) -> Matrix:
     """Return the run from the first guess where the segments begin, some states set to the data on its way."""
-    seen = {s: data for s, data in observed_states(segments, record).items() if s in corrected}
+    seen = {s: data for s, data in record.observed.items() if s in corrected}
     if seen and isinstance(record.closed, DifferenceModel):
         return _set_at_cuts(segments, record, theta, seen)
-    bound = segments.once((record, tuple(corrected)), lambda: _observer(record, seen))
+    key = record, tuple(corrected)
+    if key not in segments.observers:
+        segments.observers[key] = _observer(record, seen)
+    bound = segments.observers[key]
     Y: Matrix = bound.simulate(record.full(theta))[:, : len(segments.states)]
     return Y
 
@@ -132,28 +135,10 @@ def _set_at_cuts(segments: Segments, record: Experiment, theta: Vector, seen: Ma
     return out
 
 
-def observed_states(segments: Segments, record: Experiment) -> dict[str, tuple[Vector, Vector]]:
-    """Return by observed state its times and data, means where it has several; outputs that are a state count as it."""
-    return segments.once(record, lambda: _observed(segments, record))
-
-
-def _observed(segments: Segments, record: Experiment) -> dict[str, tuple[Vector, Vector]]:
-    d = record.closed.definition
-    stands_for = {s: s for s in d.states} | {n: str(e) for n, e in d.outputs if str(e) in d.states}
-    c, x = segments.problem.cost.comparison, segments.problem.x
-    out = {}
-    for state in d.states:
-        mine = np.array([i for i in record.rows if stands_for.get(c.names[i]) == state], dtype=np.intp)
-        if len(mine):
-            times, group = np.unique(x[mine], return_inverse=True)
-            out[state] = times, np.bincount(group, c.obs[mine]) / np.bincount(group)
-    return out
-
-
 def with_data(segments: Segments, record: Experiment, path: Matrix) -> Matrix:
     """Return starts with the data, between two of them interpolated, in the place of observed states."""
     out = path.copy()
-    for state, (x, y) in observed_states(segments, record).items():
+    for state, (x, y) in record.observed.items():
         out[:, segments.states.index(state)] = np.interp(record.cuts[:-1], x, y)
     known = ~record.unknown_starts
     out[0, known] = path[0, known]
@@ -188,22 +173,6 @@ def given_path(segments: Segments, path: Any) -> Matrix:
 # --- other starts of what is not observed
 
 
-def unobserved(segments: Segments) -> Any:
-    """Return which starts of segments are free and without data of their own, shape (n_segment, n_state)."""
-    return segments.once("unobserved", lambda: _unobserved(segments))
-
-
-def _unobserved(segments: Segments) -> Any:
-    out = np.ones((len(segments.begins), len(segments.states)), dtype=bool)
-    for record, s in zip(segments.records, np.flatnonzero(segments.layout.is_first).tolist(), strict=True):
-        n = len(record.cuts) - 1
-        for state, (x, _) in observed_states(segments, record).items():
-            of = np.clip(np.searchsorted(record.cuts, x, side="right") - 1, 0, n - 1)
-            out[s + of, segments.states.index(state)] = False
-        out[s] &= record.unknown_starts
-    return out
-
-
 def squares_of(at: Iterate) -> Vector:
     """Return the weighted sum of squares of every segment."""
     out: Vector = (at.squares[:, :, -1] ** 2).sum(axis=1)
@@ -221,7 +190,7 @@ def other_paths(segments: Segments, at: Iterate, scale: Vector, known: list[Iter
     known : list of Iterate
         Other paths, of which every segment goes on from the best.
     """
-    blind, paths = unobserved(segments), list(known)
+    blind, paths = segments.unobserved, list(known)
     if not blind.any():
         return
     begins = segments.layout.begins
@@ -288,7 +257,7 @@ def following(segments: Segments, theta: Vector, X: Matrix) -> Vector:
     Newton's steps, shortened until the model's own start comes nearer; bounds hold.
     """
     first = segments.layout.is_first
-    asked = unobserved(segments)[first]
+    asked = segments.unobserved[first]
     if not asked.any():
         return theta
     p, target = segments.problem, X[first][asked]

@@ -288,11 +288,6 @@ class PredictionsTogether(Predictions):
         jacobian = sparse_jacobian if sparse else dense_jacobian
         return mod, jacobian(local, self._source[self._run_of], len(self.parameter_names))
 
-    @property
-    def has_pull(self) -> bool:
-        """True if `with_pull` takes less time than `with_slopes`."""
-        return bool(getattr(self.bound, "has_pull", False))
-
     def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
         """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L."""
         found = [
@@ -350,28 +345,28 @@ def groups_of(models: Sequence[EntityModel], places: Places) -> list[tuple[list[
     assert places.runs is not None, "of several runs"
     rests = np.zeros(len(models), dtype=bool)  # those read at the steady state run on by themselves
     rests[places.runs[np.isinf(places.x)]] = True
-    same: dict[int, list[int]] = {}
     if models[0].parameters.derived:  # what runs together is moved by parameters, not by expressions of them
         return []
-    for k, model in enumerate(models):
-        if model.before is None and not rests[k] and callable(getattr(model.inner, "bind", None)):
-            same.setdefault(id(model.inner), []).append(k)
+    own = [None if model.before is not None or rests[k] else model.inner for k, model in enumerate(models)]
+    same = _together(own)
     if len(same) >= MANY:  # numbers of conditions are inputs then, each at the price of a sensitivity
-        same = {}
-        for k, model in enumerate(models):
-            if (
-                model.before is None
-                and not rests[k]
-                and model.beneath is model.model
-                and callable(getattr(model.model, "bind", None))
-            ):
-                same.setdefault(id(model.model), []).append(k)
+        whole = zip(models, own, strict=True)
+        same = _together([m.model if one is not None and m.beneath is m.model else None for m, one in whole])
     out: list[tuple[list[int], Vector]] = []
     for members in same.values():
         if len(members) > 1:
             grid = np.asarray(models[members[0]].times, dtype=float)
             out += _by_times(members, grid, places, len(members) >= MANY)
     return out
+
+
+def _together(models: Sequence[Any]) -> dict[int, list[int]]:
+    """Return the places of every model, in one list those of the same; of none, or what cannot be bound, no place."""
+    same: dict[int, list[int]] = {}
+    for k, model in enumerate(models):
+        if callable(getattr(model, "bind", None)):
+            same.setdefault(id(model), []).append(k)
+    return same
 
 
 def _by_times(members: Sequence[int], grid: Vector, places: Places, any_end: bool) -> list[tuple[list[int], Vector]]:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
+from fmepy.costs.observation_scale import OBSERVED
+from fmepy.errors import ArgumentError, DataError, check_known
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import Columns
 from fmepy.types import IntVector, Vector
@@ -65,11 +66,8 @@ def marks_by_variable(table: Columns, columns: Mapping[str | None, int], cells: 
     """
     out: dict[str, IntVector] = {}
     for variable, position in columns.items():
-        if variable is not None and variable not in cells:
-            raise DataError(
-                f"`censored`: {variable!r} is not an observed variable.{did_you_mean(variable, list(cells))} Observed "
-                f"are {listed(cells)}."
-            )
+        if variable is not None:
+            check_known(variable, cells, f"`censored`: {variable!r} is not an observed variable.", DataError, OBSERVED)
         marks = _marks(table.column(position), table.names[position])
         own = cells if variable is None else {variable: cells[variable]}
         _check_limits(marks, own, table.rows, table.names[position])

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.observable_parameters import is_missing, read_cell
-from fmepy.errors import DataError, did_you_mean, listed
+from fmepy.errors import DataError, check_known, did_you_mean, listed
 from fmepy.language.nodes import Node, Number, Symbol, as_node
 from fmepy.language.text import parse_expression
 from fmepy.models.definition.values import Expression
@@ -132,10 +132,8 @@ def _by_entity(given: Any, entity: str) -> pd.DataFrame:
     if name in table.columns:
         table = table.set_index(name)
     elif not isinstance(given, pd.DataFrame | pd.Series):
-        raise DataError(
-            f"`conditions` has no column {entity!r}, which names the entity of a row."
-            f"{did_you_mean(name, table.columns)} Columns are {listed(table.columns)}."
-        )
+        wrong = f"`conditions` has no column {entity!r}, which names the entity of a row."
+        check_known(name, table.columns, wrong, DataError, "Columns are")
     if table.index.isna().any():
         raise DataError(f"`conditions`: a row has no entity (column or index {entity!r}). Name it, or drop the row.")
     if not table.columns.is_unique:
@@ -207,11 +205,8 @@ def _starts(table: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
         if not begins:
             continue
         source = entity_text(source)
-        if source not in rows:
-            raise DataError(
-                f"`conditions`: {FROM!r} of entity {row!r} is {source!r}, which is not a row."
-                f"{did_you_mean(source, rows)} Rows are {listed(rows)}."
-            )
+        wrong = f"`conditions`: {FROM!r} of entity {row!r} is {source!r}, which is not a row."
+        check_known(source, rows, wrong, DataError, "Rows are")
         out[row] = source
     for row, source in out.items():
         if source in out:

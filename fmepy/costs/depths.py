@@ -35,9 +35,9 @@ class Depths:
     of_row: Vector
     on_grid: ProfileFunction
 
-    def apart(self, of_row: IntVector | None) -> IntVector:
+    def apart(self, of_row: IntVector) -> IntVector:
         """Return codes of experiments and depths by row: rows of several may be alike."""
-        keys = pd.DataFrame({"depth": self.of_row, "experiment": 0 if of_row is None else of_row})
+        keys = pd.DataFrame({"depth": self.of_row, "experiment": of_row})
         return np.asarray(keys.groupby(["depth", "experiment"], dropna=False).ngroup(), dtype=np.intp)
 
     def inside(self, observations: Observations, outside: str) -> tuple[Observations, IntVector]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.observations import Comparison
 from fmepy.errors import ArgumentError
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.names import normal_name
@@ -44,11 +45,20 @@ def drawn_data(cost: Any, parms: UserParameters, rng: np.random.Generator) -> pd
         residuals = cost(parms).residuals
         sd = 1 / residuals["weight"].to_numpy(dtype=float)
         compared = residuals["mod"].to_numpy(dtype=float) + sd * rng.standard_normal(len(c))
-    beyond = c.all_marks * (compared - c.obs) > 0
-    compared[beyond] = c.obs[beyond]
+    return with_drawn(cost, c, compared)
+
+
+def with_drawn(cost: Any, c: Comparison, drawn: Vector) -> pd.DataFrame:
+    """Return the table of a cost with what is drawn, on the scale of comparison, in the cells of readings.
+
+    A reading that stands for a limit stays there if what is drawn lies beyond it, and has its mark no more if not.
+    """
+    assert c.places is not None, "prepared from a table"
+    beyond = c.all_marks * (drawn - c.obs) > 0
+    compared = np.where(beyond, c.obs, drawn)
     compared[c.scale.sqrt] = np.maximum(compared[c.scale.sqrt], 0.0)
-    table = as_table(cost.obs)
-    out = write_readings(table, c.places, [cost.y or name for name in c.names], c.scale.back(compared))
+    columns = [cost.y or name for name in c.names]
+    out = write_readings(as_table(cost.obs), c.places, columns, c.scale.back(compared))
     seen = np.flatnonzero((c.all_marks != 0) & ~beyond)
     return unmarked(out, cost.censored, c.places[seen], [c.names[i] for i in seen])
 

@@ -20,7 +20,7 @@ import pandas as pd
 from fmepy.costs.conditions import Conditions, begun_anew
 from fmepy.costs.observable_parameters import Cases, read_cell
 from fmepy.costs.observations import Comparison
-from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, ParameterError, check_known, did_you_mean, listed
 from fmepy.models.definition.values import Expression
 from fmepy.models.preequilibration import check_opens
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
@@ -38,7 +38,7 @@ class EntityColumn:
     Attributes
     ----------
     labels : tuple
-        The entities, in order of first appearance, as they stand in the table.
+        The entities, in order of first appearance, as they stand in the table; None of a table without a column.
     of_row : ndarray of int, shape (n_row,)
     """
 
@@ -47,8 +47,8 @@ class EntityColumn:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The entities as text."""
-        return tuple(map(entity_text, self.labels))
+        """The entities as text, "" of a table without a column of them."""
+        return tuple("" if label is None else entity_text(label) for label in self.labels)
 
     def cases(self, places: IntVector) -> Cases:
         """Return the cases of readings, by the rows in which they stand: every entity is one."""
@@ -56,6 +56,8 @@ class EntityColumn:
 
     def of(self, comparison: Comparison) -> Comparison:
         """Return a comparison whose observations know their entity; DataError if one of them has none left."""
+        if self.labels == (None,):
+            return comparison
         assert comparison.places is not None, "prepared from a table"
         of_obs = self.of_row[comparison.places]
         for k in np.setdiff1d(np.arange(len(self.labels)), of_obs):
@@ -67,13 +69,15 @@ class EntityColumn:
 
 
 def read_entity_column(table: pd.DataFrame, entity: Any) -> EntityColumn:
-    """Return which entity every row of the data is of.
+    """Return which entity every row of the data is of; without a column of them, `entity` None, all are of one.
 
     Raises
     ------
     DataError
         No such column (the nearest is named), a missing name, two names that read alike.
     """
+    if entity is None:
+        return EntityColumn((None,), np.zeros(len(table), dtype=np.intp))
     column = table.iloc[:, column_position(table, entity, "entity")]
     missing = column.isna().to_numpy()
     if missing.any():
@@ -158,10 +162,7 @@ class Experiments:
     def position(self, entity: Any) -> int:
         """Return the place of an entity of the data; ParameterError for one that is not there, with the nearest."""
         texts, text = self.column.texts, entity_text(entity)
-        if text not in texts:
-            raise ParameterError(
-                f"`entity={entity!r}` is not in the data.{did_you_mean(text, texts)} There are {listed(texts)}."
-            )
+        check_known(text, texts, f"`entity={entity!r}` is not in the data.", ParameterError)
         return texts.index(text)
 
     def runs_of(self, position: int) -> list[int]:

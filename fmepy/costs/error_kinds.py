@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.costs.observation_scale import transforms_by_variable
+from fmepy.costs.observation_scale import transforms_by_variable, words_of_variables
 from fmepy.costs.observations import Comparison
-from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
-from fmepy.parameters.names import normal_name
+from fmepy.errors import ArgumentError
 
 _LAPLACE = "laplace"
 _SCALES = {"": None, "log-": "log", "log10-": "log10"}
@@ -51,25 +50,17 @@ def words_by_variable(likelihood: Any, variables: Iterable[str]) -> dict[str, st
     DataError
         A variable that is not observed.
     """
-    names = list(variables)
     if not is_word(likelihood):
         return {}
     if isinstance(likelihood, str):
-        return dict.fromkeys(names, check_choice(likelihood, [*LIKELIHOODS, *COUNTS], "likelihood"))
+        return words_of_variables(likelihood, list(variables), [*LIKELIHOODS, *COUNTS], "likelihood")
     for name, word in likelihood.items():
         if word in COUNTS:
             raise ArgumentError(
                 f"likelihood={word!r} is of all readings of a cost. Put those of {name!r} into a cost of their own, "
                 "and add the two."
             )
-    out = {normal_name(k): check_choice(v, LIKELIHOODS, f"likelihood[{k!r}]") for k, v in likelihood.items()}
-    for name in out:
-        if name not in names:
-            raise DataError(
-                f"`likelihood`: {name!r} is not an observed variable.{did_you_mean(name, names)} Observed are "
-                f"{listed(names)}."
-            )
-    return out
+    return words_of_variables(likelihood, list(variables), list(LIKELIHOODS), "likelihood")
 
 
 def transforms_of(transform: Any, words: Mapping[str, str], variables: Iterable[str]) -> dict[str, str | None]:

@@ -1,25 +1,30 @@
-"""The runs behind a simulation cost: the model as every experiment has it, their tables and pictures."""
+"""The runs behind a cost: what is told of experiments and noise, the model as every experiment has it, tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import changed_arguments
 from fmepy.costs.censored import signs
-from fmepy.costs.entities import Experiments
-from fmepy.costs.error_kinds import is_of_counts, is_word
+from fmepy.costs.conditions import read_conditions
+from fmepy.costs.entities import EntityColumn, Experiments, read_experiments
+from fmepy.costs.error_kinds import COUNTS, LIKELIHOODS, is_of_counts, is_word
 from fmepy.costs.noise import SaidNoise, said_noise_of
-from fmepy.costs.observable_parameters import uses_of
-from fmepy.costs.observations import Comparison
-from fmepy.errors import ArgumentError, ParameterError
+from fmepy.costs.observable_parameters import RowParameters, known_names, uses_of
+from fmepy.costs.observations import Comparison, Observations
+from fmepy.errors import ArgumentError, ParameterError, listed
 from fmepy.models.entity import EntityModel
 from fmepy.models.preequilibration import opened
+from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import merge_parameters
+from fmepy.parameters.names import normal_name, split_local
+from fmepy.tables.columns import as_table
 from fmepy.types import UserParameters
 
 if TYPE_CHECKING:
@@ -74,6 +79,32 @@ class ModelsOfCost:
         as_given = {"parms": self._given, "x": getattr(self, "given_x", own.x)}
         return {f.name: getattr(self, f.name) for f in fields(own) if f.init} | as_given
 
+    merged: ClassVar[tuple[str, ...]] = ()
+    """Arguments that `replace` merges with those given before."""
+
+    def replace(self, **arguments: Any) -> Self:
+        """Return a copy with some arguments of the constructor changed; dicts are merged.
+
+        Parameters that nothing but what was changed had a use for are dropped.
+        """
+        old, given = self.arguments, arguments.get("parms")
+        new = changed_arguments(old, arguments, self.merged, type(self).__name__)
+        explicit = {*dict(given)} if isinstance(given, Mapping | pd.Series) else set()
+        gone = self._names_used(old) - self._names_used(new)
+        if gone and new["parms"] is not None:
+            new["parms"] = {
+                k: v for k, v in new["parms"].items() if k in explicit or split_local(str(k))[0] not in gone
+            }
+        made: Any = type(self)
+        out: Self = made(**new)
+        return out
+
+    @classmethod
+    def _names_used(cls, arguments: Mapping[str, Any]) -> set[str]:
+        """Return the names that some arguments hold: here, in cells of conditions."""
+        said = arguments["conditions"]
+        return set() if said is None else {str(cell) for cell in as_table(said, "conditions").to_numpy().ravel()}
+
     def _check_scales(self) -> None:
         for name in self.scales:
             if (value := self.parms[name]) < 0:
@@ -83,6 +114,13 @@ class ModelsOfCost:
     def transforms(self) -> dict[str, str]:
         """How parameters are transformed, by name, where the model's are (`transformed`)."""
         return self.cases.parameters.transforms(getattr(self.model, "transforms", {}))
+
+    def _said(self, sds: Any, scales: Any, errors: Any, read: Sequence[set[str]]) -> SaidNoise:
+        """Return what `said_noise_of` says, with the variables that are read in every case."""
+        texts = [None] if self.entity is None else self.cases.column.texts
+        cases = [(k, texts[e], read[k]) for k, e in enumerate(self.cases.entity_of.tolist())]
+        found = said_noise_of(sds, scales, errors, self.cases.parameters, cases)
+        return found.mapped(self.transforms, found.values)
 
     @cached_property
     def models(self) -> tuple[EntityModel, ...]:
@@ -127,13 +165,115 @@ class ModelsOfCost:
 
 
 class RunsOfCost(ModelsOfCost):
-    """What a cost says of the runs that it compares with data; a base of `SimulationCost`."""
+    """What a cost is told of experiments and noise, and what it says of its runs; a base of `SimulationCost`."""
 
+    is_plain_simulation: ClassVar[bool] = True
+    """Whether runs are the model's own: readings may be of its steady state, conditions may hold expressions."""
     x: str | None
+    entity_parms: Sequence[str]
+    conditions: Any
+    measurement_noise: Any
+    censored: Any
+    noise_parms: Any
+    likelihood: Any
     comparison: Comparison
     noise: MeasurementNoise | None
-    likelihood: Any
     _own: pd.Series
+
+    # --- what it is told
+
+    def _predictor(self, observations: Observations, column: EntityColumn, set_by: Collection[str]) -> Any:
+        """Return whose runs are compared with the data."""
+        return self.model
+
+    def _read_cases(self, observations: Observations, column: EntityColumn, by_row: RowParameters | None) -> pd.Series:
+        """Read noise, conditions, and what is named by row; return the parameters of the cost."""
+        conditions = read_conditions(self.conditions, str(self.entity), column.texts, self.is_plain_simulation)
+        states: dict[str, str] = {}
+        if self.is_plain_simulation:
+            conditions, states = conditions.of_states(self.model)
+        placeholders = () if by_row is None else tuple(by_row.columns)
+        for argument, other in (("conditions", conditions.cells), ("entity_parms", self.entity_parms)):
+            for name in set(placeholders) & set(other):
+                raise ParameterError(
+                    f"{name!r} is in `noise_parms`, which sets it by row, and in `{argument}`, which sets it by "
+                    "entity. Leave it out of one of them."
+                )
+        # local ones whose start is given by each entity need no other
+        starts = [n for n in self.entity_parms if all(local_name(n, t) in self._given for t in column.texts)]
+        set_by = (*conditions.cells, *placeholders, *starts)
+        predictor = self._predictor(observations, column, set_by)
+        object.__setattr__(self, "predictor", opened(predictor, states) if states else predictor)
+        full = self._read_noise(set_by)
+        c = self.comparison
+        assert c.places is not None, "prepared from a table"
+        if by_row is None:
+            cases = column.cases(c.places)
+        else:
+            if self.x is None:
+                raise ArgumentError("`noise_parms` is for single readings; with x=None their means are compared.")
+            gone = ({*conditions.cells} - by_row.named()) | ({*placeholders} - by_row.own_names())
+            cases = by_row.cases(
+                c, column.of_row, of_model=self.model.parms.index, full=full,
+                known=known_names(full, gone, self.entity_parms, self._given),
+                uses=uses_of(self.model, {} if self.noise is None else self.noise.sds, column.labels),
+            )  # fmt: skip
+        found = read_experiments(self, self._given, column, conditions, full, cases)
+        object.__setattr__(self, "cases", found)
+        return found.parameters.parms
+
+    def _read_noise(self, set_by: Collection[str]) -> pd.Series:
+        """Read the noise, and return all parameters of a run: the predictor's, then those of the noise.
+
+        set_by : collection of str
+            Parameters that conditions set.
+        """
+        own: pd.Series = self.predictor.parms.copy()
+        noise = None
+        if self._is_noisy or self.likelihood is not None:
+            from fmepy.costs.noise_model import read_measurement_noise
+
+            _check_noisy(self)
+        if self._is_noisy:
+            words = self._noise_said
+            if words is None and is_word(self.likelihood):
+                words = {}
+            if self._is_column_of_sds:
+                words = dict.fromkeys(self.comparison.group_names, self.noise_parms)
+            noise = read_measurement_noise(self.predictor, self.comparison, words, self._given, set_by)
+            own = pd.concat([own, pd.Series(noise.values, dtype=float)])
+            own.attrs.update(self.predictor.parms.attrs)
+        object.__setattr__(self, "noise", noise)
+        return own
+
+    @property
+    def _is_noisy(self) -> bool:
+        said = self.measurement_noise is not None or self.censored is not None or is_word(self.likelihood)
+        return said or self._is_column_of_sds
+
+    @property
+    def _is_column_of_sds(self) -> bool:
+        """Whether `noise_parms` is a column of sds, and nothing else is said of the noise."""
+        column = self.noise_parms
+        is_sd = isinstance(column, str) and normal_name(column) not in self.model.parms.index
+        return is_sd and self.measurement_noise is None
+
+    @property
+    def _noise_said(self) -> Any:
+        return self.measurement_noise
+
+    @property
+    def noise_scales(self) -> tuple[str, ...]:
+        """Parameters of a run that scale noise, and do nothing else."""
+        return () if self.noise is None else self.noise.scales
+
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        """Parameters of the noise without a value from the user."""
+        mine = () if self.noise is None else self.noise.guesses
+        return tuple(name for name in self.cases.parameters.taken_by(mine) if name not in self._given)
+
+    # --- what it says
 
     @property
     def own_likelihood(self) -> Any:
@@ -154,16 +294,11 @@ class RunsOfCost(ModelsOfCost):
         c, by, kinds, variables = self.comparison, self.cases, self.comparison.scale.kinds, self.comparison.group_names
         rows = {v: np.flatnonzero(c.groups == k) for k, v in enumerate(variables)}
         errors = {v: float(1 / c.weights[r[0]]) if np.ptp(c.weights[r]) == 0 else None for v, r in rows.items()}
-        texts = [None] if self.entity is None else by.column.texts
-        cases = [
-            (k, texts[e], {v for v in variables if (by.case_of[rows[v]] == k).any()})
-            for k, e in enumerate(by.entity_of.tolist())
-        ]
-        scales = {v: kinds.get(int(r[0])) for v, r in rows.items()}
-        found = said_noise_of(self.noise.sds, scales, errors, by.parameters, cases)
+        read = [{v for v in variables if (by.case_of[rows[v]] == k).any()} for k in range(len(by.entity_of))]
+        found = self._said(self.noise.sds, {v: kinds.get(int(r[0])) for v, r in rows.items()}, errors, read)
         if c.laplace is not None:
             found = replace(found, not_normal=tuple(v for v, r in rows.items() if c.laplace[r].any()))
-        return found.mapped(self.transforms, found.values)
+        return found
 
     def runs_of(self, entity: Any = None, variable: str | None = None) -> dict[str, EntityModel]:
         """Return the models of one entity, by what readings (of a variable) name by row: several where that differs."""
@@ -200,10 +335,9 @@ class RunsOfCost(ModelsOfCost):
         if self.plain_run:
             table: pd.DataFrame = self.predictor(values[self.predictor.parms.index], times)
             return table
-        labels: tuple[Any, ...] = (None,) if self.experiments is None else self.experiments.column.labels
         of_rows = self.cases.by_row
         tables = []
-        for label in labels:
+        for label in self.cases.column.labels:
             for told, model in self.runs_of(label).items():
                 tables.append(model(values[model.parms.index], times))
                 if of_rows:
@@ -278,3 +412,27 @@ class RunsOfCost(ModelsOfCost):
             )
         shown = curves[[self.entity, x_name, *c.group_names]]
         return plot_entities(shown, seen, entity=str(self.entity), axes=axes, **kwargs)
+
+
+def _check_noisy(cost: Any) -> None:
+    """Refuse what has no meaning in a likelihood."""
+    from fmepy.costs.likelihood_cost import BoundLikelihood
+
+    if cost.weight != "none":
+        raise ArgumentError(
+            f"`weight={cost.weight!r}` makes up errors, and the noise is said in words (measurement_noise, censored). "
+            "Leave it out; where nothing is known of the noise, say 'estimate'."
+        )
+    if cost.scaleVar:
+        raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
+    if (own := cost.own_likelihood) is not None:
+        if not (isinstance(own, type) and issubclass(own, BoundLikelihood)):
+            raise ArgumentError(
+                f"`likelihood` must be one of {listed([*LIKELIHOODS, *COUNTS])}, a dict of the former by variable, or "
+                f"a class derived from fmepy.costs.BoundLikelihood; got {own!r}."
+            )
+        if cost.censored is not None:
+            raise ArgumentError("`censored` is for normal errors; this `likelihood` has no limits. Leave one out.")
+        own.check(cost)
+    if cost.censored is not None and cost.x is None:
+        raise ArgumentError("`censored` is for single readings; with x=None their means are compared. Name `x`.")

@@ -34,7 +34,7 @@ from fmepy.costs.modcost import ModCost, joined_costs, tabulate
 from fmepy.costs.noise import ERR
 from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
 from fmepy.costs.observations import Comparison, concatenate
-from fmepy.costs.predictions import OfPredictions, Predictions
+from fmepy.costs.predictions import OfPredictions, Predictions, each_of_many
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.language.equations import symbol
 from fmepy.numerics.sparse import columns_at, dense, normal_matrix, scaled_rows, stacked
@@ -175,13 +175,11 @@ class BoundLikelihood(OfPredictions):
     def minus2loglik_many(self, Theta: Matrix) -> tuple[Vector, Any]:
         """Return -2 log L of many theta, shape (n,), and why they failed; see `fmepy.costs.base.minus2loglik_many`."""
         mods, why = self.predictions.values_many(Theta[:, self._at])
-        out = np.full(len(Theta), np.nan)
-        for i in np.flatnonzero(why == ""):
-            try:
-                out[i] = self._minus2loglik(*self._of_predictions(mods[i], Theta[i]), Theta[i])
-            except SimulationError as error:
-                why[i] = str(error)
-        return out, why
+
+        def one(mod: Vector, theta: Vector) -> float:
+            return self._minus2loglik(*self._of_predictions(mod, theta), theta)
+
+        return each_of_many(mods, why, Theta, one, np.full(len(Theta), np.nan))
 
     def log_densities(self, theta: Vector) -> Vector:
         """Return the log density of every reading in its own units, see `fmepy.costs.base.log_densities`."""
@@ -347,31 +345,47 @@ class BoundLikelihood(OfPredictions):
 
 
 class BoundNoisy(BoundLikelihood):
-    """Readings with normal errors, of some perhaps a limit alone: what noise in words makes of a `SimulationCost`."""
+    """Readings with normal errors, or Laplace's, of some perhaps a limit alone: what a `SimulationCost` makes of words.
+
+    Of the errors of Laplace the spread is their scale; limits are of normal ones.
+    """
+
+    @cached_property
+    def _own_log_slopes(self) -> Vector:
+        return self._compared.own_log_slopes
 
     @cached_property
     def _own_log_slope(self) -> float:
-        return float(self._compared.own_log_slopes.sum())
+        return float(self._own_log_slopes.sum())
 
     def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
         """Return the log density of every reading; of one beyond a limit, how likely that is."""
-        r, marks = (mod - obs) / spread, self._compared.all_marks
-        plain = -0.5 * (r * r + np.log(2 * np.pi)) - np.log(spread) + self._compared.own_log_slopes
-        return np.where(marks == 0, plain, log_probability(marks * r))
+        c = self._compared
+        r = (mod - obs) / spread
+        plain = -0.5 * (r * r + np.log(2 * np.pi))
+        if c.laplace is not None:
+            plain = np.where(c.laplace, -np.log(2.0) - np.abs(r), plain)
+        plain = plain - np.log(spread) + self._own_log_slopes
+        return plain if c.marks is None else np.where(c.marks == 0, plain, log_probability(c.marks * r))
 
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
-        """Return the derivatives of the log density to mod, and to the sd."""
-        r, direct, marks = (mod - obs) / spread, 1 / spread, self._compared.marks
+        """Return the derivatives of the log density to mod, and to the spread; those of |r| at zero are zero."""
+        r, direct, marks, laplace = (mod - obs) / spread, 1 / spread, self._compared.marks, self._compared.laplace
         res = r if marks is None else residuals_of_marked(r, marks)
+        res = res if laplace is None else np.where(laplace, np.sign(r), res)
         return -res / spread, res * r / spread - (direct if marks is None else np.where(marks == 0, direct, 0.0))
 
     def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the expected squares of the slopes, of plain readings."""
-        return spread**-2.0, 2 * spread**-2.0
+        laplace = self._compared.laplace
+        return spread**-2.0, (2 if laplace is None else np.where(laplace, 1.0, 2.0)) * spread**-2.0
 
     def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
-        """Return readings with normal errors."""
-        return np.asarray(mod + spread * rng.standard_normal(len(mod)))
+        """Return readings with such errors."""
+        errors, laplace = rng.standard_normal(len(mod)), self._compared.laplace
+        if laplace is not None:
+            errors = np.where(laplace, rng.laplace(size=len(mod)), errors)
+        return np.asarray(mod + spread * errors)
 
     def _rows(self, theta: Vector) -> tuple[Any, Any]:
         marks = self._compared.marks
@@ -388,6 +402,8 @@ class BoundNoisy(BoundLikelihood):
         return plain, stacked([rows, scaled_rows(d.ds[plain], np.sqrt(2) / d.s[plain])])
 
     def _minus2loglik(self, mod: Vector, s: Vector | None, theta: Vector) -> float:
+        if self._compared.laplace is not None:
+            return super()._minus2loglik(mod, s, theta)
         assert s is not None, "normal errors have sds"
         r, marks, own = (mod - self._compared.obs) / s, self._compared.marks, 2 * self._own_log_slope
         if marks is not None:
@@ -396,43 +412,10 @@ class BoundNoisy(BoundLikelihood):
             return float(r @ r + 2 * np.log(s).sum() + self.nobs * np.log(2 * np.pi)) - own
 
     def _in_units_of_sd(self, mod: Vector, s: Vector | None, theta: Vector) -> tuple[Vector, Vector]:
+        if self._compared.laplace is not None:
+            return super()._in_units_of_sd(mod, s, theta)
         assert s is not None, "normal errors have sds"
         return 1 / s, np.full(len(s), np.nan)
-
-
-class BoundLaplace(BoundLikelihood):
-    """Readings of which some have Laplace errors, and others normal ones; the spread of these is their scale."""
-
-    @cached_property
-    def _own_log_slopes(self) -> Vector:
-        return self._compared.own_log_slopes
-
-    @cached_property
-    def _is_laplace(self) -> BoolVector:
-        mask = self._compared.laplace
-        return np.zeros(self.nobs, dtype=bool) if mask is None else mask
-
-    def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
-        """Return the log density of every reading, of itself where that is said."""
-        r = (mod - obs) / spread
-        normal = -0.5 * np.log(2 * np.pi) - 0.5 * r * r
-        found = np.where(self._is_laplace, -np.log(2.0) - np.abs(r), normal)
-        return np.asarray(found - np.log(spread) + self._own_log_slopes)
-
-    def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
-        """Return the derivatives of the log density to mod, and to the spread; those of |r| at zero are zero."""
-        r = (mod - obs) / spread
-        to_r: Vector = np.where(self._is_laplace, -np.sign(r), -r)
-        return to_r / spread, (-to_r * r - 1) / spread
-
-    def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
-        """Return the expected squares of the slopes."""
-        return spread**-2.0, np.where(self._is_laplace, 1.0, 2.0) / spread**2
-
-    def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
-        """Return readings with errors of either kind."""
-        normal, laplace = rng.standard_normal(len(mod)), rng.laplace(size=len(mod))
-        return np.asarray(mod + spread * np.where(self._is_laplace, laplace, normal))
 
 
 # --- from a cost
@@ -475,8 +458,7 @@ def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -
     otherwise = {k for part in noisy for k in part.noise.names if k not in part.noise.scales}
     scales = {k for part in noisy for k in part.scales} - otherwise
     theta0 = {n: float(next(p.parms[n] for p in parts if n in p.parms.index)) for n in names}
-    of_words = BoundNoisy if predictions.data.laplace is None else BoundLaplace
-    return (parts[0].own_likelihood or of_words)(predictions, pieces, noises, theta0, scales)
+    return (parts[0].own_likelihood or BoundNoisy)(predictions, pieces, noises, theta0, scales)
 
 
 def _noise_of(part: Any) -> MeasurementNoise | None:

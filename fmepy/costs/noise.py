@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.compiled.python_code import array_function, scalar_function
-from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_known, did_you_mean, listed
 from fmepy.journal.encoding import Stored
 from fmepy.language.derivatives import are_equal, quotient
 from fmepy.language.equations import names_in, symbol
@@ -128,7 +128,7 @@ def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefi
     keys, sds, made = [], [], []
     for key, value in given.items():
         name = normal_name(key)
-        _check_key(name, argument, known, what)
+        check_known(name, known, f"`{argument}`: {name!r} is not {what}.")
         if value == ESTIMATE:
             made.append((f"{prefix}{name}", name))
             value = made[-1][0]
@@ -137,26 +137,19 @@ def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefi
     return Noise(tuple(keys), tuple(sds), None, tuple(made))
 
 
-def names_of_noise(*given: Any) -> set[str]:
-    """Return the names that noise specifications use, as far as they can be read."""
-    texts: list[Any] = []
-    for one in given:
-        if isinstance(one, pd.DataFrame):
-            texts += list(one.to_numpy().ravel())
-        elif isinstance(one, Mapping | pd.Series):
-            texts += list(dict(one).values())
-    return names_in([parse_expression(t, where="noise") for t in texts if isinstance(t, str) and t != ESTIMATE])
-
-
-def names_of_estimates(process_noise: Any, measurement_noise: Any) -> set[str]:
-    """Return the parameters that "estimate" makes."""
-    out = set()
-    for given, prefix in ((process_noise, PROCESS), (measurement_noise, MEASUREMENT)):
-        if isinstance(given, Mapping | pd.Series):
-            out |= {
-                f"{prefix}{key}" for key, value in dict(given).items() if isinstance(value, str) and value == ESTIMATE
-            }
-    return out
+def names_of_noise(process_noise: Any, measurement_noise: Any, *others: Any) -> set[str]:
+    """Return the names that noise specifications use or make, as far as they can be read."""
+    made, texts = set(), []
+    for given, prefix in ((process_noise, PROCESS), (measurement_noise, MEASUREMENT), *((one, "") for one in others)):
+        words = {}
+        if isinstance(given, pd.DataFrame):
+            words = dict(enumerate(given.to_numpy().ravel()))
+        elif isinstance(given, Mapping | pd.Series):
+            words = dict(given)
+        told = {key: word for key, word in words.items() if isinstance(word, str)}
+        made |= {f"{prefix}{key}" for key, word in told.items() if word == ESTIMATE}
+        texts += [word for word in told.values() if word != ESTIMATE]
+    return made | names_in([parse_expression(t, where="noise") for t in texts])
 
 
 def with_noise_parameters(
@@ -223,13 +216,6 @@ def no_error_said(name: str) -> ArgumentError:
     )
 
 
-def _check_key(name: str, argument: str, known: Sequence[str], what: str) -> None:
-    if name not in known:
-        raise ArgumentError(
-            f"`{argument}`: {name!r} is not {what}.{did_you_mean(name, known)} There are {listed(known)}."
-        )
-
-
 def _sd(value: Any, where: str) -> Any:
     """Return a standard deviation as an expression."""
     if isinstance(value, str):
@@ -253,7 +239,7 @@ def _of_table(table: pd.DataFrame, argument: str, known: Sequence[str], what: st
             f"{listed(table.index)}, columns {listed(names)}."
         )
     for name in names:
-        _check_key(name, argument, known, what)
+        check_known(name, known, f"`{argument}`: {name!r} is not {what}.")
     cells = [[_entry(table.iat[i, j], f"{argument}[{a!r}, {b!r}]") for j, b in enumerate(names)]
              for i, a in enumerate(names)]  # fmt: skip
     for i, a in enumerate(names):

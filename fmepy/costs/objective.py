@@ -193,32 +193,27 @@ class Objective(AroundBound):
             if not self.is_scalar:
                 return value, self.jacobian(theta)
             return value, self.gradient(theta) if self.has_gradient else self.differentiate(self._evaluate, theta)
-        self.evaluations += 1
-        self.jacobians += 1
-        check_stop()
-        try:
-            value, slopes = with_slopes(self.bound, theta)
-        except SimulationError as error:
-            raise self._failure(str(error), theta, error) from error
-        if count_bad(value) or count_bad(slopes):
-            raise self._failure("The cost or its derivatives are not finite.", theta)
-        return value, slopes
+        return self._both(partial(with_slopes, self.bound), theta)
 
     def with_pull(self, theta: Vector) -> tuple[Any, Callable[[Any], Vector]]:
         """Return residuals or -2 log L, and ``pull(dL/dvalue)``, which returns dL/dtheta of a number L."""
         if self._jac is not None or not getattr(self.bound, "has_pull", False):
             value, slopes = self.with_slopes(theta)
             return value, lambda of_value: of_value @ slopes if np.ndim(of_value) else of_value * slopes
+        return self._both(self.bound.with_pull, theta)
+
+    def _both(self, run: Callable[[Vector], Any], theta: Vector) -> tuple[Any, Any]:
+        """Return a value with its slopes, or with the function that pulls them: one run, counted."""
         self.evaluations += 1
         self.jacobians += 1
         check_stop()
         try:
-            value, pull = self.bound.with_pull(theta)
+            value, slopes = run(theta)
         except SimulationError as error:
             raise self._failure(str(error), theta, error) from error
-        if count_bad(value):
+        if count_bad(value) or (not callable(slopes) and count_bad(slopes)):
             raise self._failure("The cost or its derivatives are not finite.", theta)
-        return value, pull
+        return value, slopes
 
     def gradient_of_squares(self, theta: Vector) -> Vector:
         """Return the gradient of the sum of squares of `scaled_residuals`, shape (n_par,)."""

@@ -45,22 +45,16 @@ class Cases:
 
 def read_cell(value: Any, where: str) -> Cell:
     """Return a cell of a table as a number or a name; DataError where it is neither, or missing."""
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            number = float(text)
-        except ValueError:
-            text = normal_name(text)
-            if text.split("[")[0].isidentifier():
-                return text
-            raise DataError(f"{where} is {value!r}; a number or the name of a parameter is needed.") from None
-    elif isinstance(value, bool | np.bool_):
+    if isinstance(value, bool | np.bool_):
         raise DataError(f"{where} is {value}; a number or the name of a parameter is needed.")
-    else:
-        try:
-            number = np.nan if value is pd.NA else float(value)
-        except (TypeError, ValueError):
-            raise DataError(f"{where} is {value!r}; a number or the name of a parameter is needed.") from None
+    text = value.strip() if isinstance(value, str) else value
+    try:
+        number = np.nan if value is pd.NA else float(text)
+    except (TypeError, ValueError):
+        name = normal_name(text) if isinstance(text, str) else ""
+        if name.split("[")[0].isidentifier():
+            return name
+        raise DataError(f"{where} is {value!r}; a number or the name of a parameter is needed.") from None
     if np.isnan(number):
         raise DataError(f"{where} is missing; a number or the name of a parameter is needed.")
     if np.isinf(number):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, check_choice, check_known, listed
 from fmepy.journal.encoding import Stored
 from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.names import normal_name
@@ -20,6 +20,7 @@ from fmepy.types import BoolVector, IntVector, Vector
 
 TRANSFORM_NAMES = ("log", "sqrt", "log10")
 """The words for transforms of readings."""
+OBSERVED = "Observed are"
 
 
 def _none() -> IntVector:
@@ -136,21 +137,30 @@ def transforms_by_variable(transform: Any, variables: Iterable[str]) -> dict[str
         A variable that is not observed.
     """
     names = list(variables)
-    if transform is None:
-        return dict.fromkeys(names)
-    if isinstance(transform, str):
-        return dict.fromkeys(names, check_choice(transform, TRANSFORM_NAMES, "transform"))
-    if not isinstance(transform, Mapping):
+    return {**dict.fromkeys(names), **words_of_variables(transform, names, TRANSFORM_NAMES, "transform")}
+
+
+def words_of_variables(given: Any, names: Sequence[str], choices: Sequence[str], argument: str) -> dict[str, str]:
+    """Return the word of every variable of which one is said: one for all, or a dict of them by variable, or None.
+
+    Raises
+    ------
+    ArgumentError, DataError
+        As `transforms_by_variable`.
+    """
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        return dict.fromkeys(names, check_choice(given, choices, argument))
+    if not isinstance(given, Mapping):
         raise ArgumentError(
-            f"`transform` must be one of {listed(TRANSFORM_NAMES)}, a dict of them by variable, or None; "
-            f"got {type(transform).__name__}."
+            f"`{argument}` must be one of {listed(choices)}, a dict of them by variable, or None; "
+            f"got {type(given).__name__}."
         )
-    by_name = {normal_name(k): v for k, v in transform.items()}
-    for name in by_name:
-        if name not in names:
-            raise DataError(
-                f"`transform`: {name!r} is not an observed variable.{did_you_mean(name, names)} "
-                f"Observed are {listed(names)}."
-            )
-    given = {k: None if v is None else check_choice(v, TRANSFORM_NAMES, "transform") for k, v in by_name.items()}
-    return {name: given.get(name) for name in names}
+    out = {}
+    for key, word in given.items():
+        name = normal_name(key)
+        check_known(name, names, f"`{argument}`: {name!r} is not an observed variable.", DataError, OBSERVED)
+        if word is not None:
+            out[name] = check_choice(word, choices, f"{argument}[{key!r}]")
+    return out

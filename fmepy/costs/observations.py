@@ -584,7 +584,6 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         return comparisons[0]
     if not comparisons:
         raise ArgumentError("There is nothing to concatenate.")
-    marks = np.concatenate([c.all_marks for c in comparisons])
     return Comparison(
         **joined_data(comparisons),
         obs=np.concatenate([c.obs for c in comparisons]),
@@ -592,20 +591,21 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         n_missing=np.concatenate([c.n_missing for c in comparisons]),
         n_outside=np.concatenate([c.n_outside for c in comparisons]),
         x_name=comparisons[0].x_name,
-        with_error=_joined_masks([c.with_error for c in comparisons], comparisons),
         entities=None
         if all(c.entities is None for c in comparisons)
         else tuple(chain.from_iterable(c.entities or (None,) * len(c) for c in comparisons)),
-        marks=marks if marks.any() else None,
-        own_scale=_joined_masks([c.own_scale for c in comparisons], comparisons),
-        laplace=_joined_masks([c.laplace for c in comparisons], comparisons),
-        depths=None
-        if all(c.depths is None for c in comparisons)
-        else np.concatenate([c.all_depths for c in comparisons]),
+        **{name: _joined(comparisons, name, absent) for name, absent in _WHERE_ABSENT.items()},
     )
 
 
-def _joined_masks(masks: Sequence[BoolVector | None], comparisons: Sequence[Comparison]) -> BoolVector | None:
-    if all(m is None for m in masks):
+_WHERE_ABSENT = {"with_error": False, "marks": 0, "own_scale": False, "laplace": False, "depths": np.nan}
+"""What stands for an array of a comparison that is None."""
+
+
+def _joined(comparisons: Sequence[Comparison], name: str, absent: Any) -> Any:
+    """Return an array of several comparisons as one; None where none of them has it."""
+    own = [getattr(c, name) for c in comparisons]
+    if all(part is None for part in own):
         return None
-    return np.concatenate([np.zeros(len(c), bool) if m is None else m for m, c in zip(masks, comparisons, strict=True)])
+    filled = zip(own, comparisons, strict=True)
+    return np.concatenate([np.full(len(c), absent) if part is None else part for part, c in filled])

@@ -25,7 +25,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.noise import MEASUREMENT, PROCESS, Noise, check_names_of_noise, read_noise
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.costs.observation_scale import OBSERVED
+from fmepy.errors import ArgumentError, check_known, did_you_mean, listed
 from fmepy.language.equations import names_in
 from fmepy.language.text import parse_expression
 from fmepy.models.definition.definition import Definition
@@ -136,11 +137,8 @@ def _by_name(given: Mapping[Any, Any], states: Sequence[str], variables: Sequenc
             row = {variables[0]: row}
         for name, value in row.items():
             variable = normal_name(name)
-            if variable not in variables:
-                raise ArgumentError(
-                    f"`gain[{state!r}]`: {variable!r} is not observed, so that there is no error of it."
-                    f"{did_you_mean(variable, variables)} Observed are {listed(variables)}."
-                )
+            wrong = f"`gain[{state!r}]`: {variable!r} is not observed, so that there is no error of it."
+            check_known(variable, variables, wrong, are=OBSERVED)
             out.append((state, variable, _entry(value, state, variable)))
     return tuple(out)
 
@@ -168,18 +166,12 @@ def names_taken(model: Any) -> dict[str, str]:
 
 
 def parameters_of_gain(
-    gain: Sequence[Entry],
-    of_model: pd.Series,
-    given: Mapping[str, float],
-    set_by: Collection[str],
-    taken: Mapping[str, str],
+    gain: Sequence[Entry], model: Any, given: Mapping[str, float], set_by: Collection[str]
 ) -> dict[str, float]:
     """Return the parameters of a gain that the model does not have, with their values.
 
     set_by : collection of str
         Those that conditions set, which need no value here.
-    taken : mapping of str to str
-        Names of the model that no parameter can have, and what they are.
 
     Raises
     ------
@@ -187,8 +179,9 @@ def parameters_of_gain(
         A name without a value, or of something else than a parameter.
     """
     out: dict[str, float] = {}
+    of_model, taken = list(map(str, model.parms.index)), names_taken(model)
     for state, variable, value in gain:
-        for name in sorted(names_in([value]) - set(map(str, of_model.index))):
+        for name in sorted(names_in([value]) - set(of_model)):
             where = f"`gain[{state!r}][{variable!r}]` uses {name!r}"
             if name in taken:
                 raise ArgumentError(
@@ -203,7 +196,7 @@ def parameters_of_gain(
                     )
                 raise ArgumentError(
                     f"{where}, which has no value. Give it in `parms`, such as "
-                    f"parms={{{name!r}: 0.0}}.{did_you_mean(name, [*given, *of_model.index])}"
+                    f"parms={{{name!r}: 0.0}}.{did_you_mean(name, [*given, *of_model])}"
                 )
             out[name] = given.get(name, 1.0)
     return out
@@ -318,9 +311,7 @@ def _point(model: Any, given: Any, p: Vector, start: float, variables: Sequence[
             )
         for key, value in dict(given).items():
             name = normal_name(key)
-            if name not in d.states:
-                known = f"{did_you_mean(name, d.states)} States are {listed(d.states)}."
-                raise ArgumentError(f"`operating_point`: {name!r} is not a state.{known}")
+            check_known(name, d.states, f"`operating_point`: {name!r} is not a state.", are="States are")
             if not isinstance(value, int | float | np.number) or not np.isfinite(value):
                 raise ArgumentError(f"`operating_point[{name!r}]` is {value!r}; a finite number is needed.")
             x[d.states.index(name)] = float(value)

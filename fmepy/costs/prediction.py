@@ -18,8 +18,7 @@ systems applied to flight test data. 15th IFAC Symposium on System Identificatio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from copy import copy
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -30,13 +29,12 @@ from fmepy.costs.entities import EntityColumn
 from fmepy.costs.error_kinds import is_word
 from fmepy.costs.interpolation import merge_times, nearest_rows, rows_by_group
 from fmepy.costs.observations import Observations
-from fmepy.costs.observer_gain import STATIONARY, Stationary, names_taken, parameters_of_gain, read_gain, stationary
+from fmepy.costs.observer_gain import STATIONARY, Stationary, names_of_gain, parameters_of_gain, read_gain, stationary
 from fmepy.costs.predictor_stability import Guard
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, DataError, check_choice
 from fmepy.language.equations import names_in
 from fmepy.models.observer_model import Entry, Samples, check_modelled, corrected_model
-from fmepy.parameters.names import split_local
 from fmepy.types import IntVector, Vector
 from fmepy.vocabulary import with_own_words
 
@@ -166,7 +164,7 @@ class PredictionErrorCost(SimulationCost):
 
     # --- what is compared
 
-    def _compared(self, observations: Observations, experiments: IntVector | None) -> Observations:
+    def _compared(self, observations: Observations, experiments: IntVector) -> Observations:
         """Return the observations from sample `steps` + 1 on; of one step all."""
         if self.steps == 1:
             return observations
@@ -191,17 +189,17 @@ class PredictionErrorCost(SimulationCost):
             kept.append(v.only(keep))
         return replace(observations, variables=tuple(kept))
 
-    def _predictor(self, observations: Observations, column: EntityColumn | None, set_by: Collection[str]) -> Any:
+    def _predictor(self, observations: Observations, column: EntityColumn, set_by: Collection[str]) -> Any:
         """Return the corrected model."""
-        records = _records(observations, None if column is None else column.of_row, self.model.times)
-        labels = [None] if column is None else list(column.texts)
+        records = _records(observations, column.of_row, self.model.times)
+        labels = [None] if self.entity is None else list(column.texts)
         samples = [_samples(observations, r, label) for r, label in zip(records, labels, strict=True)]
         stationary = self._stationary(samples, observations.names) if self._is_stationary else None
         gain = read_gain(self.gain, self.model.states, observations.names) if stationary is None else stationary.gain
         vars(self).update(_samples=tuple(samples), stationary=stationary, _entries=gain)
         if self.form == "observer":
             _refuse_names(gain)
-        parms = parameters_of_gain(gain, self.model.parms, self._given, set_by, names_taken(self.model))
+        parms = parameters_of_gain(gain, self.model, self._given, set_by)
         return corrected_model(
             self.model, samples, gain, column=self.entity, parms=parms, form=self.form, steps=self.steps
         )
@@ -241,22 +239,12 @@ class PredictionErrorCost(SimulationCost):
         object.__setattr__(out, "comparison", told)
         return out
 
-    def replace(self, **arguments: Any) -> Self:
-        """Return a copy with some arguments changed; parameters of a gain that is gone are dropped."""
-        if "gain" not in arguments:
-            return super().replace(**arguments)
-        new, slim = arguments["gain"], copy(self)
-        is_said = not (isinstance(new, str) and new == STATIONARY)
-        used = read_gain(new, self.model.states, self.comparison.group_names) if is_said else ()
-        gone = names_in(v for *_, v in self._entries) - names_in(v for *_, v in used)
-        object.__setattr__(slim, "_given", {k: v for k, v in self._given.items() if split_local(k)[0] not in gone})
-        return super(PredictionErrorCost, slim).replace(**arguments)
+    @classmethod
+    def _names_used(cls, arguments: Mapping[str, Any]) -> set[str]:
+        """Return the names that some arguments hold, the gain among them."""
+        return {*names_of_gain(arguments["gain"])} | super()._names_used(arguments)
 
     # --- gains that break the predictor
-
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> Any:
-        """Return the cost as a function of the parameters `names` (None: all); see `SimulationCost.bind`."""
-        return self._guarded(super().bind(names, hold_engine=hold_engine))
 
     @classmethod
     def bind_together(cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False) -> Any:
@@ -295,11 +283,10 @@ class _Record:
     readings: list[tuple[IntVector, IntVector]]
 
 
-def _records(observations: Observations, experiments: IntVector | None, grid: Vector) -> list[_Record]:
+def _records(observations: Observations, experiments: IntVector, grid: Vector) -> list[_Record]:
     """Return the samples of every run, those on the model's own times taken from there."""
-    n, out = 1 if experiments is None else int(experiments.max()) + 1, []
-    of = [np.zeros(len(v.x), dtype=np.intp) if experiments is None else experiments[v.places]
-          for v in observations.variables]  # fmt: skip
+    n, out = int(experiments.max()) + 1, []
+    of = [experiments[v.places] for v in observations.variables]
     for rows in zip(*(rows_by_group(own, n) for own in of), strict=True):
         x = [v.x[own] for v, own in zip(observations.variables, rows, strict=True)]
         times = merge_times(grid, *x)

@@ -75,7 +75,7 @@ class Predictions(Reboundable):
     @property
     def has_pull(self) -> bool:
         """True if `with_pull` takes less time than `with_slopes`: the derivatives of one number to many parameters."""
-        return False
+        return bool(getattr(self.bound, "has_pull", False))
 
     def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
         """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L."""
@@ -159,14 +159,17 @@ class Predictions(Reboundable):
         return slopes
 
 
-def each_of_many(mod: Matrix, why: Any, Theta: Matrix, what: Callable[[Vector, Vector], Vector]) -> tuple[Matrix, Any]:
-    """Return ``what(mod, theta)`` of the rows that came to their end; those that raise have failed."""
+def each_of_many(
+    mod: Matrix, why: Any, Theta: Matrix, what: Callable[[Vector, Vector], Any], out: Any = None
+) -> tuple[Any, Any]:
+    """Return ``what(mod, theta)`` of the rows that came to their end, in place or in `out`, and why others failed."""
+    out = mod if out is None else out
     for i in np.flatnonzero(why == ""):
         try:
-            mod[i] = what(mod[i], Theta[i])
+            out[i] = what(mod[i], Theta[i])
         except SimulationError as error:
-            mod[i], why[i] = np.nan, str(error)
-    return mod, why
+            out[i], why[i] = np.nan, str(error)
+    return out, why
 
 
 class PredictionsOfRun(Predictions):
@@ -209,11 +212,6 @@ class PredictionsOfRun(Predictions):
         mod, slopes = self._checked(self.lookup.values(Y), theta), self.lookup.sensitivities(S)
         self._finite_slopes(slopes, theta)
         return mod, as_sparse(slopes) if sparse else slopes
-
-    @property
-    def has_pull(self) -> bool:
-        """True if `with_pull` takes less time than `with_slopes`."""
-        return bool(getattr(self.bound, "has_pull", False))
 
     def with_pull(self, theta: Vector) -> tuple[Vector, Pull]:
         """Return mod, shape (n_obs,), and ``pull(dL/dmod)``, which returns dL/dtheta of a number L."""

@@ -17,19 +17,20 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import as_rng, changed_arguments
+from fmepy.checks import as_rng
 from fmepy.costs.by_entity import predictions_of_parts
-from fmepy.costs.cost_words import WordsOfCost
 from fmepy.costs.depths import read_depths
 from fmepy.costs.entities import Experiments, check_given, check_needed, given_values, read_entity_column
 from fmepy.costs.error_kinds import transforms_of, with_errors_of, words_by_variable
+from fmepy.costs.experiment_runs import RunsOfCost
 from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost
+from fmepy.costs.noise import names_of_noise
 from fmepy.costs.observable_parameters import names_by_row, read_row_parameters
 from fmepy.costs.observations import OUTSIDE, Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.predictions import BoundSimulation
@@ -48,12 +49,11 @@ if TYPE_CHECKING:
     from fmepy.costs.noise_model import MeasurementNoise
 
 _COLUMNS = ("x", "y", "err", "entity")
-_MERGED = ("transform", "parms", "measurement_noise", "censored", "noise_parms", "likelihood")
 
 
 @with_own_words
 @dataclass(frozen=True, eq=False, repr=False)
-class SimulationCost(WordsOfCost, AddableCost):
+class SimulationCost(RunsOfCost, AddableCost):
     """A dynamic model compared with data: simulate, then compare. Call it with parameters for a `ModCost`.
 
     Parameters
@@ -275,6 +275,7 @@ class SimulationCost(WordsOfCost, AddableCost):
     given_x: Any = field(init=False)
     _given: dict[str, float] = field(init=False)
     _own: pd.Series = field(init=False)
+    merged: ClassVar = ("transform", "parms", "measurement_noise", "censored", "noise_parms", "likelihood")
 
     def __post_init__(self) -> None:
         _check_model(self.model)
@@ -283,14 +284,14 @@ class SimulationCost(WordsOfCost, AddableCost):
         vars(self).update(given_x=self.x, x=x)
         table = as_table(with_times(self.obs, self.x, self.unit, self.origin))
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
-        column = None if self.entity is None else read_entity_column(table, self.entity)
+        column = read_entity_column(table, self.entity)
         by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})
         gone: list[Any] = [] if self.entity is None else [normal_name(self.entity)]
         gone += () if by_row is None else {c.name for c in by_row.columns.values()}
         gone += () if depths is None else [depths.column]
         used = table.drop(columns=gone) if gone else table
         sds = self.measurement_noise if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
-        noisy, of_row = tuple(map(normal_name, dict(sds))), None if column is None else column.of_row
+        noisy, of_row = tuple(map(normal_name, dict(sds))), column.of_row
         observations = read_observations(
             used,
             x=self.x,
@@ -320,14 +321,14 @@ class SimulationCost(WordsOfCost, AddableCost):
         if depths is not None:
             z = depths.of_row[comparison.places]
             comparison = replace(comparison, depths=z, n_outside=comparison.n_outside + beyond)
-        comparison = with_errors_of(comparison if column is None else column.of(comparison), words)
+        comparison = with_errors_of(column.of(comparison), words)
         vars(self).update(obs=table.copy(), _given=given_values(self.parms), comparison=comparison)
-        parms = self._read_cases(observations, column, by_row, len(table))
+        parms = self._read_cases(observations, column, by_row)
         check_given(self._given, self.model.parms, [*parms.index, *map(normal_name, self.entity_parms)])
         vars(self).update(parms=parms.copy(), _own=parms)  # whoever writes to `parms` changes no value of the cost
         self._check_scales()
 
-    def _compared(self, observations: Observations, experiments: IntVector | None) -> Observations:
+    def _compared(self, observations: Observations, experiments: IntVector) -> Observations:
         """Return the observations that are compared: all."""
         return observations
 
@@ -403,21 +404,11 @@ class SimulationCost(WordsOfCost, AddableCost):
         predictions = predictions_of_parts(parts, [part.places for part in parts], names, hold_engine=hold_engine)
         return BoundSimulation(predictions, [part.comparison for part in parts])
 
-    def replace(self, **arguments: Any) -> Self:
-        """Return a copy with some arguments of the constructor changed; dicts are merged.
-
-        Parameters of the noise that the new one has no use for are dropped.
-        """
-        new = changed_arguments(self.arguments, arguments, _MERGED, type(self).__name__)
-        changed = {"measurement_noise", "noise_parms"} & set(arguments)
-        if changed and new["parms"] is not None:
-            from fmepy.costs.noise import names_of_noise
-
-            gone = set() if self.noise is None else set(self.noise.values)
-            gone = (gone - names_of_noise(new["measurement_noise"])) | names_by_row(self.obs, self.noise_parms)
-            gone -= names_by_row(new["obs"], new.get("noise_parms")) | set(arguments.get("parms") or ())
-            new["parms"] = {k: v for k, v in new["parms"].items() if str(k).split("[")[0] not in gone}
-        return type(self)(new.pop("model"), new.pop("obs"), **new)
+    @classmethod
+    def _names_used(cls, arguments: Mapping[str, Any]) -> set[str]:
+        """Return the names that some arguments hold: in the noise, in rows of the data, and in conditions."""
+        by_row = names_by_row(arguments["obs"], arguments.get("noise_parms"))
+        return names_of_noise(None, arguments["measurement_noise"]) | by_row | super()._names_used(arguments)
 
     def __repr__(self) -> str:
         c = self.comparison

@@ -134,10 +134,11 @@ class Readings:
             )
         words, noise = {**self.asked.arguments, "y": "value", "err": None, "outside": "error"}, {}
         if sds is not None:  # they take the place of the cost's noise, but where that is a multiple of them
-            given = words["measurement_noise"] or {}
-            noise = {k: v for k, v in given.items() if ERR not in names_of_noise({k: v})}
+            given = {} if words["measurement_noise"] is None else dict(words["measurement_noise"])
+            noise = {k: v for k, v in given.items() if ERR not in names_of_noise(None, {k: v})}
             words["measurement_noise"] = {k: v for k, v in given.items() if k not in noise} or None
-            gone = names_of_noise(noise) - names_of_noise(words["measurement_noise"]) - set(self.model.parms.index)
+            used = names_of_noise(None, words["measurement_noise"]) | set(self.model.parms.index)
+            gone = names_of_noise(None, noise) - used
             words["parms"] = {k: v for k, v in (words["parms"] or {}).items() if str(k) not in gone} or None
             long, words["err"] = long.assign(sd=sds), "sd"
         elif getattr(self.asked, "err", None) is not None:

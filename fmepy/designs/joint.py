@@ -134,7 +134,7 @@ class JointReadings(Readings):
                 _, there, s = _along_the_mean(bound.with_values(y), at)
                 both.append((there * s) @ there.T)
             dV[j] = (both[0] - both[1]) / (2 * step)
-        lines = np.array([label for schedule, _ in bound.schedules for label in schedule.readings.labels])
+        lines = np.array([place for schedule, _ in bound.schedules for place in schedule.readings.places])
         order = np.argsort(lines)
         self._dm, self._V, self._dV = dm[order], V[np.ix_(order, order)], dV[:, order][:, :, order]
 

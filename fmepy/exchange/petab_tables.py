@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from fmepy.errors import ArgumentError, DataError, did_you_mean, listed, warn
+from fmepy.errors import ArgumentError, DataError, check_known, did_you_mean, listed, warn
 from fmepy.exchange.files import read_bytes
 
 MOST_BYTES = 200_000_000
@@ -305,9 +305,7 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
         "experiments": ("experimentId", "time", "conditionId"), "mappings": ("petabEntityId", "modelEntityId"),
     }[kind]  # fmt: skip
     for column in needed:
-        if column not in frame:
-            near = did_you_mean(column, frame.columns)
-            raise DataError(f"{file}: the column {column!r} is missing.{near} It has {listed(frame.columns)}.")
+        check_known(column, frame.columns, f"{file}: the column {column!r} is missing.", DataError, "It has")
     known = {*needed, *_OPTIONAL.get(kind, ())}
     for column in set(map(str, frame)) - known:  # others may stand there, but not one that is nearly one of these
         for near in get_close_matches(column, known - set(frame), 1, 0.9):

@@ -16,10 +16,9 @@ from fmepy.dmi.modules import Module
 from fmepy.dmi.text import MAX_TEXT
 from fmepy.errors import ArgumentError, ModelError, listed
 from fmepy.exchange.files import read_bytes
-from fmepy.exchange.vensim_data import read_series
 from fmepy.exchange.vensim_mdl import read_mdl
 from fmepy.exchange.vensim_system import ForeignSystem
-from fmepy.exchange.vensim_text import Translation
+from fmepy.exchange.vensim_text import Translation, read_series
 from fmepy.exchange.vensim_xmile import read_xmile
 from fmepy.types import Vector
 

@@ -43,8 +43,8 @@ class FilterReadings(Stored, formerly="Readings"):
         On the scale of comparison.
     errors : ndarray, shape (n_obs,)
         What the sd of the variable is multiplied by: the datum's own error, or 1.
-    labels : tuple
-        The table's label of every datum.
+    places : tuple of int
+        Where the row of every datum stands in its table.
     marks : ndarray of int, shape (n_obs,), or None
         -1 where the value is a limit below which the reading lies, 1 above, 0 of a plain one; None: all are plain.
         At one time limits come last.
@@ -54,7 +54,7 @@ class FilterReadings(Stored, formerly="Readings"):
     variables: IntVector
     values: Vector
     errors: Vector
-    labels: tuple[object, ...]
+    places: tuple[int, ...] = field(metadata={"formerly": "labels"})
     marks: IntVector | None = None
 
     @property
@@ -67,10 +67,10 @@ class FilterReadings(Stored, formerly="Readings"):
 
     def only(self, keep: BoolVector) -> FilterReadings:
         """Return the data of a mask."""
-        labels = tuple(label for label, k in zip(self.labels, keep, strict=True) if k)
+        places = tuple(place for place, k in zip(self.places, keep, strict=True) if k)
         marks = None if self.marks is None else self.marks[keep]
         columns = self.times[keep], self.variables[keep], self.values[keep], self.errors[keep]
-        return FilterReadings(*columns, labels, marks)
+        return FilterReadings(*columns, places, marks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -150,8 +150,6 @@ def screen_bad_data(
         )
     threshold, theta = float(threshold), merge_parameters(cost.parms, parms)
     table = as_table(cost.obs).copy()
-    labels = table.index
-    table.index = pd.RangeIndex(len(table))
     found: list[dict[str, Any]] = []
     cleaned, flt = _cleaned(cost, table, theta, threshold, smooth, found)
     for _ in range(_MOST_REFITS if refit is not None and found else 0):
@@ -163,7 +161,7 @@ def screen_bad_data(
         if len(found) == before:
             break
     found += _jumps(flt, threshold, 1 + max((f["round"] for f in found), default=0))
-    log = _log(found, labels, flt, cost)
+    log = _log(found, table.index, flt, cost)
     return BadData(cleaned, log, float(threshold), theta, flt, cost.entity, _message(log, threshold, flt))
 
 
@@ -183,9 +181,9 @@ def _cleaned(
             if w is not None:
                 row, magnitude = w
                 r = run.schedule.readings
-                name, label = flt.variables[r.variables[row]], r.labels[row]
-                value = _set_missing(table, cost, label, name, float(r.values[row]))
-                found.append(_found(run, r.times[row], name, magnitude, number) | {"row": label, "value": value})
+                name, place = flt.variables[r.variables[row]], r.places[row]
+                value = _set_missing(table, cost, place, name, float(r.values[row]))
+                found.append(_found(run, r.times[row], name, magnitude, number) | {"row": place, "value": value})
     raise AssertionError("every round takes a datum away")
 
 

@@ -31,6 +31,13 @@ from fmepy.parameters.maps import TRANSFORMS
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 
+def kind_of_steps(spec: Specification) -> str:
+    """Return how a schedule goes from node to node: "difference", "fixed" or "adaptive"."""
+    if spec.propagation == "difference":
+        return "difference"
+    return "fixed" if spec.propagation in FIXED else "adaptive"
+
+
 def schedule_of(
     spec: Specification, readings: FilterReadings, rows: Vector | None = None
 ) -> tuple[Schedule, FilterReadings | None]:
@@ -47,11 +54,9 @@ def schedule_of(
     changes = [StateChange(e.time, e.state, EVENT_KINDS[e.method], k) for k, e in enumerate(spec.events)]
     for accumulator in spec.accumulators:
         changes += _resets(accumulator, readings, start)
-    kind = "fixed" if spec.propagation in FIXED else spec.propagation
-    kind = "adaptive" if kind in ("ode", "moment") else kind
     forcings = spec.definition.forcings
     schedule = build_schedule(
-        kind,
+        kind_of_steps(spec),
         start,
         readings,
         changes,

@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import KnownData, OfData
-from fmepy.costs.data_fingerprint import ObservedData, joined
 from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import (
     Likelihood,
@@ -44,7 +43,7 @@ from fmepy.fimlof.bound_filter import (
     schedule_of,
     undetermined,
 )
-from fmepy.fimlof.data import EntityRun, effective_readings
+from fmepy.fimlof.data import EntityRun, compared_readings, effective_readings
 from fmepy.fimlof.filter_model import Specification, is_one_run, uses_errors, with_inputs
 from fmepy.fimlof.side_steps import rows_of_path, rows_until, with_side_paths
 from fmepy.numerics.differences import replaced
@@ -140,23 +139,8 @@ class BoundFimlof(OfData):
     @cached_property
     def data(self) -> KnownData:
         """The data that count, in their own units; there are no residuals."""
-        parts = [
-            e.counted(len(schedule.readings)) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)
-        ]
-        used = np.array(uses_errors(self.spec))
-        found = joined([
-            ObservedData(
-                tuple(self.spec.variables[v] for v in e.readings.variables),
-                e.readings.times,
-                e.raw,
-                np.where(used[e.readings.variables], e.readings.errors, np.nan),
-                tuple(e.transforms[v] for v in e.readings.variables),
-                e.log_jacobian,
-                e.readings.marks,
-            )
-            for e in parts
-        ])  # fmt: skip
-        return KnownData.of_number(found)
+        counted = [schedule.readings for schedule, _ in self.schedules]
+        return KnownData.of_number(compared_readings(self.spec, counted).observed)
 
     def inflated(self, factor: float) -> BoundFimlof | None:
         """Return the same with all sds of the process noise times `factor`; None if there is no process noise.
@@ -165,18 +149,17 @@ class BoundFimlof(OfData):
         """
         if not self.spec.space.has_noise or self._runs is not None:
             return None
-        out = copy(self)
-        out._inflation, out._remembered, out._last = factor, None, None
+        out = self._anew()
+        out._inflation = factor
         return out
 
     def with_values(self, values: Vector) -> BoundFimlof:
         """Return the same of other readings, on the scale of comparison, entity by entity in order of time."""
-        out, at = copy(self), np.cumsum([len(schedule.readings) for schedule, _ in self.schedules])[:-1]
+        out, at = self._anew(), np.cumsum([len(schedule.readings) for schedule, _ in self.schedules])[:-1]
         out.schedules = [
             (replace(schedule, readings=replace(schedule.readings, values=np.ascontiguousarray(own))), used)
             for (schedule, used), own in zip(self.schedules, np.split(values, at), strict=True)
         ]
-        out._remembered, out._last = None, None
         if not self.spec.definition.is_closed:
             out._runs = None  # which have the cost's own data
         return out
@@ -187,10 +170,15 @@ class BoundFimlof(OfData):
         rests = [r if r is None else r.tightened() or r for r in self._rests]
         if runs is None and (self._runs is not None or not (self.spec.uses_solver or any(rests))):
             return None
-        out = copy(self)
+        out = self._anew()
         out._runs, out._rests = runs, rests
         tight = {id(f): f.tightened() for f in self._filters}
         out._filters = [tight[id(f)] for f in self._filters]
+        return out
+
+    def _anew(self) -> BoundFimlof:
+        """Return a copy that remembers no evaluation."""
+        out = copy(self)
         out._remembered, out._last = None, None
         return out
 
@@ -283,8 +271,10 @@ class BoundFimlof(OfData):
             pairs = [(run.nu, run.s, run.v) for run, likelihood in self.passes(theta) if likelihood is not None]
         marks = [schedule.readings.marks for schedule, _ in self.schedules]
         found = [predictive_log_densities(*pair, own) for pair, own in zip(pairs, marks, strict=True)]
-        slopes = [e.log_slopes[-len(own) :] for e, own in zip(self.entities, found, strict=True)]
-        return np.concatenate(found) + np.concatenate(slopes)
+        assert self.data.observed is not None, "they are known"
+        ends = np.cumsum([len(schedule.readings) for schedule, _ in self.schedules])[:-1]
+        slopes = np.split(np.where(self._marks == 0, self.data.observed.log_slopes, 0.0), ends)
+        return np.concatenate([own + s[len(s) - len(own) :] for own, s in zip(found, slopes, strict=True)])
 
     def passes(self, theta: Vector, record: bool = False) -> list[tuple[Pass, Likelihood | None]]:
         """Return the passes of all entities, with their likelihoods (None where one broke down)."""
@@ -356,7 +346,6 @@ class BoundFimlof(OfData):
         rows, beside = rows_of_path(self.spec, self.schedules[k][0], rows_until(spec.grid, readings.times, asked))
         schedule, used = schedule_of(spec, readings, rows)
         p = values[self._take[k]]
-        counted = replace(entity.counted(len(schedule.readings)), readings=schedule.readings)
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
         try:
             correlation = bound_filter.correlation(p)
@@ -370,7 +359,8 @@ class BoundFimlof(OfData):
                 schedule, run = with_side_paths(bound_filter, schedule, run, p, beside)
         except SimulationError as error:
             failure = str(error)
-        return EntityRun(entity.label, p, schedule, used, run, likelihood, correlation, failure, counted.log_jacobian)
+        log_jacobian = compared_readings(spec, [schedule.readings]).observed.log_jacobian
+        return EntityRun(entity.label, p, schedule, used, run, likelihood, correlation, failure, log_jacobian)
 
     def _full(self, theta: Vector) -> Vector:
         values = self._values.copy()

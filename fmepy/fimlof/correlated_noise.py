@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from fmepy.costs.noise import Noise
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_known
 from fmepy.filtering.statespace import StateSpace
 from fmepy.language.equations import symbol
 from fmepy.language.nodes import ONE, ZERO, as_node, call
@@ -66,11 +66,7 @@ def read_correlations(
     taken: set[str] = set()
     for key, variable in given:
         for name, known, argument in ((key, noise.keys, "process_noise"), (variable, errors.keys, "measurement_noise")):
-            if name not in known:
-                raise ArgumentError(
-                    f"`{_WORD}`: {name!r} is no key of `{argument}`.{did_you_mean(name, known)} There are "
-                    f"{listed(known)}."
-                )
+            check_known(name, known, f"`{_WORD}`: {name!r} is no key of `{argument}`.")
         if {f"{key} of the process", variable} & taken:
             raise ArgumentError(f"`{_WORD}`: {key!r} or {variable!r} stands in two pairs; each noise may be in one.")
         if variable in with_error:

@@ -17,16 +17,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import as_rng, changed_arguments, positive_number
+from fmepy.checks import as_rng, positive_number
 from fmepy.costs.conditions import read_conditions
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_experiments
 from fmepy.costs.experiment_runs import ModelsOfCost
-from fmepy.costs.noise import SaidNoise, names_of_estimates, names_of_noise, said_noise_of
+from fmepy.costs.noise import SaidNoise, names_of_noise
 from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, counted
 from fmepy.fimlof.bound_likelihood import BoundFimlof
@@ -38,12 +38,9 @@ from fmepy.models.base import Model
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import split_local
 from fmepy.parameters.scales import marked
-from fmepy.tables.columns import as_table
 from fmepy.tables.sheet import with_times
 from fmepy.types import BoolVector, Seed, UserParameters
 from fmepy.vocabulary import with_own_words
-
-_MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
 
 
 @with_own_words
@@ -217,6 +214,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
     _given: dict[str, float] = field(init=False)
     predictor: Any = field(init=False)
     cases: Experiments = field(init=False)
+    merged: ClassVar = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
 
     def __post_init__(self) -> None:
         without = isinstance(self.process_noise, Mapping) and not self.process_noise and self.initial == "known"
@@ -232,9 +230,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         column, entities = read_entities(self, self.obs, followed)
         given = given_values(self.parms)
         conditions = read_conditions(self.conditions, self.entity or "", column.texts)
-        noises = self.process_noise, self.measurement_noise
-        used = names_of_noise(*noises, self.initial_sd, self.noise_correlation) | names_of_estimates(*noises)
-        elsewhere = conditions.names() - used
+        elsewhere = conditions.names() - _names_of_noise(vars(self))
         of_noise = {k: v for k, v in given.items() if split_local(k)[1] is None and k not in elsewhere}
         specification = read_specification(self, followed, entities, of_noise)
         for e in entities:
@@ -254,13 +250,10 @@ class FimlofCost(ModelsOfCost, AddableCost):
     @property
     def said_noise(self) -> SaidNoise:
         """Description of the noise of readings, see `fmepy.costs.noise`."""
-        spec, by = self.specification, self.cases
+        spec = self.specification
         sds = dict(zip(spec.errors.keys, spec.errors.sds, strict=True))
-        texts: Any = [None] if self.entity is None else by.column.texts
-        cases = [(k, texts[e], set(spec.variables)) for k, e in enumerate(by.entity_of.tolist())]
         scales = dict(zip(spec.variables, spec.transforms, strict=True))
-        found = said_noise_of(sds, scales, {}, by.parameters, cases)
-        return found.mapped(self.transforms, found.values)
+        return self._said(sds, scales, {}, [set(spec.variables)] * len(self.entities))
 
     @property
     def lower(self) -> pd.Series:
@@ -314,14 +307,10 @@ class FimlofCost(ModelsOfCost, AddableCost):
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         return BoundFimlof(self, wanted, hold_engine=hold_engine)
 
-    def replace(self, **arguments: Any) -> FimlofCost:
-        """Return a copy with some arguments of the constructor changed; dicts are merged.
-
-        Parameters of the noise that the new one has no use for are dropped.
-        """
-        new = changed_arguments(self.arguments, arguments, _MERGED, "FimlofCost")
-        new["parms"] = _still_used(new, set(arguments.get("parms") or ()))
-        return FimlofCost(new.pop("model"), new.pop("obs"), **new)
+    @classmethod
+    def _names_used(cls, arguments: Mapping[str, Any]) -> set[str]:
+        """Return the names that some arguments hold, in words of noise and in conditions."""
+        return _names_of_noise(arguments) | super()._names_used(arguments)
 
     def filter(self, parms: UserParameters = None, *, smooth: bool = True) -> Any:
         """Return states, residuals and diagnostics at some parameters.
@@ -487,12 +476,7 @@ def _check_repeated(specification: Specification, entity: EntityData) -> None:
             )
 
 
-def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:
-    """Return the given parameters that the noise still uses, and those that were named just now."""
-    noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd", "noise_correlation")]
-    used = names_of_noise(*noises) | names_of_estimates(*noises[:2])
-    bare = {k: split_local(str(k))[0] for k in arguments["parms"]}
-    if arguments["conditions"] is not None:
-        used |= {str(cell) for cell in as_table(arguments["conditions"], "conditions").to_numpy().ravel()}
-    own = set(arguments["model"].parms.index)
-    return {k: v for k, v in arguments["parms"].items() if k in explicit or bare[k] in used or bare[k] in own}
+def _names_of_noise(arguments: Mapping[str, Any]) -> set[str]:
+    """Return the names that the words of noise among some arguments use or make."""
+    words = ("process_noise", "measurement_noise", "initial_sd", "noise_correlation")
+    return names_of_noise(*(arguments[k] for k in words))

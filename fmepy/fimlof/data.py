@@ -12,12 +12,18 @@ import pandas as pd
 from fmepy.costs.entities import EntityColumn, read_entity_column
 from fmepy.costs.interpolation import rows_by_group
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
-from fmepy.costs.observations import ObservedVariable, check_observed, read_observations, transformed_values
+from fmepy.costs.observations import (
+    Comparison,
+    ObservedVariable,
+    check_observed,
+    read_observations,
+    transformed_values,
+)
 from fmepy.errors import ArgumentError, DataError
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import FilterReadings, Schedule
-from fmepy.fimlof.filter_model import Specification, definition_of
+from fmepy.fimlof.filter_model import Specification, definition_of, uses_errors
 from fmepy.journal.encoding import Stored
 from fmepy.models.difference import whole_steps
 from fmepy.models.running.timeline import merged
@@ -55,23 +61,6 @@ class EntityData:
     n_missing: IntVector
     asked: Vector
 
-    def counted(self, n: int) -> EntityData:
-        """Return the entity with its last `n` readings: those that an unknown start has not used up."""
-        k = len(self.raw) - n
-        return replace(self, readings=self.readings.only(np.arange(len(self.raw)) >= k), raw=self.raw[k:])
-
-    @property
-    def log_slopes(self) -> Vector:
-        """Log |dT/dz| of every datum, 0 of a limit; infinite for the square root of zero."""
-        with np.errstate(divide="ignore"):
-            slopes = np.log(observation_scale([self.transforms[v] for v in self.readings.variables]).slope(self.raw))
-        return np.where(self.readings.all_marks == 0, slopes, 0.0)
-
-    @property
-    def log_jacobian(self) -> float:
-        """Their sum: what a fit of transformed data lacks to be compared with one of untransformed."""
-        return float(self.log_slopes.sum())
-
 
 def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[EntityData, ...]]:
     """Return which entity every row is of, and the data by entity, in order of first appearance.
@@ -93,12 +82,10 @@ def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[
     table, x = as_table(obs), cost.x
     if not isinstance(x, str):
         raise DataError(f"`x={x!r}` must name the column of times: a filter goes from one time to the next.")
-    column, experiments = EntityColumn((None,), np.zeros(len(table), dtype=np.intp)), None
-    if cost.entity is not None:
-        column = read_entity_column(table, cost.entity)
-        table, experiments = table.drop(columns=normal_name(cost.entity)), column.of_row
+    column = read_entity_column(table, cost.entity)
+    table = table if cost.entity is None else table.drop(columns=normal_name(cost.entity))
     observations = read_observations(
-        table, x=x, y=cost.y, err=cost.err, censored=cost.censored, experiments=experiments
+        table, x=x, y=cost.y, err=cost.err, censored=cost.censored, experiments=column.of_row
     )
     check_observed(observations.names, model.var_names)
     kinds = transforms_by_variable(cost.transform, observations.names)
@@ -144,13 +131,12 @@ def _entity(
     order = np.lexsort((np.arange(len(which)), which, marks != 0, read))
     compared = np.concatenate([transformed_values(v, transforms[v.name]) for v in variables])
     errors = np.concatenate([np.ones(len(v.x)) if v.errors is None else v.errors for v in variables])
-    labels = [row for v in variables for row in v.rows]
     readings = FilterReadings(
         read[order],
         which[order],
         compared[order],
         errors[order],
-        tuple(labels[i] for i in order),
+        tuple(np.concatenate([v.places for v in variables])[order].tolist()),
         marks[order] if marks.any() else None,
     )
     names = tuple(v.name for v in variables)
@@ -208,6 +194,28 @@ def effective_readings(used: Sequence[bool], entity: EntityData) -> FilterReadin
     with_error = np.array(used)  # without a column of errors all of them are 1
     r = entity.readings
     return replace(r, errors=np.where(with_error[r.variables], r.errors, 1.0))
+
+
+def compared_readings(spec: Specification, readings: Sequence[FilterReadings]) -> Comparison:
+    """Return the readings of all entities, one after the other, as what predictions are compared with."""
+    groups = np.concatenate([r.variables for r in readings]).astype(np.intp)
+    none, marks = np.zeros(len(spec.variables), dtype=np.intp), np.concatenate([r.all_marks for r in readings])
+    return Comparison(
+        names=tuple(spec.variables[v] for v in groups.tolist()),
+        x=np.concatenate([r.times for r in readings]),
+        weights=1 / np.concatenate([r.errors for r in readings]),
+        groups=groups,
+        scales=np.ones(len(none)),
+        group_names=spec.variables,
+        obs=np.concatenate([r.values for r in readings]),
+        scale=observation_scale([spec.transforms[v] for v in groups.tolist()]),
+        n_missing=none,
+        n_outside=none,
+        x_name="time",
+        with_error=np.array(uses_errors(spec))[groups],
+        places=np.concatenate([np.array(r.places, dtype=np.intp) for r in readings]),
+        marks=marks if marks.any() else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
-from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.errors import ArgumentError, SimulationError, check_known
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.smoothing import history_of
@@ -199,11 +199,7 @@ def _scenario(own: tuple[Forcing, ...], given: Any, label: Any) -> tuple[Forcing
         )
     known = [f.name for f in own]
     for name in given:
-        if name not in known:
-            raise ArgumentError(
-                f"`forcings`: {name!r} is not a forcing of the model.{did_you_mean(name, known)} There are "
-                f"{listed(known)}."
-            )
+        check_known(name, known, f"`forcings`: {name!r} is not a forcing of the model.")
     inputs = None if label is None else inputs_by_entity(None, given)
     by_entity = {} if inputs is None else inputs.of(label)["forcings"]
     new = {f.name: f for f in as_forcings({**given, **by_entity})}

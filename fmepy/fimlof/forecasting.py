@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, between_0_and_1, whole_number
-from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.errors import ArgumentError, SimulationError, check_known
 from fmepy.fimlof.data import EntityRun
 from fmepy.fimlof.filter_model import Specification
 from fmepy.fimlof.forecast_paths import Ahead, Drawn, Future, drawn_paths, future_of
@@ -202,11 +202,7 @@ def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
     check_scale(given, parms, "parm_cov")
     names = [str(c) for c in given.columns]
     for name in names:
-        if name not in parms.index:
-            raise ArgumentError(
-                f"`parm_cov`: {name!r} is not a parameter of the filter.{did_you_mean(name, parms.index)} There are "
-                f"{listed(parms.index)}."
-            )
+        check_known(name, parms.index, f"`parm_cov`: {name!r} is not a parameter of the filter.")
     C = given.to_numpy(dtype=float)
     moves = ~np.isnan(np.diag(C))  # an sd that was estimated at zero has no variance: it stays there
     if C.shape[0] == C.shape[1] and moves.any():

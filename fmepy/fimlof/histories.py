@@ -18,19 +18,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.drawn_data import unmarked, write_readings
-from fmepy.costs.observation_scale import observation_scale
+from fmepy.costs.drawn_data import with_drawn
 from fmepy.errors import SimulationError
 from fmepy.filtering.run import Start
 from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.filtering.smoothing import error_covariance
 from fmepy.fimlof.bound_filter import BoundFilter
 from fmepy.fimlof.bound_likelihood import BoundFimlof
-from fmepy.fimlof.data import read_entities
+from fmepy.fimlof.data import compared_readings
 from fmepy.fimlof.outputs import StateFunctions
 from fmepy.numerics.covariance import semidefinite_factor
-from fmepy.tables.columns import as_table
-from fmepy.types import BoolVector, Matrix, Vector
+from fmepy.types import Matrix, Vector
 
 
 def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataFrame:
@@ -42,22 +40,10 @@ def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataF
     theta : Series
         All of its parameters.
     """
-    table = as_table(cost.obs).copy()
-    labels = table.index
-    table.index = pd.RangeIndex(len(table))
-    _, entities = read_entities(cost, table, cost.model)
-    starts = _diffuse_starts(cost, theta) if cost.specification.free_states else [None] * len(entities)
-    bound = cost.bind()
-    values = table.copy()
-    for k, (entity, start) in enumerate(zip(entities, starts, strict=True)):
-        drawn, beyond = _readings(bound, k, theta.to_numpy(dtype=float), start, rng)
-        names = [cost.y or entity.variables[v] for v in entity.readings.variables]
-        values = write_readings(values, entity.readings.labels, names, drawn)
-        seen = np.flatnonzero((entity.readings.all_marks != 0) & ~beyond)
-        variables = [entity.variables[entity.readings.variables[i]] for i in seen]
-        values = unmarked(values, cost.censored, [entity.readings.labels[i] for i in seen], variables)
-    values.index = labels
-    return values
+    starts = _diffuse_starts(cost, theta) if cost.specification.free_states else [None] * len(cost.entities)
+    bound, p = cost.bind(), theta.to_numpy(dtype=float)
+    drawn = [_readings(bound, k, p, start, rng) for k, start in enumerate(starts)]
+    return with_drawn(cost, compared_readings(bound.spec, [e.readings for e in cost.entities]), np.concatenate(drawn))
 
 
 def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
@@ -68,10 +54,8 @@ def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
     return [h.x_smoothed[0, list(cost.specification.free_states)] for h in flt.histories]
 
 
-def _readings(
-    bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator
-) -> tuple[Vector, BoolVector]:
-    """Return readings of an entity along one path, in the order of its data, as they are given; which are limits."""
+def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator) -> Vector:
+    """Return readings of an entity along one path, in the order of its data, on the scale of comparison."""
     spec, bound_filter, rest = bound.spec, bound.filter_of(k), bound.start_at_rest(k, theta)
     (schedule, used), p = bound.schedules[k], bound.parameters_of(k, theta)
     if spec.definition.is_closed:  # without noise of the process there is but one path
@@ -99,12 +83,8 @@ def _readings(
                 rows = nodes == node
                 C = semidefinite_factor(error_covariance(errors[rows], correlation, which[rows]))
                 noise[rows] = C @ rng.standard_normal(int(rows.sum()))
-        drawn = z[nodes, which] + noise
-        beyond = readings.all_marks * (drawn - readings.values) > 0
-        out.append((np.where(beyond, readings.values, drawn), which, beyond))
-    values, which, beyond = (np.concatenate(v) for v in zip(*out, strict=True))
-    scale = observation_scale([spec.transforms[v] for v in which])
-    return scale.back(values), beyond
+        out.append(z[nodes, which] + noise)
+    return np.concatenate(out)
 
 
 def _path(

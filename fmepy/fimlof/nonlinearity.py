@@ -11,7 +11,6 @@ Well below 1 the likelihood of an extended filter is good; near 1 or above, comp
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.bound_filter import BoundFilter
+from fmepy.fimlof.side_steps import piece_of
 from fmepy.types import Matrix, Vector
 
 
@@ -45,15 +45,12 @@ def nonlinearity(bound_filter: BoundFilter, schedule: Schedule, run: Pass, p: Ve
     """
     if run.record is None or run.node >= 0:
         raise SimulationError("The nonlinearity is that of a filter that came to its end, with its record.")
-    states, nodes, known = (
-        bound_filter.spec.space.states,
-        range(len(schedule.times)),
-        (bound_filter, schedule, run.record, p),
-    )
+    states, nodes, known = bound_filter.spec.space.states, range(len(schedule.times)), (run.record, p)
+    pieces = [piece_of(bound_filter.spec, schedule, k, float(t)) for k, t in enumerate(schedule.times[1:])]
     rows = []
     for j in range(len(states)):
-        of_step = np.array([_of_step(*known, node, j) for node in nodes[:-1]])
-        of_reading = np.array([_of_reading(*known, node, j) for node in nodes])
+        of_step = np.array([_of_step(bound_filter, piece, *known, node, j) for node, piece in enumerate(pieces)])
+        of_reading = np.array([_of_reading(bound_filter, schedule, *known, node, j) for node in nodes])
         rows.append((*_summary(of_step, schedule), *_summary(of_reading, schedule)))
     columns = ["step_mean", "step_max", "step_time", "reading_mean", "reading_max", "reading_time"]
     return pd.DataFrame(rows, index=pd.Index(states, name="state"), columns=columns)
@@ -83,9 +80,8 @@ def _farthest(
     return out
 
 
-def _of_step(bound_filter: BoundFilter, schedule: Schedule, record: PassRecord, p: Vector, node: int, j: int) -> float:
-    """Return the nonlinearity of the map from a node to the next along state j."""
-    piece = _between(schedule, node)
+def _of_step(bound_filter: BoundFilter, piece: Schedule, record: PassRecord, p: Vector, node: int, j: int) -> float:
+    """Return the nonlinearity of the map from a node to the next, which is a piece of the schedule, along state j."""
     spread = np.sqrt(np.maximum(np.diag(record.P_predicted[node + 1]), 0.0))
     x, P = record.x_filtered[node], record.P_filtered[node]
     return _farthest(lambda y: _moved(bound_filter, piece, p, y), x, P, j, spread)
@@ -108,28 +104,6 @@ def _of_reading(
     H = read(x)[1]
     spread = np.sqrt(np.einsum("vi,ij,vj->v", H, P, H) + record.sds[rows] ** 2)
     return _farthest(read, x, P, j, spread)
-
-
-def _between(schedule: Schedule, node: int) -> Schedule:
-    """Return the schedule from a node's events to the next node, without data."""
-    first, last = schedule.step_at[node + 1], schedule.step_at[node + 2]
-    events = slice(schedule.event_at[node], schedule.event_at[node + 1])
-    n_events = events.stop - events.start
-    return replace(
-        schedule,
-        times=schedule.times[node : node + 2],
-        step_at=np.array([0, 0, last - first]),
-        step_times=schedule.step_times[first:last],
-        step_lengths=schedule.step_lengths[first:last],
-        step_inputs=schedule.step_inputs[first:last],
-        row_at=np.zeros(3, dtype=np.int64),
-        readings=schedule.readings.only(np.zeros(len(schedule.readings), dtype=bool)),
-        inputs=schedule.inputs[node : node + 2],
-        event_at=np.array([0, n_events, n_events]),
-        event_states=schedule.event_states[events],
-        event_kinds=schedule.event_kinds[events],
-        event_places=schedule.event_places[events],
-    )
 
 
 def _moved(bound_filter: BoundFilter, piece: Schedule, p: Vector, x: Vector) -> tuple[Vector, Matrix]:

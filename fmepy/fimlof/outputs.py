@@ -20,8 +20,8 @@ from fmepy.compiled.python_code import array_function
 from fmepy.filtering.numeric_statespace import ValuesOfExpressions
 from fmepy.filtering.statespace import StateSpace
 from fmepy.fimlof.filter_model import Specification
-from fmepy.language.derivatives import derivative
-from fmepy.language.equations import symbol
+from fmepy.language.derivatives import entries_of
+from fmepy.language.equations import symbol, symbols
 from fmepy.language.nodes import ZERO, Symbol
 from fmepy.parameters.maps import TRANSFORMS
 from fmepy.types import Cube, Matrix, Vector
@@ -58,14 +58,8 @@ class StateFunctions:
 def _by_equations(spec: Specification, expressions: Sequence[Any]) -> Callable[..., None]:
     """Return the function that writes values and derivatives, for all times at once."""
     space, k = spec.space, len(expressions)
-    entries = [
-        (i, j, derivative(e, symbol(s)))
-        for i, e in enumerate(expressions)
-        for j, s in enumerate(space.states)
-        if symbol(s) in e.free_symbols
-    ]
-    arguments = (space.states, spec.parameters, space.forcings)
-    groups = [[symbol(space.time)], *([symbol(k) for k in own] for own in arguments)]
+    groups = symbols([space.time], space.states, spec.parameters, space.forcings)
+    entries = entries_of(expressions, groups[1])
     function = array_function(groups, [*expressions, *(e for _, _, e in entries)])
 
     def write(times: Vector, x: Matrix, p: Vector, inputs: Matrix, y: Matrix, slopes: Cube) -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fmepy.costs.censored import signs
 from fmepy.costs.conditions import FROM, read_conditions
-from fmepy.costs.noise import names_of_estimates, names_of_noise
+from fmepy.costs.noise import names_of_noise
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.data import EntityData
@@ -236,7 +236,7 @@ def _cost(cost: FimlofCost, entities: Sequence[EntityData], model: Any, variable
     start = _of_keys(cost.initial_sd, model.states)
     pairs = zip(spec.correlations.keys, (cost.noise_correlation or {}).values(), strict=True)
     correlation = {pair: v for pair, v in pairs if pair[0] in effective and pair[1] in variables}
-    noisy = names_of_noise(process, measurement, start, correlation) | names_of_estimates(process, measurement)
+    noisy = names_of_noise(process, measurement, start, correlation)
     extra = noisy - {*model.states, *of_model}
     local = tuple(k for k in cost.entity_parms if k in extra | of_model)
     values = {k: spec.parms[k] for k in extra if k in spec.parms}

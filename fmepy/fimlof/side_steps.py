@@ -16,7 +16,7 @@ import numpy as np
 from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import FilterReadings, Schedule, StateChange, build_schedule
-from fmepy.fimlof.bound_filter import BoundFilter
+from fmepy.fimlof.bound_filter import BoundFilter, kind_of_steps
 from fmepy.fimlof.filter_model import FIXED, Specification
 from fmepy.types import Vector
 
@@ -31,6 +31,20 @@ def begins_of_side_paths(schedule: Schedule, times: Vector) -> Vector:
     near = _NEAR * max(float(points[-1] - points[0]), 1e-300)
     gaps = np.minimum(np.abs(times - points[place]), np.abs(times - points[np.minimum(place + 1, len(points) - 1)]))
     return np.where(gaps <= near, np.nan, points[place])
+
+
+def piece_of(spec: Specification, schedule: Schedule, node: int, until: float) -> Schedule:
+    """Return the schedule from a node, its events among it, to the next node or a time before that; without data."""
+    start, events = float(schedule.times[node]), slice(schedule.event_at[node], schedule.event_at[node + 1])
+    columns = (schedule.event_states, schedule.event_kinds, schedule.event_places)
+    changes = [StateChange(start, *each) for each in zip(*(c[events].tolist() for c in columns), strict=True)]
+    return build_schedule(
+        *(kind_of_steps(spec), start, NO_READINGS, changes, spec.definition.forcings),
+        rows=np.array([until]),
+        grid=spec.grid,
+        dt=spec.dt,
+        stages=schedule.step_inputs.shape[1],
+    )
 
 
 def rows_of_path(spec: Specification, schedule: Schedule, rows: Vector) -> tuple[Vector, Vector]:
@@ -65,18 +79,7 @@ def with_side_paths(
     x, P, maps, inputs = [], [], [], []
     last = np.eye(record.x_predicted.shape[1])
     for k, (t, node) in enumerate(zip(times.tolist(), nodes.tolist(), strict=True)):
-        s, events = float(schedule.times[node]), range(int(schedule.event_at[node]), int(schedule.event_at[node + 1]))
-        changes = [
-            StateChange(s, int(schedule.event_states[e]), int(schedule.event_kinds[e]), int(schedule.event_places[e]))
-            for e in events
-        ]
-        own = build_schedule(
-            *("fixed", s, NO_READINGS, changes, spec.definition.forcings),
-            rows=np.array([t]),
-            grid=np.array([s, t]),
-            dt=spec.dt,
-            stages=schedule.step_inputs.shape[1],
-        )
+        own = piece_of(spec, schedule, node, t)
         start = Start(record.x_filtered[node], record.P_filtered[node], np.empty(0, dtype=np.intp))
         found = run_filter(bound_filter.scheme, own, start, inputs_of_loop, True).record
         assert found is not None, "a recorded pass"

@@ -17,8 +17,7 @@ process that is zero, but may move, is looked at by the filter, whose likelihood
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +28,17 @@ from fmepy.costs.interpolation import Places
 from fmepy.costs.likelihood_cost import BoundLikelihood
 from fmepy.costs.noise import ERR
 from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
-from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.observations import Comparison
-from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
-from fmepy.filtering.loop_arguments import PassRecord
+from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE, PassRecord
 from fmepy.filtering.run import Pass
-from fmepy.filtering.schedule import FilterReadings, Schedule
-from fmepy.fimlof.bound_filter import STEP
+from fmepy.filtering.schedule import Schedule
+from fmepy.filtering.smoothing import error_covariance
+from fmepy.fimlof.bound_filter import STEP, BoundFilter, broken
+from fmepy.fimlof.data import compared_readings
 from fmepy.fimlof.filter_model import Specification
 from fmepy.language.equations import names_in, symbol
+from fmepy.numerics.differences import central_differences
 from fmepy.numerics.sparse import dense
 from fmepy.types import Matrix, Vector
 
@@ -62,22 +62,22 @@ class SimulatedLikelihoods(BoundLikelihood):
 
     def __init__(self, cost: FimlofCost, schedules: Sequence[Schedule], names: tuple[str, ...], **words: Any) -> None:
         spec, parameters, kind = cost.specification, cost.cases.parameters, cost.cases.apart[1]
-        self._spec, self._models, self._kind = spec, cost.models, kind
+        self._spec, self._models, self._kind, self._filter = spec, cost.models, kind, BoundFilter(spec)
         known = list(map(str, parameters.parms.index))
-        self._values, self._take = parameters.values, parameters.take[: len(schedules)]
-        self._moved = np.array([known.index(n) for n in names], dtype=np.intp)
-        self._labels, self._readings = [e.label for e in cost.entities], [one.readings for one in schedules]
+        self._of_whole = parameters
+        self._labels, self._schedules = [e.label for e in cost.entities], schedules
+        self._readings = [one.readings for one in schedules]
         ends = np.cumsum([0, *map(len, self._readings)])
         self._entities = [slice(a, b) for a, b in pairwise(ends.tolist())]
-        entity, c = np.repeat(np.arange(len(schedules)), np.diff(ends)), _comparison(spec, self._readings)
+        entity, c = np.repeat(np.arange(len(schedules)), np.diff(ends)), compared_readings(spec, self._readings)
         noise, columns = _noise(spec, c, schedules), [spec.parameters.index(k) for k in _parameters_of_noise(spec)]
         places = Places(c.names, c.x, runs=kind[entity])
         further, rows = noise.further(c)
         behind = [places.elsewhere(further, rows)] if further else []
         predictions = predictions_by_entity(cost.models, [places, *behind], c, names, **words)
-        of_rows = NoiseParameters(self._values, known, self._take[:, columns][entity], names)
+        of_rows = NoiseParameters(parameters.values, known, parameters.take[:, columns][entity], names)
         of_errors = NoiseModel(noise.of_rows(c, 0, len(c)), noise.names, of_rows)
-        super().__init__(predictions, [c], [of_errors], dict(zip(names, self._values[self._moved], strict=True)), ())
+        super().__init__(predictions, [c], [of_errors], {n: float(parameters.parms[n]) for n in names}, ())
 
     def _sds(self, mod: Vector, theta: Vector) -> Vector:
         """Return the sds of the errors, with any sign: a filter sees their squares, and tells of zeros itself."""
@@ -119,10 +119,7 @@ class SimulatedLikelihoods(BoundLikelihood):
         return [(self._compared.obs[rows] - mod[rows], errors[rows]) for rows in self._entities]
 
     def _parameters(self, k: int, theta: Vector) -> Vector:
-        values = self._values.copy()
-        values[self._moved] = theta
-        out: Vector = values[self._take[k]]
-        return out
+        return self._of_whole.map(k, self.parameter_names, self._spec.parameters).full(theta)
 
     def _likelihood(self, k: int, theta: Vector, delta: Vector, errors: Vector) -> Likelihood:
         """Return the likelihood of an entity."""
@@ -135,18 +132,11 @@ class SimulatedLikelihoods(BoundLikelihood):
 
     def _conditional(self, k: int, theta: Vector, delta: Vector, errors: Vector) -> tuple[Vector, Vector]:
         """Return innovations given those before them in their sample, and variances: errors are correlated."""
-        covariance, r = self._of_errors(self._parameters(k, theta).tolist()), self._readings[k]
-        keys = [self._spec.variables.index(name) for name in self._spec.errors.keys]
-        between = np.zeros((len(self._spec.variables),) * 2)
-        between[np.ix_(keys, keys)] = covariance
-        np.fill_diagonal(between, 0.0)  # repeated readings of one variable have errors of their own
+        correlation, r = self._filter.correlation(self._parameters(k, theta)), self._readings[k]
         nu, s = np.full((2, len(r)), np.nan)
         for rows in np.split(np.arange(len(r)), np.flatnonzero(np.diff(r.times)) + 1):
-            v = r.variables[rows]
-            R = np.outer(r.errors[rows], r.errors[rows]) * between[np.ix_(v, v)]
-            R[np.diag_indices_from(R)] = errors[rows] ** 2
             with contextlib.suppress(np.linalg.LinAlgError):
-                C = np.linalg.cholesky(R)
+                C = np.linalg.cholesky(error_covariance(errors[rows], correlation, r.variables[rows]))
                 nu[rows], s[rows] = np.diag(C) * np.linalg.solve(C, delta[rows]), np.diag(C) ** 2
         return nu, s
 
@@ -156,59 +146,23 @@ class SimulatedLikelihoods(BoundLikelihood):
         """Return d nu and d s of an entity."""
         if self._spec.errors.covariance is None:
             return d_delta, 2 * errors[:, None] * d_errors
-        out = np.zeros((2, *d_delta.shape))
+
+        def along(moved: Vector) -> Matrix:
+            away = moved - theta
+            return np.array(self._conditional(k, moved, delta + d_delta @ away, errors + d_errors @ away))
+
         size = np.maximum(np.abs(theta), 1e-3 * np.abs(self.theta0))
-        for j, h in enumerate(STEP * np.where(size > 0, size, 1e-3)):
-            sides = []
-            for step in (h, -h):
-                moved = theta.copy()
-                moved[j] += step
-                at = delta + step * d_delta[:, j], errors + step * d_errors[:, j]
-                sides.append(np.array(self._conditional(k, moved, *at)))
-            out[:, :, j] = (sides[0] - sides[1]) / (2 * h)
-        return out[0], out[1]
+        d_nu, d_s = central_differences(along, theta, STEP * np.where(size > 0, size, 1e-3))
+        return d_nu, d_s
 
     def _check(self, k: int, theta: Vector, s: Vector) -> None:
         """Refuse variances that are not positive, as the filter does."""
         bad = np.flatnonzero(~((s > 0) & (s < np.inf)))
-        if not len(bad):
-            return
-        row, r = int(bad[0]), self._readings[k]
-        time, name = float(r.times[row]), self._spec.variables[r.variables[row]]
-        who = "" if self._labels[k] is None else f" of entity {self._labels[k]!r}"
-        raise SimulationError(
-            f"The filter{who} broke down at time {time:.6g} (sample {len(np.unique(r.times[: row + 1]))}): the "
-            f"variance of an innovation is not positive ({name!r}).",
-            parameters=dict(zip(self._spec.parameters, self._parameters(k, theta).tolist(), strict=True)),
-            time=time,
-        )
-
-    @cached_property
-    def _of_errors(self) -> Callable[[list[float]], Matrix]:
-        return self._spec.errors.matrix(self._spec.parameters)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_of_errors"}
-
-
-def _comparison(spec: Specification, readings: Sequence[FilterReadings]) -> Comparison:
-    """Return the readings of all entities, one after the other, as what a simulation is compared with."""
-    groups = np.concatenate([r.variables for r in readings]).astype(np.intp)
-    none, marks = np.zeros(len(spec.variables), dtype=np.intp), np.concatenate([r.all_marks for r in readings])
-    return Comparison(
-        names=tuple(spec.variables[v] for v in groups.tolist()),
-        x=np.concatenate([r.times for r in readings]),
-        weights=1 / np.concatenate([r.errors for r in readings]),
-        groups=groups,
-        scales=np.ones(len(none)),
-        group_names=spec.variables,
-        obs=np.concatenate([r.values for r in readings]),
-        scale=observation_scale([spec.transforms[v] for v in groups.tolist()]),
-        n_missing=none,
-        n_outside=none,
-        x_name="time",
-        marks=marks if marks.any() else None,
-    )
+        if len(bad):
+            row, schedule = int(bad[0]), self._schedules[k]
+            place = int(schedule.nodes_of_rows[row]), VARIANCE_NOT_POSITIVE, row
+            run = Pass(s, s, np.empty((len(s), 0)), *place, None)
+            raise broken(self._spec, self._labels[k], run, schedule, self._parameters(k, theta))
 
 
 def _parameters_of_noise(spec: Specification) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 import fmepy as fme
 from fmepy.boundary import fit as boundary_fit
 from fmepy.boundary.shooting_segments import Segments
-from fmepy.boundary.shooting_starts import following, near_their_data, squares_of, unobserved
+from fmepy.boundary.shooting_starts import following, near_their_data, squares_of
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_start_that_is_known_or_has_data_is_not_looked_for(problem_of):
     model = spring({"x": "x0", "v": 1.0}, {"x0": 1.0})
     data = {"time": model().time, "x": model().x + 0.01 * np.cos(40 * model().time)}
     segments = Segments(problem_of(model, data, ["k", "x0"], segments=3))
-    assert unobserved(segments).tolist() == [[False, False], [False, True], [False, True]]
+    assert segments.unobserved.tolist() == [[False, False], [False, True], [False, True]]
 
 
 def test_segments_come_near_their_own_data_at_other_unknowns(problem_of):

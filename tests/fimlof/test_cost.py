@@ -226,7 +226,7 @@ def test_transformed_readings_are_filtered_on_their_scale(model, data):
     by_hand = positive.assign(log_both=np.log(positive.both)).drop(columns="both")
     other = fme.FimlofCost(as_output, by_hand, process_noise={"x": 0.1}, measurement_noise={"log_both": 0.2})
     assert cost() == pytest.approx(other(), rel=1e-13)
-    assert cost.entities[0].log_jacobian == pytest.approx(-np.log(positive.both).sum())
+    assert cost.filter().log_jacobian == pytest.approx(-np.log(positive.both).sum())
 
 
 def test_entities_are_filtered_apart_and_share_parameters(model, data, cost):
