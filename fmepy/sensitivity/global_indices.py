@@ -20,7 +20,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -303,7 +302,7 @@ class _Sobol(_Method):
         blocks = (blocks - blocks.mean()) / blocks.std()
         A, AB, B = blocks[:, :1], blocks[:, 1:-1], blocks[:, -1:]
         parts = np.hstack([B * (AB - A), 0.5 * (A - AB) ** 2, 0.5 * (A + B), 0.5 * (A**2 + B**2)])
-        means = np.einsum("ij,jk->ik", _resampled(len(blocks)), parts)  # the same bits in all processes
+        means = np.einsum("ij,jk->ik", _resampled(len(blocks), seed), parts)  # the same bits in all processes
         variance = means[:, -1:] - means[:, -2:-1] ** 2
         shares = np.divide(means[:, :-2], variance, out=np.zeros_like(means[:, :-2]), where=variance > _NO_VARIANCE)
         S1, ST = np.hsplit(shares, 2)
@@ -311,12 +310,11 @@ class _Sobol(_Method):
         return dict(zip(self.columns, (S1[0], spread_1, ST[0], spread_t), strict=True))
 
 
-@cache
-def _resampled(n: int) -> Matrix:
-    """Return the weights of n blocks in their mean, then in the means of resamples (bootstrap), one a row."""
-    drawn = np.random.default_rng(1).integers(n, size=(_RESAMPLES, n))
-    counts = [np.ones(n), *(np.bincount(row, minlength=n) for row in drawn)]
-    return np.array(counts, dtype=float) / n
+def _resampled(n: int, seed: int) -> Matrix:
+    """Return the weights of n blocks in their mean, then in the means of SALib's resamples (bootstrap), one a row."""
+    drawn = np.random.default_rng(seed).integers(n, size=(n, _RESAMPLES)) + n * np.arange(_RESAMPLES)
+    counts = np.bincount(drawn.ravel(), minlength=n * _RESAMPLES).reshape(_RESAMPLES, n)
+    return np.vstack([np.ones(n), counts]) / n
 
 
 class _Morris(_Method):
