@@ -314,7 +314,7 @@ def _resampled(n: int, seed: int) -> Matrix:
     """Return the weights of n blocks in their mean, then in the means of SALib's resamples (bootstrap), one a row."""
     drawn = np.random.default_rng(seed).integers(n, size=(n, _RESAMPLES)) + n * np.arange(_RESAMPLES)
     counts = np.bincount(drawn.ravel(), minlength=n * _RESAMPLES).reshape(_RESAMPLES, n)
-    return np.vstack([np.ones(n), counts]) / n
+    return np.vstack([np.ones(n), counts]).astype(float) / n
 
 
 class _Morris(_Method):
