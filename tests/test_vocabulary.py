@@ -247,3 +247,25 @@ def test_a_switch_is_true_or_false(value):
 @pytest.mark.parametrize("value", [False, 0, np.False_])
 def test_what_is_false_to_numpy_is_false(value):
     assert fme.modFit(lambda p: p["a"] - np.arange(3.0), {"a": 1.0}, hessian=value).hessian is None
+
+
+def test_what_a_cost_does_not_have_is_answered_by_where_it_is():
+    model = fme.OdeModel("dA/dt = -k * A", state={"A": 1.0}, times=[0, 1, 2], parms={"k": 0.5})
+    cost = fme.SimulationCost(model, {"time": [1, 2], "A": [0.6, 0.4]}, measurement_noise={"A": 0.1})
+    noisy = fme.FimlofCost(
+        model, {"time": [1, 2], "A": [0.6, 0.4]}, process_noise={"A": 0.1}, measurement_noise={"A": 0.1}
+    )
+    for one, name, says in (
+        (
+            cost + cost.replace(obs={"time": [1], "A": [0.5]}),
+            "plot",
+            "SumCost has no attribute 'plot'; here it is of its",
+        ),
+        (fme.transformed(cost, "log"), "simulate", "MappedCost has no attribute 'simulate'; here it is of `inner`"),
+        (noisy, "plot", r"here it is what cost\.filter\(fit\.par\) gives"),
+    ):
+        assert not hasattr(one, name)
+        with pytest.raises(AttributeError, match=says):
+            getattr(one, name)
+        with pytest.raises(AttributeError, match="object has no attribute 'plit'"):
+            _ = one.plit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -17,11 +17,13 @@ from fmepy.models.mapped import MappedModel
 from fmepy.parameters.functions import TransformedFunction
 from fmepy.parameters.mapped import Mapped, Transforms, transforms_of
 from fmepy.types import UserParameters
-from fmepy.vocabulary import own_words
+from fmepy.vocabulary import by_name, own_words
 
 
 class MappedCost(Mapped, AddableCost):
     """A cost as a function of transformed parameters, or with other values of its own; made by `transformed`."""
+
+    elsewhere: ClassVar = by_name({"plot run simulate readings filter": "of `inner`, the cost on its own scale"})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -25,9 +25,10 @@ from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, v
 from fmepy.parameters.scales import marked
 from fmepy.results.notebook import InNotebook
 from fmepy.types import UserParameters
+from fmepy.vocabulary import AnswersInOwnWords, by_name
 
 
-class AddableCost(InNotebook):
+class AddableCost(AnswersInOwnWords, InNotebook):
     """What makes a cost addable; a new kind of cost inherits from it.
 
     A kind whose parts can share the runs of a model overrides `shared_run` and `bind_together`.
@@ -103,6 +104,7 @@ class SumCost(AddableCost):
     """
 
     parts: tuple[Any, ...]
+    elsewhere: ClassVar = by_name({"plot run simulate readings": "of its parts, such as cost.parts[0].plot()"})
     parms: pd.Series = field(init=False)
     lower: pd.Series = field(init=False)
     upper: pd.Series = field(init=False)

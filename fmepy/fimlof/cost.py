@@ -40,7 +40,7 @@ from fmepy.parameters.names import split_local
 from fmepy.parameters.scales import marked
 from fmepy.tables.sheet import with_times
 from fmepy.types import BoolVector, Seed, UserParameters
-from fmepy.vocabulary import with_own_words
+from fmepy.vocabulary import by_name, with_own_words
 
 
 @with_own_words
@@ -214,6 +214,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
     _given: dict[str, float] = field(init=False)
     predictor: Any = field(init=False)
     cases: Experiments = field(init=False)
+    elsewhere: ClassVar = by_name({"plot run residuals smooth": "what cost.filter(fit.par) gives"})
     merged: ClassVar = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
 
     def __post_init__(self) -> None:

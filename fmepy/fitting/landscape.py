@@ -169,7 +169,8 @@ def landscape(
 def _ranges(ranges: Any) -> tuple[list[str], list[tuple[float, float]]]:
     if not isinstance(ranges, Mapping) or len(ranges) not in (1, 2):
         raise ArgumentError(
-            f"`ranges` must be a dict of one parameter or two, such as {{'L': (0.2, 2)}}; got {ranges!r}."
+            f"`ranges` must be a dict of one parameter or two, such as {{'L': (0.2, 2)}}; got "
+            f"{ranges if isinstance(ranges, Mapping | list | tuple) else type(ranges).__name__}."
         )
     box = []
     for name, given in ranges.items():
