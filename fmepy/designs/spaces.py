@@ -110,6 +110,11 @@ class ReadingsInTime(DesignSpace):
             raise ArgumentError(f"`times=({low:g}, {high:g})`: the bounds are crossed.")
         self.low, self.high = low, high
         readings = task.readings[0]
+        if more := [c for c in (readings.entity, readings.depth) if c is not None]:
+            raise ArgumentError(
+                f"`times` are chosen for data of one experiment by time alone. Give `candidates`, a table of possible "
+                f"readings with the columns {listed([readings.x, *more])}."
+            )
         if low < float(readings.model.times[0]):
             raise ArgumentError(f"`times` begins at {low:g}, before the model's start at {readings.model.times[0]:g}.")
         steps = _steps_between(readings.model, low, high)

@@ -391,3 +391,12 @@ def test_candidates_of_some_subjects_are_enough(words):
     best = fme.design(cost, p, candidates=rows, n=1, seed=1)
     J = cost.replace(obs=pd.concat([data, rows.assign(A=1.0)])).bind(list(p.index)).sensitivity_rows(p.to_numpy())[2]
     np.testing.assert_allclose(best.after**2, np.diag(np.linalg.inv(J.T @ J)), rtol=1e-4)
+
+
+def test_times_between_bounds_are_of_one_experiment():
+    model = fme.OdeModel("dA/dt = -k * A", state={"A": 1.0}, times=[0, 10], parms={"k": 0.5})
+    cost = fme.SimulationCost(model, {"id": [1, 2], "time": [1.0, 2.0], "A": [0.6, 0.4]}, entity="id")
+    with pytest.raises(
+        ArgumentError, match="Give `candidates`, a table of possible readings with the columns 'time', 'id'"
+    ):
+        fme.design(cost, {"k": 0.5}, times=(0, 10), n=1, sd=0.1)
