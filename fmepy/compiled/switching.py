@@ -19,8 +19,10 @@ from fmepy.compiled.rosenbrock import IS_KNOWN, Stiff, is_on
 from fmepy.compiled.status import ALONE, CROSSED, DONE, STIFF
 from fmepy.types import IntVector, Matrix, Vector
 
-MOST, MOST_OF_WHOLE = 64, 1000
+MOST, MOST_OF_WHOLE = 64, 8000
 """Flips after which a run comes back, for somebody to see whether it slides along a switch: a stretch, a whole run."""
+FAR = 1e-4
+"""Part of a state by which none may move within two times that are one: a switch may cross there unseen."""
 
 
 class Switches(NamedTuple):
@@ -68,7 +70,7 @@ class Switches(NamedTuple):
 
 def with_room(w: Switches, most: int) -> Switches:
     """Return switches for one call, with room for so many flips."""
-    return w._replace(unknown=np.zeros(w.n_switches + 1), flips=np.zeros((most, 2)), n_flips=np.zeros(1))
+    return w._replace(unknown=np.zeros(w.n_switches + 1), flips=np.empty((most, 2)), n_flips=np.zeros(1))
 
 
 class _Seen(NamedTuple):
@@ -147,6 +149,8 @@ def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
         if w.n_flips[0] == len(w.flips) or not _flip(c, w, seen, reached, z, inputs):
             return ALONE, h
         _set_offsets(c, w, seen, reached, z, inputs)
+        if _comes_back(c, w, seen, reached, z, inputs):
+            return ALONE, h
         stiff.room[IS_KNOWN] = -1.0
         row, t = row - 1, reached
     return ALONE, h
@@ -177,6 +181,8 @@ def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
         if not _flip(c, w, seen, reached, z, inputs):
             break
         _set_offsets(c, w, seen, reached, z, inputs)
+        if _comes_back(c, w, seen, reached, z, inputs):
+            break
         row, t = row - 1, reached
     ended[0], ended[1], ended[2] = status, row, reached
 
@@ -309,3 +315,18 @@ def _set_offsets(c, w, seen, t, z, inputs):
         value = seen.watched[i] + inputs[w.offsets + i]
         side = 1.0 if w.are_levels[w.watched[i]] == 1 or inputs[w.modes + w.watched[i]] == 1.0 else -1.0
         inputs[w.offsets + i] = value - side * hair if side * value < hair else 0.0
+
+
+def _comes_back(c, w, seen, t, z, inputs):
+    """Tell whether a run crosses the switch that it has crossed again at once, and far: it slides along it.
+
+    To be called behind `_set_offsets`, which has looked.
+    """
+    j, later = w.watched[int(w.flips[int(w.n_flips[0]) - 1, 1])], w.near * max(t - w.began, 1e-4 * abs(t))
+    side = 1.0 if inputs[w.modes + j] == 1.0 else -1.0
+    if w.are_levels[j] == 1 or not side * seen.g[w.n_switches + j] < 0.0:
+        return False
+    most = 0.0
+    for i in range(c.n_states):
+        most = max(most, later * abs(seen.rates[i]) - FAR * abs(z[i]))
+    return most > 0.0

@@ -26,7 +26,7 @@ import numpy as np
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.compiled.machine_function import machine_function
 from fmepy.compiled.python_code import scalar_function
-from fmepy.compiled.switching import MOST, Switches, with_room
+from fmepy.compiled.switching import FAR, MOST, Switches, with_room
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.language.derivatives import speeds_of
 from fmepy.language.equations import names_in, symbol, symbols
@@ -44,10 +44,8 @@ MOST_READINGS = 5
 """Of modes and algebraic states in turn, where both are read at the start of a stretch."""
 JUMP = 1e-5
 """Relative change of an algebraic state at a crossing above which it has jumped."""
-MOST_FLIPS = 1000
-"""Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
-HOPELESS = 5.0
-"""Times `MOST_FLIPS` that would be left of a run at its last pace: no other engine is asked then."""
+PACE, MOST_FLIPS = 1000, 200_000
+"""Crossings whose pace is looked at, and how many a run may have at that pace: of more it slides along a switch."""
 MOST_HITS = 10_000
 """Crossings of roots in one run, fired or not, after which it counts as one that does not end."""
 MOST_AT_ONE_TIME = 100
@@ -375,6 +373,8 @@ class Crossings:
                 self._note_flip(fired, start)
                 z = self.flip(self.system.watched[fired], start, z)
             self._set_offsets(start, z)
+            if early and root < 0:
+                self._check_way(fired, start, z)
         return out, z
 
     def _advanced(self, stepper: Stepper, start: float, z: Vector, times: Vector) -> tuple[Vector, Matrix]:
@@ -388,6 +388,8 @@ class Crossings:
         self._unknown.update(np.flatnonzero(switches.unknown[:-1]).tolist())
         for t, k in switches.flips[: int(switches.n_flips[0])].tolist():
             self._note_flip(int(k), t)
+        if switches.n_flips[0]:
+            self._check_way(int(k), t, rows[-1])
         return reached, rows
 
     def _set_offsets(self, t: float, z: Vector) -> None:
@@ -515,16 +517,32 @@ class Crossings:
         """Note that the k-th watched switch crosses; SimulationError where that has no end."""
         self._flips.append(t)
         _, is_sliding = self._again(k, t)
-        if is_sliding or len(self._flips) > MOST_FLIPS:
-            switch = self.system.switches[self.system.watched[k]]
-            told = f"floor({switch.g})" if switch.is_level else f"{switch.g} > 0"
-            many = f"crossed {told} again and again at once" if is_sliding else f"crossed switches {MOST_FLIPS} times"
-            is_hopeless = self._end - t > HOPELESS * (t - self._flips[0])
-            raise SimulationError(
-                f"the run {many}: it slides along it, which has no solution by stops",
-                time=t,
-                exploded=is_sliding or is_hopeless,
-            )
+        if is_sliding:
+            raise self._sliding(k, t)
+        if (n := len(self._flips)) % PACE == 0:
+            lasted = t - self._flips[-PACE]
+            if n + PACE * (self._end - t) / max(lasted, 1e-300) > MOST_FLIPS:
+                raise SimulationError(
+                    f"the run crossed switches {PACE} times within {lasted:.3g} of time: it slides along it, or swings "
+                    f"about it so often that there would be more than {MOST_FLIPS:,} stops",
+                    time=t,
+                    exploded=True,
+                )
+
+    def _sliding(self, k: int, t: float) -> SimulationError:
+        switch = self.system.switches[self.system.watched[k]]
+        told = f"floor({switch.g})" if switch.is_level else f"{switch.g} > 0"
+        slides = f"the run crossed {told} again and again at once: it slides along it, which has no solution by stops"
+        return SimulationError(slides, time=t, exploded=True)
+
+    def _check_way(self, k: int, t: float, z: Vector) -> None:
+        """Refuse a run that crosses the k-th watched switch again at once, and far: it slides along it."""
+        i, later = self.system.watched[k], NEAR * so_far(t, self._start)
+        _, speeds, f = self._look(t, z)
+        side = 1.0 if self.inputs[self._at + i] == 1.0 else -1.0
+        is_far = (later * np.abs(f) > FAR * np.abs(z[: len(f)])).any()
+        if not self.system.are_levels[k] and side * speeds[i] < 0 and is_far:
+            raise self._sliding(k, t)
 
     # --- root events
 

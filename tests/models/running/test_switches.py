@@ -567,3 +567,40 @@ def test_the_slope_of_a_root_that_is_held_at_zero_is_zero(kind):
 def test_a_steady_state_is_found_from_where_a_root_is_held_at_zero():
     model = SteadyModel("d(A)/dt = s - k*A - sqrt(max(A - 5, 0))", state={"A": 1.0}, parms={"s": 1.0, "k": 0.5})
     assert model()["A"].tolist() == pytest.approx([2.0])
+
+
+def degree_days(engine="auto", **words):
+    text = """
+        d(T)/dt = k * (10 + 10 * sin(2 * 3.141592653589793 * t) - T)
+        d(g)/dt = 0.01 * max(T - 10, 0)
+    """
+    phase = np.arctan(2 * np.pi)
+    start = 10 - 10 / np.hypot(1, 2 * np.pi) * np.sin(phase)
+    return OdeModel(text, state={"T": start, "g": 0.0}, parms={"k": 1.0}, rtol=1e-8, atol=1e-10, engine=engine, **words)
+
+
+@pytest.mark.parametrize("days", [700, 5000])
+def test_a_run_of_years_crosses_its_threshold_twice_a_day(days):
+    model = degree_days(times=[0, days // 2, days])
+    of_a_day = 0.01 * 10 / np.hypot(1, 2 * np.pi) / np.pi
+    np.testing.assert_allclose(model()["g"], of_a_day * np.array([0, days // 2, days]), rtol=1e-6)
+    bound = model.bind(["k"])
+    h = 1e-3
+    more, less = (bound.simulate(np.array([1 + s * h]))[-1, 1] for s in (1, -1))
+    assert bound.sensitivities(bound.theta0)[1][-1, 1, 0] == pytest.approx((more - less) / (2 * h), rel=5e-5)
+
+
+@pytest.mark.parametrize("a", [1e3, 1e5, 1e8, 1e10, 1e12])
+def test_however_fast_a_run_comes_back_to_what_it_has_crossed_it_slides(a):
+    model = OdeModel("dx/dt = where(x > 1, -a, 1)", state={"x": 0.5}, times=np.linspace(0, 10, 11), parms={"a": a})
+    with pytest.raises(SimulationError, match="slides along it"):
+        model()
+
+
+def test_a_run_that_would_stop_too_often_says_so_soon():
+    text = "dx/dt = y; dy/dt = -a * x + where(x > 0.3, 0.5, 0)".replace("; ", "\n")
+    model = OdeModel(text, state={"x": 1.0, "y": 0.0}, times=[0, 10], parms={"a": 1e6})
+    many = model({"a": 4e4})  # 637 times
+    assert np.isfinite(many.to_numpy()).all()
+    with pytest.raises(SimulationError, match=r"crossed switches 1000 times within .* more than 200,000 stops"):
+        model({"a": 1e12})
