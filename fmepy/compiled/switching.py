@@ -19,8 +19,10 @@ from fmepy.compiled.rosenbrock import IS_KNOWN, Stiff, is_on
 from fmepy.compiled.status import ALONE, CROSSED, DONE, STIFF
 from fmepy.types import IntVector, Matrix, Vector
 
-MOST, MOST_OF_WHOLE = 64, 8000
+MOST, MOST_OF_WHOLE = 64, 50_000
 """Flips after which a run comes back, for somebody to see whether it slides along a switch: a stretch, a whole run."""
+PACE, MOST_FLIPS = 1000, 200_000
+"""Flips whose pace is looked at, and how many a run may have at that pace: of more it slides along a switch."""
 FAR = 1e-4
 """Part of a state by which none may move within two times that are one: a switch may cross there unseen."""
 
@@ -219,6 +221,11 @@ def _flip(c, w, seen, t, z, inputs):
     inputs[w.modes + i] = 1.0 - mode if w.are_levels[i] == 0 else mode + 1.0 if speed > 0.0 else mode - 1.0
     w.flips[int(w.n_flips[0]), 0], w.flips[int(w.n_flips[0]), 1] = t, k
     w.n_flips[0] += 1.0
+    n_flips = int(w.n_flips[0])
+    if n_flips % PACE == 0:
+        lasted = max(t - w.flips[n_flips - PACE, 0], 1e-300)
+        if n_flips + PACE * (c.times[len(c.times) - 1] - t) / lasted > MOST_FLIPS:
+            return False
     _flip_alike(w, seen, i, speed, inputs)
     _read(w, seen, w.dependents, w.ends[i - 1] if i > 0 else 0, w.ends[i], c, t, z, inputs)
     for m in range(len(w.watched)):

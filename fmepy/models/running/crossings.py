@@ -26,7 +26,7 @@ import numpy as np
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.compiled.machine_function import machine_function
 from fmepy.compiled.python_code import scalar_function
-from fmepy.compiled.switching import FAR, MOST, Switches, with_room
+from fmepy.compiled.switching import FAR, MOST, MOST_FLIPS, PACE, Switches, with_room
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.language.derivatives import speeds_of
 from fmepy.language.equations import names_in, symbol, symbols
@@ -44,8 +44,6 @@ MOST_READINGS = 5
 """Of modes and algebraic states in turn, where both are read at the start of a stretch."""
 JUMP = 1e-5
 """Relative change of an algebraic state at a crossing above which it has jumped."""
-PACE, MOST_FLIPS = 1000, 200_000
-"""Crossings whose pace is looked at, and how many a run may have at that pace: of more it slides along a switch."""
 MOST_HITS = 10_000
 """Crossings of roots in one run, fired or not, after which it counts as one that does not end."""
 MOST_AT_ONE_TIME = 100

@@ -21,9 +21,10 @@ from fmepy.language.nodes import ZERO
 from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
 
-MOST_STOPS = 10_000
+MOST_STOPS = 100_000
 """Crossings in one run."""
-SAMPLES = 2_000
+SAMPLES, MOST_SAMPLES = 2_000, 2_000_000
+"""Times at which a curve is looked at, first, and in the end: four times as many until no crossing is new."""
 _APART = 1e-12
 """Relative distance below which two crossings are one."""
 
@@ -154,18 +155,34 @@ def _of_lines(g0: Vector, slope: Vector, edges: Vector, is_level: bool) -> Vecto
     return np.concatenate(times) if times else np.empty(0)
 
 
+@lru_cache(maxsize=8)
+def _irregular(n: int) -> Vector:
+    """Return n + 1 times from 0 to 1, a half to one and a half of 1/n apart: no period keeps step with them."""
+    t = np.arange(n + 1.0)
+    t[1:-1] += 0.5 * (t[1:-1] * 0.6180339887498949 % 1.0) - 0.25
+    return np.asarray(t / n)
+
+
 def _of_curves(function: _Function, p: Any, M: Matrix, edges: Vector, is_level: bool) -> Vector:
     """Return where a function of time changes its sign (of levels: its floor)."""
-    samples = np.union1d(np.linspace(edges[0], edges[-1], SAMPLES + 1), edges)
-    low, high = samples[:-1], samples[1:]
-    modes = M[:, np.clip(np.searchsorted(edges, low, side="right") - 1, 0, len(edges) - 2)]
 
     def state(t: Vector, m: Matrix) -> Vector:
         return _state(np.broadcast_to(function((t,), p, m)[0], t.shape), is_level)
 
-    left = state(low, modes)
-    changed = left != state(high, modes)
-    low, high, left, modes = low[changed], high[changed], left[changed], modes[:, changed]
+    def brackets(n: int) -> tuple[Vector, Vector, Vector, Matrix]:
+        samples = np.union1d(edges[0] + (edges[-1] - edges[0]) * _irregular(n), edges)
+        low, high = samples[:-1], samples[1:]
+        modes = M[:, np.clip(np.searchsorted(edges, low, side="right") - 1, 0, len(edges) - 2)]
+        left = state(low, modes)
+        changed = left != state(high, modes)
+        return low[changed], high[changed], left[changed], modes[:, changed]
+
+    n, found = SAMPLES, brackets(SAMPLES)
+    while (finer := brackets(n := 4 * n)) and len(finer[0]) != len(found[0]) and n < MOST_SAMPLES:
+        found = finer
+        if len(found[0]) > 2 * MOST_STOPS:
+            raise _too_many(len(found[0]))
+    low, high, left, modes = finer
     for _ in range(60 if len(low) else 0):
         middle = 0.5 * (low + high)
         same = state(middle, modes) == left

@@ -12,6 +12,7 @@ kinks and jumps of forcings, switches. The conventions:
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -107,16 +108,17 @@ class Timeline:
         out, row = [], self.n_at_start
         ends = np.searchsorted(self.rows, edges[1:], side="right").tolist()
         lines = forcing_lines(self.forcings, np.array(edges[:-1]), np.array(edges[1:])).tolist()
-        events: dict[float, list[int]] = {}
+        events, flips = defaultdict[float, list[int]](list), defaultdict[float, list[int]](list)
         for i, t in enumerate(self.event_times.tolist()):
-            events.setdefault(t, []).append(i)
+            events[t].append(i)
+        for t, i in crossings:
+            flips[float(t)].append(i)
         for k, ((a, b), end) in enumerate(zip(itertools.pairwise(edges), ends, strict=True)):
             times = self.rows[row:end]
             if not len(times) or times[-1] != b:
                 times = np.append(times, b)
             here = tuple(events.get(b, ())) if b < last else ()
-            flips = tuple(i for t, i in crossings if t == b)
-            out.append(Segment(a, b, times, slice(row, end), lines[k], here, flips))
+            out.append(Segment(a, b, times, slice(row, end), lines[k], here, tuple(flips.get(b, ()))))
             row = end
         return tuple(out)
 
