@@ -69,15 +69,14 @@ _Function = Callable[..., list[Any]]
 
 @lru_cache(maxsize=64)
 def _functions(system: System) -> list[tuple[_Function, bool]]:
-    """Return for every planned switch g(t), or of a straight line (g(0), slope), and whether it is one."""
+    """Return for every planned switch g(t) and its slope, of a straight line g(0) and that, and whether it is one."""
     planned = [system.switches[i] for i in system.planned]
     groups = [[system.time], [system.inputs[i] for i in _used(system)], [w.mode for w in planned]]
     out = []
     for w in planned:
         slope = derivative(w.g, system.time)
         is_line = system.time not in slope.free_symbols
-        parts = [w.g.subs({system.time: ZERO}), slope] if is_line else [w.g]
-        out.append((array_function(groups, parts), is_line))
+        out.append((array_function(groups, [w.g.subs({system.time: ZERO}) if is_line else w.g, slope]), is_line))
     return out
 
 
@@ -166,16 +165,34 @@ def _irregular(n: int) -> Vector:
 def _of_curves(function: _Function, p: Any, M: Matrix, edges: Vector, is_level: bool) -> Vector:
     """Return where a function of time changes its sign (of levels: its floor)."""
 
+    def looked_at(t: Vector, m: Matrix) -> tuple[Vector, Vector]:
+        g, slope = (np.broadcast_to(v, t.shape) for v in function((t,), p, m))
+        return g, np.sign(slope)
+
     def state(t: Vector, m: Matrix) -> Vector:
-        return _state(np.broadcast_to(function((t,), p, m)[0], t.shape), is_level)
+        return _state(looked_at(t, m)[0], is_level)
 
     def brackets(n: int) -> tuple[Vector, Vector, Vector, Matrix]:
         samples = np.union1d(edges[0] + (edges[-1] - edges[0]) * _irregular(n), edges)
         low, high = samples[:-1], samples[1:]
         modes = M[:, np.clip(np.searchsorted(edges, low, side="right") - 1, 0, len(edges) - 2)]
-        left = state(low, modes)
-        changed = left != state(high, modes)
-        return low[changed], high[changed], left[changed], modes[:, changed]
+        (g, way), (g_high, way_high) = looked_at(low, modes), looked_at(high, modes)
+        left = _state(g, is_level)
+        changed = left != _state(g_high, is_level)
+        turns = ~changed & (way * way_high < 0) & (is_level | (g * way < 0))  # it may be beyond where it turns
+        a, b, m, way = low[turns], high[turns], modes[:, turns], way[turns]
+        for _ in range(60 if len(a) else 0):
+            middle = 0.5 * (a + b)
+            same = looked_at(middle, m)[1] == way
+            a, b = np.where(same, middle, a), np.where(same, b, middle)
+        is_beyond = state(b, m) != left[turns]
+        twice, b, m = np.flatnonzero(turns)[is_beyond], b[is_beyond], m[:, is_beyond]
+        return (
+            np.concatenate([low[changed], low[twice], b]),
+            np.concatenate([high[changed], b, high[twice]]),
+            np.concatenate([left[changed], left[twice], state(b, m)]),
+            np.hstack([modes[:, changed], m, m]),
+        )
 
     n, found = SAMPLES, brackets(SAMPLES)
     while (finer := brackets(n := 4 * n)) and len(finer[0]) != len(found[0]) and n < MOST_SAMPLES:
@@ -187,4 +204,4 @@ def _of_curves(function: _Function, p: Any, M: Matrix, edges: Vector, is_level: 
         middle = 0.5 * (low + high)
         same = state(middle, modes) == left
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    return np.asarray(high)
+    return np.sort(high)

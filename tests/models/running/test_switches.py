@@ -618,3 +618,16 @@ def test_conditions_of_time_are_all_met_however_long_the_run(days):
 def test_a_floor_of_time_is_met_every_day_for_years():
     model = OdeModel("dg/dt = t - floor(t)", state={"g": 0.0}, times=[0, 30_000], rtol=1e-9)
     assert model()["g"].iloc[-1] == pytest.approx(15_000, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("(t - 500.3)^2 < 1e-4", 0.02),
+        ("cos(2 * 3.141592653589793 * t / 1000 * 7) > 0.99999999", 14 * np.arccos(0.99999999) * 1000 / (14 * np.pi)),
+        ("floor(1.0000001 - 1e-3 * (t - 500.3)^2) > 0.5", 0.02),
+    ],
+)
+def test_a_curve_of_time_is_met_where_it_turns_between_two_looks(condition, holds):
+    model = OdeModel(f"dx/dt = where({condition}, 1, 0)", state={"x": 0.0}, times=[0, 1000])
+    assert model()["x"].iloc[-1] == pytest.approx(holds, rel=1e-6)
