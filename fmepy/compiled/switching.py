@@ -48,8 +48,8 @@ class Switches(NamedTuple):
         Of every switch, the end of those that hang on it in `dependents`; those that are watched.
     unknown : ndarray, shape (n_switches + 1,)
         1 of a condition without a value; how many there are.
-    flips : ndarray, shape (most, 2)
-        Times, and which of the watched.
+    flips : ndarray, shape (most, 3)
+        Times, which of the watched, and the speed of its g.
     n_flips : ndarray, shape (1,)
     """
 
@@ -72,7 +72,7 @@ class Switches(NamedTuple):
 
 def with_room(w: Switches, most: int) -> Switches:
     """Return switches for one call, with room for so many flips."""
-    return w._replace(unknown=np.zeros(w.n_switches + 1), flips=np.empty((most, 2)), n_flips=np.zeros(1))
+    return w._replace(unknown=np.zeros(w.n_switches + 1), flips=np.empty((most, 3)), n_flips=np.zeros(1))
 
 
 class _Seen(NamedTuple):
@@ -219,9 +219,10 @@ def _flip(c, w, seen, t, z, inputs):
     copy(seen.rates, seen.before)
     mode = inputs[w.modes + i]
     inputs[w.modes + i] = 1.0 - mode if w.are_levels[i] == 0 else mode + 1.0 if speed > 0.0 else mode - 1.0
-    w.flips[int(w.n_flips[0]), 0], w.flips[int(w.n_flips[0]), 1] = t, k
-    w.n_flips[0] += 1.0
     n_flips = int(w.n_flips[0])
+    w.flips[n_flips, 0], w.flips[n_flips, 1], w.flips[n_flips, 2] = t, k, speed
+    n_flips += 1
+    w.n_flips[0] = n_flips
     if n_flips % PACE == 0:
         lasted = max(t - w.flips[n_flips - PACE, 0], 1e-300)
         if n_flips + PACE * (c.times[len(c.times) - 1] - t) / lasted > MOST_FLIPS:
@@ -325,13 +326,14 @@ def _set_offsets(c, w, seen, t, z, inputs):
 
 
 def _comes_back(c, w, seen, t, z, inputs):
-    """Tell whether a run crosses the switch that it has crossed again at once, and far: it slides along it.
+    """Tell whether the rates behind the switch that a run has crossed lead back, and far at once: it slides along it.
 
     To be called behind `_set_offsets`, which has looked.
     """
-    j, later = w.watched[int(w.flips[int(w.n_flips[0]) - 1, 1])], w.near * max(t - w.began, 1e-4 * abs(t))
+    last, later = w.flips[int(w.n_flips[0]) - 1], w.near * max(t - w.began, 1e-4 * abs(t))
+    j = w.watched[int(last[1])]
     side = 1.0 if inputs[w.modes + j] == 1.0 else -1.0
-    if w.are_levels[j] == 1 or not side * seen.g[w.n_switches + j] < 0.0:
+    if w.are_levels[j] == 1 or not (side * last[2] > 0.0 and side * seen.g[w.n_switches + j] < 0.0):
         return False
     most = 0.0
     for i in range(c.n_states):

@@ -369,10 +369,10 @@ class Crossings:
                 out[:done][times[:done] >= start - near] = z
             if early and root < 0 and z is before:
                 self._note_flip(fired, start)
+                speed = float(self._look(start, z)[1][self.system.watched[fired]])
                 z = self.flip(self.system.watched[fired], start, z)
+                self._check_way(fired, start, z, speed)
             self._set_offsets(start, z)
-            if early and root < 0:
-                self._check_way(fired, start, z)
         return out, z
 
     def _advanced(self, stepper: Stepper, start: float, z: Vector, times: Vector) -> tuple[Vector, Matrix]:
@@ -384,10 +384,10 @@ class Crossings:
         reached, rows = through(start, z, self.inputs, times, switches)
         self._seen = None
         self._unknown.update(np.flatnonzero(switches.unknown[:-1]).tolist())
-        for t, k in switches.flips[: int(switches.n_flips[0])].tolist():
+        for t, k, speed in switches.flips[: int(switches.n_flips[0])].tolist():
             self._note_flip(int(k), t)
-        if switches.n_flips[0]:
-            self._check_way(int(k), t, rows[-1])
+            if t == reached[-1]:
+                self._check_way(int(k), t, rows[-1], speed)
         return reached, rows
 
     def _set_offsets(self, t: float, z: Vector) -> None:
@@ -533,13 +533,16 @@ class Crossings:
         slides = f"the run crossed {told} again and again at once: it slides along it, which has no solution by stops"
         return SimulationError(slides, time=t, exploded=True)
 
-    def _check_way(self, k: int, t: float, z: Vector) -> None:
-        """Refuse a run that crosses the k-th watched switch again at once, and far: it slides along it."""
+    def _check_way(self, k: int, t: float, z: Vector, speed: float) -> None:
+        """Refuse a run whose rates behind the k-th watched switch lead back, and far at once: it slides along it.
+
+        speed : that of g before the crossing
+        """
         i, later = self.system.watched[k], NEAR * so_far(t, self._start)
         _, speeds, f = self._look(t, z)
         side = 1.0 if self.inputs[self._at + i] == 1.0 else -1.0
         is_far = (later * np.abs(f) > FAR * np.abs(z[: len(f)])).any()
-        if not self.system.are_levels[k] and side * speeds[i] < 0 and is_far:
+        if not self.system.are_levels[k] and side * speed > 0 > side * speeds[i] and is_far:
             raise self._sliding(k, t)
 
     # --- root events
