@@ -28,7 +28,7 @@ from fmepy.costs.entities import Experiments, check_needed, given_values, read_e
 from fmepy.costs.experiment_runs import ModelsOfCost
 from fmepy.costs.noise import SaidNoise, names_of_noise
 from fmepy.costs.sum import AddableCost
-from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, counted
+from fmepy.errors import ArgumentError, DataError, ParameterError, SimulationError, check_choice, counted
 from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityData, check_limits, read_entities
 from fmepy.fimlof.filter_model import Specification, with_equations
@@ -228,7 +228,8 @@ class FimlofCost(ModelsOfCost, AddableCost):
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
-        object.__setattr__(self, "obs", with_times(self.obs, self.x, self.unit, self.origin))
+        obs, origin = with_times(self.obs, self.x, self.unit, self.origin)
+        vars(self).update(obs=obs, origin=origin)
         followed = with_equations(self.model)
         column, entities = read_entities(self, self.obs, followed)
         given = given_values(self.parms)
@@ -298,11 +299,21 @@ class FimlofCost(ModelsOfCost, AddableCost):
         parms : dict, Series, a fit, ...
             Some or all of the parameters; the others stay at the cost's own values.
         """
-        theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)
+        theta = self._merged(parms).to_numpy(dtype=float)
         try:
             return self._bound.minus2loglik(theta)
         except SimulationError:
             return np.inf
+
+    def _merged(self, parms: UserParameters) -> pd.Series:
+        """Return all parameters; an sd of noise below zero, which enters the likelihood by its square, is refused."""
+        theta = merge_parameters(self.parms, parms)
+        for name in self.cases.parameters.taken_by(self.noise_scales):
+            if theta[name] < 0:
+                raise ParameterError(
+                    f"`parms`: {name} = {theta[name]:g} is a standard deviation of noise; it must be 0 or more."
+                )
+        return theta
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundFimlof:
         """Return the cost as a function of the parameters `names` (None: all)."""
@@ -331,7 +342,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         """
         from fmepy.fimlof.result import filter_result
 
-        theta = merge_parameters(self.parms, parms)
+        theta = self._merged(parms)
         return filter_result(self, self._bound, theta, smooth)
 
     def repeats(self, other: object) -> bool:
@@ -386,7 +397,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         """
         from fmepy.fimlof.histories import simulated
 
-        return simulated(self, merge_parameters(self.parms, parms), as_rng(seed))
+        return simulated(self, self._merged(parms), as_rng(seed))
 
     def __repr__(self) -> str:
         first = self.entities[0]

@@ -60,6 +60,16 @@ class Future:
         """What is filtered, with the events and inputs beyond the data."""
         return self.bound_filter.spec
 
+    def inputs_that_end(self) -> list[str]:
+        """Return a sentence for every forcing that varies and ends before the forecast."""
+        last = float(self.times[-1])
+        return [
+            f"The forecast runs until {last:g}, and the forcing {f.name!r} ends at {f.times[-1]:g}: its last value, "
+            f"{f.values[-1]:g}, is kept from there on. Give what is expected: forcings={{{f.name!r}: (times, values)}}."
+            for f in self.spec.definition.forcings
+            if f.times[-1] < last - 1e-9 * abs(last) and np.ptp(f.values) > 0
+        ]
+
     def run(self, run: EntityRun, filtered: Specification) -> Ahead:
         """Return the forecast from the end of a run of the model as the data were filtered, with its own start."""
         x, P = end_of(run, filtered)
@@ -166,14 +176,6 @@ def _typical(run: EntityRun, variable: int) -> float:
     return float(np.median(errors)) if len(errors) else 1.0
 
 
-def sorted_times(times: Any) -> Vector:
-    """Return times that a user asks for, in order, each once."""
-    try:
-        return np.unique(np.asarray(times, dtype=float))
-    except (TypeError, ValueError):
-        raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
-
-
 def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, end: float) -> Vector:
     if steps is not None:
         steps = whole_number(steps, "steps", 1)
@@ -182,7 +184,7 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
             data = np.unique(run.schedule.readings.times)
             spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
         return np.asarray(end + spacing * np.arange(1, steps + 1), dtype=float)
-    ahead = sorted_times(times)
+    ahead = np.unique(times)
     ahead = ahead[ahead > end]
     if not len(ahead) or not np.isfinite(ahead).all():
         raise ArgumentError(f"`times` must hold finite times beyond the data, which end at {end:g}.")

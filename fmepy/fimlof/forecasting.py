@@ -11,22 +11,23 @@ the data and of the noise are run on, and the bands are their quantiles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, between_0_and_1, whole_number
-from fmepy.errors import ArgumentError, SimulationError, check_known
+from fmepy.errors import ArgumentError, SimulationError, check_known, listed, warn
 from fmepy.fimlof.data import EntityRun
 from fmepy.fimlof.filter_model import Specification
 from fmepy.fimlof.forecast_paths import Ahead, Drawn, Future, drawn_paths, future_of
 from fmepy.fimlof.outputs import band, names_of_sums, on_own_scale, positive_names
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.scales import check_scale
-from fmepy.results.tables import Framed, Part, long_table
+from fmepy.results.tables import Framed, Part, long_table, wrapped
+from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import AxesArray, Cube, Matrix, Seed, Vector
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Forecast(Framed):
         States and outputs until the end of the data.
     line : DataFrame
         The same with further times between coarse ones; for pictures.
+    transforms : mapping of str to str
+        Variables that are read on another scale, on which their reading_sd is.
     """
 
     frame: pd.DataFrame
@@ -72,6 +75,7 @@ class Forecast(Framed):
     line: pd.DataFrame
     xlabel: str = "time"
     entity: str | None = None
+    transforms: Mapping[str, str] = field(default_factory=dict)
 
     def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw the end of the data and the fans of the forecast, one panel a variable; return the Axes."""
@@ -85,7 +89,12 @@ class Forecast(Framed):
         n_draws = 0 if self.draws is None else self.draws["draw"].nunique()
         drawn = f", from {n_draws} draws" if n_draws else ""
         head = f"Forecast, {100 * self.level:.4g} % bands of the state or output (lower, upper) and of a reading"
-        return [f"{head}; {parameters}{drawn}", long_table(self.frame)]
+        notes = [
+            wrapped(f"The reading_sd of {listed(own)} is on the scale of {how}.")
+            for how in dict.fromkeys(self.transforms.values())
+            if (own := [name for name, other in self.transforms.items() if other == how])
+        ]
+        return [f"{head}; {parameters}{drawn}", long_table(self.frame), *notes]
 
 
 def forecast(
@@ -106,13 +115,14 @@ def forecast(
     steps : int, optional
         So many further steps of a difference equation, or median spacings of the samples.
     times : sequence, optional
-        Times beyond the data instead.
+        Times beyond the data instead: numbers, or dates where the data had dates.
     level : float
         Coverage of the bands.
     parm_cov : DataFrame, optional
         Covariance of parameters that were estimated, such as ``fit.cov_scaled``: their uncertainty is added.
     forcings : mapping, optional
-        Inputs of a scenario, as the model takes them, also by entity; they replace the model's beyond the data.
+        Inputs of a scenario, as the model takes them, also by entity; they replace the model's beyond the data. An
+        input that ends before the forecast keeps its last value, with a warning.
     draws : int
         So many simulated paths (of parameters, of the end of the data, of all noise); the bands are their
         quantiles. Needed where the forecast leaves the range in which the model is nearly linear.
@@ -148,11 +158,14 @@ def forecast(
             "Give either `steps`, a number of steps beyond the data, or `times=`, the times themselves."
         )
     draws = whole_number(draws, "draws", 0)
+    times = None if times is None else numbers_of_times(times, flt.cost.unit, flt.cost.origin)
     if flt.failure is not None:
         raise SimulationError(f"There is no forecast: {flt.failure}", parameters=flt.values)
     names, C = _covariance(parm_cov, flt.parms)
     spec = flt.bound.spec
     futures = [future_of(flt.bound.spec_of(run.label), run, steps, times, forcings) for run in flt.runs]
+    for message in dict.fromkeys(note for f in futures for note in f.inputs_that_end()):
+        warn(message)
     theta = flt.parms.to_numpy(dtype=float)
     ahead = [f.run(run, spec) for f, run in zip(futures, flt.runs, strict=True)]
     covariances = [a.covariance for a in ahead]
@@ -181,6 +194,7 @@ def forecast(
         _until_the_end(flt.drawn_through()),
         flt.xlabel,
         entity,
+        {name: how for name, how in zip(spec.variables, spec.transforms, strict=True) if how is not None},
     )
 
 

@@ -28,13 +28,13 @@ from fmepy.fimlof.diagnostics import (
     whitened,
 )
 from fmepy.fimlof.filtered import Filtered
-from fmepy.fimlof.forecast_paths import sorted_times
 from fmepy.fimlof.forecasting import forecast as forecast_of
 from fmepy.fimlof.outputs import band
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import as_html
+from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import AxesArray, Seed, Vector
 
 
@@ -351,10 +351,10 @@ class FilterResult(Filtered):
         Parameters
         ----------
         times : sequence
-            From the filter's start on; for difference equations whole steps. Rows of the data without any reading ask
-            for their times by themselves.
+            From the filter's start on, dates where the data had dates; for difference equations whole steps. Rows of
+            the data without any reading ask for their times by themselves.
         """
-        further = sorted_times(times)
+        further = np.unique(numbers_of_times(times, self.cost.unit, self.cost.origin))
         start = float(self.bound.spec.grid[0])
         if not np.isfinite(further).all() or (further < start).any():
             raise ArgumentError(f"`times` must hold finite times from the model's start at {start:g} on.")

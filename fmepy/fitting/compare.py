@@ -24,13 +24,15 @@ import pandas as pd
 
 from fmepy.costs.data_fingerprint import difference
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.results.tables import Framed, Part, table
+from fmepy.results.tables import Framed, Part, table, wrapped
 from fmepy.vocabulary import own_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Pair = tuple[str, str]
+_SEARCH_ERROR = 1e-3
+"""So much of a likelihood ratio two searches may leave; no p-value depends on it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -64,6 +66,13 @@ class FitComparison(Framed):
         parts: list[str | Part] = [table(self.frame, "{:.6g}")]
         if len(self.tests):
             parts += ["", "Likelihood ratios of nested fits:", table(self.tests, "{:.4g}")]
+            parts += [
+                wrapped(
+                    f"The larger fit {large!r} has a smaller likelihood than {small!r}: its search has not found the "
+                    "optimum. Fit it again, from the smaller fit's parameters or with starts=."
+                )
+                for small, large in self.tests.loc[self.tests["p_value"].isna(), ["small", "large"]].to_numpy()
+            ]
         return parts
 
 
@@ -257,7 +266,7 @@ def _chance(ratio: float, df: int, boundary: int) -> float:
     """
     from scipy.special import chdtrc
 
-    if ratio < -1e-6:
+    if ratio < -_SEARCH_ERROR:
         return np.nan
     full = float(chdtrc(df, max(ratio, 0.0)))
     if not boundary:

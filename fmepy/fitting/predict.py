@@ -38,6 +38,7 @@ from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.parameters.selection import profile_of
 from fmepy.results.tables import Framed, Part, long_table, wrapped
 from fmepy.tables.cells import by_place
+from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import own_words
 
@@ -171,7 +172,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         return Prediction(_band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
     if is_fit(fit):
         band = _by_place(_band_of_fit(model, fit, times, level, reading), model)
-        return Prediction(band, level, bool(reading), "fit")
+        return Prediction(band, level, bool(reading), "fit", _of_bounds(fit))
     draws = _draws_of(fit)
     if draws is None:
         raise ArgumentError(
@@ -180,6 +181,17 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         )
     frame, note = _band_of_draws(model, *draws, times, level, reading)
     return Prediction(_by_place(frame, model), level, bool(reading), "draws", note)
+
+
+def _of_bounds(fit: ModFit) -> str:
+    """Return what is to be said of parameters on their bounds, which have no covariance."""
+    if not (held := list(fit.at_bound)):
+        return ""
+    is_one = len(held) == 1
+    return (
+        f"{listed(held)} {'is at its bound and counts' if is_one else 'are at their bounds and count'} as fixed there: "
+        "the band may be too narrow. profile(cost, fit, prediction=(variable, times)) lets them move."
+    )
 
 
 def _by_place(frame: pd.DataFrame, model: Any) -> pd.DataFrame:
@@ -211,7 +223,7 @@ def _own_of(model: Any, names: list[str], what: str, of: str) -> list[str]:
 
 
 def _bound(model: Any, used: list[str], times: Any) -> tuple[Any, _Place]:
-    bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
+    bound = model.bind(used) if times is None else model.bind(used, times=numbers_of_times(times))
     x_name = str(getattr(model, "x_name", "time"))
     return bound, (x_name, np.asarray(bound.times, dtype=float), list(bound.var_names))
 

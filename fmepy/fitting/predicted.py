@@ -19,6 +19,7 @@ from fmepy.models.entity import EntityModel
 from fmepy.models.mapped import MappedModel
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import entity_text
+from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import Vector
 
 if TYPE_CHECKING:
@@ -187,10 +188,7 @@ def _of_model(one: Any, f: Any, objective: Objective) -> list[Predicted]:
             "as lambda p: model(p)['y'].iloc[-1]."
         )
     first, last = float(model.times[0]), float(model.times[-1])
-    try:
-        at = np.atleast_1d(np.asarray(times, dtype=float))
-    except (TypeError, ValueError):
-        at = np.array([np.nan])
+    at = numbers_of_times(times, what=f"`prediction`: the times of {variable!r}")
     outside = at[~((at >= first) & (at <= last))]
     if at.ndim != 1 or not at.size or outside.size:
         told = f"{outside[0]:g}" if outside.size and np.isfinite(outside[0]) else repr(times)

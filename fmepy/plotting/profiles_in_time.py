@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import DataError
+from fmepy.errors import DataError, listed
 from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture, set_axes
 from fmepy.tables.cells import some_of
 from fmepy.tables.columns import as_table
@@ -16,6 +16,10 @@ from fmepy.types import AxesArray, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_TIMES = ("time", "t", "day", "days", "hour", "hours", "minute", "second", "week", "month", "year", "years")
+_DEPTHS = ("depth", "depths", "x", "z", "height", "distance", "place")
+_LONG = ["var", "time", "depth", "value"]
 
 
 @picture
@@ -69,6 +73,7 @@ def panels_by_place(
     observations, a table of time, depth and variables (or name, time, depth, value), the times are theirs.
     """
     time = str(frame.columns[list(frame.columns).index("x") - 1])
+    data = _by_depth(obs, [str(v) for v in frame["var"].unique()], time)
     panels = get_axes(len(names), axes)
     for ax, name in zip(panels, names, strict=True):
         rows = frame[frame["var"] == name]
@@ -77,8 +82,8 @@ def panels_by_place(
             draw(ax, rows.assign(x=rows[time]), False, color(0), "")
             set_axes(ax, time, name)
             continue
-        seen = _seen(obs, name)
-        times = some_of(rows[time].unique(), most) if seen is None else np.unique(seen[0]).tolist()
+        seen = None if data is None or name not in set(data["var"]) else data[data["var"] == name]
+        times = some_of(rows[time].unique(), most) if seen is None else np.unique(seen["time"]).tolist()
         for i, at in enumerate(times):
             own = rows[np.isclose(rows[time], at, rtol=1e-9)]
             if not len(own):
@@ -89,24 +94,45 @@ def panels_by_place(
             look = color(i, len(times))
             draw(ax, own, True, look, f"{time} {at:g}")
             if seen is not None:
-                ax.plot(seen[2][seen[0] == at], seen[1][seen[0] == at], "o", color=look, markersize=4)
+                own = seen[seen["time"] == at]
+                ax.plot(own["value"], own["depth"], "o", color=look, markersize=4)
         set_axes(ax, "x", name if most > 1 else f"{name}, {time} {rows[time].max():g}", True)
     return panels
 
 
-def _seen(obs: Any, name: str) -> tuple[Vector, Vector, Vector] | None:
-    """Return times, depths and values of a variable in a table of observations; None where there are none."""
+def _by_depth(obs: Any, variables: Sequence[str], time: str) -> pd.DataFrame | None:
+    """Return observations of profiles as a long table: var, time, depth, value.
+
+    Times and depths of a wide table are known by their names in either order; of two columns with other names the
+    times come first. Columns of text (a station) say nothing.
+
+    Raises
+    ------
+    DataError
+        No variable, or columns of which it is not clear which are times and depths.
+    """
     if obs is None:
         return None
     table = as_table(obs, "obs")
-    if not pd.api.types.is_numeric_dtype(table.iloc[:, 0]):
-        own = table[table.iloc[:, 0].astype(str) == name].iloc[:, 1:4]
-    else:
-        own = table[[*table.columns[:2], name]] if name in table.columns[2:] else table.iloc[:0, :3]
-    if own.shape[1] < 3:
-        raise DataError("`obs` of profiles needs time, depth and a variable, or name, time, depth and value.")
-    time, depth, value = own.dropna().to_numpy(dtype=float).T
-    return (time, depth, value) if len(time) else None
+    names = list(map(str, table.columns))
+    table = table.set_axis(names, axis=1)
+    is_number = [pd.api.types.is_numeric_dtype(table[c]) for c in names]
+    if len(names) > 3 and not is_number[0] and table.iloc[:, 0].astype(str).isin(variables).any():
+        return table.iloc[:, :4].set_axis(["var", "time", "depth", "value"], axis=1).astype({"var": str}).dropna()
+    rest = [c for c, number in zip(names, is_number, strict=True) if number and c not in variables]
+    times = [c for c in rest if c.lower() in (time.lower(), *_TIMES)]
+    depths = [c for c in rest if c.lower() in _DEPTHS and c not in times]
+    if len(rest) == 2:
+        is_swapped = rest[0] in depths or rest[1] in times
+        times, depths = [rest[is_swapped]], [rest[not is_swapped]]
+    read = [c for c in names if c in variables]
+    if not read or len(times) != 1 or len(depths) != 1:
+        raise DataError(
+            f"`obs` of profiles needs a column of times ({time!r}), one of depths ('depth') and a column a variable "
+            f"({listed(variables)}), or name, time, depth and value; it has {listed(names)}."
+        )
+    long = table.rename(columns={times[0]: "time", depths[0]: "depth"})
+    return long.melt(["time", "depth"], read, var_name="var", value_name="value")[_LONG].dropna()
 
 
 @picture

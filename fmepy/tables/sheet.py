@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, repeated
-from fmepy.tables.columns import as_table
+from fmepy.tables.columns import as_table, refuse_dates
 from fmepy.types import Vector
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -213,8 +213,8 @@ def frame_sheet(frame: pd.DataFrame, label: str) -> Sheet:
     return Sheet(label, "value", frame.set_axis(names, axis=1).set_axis(range(len(frame)), axis=0))
 
 
-def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
-    """Return data whose dates in the column x are times in a unit since an origin; numbers stay.
+def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> tuple[Any, Any]:
+    """Return data whose dates in the column x are times in a unit since an origin, and the origin; numbers stay.
 
     Raises
     ------
@@ -222,10 +222,29 @@ def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
         An unknown unit; what `Sheet.since` refuses.
     """
     if x is None or (unit is None and origin is None):
-        return obs
+        return obs, None
     check_choice(unit, SECONDS, "unit")
     table = as_table(obs)
     if table.columns.tolist().count(x) != 1 or pd.api.types.is_numeric_dtype(table[x]):
-        return table
-    times, _ = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(x, str(unit), origin)
-    return table.assign(**{x: times.to_numpy()})
+        return table, origin
+    times, first = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(x, str(unit), origin)
+    return table.assign(**{x: times.to_numpy()}), first
+
+
+def numbers_of_times(times: Any, unit: str | None = None, origin: Any = None, what: str = "`times`") -> Vector:
+    """Return times as numbers, at least one-dimensional: dates since an origin, where it and the unit are known.
+
+    Raises
+    ------
+    ArgumentError
+        Neither numbers nor dates, or dates where there is no origin.
+    """
+    several = list(times) if np.ndim(times) else [times]
+    sheet = Sheet(what, "times", pd.DataFrame({"times": pd.Series(several, dtype=object)}))
+    if unit is not None and origin is not None and sheet.holds_dates("times"):
+        return sheet.since("times", unit, origin)[0].to_numpy(dtype=float)
+    refuse_dates(several, what, ArgumentError)
+    try:
+        return np.atleast_1d(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{what} must hold numbers, as the model's times are; got {times!r}.") from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
@@ -255,3 +256,52 @@ def test_fixed_steps_go_on_where_data_go_on_after_the_model_s_times(method):
         return FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": 0.2})
 
     assert cost(7.0)() == pytest.approx(cost(15.0)(), rel=1e-12)
+
+
+def dated(**words):
+    """Return a cost whose data have dates from 2020-01-01 on."""
+    model = OdeModel("d(x)/dt = -k * x + u", state={"x": 1.0}, parms={"k": 0.3}, times=[0, 10],
+                     forcings={"u": ([0, 5, 10], [1, 2, 3])})  # fmt: skip
+    data = {"date": pd.date_range("2020-01-01", periods=10), "x": np.linspace(1, 3, 10)}
+    return FimlofCost(model, data, x="date", process_noise={"x": 0.1}, measurement_noise={"x": 0.1}, **words)
+
+
+@pytest.mark.parametrize("kind", [list, pd.DatetimeIndex])
+@pytest.mark.parametrize("origin", [None, "2019-12-31"])
+def test_times_ahead_may_be_dates_of_the_datas_calendar(kind, origin):
+    dates = kind([pd.Timestamp("2020-01-10 12:00"), pd.Timestamp("2020-01-11")])
+    flt = dated(unit="days", origin=origin).filter()
+    last = 10.0 if origin is None else 11.0
+    with pytest.warns(UserWarning, match="'u' ends at 10") if origin else contextlib.nullcontext():
+        assert flt.forecast(times=dates)["time"].tolist() == [last - 0.5, last]
+    assert last - 9.5 in flt.at(["2020-01-01 12:00"]).filtered["time"].tolist()
+
+
+def test_dates_without_a_calendar_are_refused():
+    flt = decaying().filter()
+    for dates in (["2020-01-11"], pd.to_datetime(["2020-01-11"]), np.datetime64("2020-01-11")):
+        for ask in (lambda d: flt.forecast(times=d), flt.at):
+            with pytest.raises(ArgumentError, match=r"`times` (holds dates|must hold numbers)"):
+                ask(dates)
+
+
+def test_an_input_that_ends_before_the_forecast_is_named():
+    flt = dated(unit="days").filter()
+    with pytest.warns(UserWarning, match=r"until 12, and the forcing 'u' ends at 10: its last value, 3, is kept"):
+        kept = flt.forecast(3)
+    longer = flt.forecast(3, forcings={"u": ([0, 5, 10, 20], [1, 2, 3, 3])})
+    pd.testing.assert_frame_equal(kept.frame, longer.frame)
+
+
+def test_the_scale_of_reading_sd_is_printed():
+    assert "reading_sd of 'x' is on the scale of log" in str(decaying(transform="log").filter().forecast(2))
+    assert "on the scale" not in str(decaying().filter().forecast(2))
+
+
+@pytest.mark.parametrize("name", ["sd_w", "sd_v"])
+def test_an_sd_below_zero_is_refused(name):
+    cost = decaying(process_noise={"x": "sd_w"}, measurement_noise={"x": "sd_v"}, parms={"sd_w": 0.2, "sd_v": 0.1})
+    for ask in (cost, cost.filter, cost.simulate):
+        with pytest.raises(ParameterError, match=rf"{name} = -3 is a standard deviation of noise"):
+            ask({name: -3.0})
+    assert np.isfinite(cost({"sd_w": 0.0}))

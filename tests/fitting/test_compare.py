@@ -60,6 +60,13 @@ def test_a_large_fit_below_its_small_one_has_no_p_value():
     both = compare_fits(fits)
     assert np.isnan(both.tests["p_value"].iloc[0])
     assert both["converged"].tolist() == [True, False]
+    assert "'large' has a smaller likelihood than 'small'" in " ".join(str(both).split())
+
+
+def test_what_two_searches_leave_is_a_ratio_of_zero():
+    both = compare_fits({"small": fit(-8.0, "x"), "large": fit(-8.00001, "xy")})
+    assert both.tests["p_value"].tolist() == [pytest.approx(1.0, abs=1e-6)]
+    assert "smaller likelihood" not in str(both)
 
 
 def test_transformed_fits_are_compared_with_their_jacobian():

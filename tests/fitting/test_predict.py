@@ -192,3 +192,12 @@ def test_the_wrong_way_round_is_answered():
         fme.modMCMC(fit)
     with pytest.raises(ArgumentError, match=r"sensFun\(cost\)"):
         fme.collin(cost)
+
+
+def test_a_parameter_at_its_bound_is_named():
+    x = np.arange(1.0, 7.0)
+    fit = modFit(lambda p: p["a"] * x + p["b"] - 2 * x + 1, {"a": 1.0, "b": 0.5}, lower={"b": 0.0})
+    band = predict(lambda p: pd.DataFrame({"x": x, "y": p["a"] * x + p["b"]}), fit)
+    assert "'b' is at its bound and counts as fixed" in " ".join(str(band).split())
+    free = modFit(lambda p: p["a"] * x + p["b"] - 2 * x + np.cos(x), {"a": 1.0, "b": 0.5})
+    assert predict(lambda p: pd.DataFrame({"x": x, "y": p["a"] * x + p["b"]}), free).message == ""

@@ -451,3 +451,36 @@ def test_bands_of_profiles_say_what_their_shades_are():
     assert title == "parameter uncertainty: Mean, Mean ± Sd, Min to Max"
     with pytest.raises(fme.errors.DataError, match=r"no rows of that time.* model.replace\(times=...\)"):
         runs.summary().plot("O2", obs=pd.DataFrame({"day": [7.0], "depth": [1.0], "O2": [200.0]}))
+
+
+@pytest.mark.parametrize(
+    "obs",
+    [
+        {"day": [10.0], "depth": [1.0], "O2": [200.0]},
+        {"depth": [1.0], "day": [10.0], "O2": [200.0]},
+        {"z": [1.0], "when": [10.0], "O2": [200.0]},
+        {"when": [10.0], "below": [1.0], "O2": [200.0]},
+        {"station": [7], "depth": [1.0], "time": [10.0], "O2": [200.0]},
+        {"core": ["A"], "time": [10.0], "depth": [1.0], "O2": [200.0]},
+        {"name": ["O2"], "time": [10.0], "depth": [1.0], "value": [200.0]},
+    ],
+)
+def test_times_and_depths_of_drawn_data_are_known_by_their_names(obs):
+    runs = fme.sensRange(column(times=[0, 10, 40]), parRange={"k": (0.02, 0.2)}, num=3, seed=1)
+    ax = runs.summary().plot("O2", obs=pd.DataFrame(obs))[0]
+    (points,) = [line for line in ax.lines if line.get_marker() == "o"]
+    assert (points.get_xdata().tolist(), points.get_ydata().tolist()) == ([200.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    "obs",
+    [
+        {"core": ["A"], "name": ["B"], "time": [10.0], "depth": [1.0]},
+        {"a": [1.0], "b": [10.0], "c": [1.0], "O2": [200.0]},
+        {"day": [10.0], "depth": [1.0], "o2": [200.0]},
+    ],
+)
+def test_drawn_data_whose_columns_are_not_clear_are_refused(obs):
+    runs = fme.sensRange(column(times=[0, 10, 40]), parRange={"k": (0.02, 0.2)}, num=3, seed=1)
+    with pytest.raises(fme.errors.DataError, match=r"a column of times .*; it has "):
+        runs.summary().plot("O2", obs=pd.DataFrame(obs))
