@@ -100,7 +100,12 @@ def __getattr__(name: str) -> _typing.Any:
 
     if name in _ROOMS:
         return import_module(f"fmepy.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import sys
+
+    from fmepy.vocabulary import answer_of
+
+    message = f"module {__name__!r} has no attribute {name!r}{answer_of(name)}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])  # Python says what is near
 
 
 def __dir__() -> list[str]:

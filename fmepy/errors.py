@@ -230,6 +230,12 @@ def listed(names: Iterable[object], most: int = 12) -> str:
     return ", ".join(items[:most]) + (f", ... ({len(items)} in all)" if len(items) > most else "")
 
 
+def shortened(value: object, most: int = 60) -> str:
+    """Return how a value prints, on one line of a message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def sentence(message: object) -> str:
     """Return a message of whatever failed with a full stop at its end, for another sentence to follow.
 

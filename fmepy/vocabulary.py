@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 
-from fmepy.errors import ArgumentError, UnknownArgumentError, counted, did_you_mean, listed
+from fmepy.errors import ArgumentError, UnknownArgumentError, counted, did_you_mean, listed, shortened
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +36,7 @@ def _answers(kind: str) -> dict[str, list[tuple[tuple[str, ...], str]]]:
     return out
 
 
+_NONE = inspect.Parameter.empty
 _RUN = "A run of a model"
 _OF_MODELS = (
     "state",
@@ -53,8 +54,8 @@ _OF_MODELS = (
 """What is an argument of models, and of none of their runs."""
 
 
-def own_words(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a public function that answers an unknown keyword with ours.
+def own_words(function: Callable[P, R], verb: str = "") -> Callable[P, R]:
+    """Return a public function that answers an unknown keyword with ours; `verb` is the name of a method.
 
     Examples
     --------
@@ -70,16 +71,16 @@ upper={'k': 10}.
     parameters = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         raise TypeError(f"{function.__qualname__} takes any keyword.")
-    known = [name for name in parameters if name != "self"]
+    known = [name for i, name in enumerate(parameters) if name not in ("self", "cls") and (i or not verb)]
     switches = {name for name, p in parameters.items() if p.annotation in (bool, "bool")}
-    have, verb = frozenset(known), function.__qualname__.removesuffix(".__init__")
+    have, verb = frozenset(known), verb or function.__qualname__.removesuffix(".__init__")
     verb = _RUN if function.__name__ == "__call__" else verb
     kinds = [p.kind for p in parameters.values()]
-    most = (
-        len(kinds)
-        if inspect.Parameter.VAR_POSITIONAL in kinds
-        else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    )
+    is_open = inspect.Parameter.VAR_POSITIONAL in kinds
+    most = len(kinds) if is_open else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    free = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needed = [] if is_open else [n for n in known if parameters[n].default is _NONE and parameters[n].kind in free]
+    own_self = len(parameters) - len(known)
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -89,21 +90,44 @@ upper={'k': 10}.
                 raise unknown_argument(verb, name, known)
             if name in switches and (np.ndim(value) or value not in (True, False)):
                 raise ArgumentError(f"`{name}={value!r}` must be True or False.")
-        n = most - len(parameters) + len(known)  # without self
+        n = most - own_self
         if len(args) > most and n < len(known):
             raise UnknownArgumentError(
                 f"{verb} takes {counted(n, 'argument')} without a name ({listed(known[:n])}); name what follows: "
                 f"{verb}({', '.join(known[:n])}, {known[n]}=...). There are {listed(known[n:], 40)}."
             )
+        for name, value in zip(known[:n], args[own_self:], strict=False) if given and not is_open else ():
+            if name in given:
+                raise UnknownArgumentError(
+                    f"{verb} has `{name}` twice: {name}={shortened(given[name])}, and without a name "
+                    f"{shortened(value)}. Its order is {listed(known[:n])}."
+                )
+        for name in needed:
+            if name not in given and known.index(name) >= len(args) - own_self:
+                example = next((says for _, says in _answers("needed").get(f"{verb}.{name}", ())), f"{name}=...")
+                raise UnknownArgumentError(f"{verb} needs `{name}`, too: write {example} in its brackets.")
         return function(*args, **kwargs)
 
     return wrapper
 
 
 def with_own_words(kind: C) -> C:
-    """Return a public class whose constructor answers an unknown keyword with ours."""
+    """Return a public class whose constructor and methods answer an unknown keyword with ours."""
+    answer_in_own_words(kind)
     kind.__init__ = own_words(kind.__init__)  # type: ignore[misc]  # the same signature
     return kind
+
+
+def answer_in_own_words(kind: type) -> None:
+    """Let the public methods of a class, but those that take any keyword, answer an unknown one with ours."""
+    for name, member in list(vars(kind).items()):
+        function = getattr(member, "__func__", member)
+        is_plain = inspect.isfunction(function) and not isinstance(member, staticmethod)
+        if name.startswith("_") or not is_plain or hasattr(function, "__wrapped__"):
+            continue
+        if all(p.kind is not p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
+            answering: Any = own_words(function, f"{kind.__name__}.{name}")
+            setattr(kind, name, answering if member is function else type(member)(answering))
 
 
 def unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownArgumentError:
@@ -129,11 +153,26 @@ def own_key(name: str, known: Iterable[str]) -> str:
     return next((says for own, says in _answers("key").get(name, ()) if have.issuperset(own)), "")
 
 
+def answer_of(name: str) -> str:
+    """Return what a function of another package is called here, to be put behind a message; "" where it is not known.
+
+    Examples
+    --------
+    >>> answer_of("tran_1D")
+    '; here it is transport_1d(C, grid, D=...)'
+    """
+    return next((f"; here it is {says}" for _, says in _answers("function").get(name, ())), "")
+
+
 class AnswersInOwnWords:
     """Base of results and models whose missing attributes are answered with ours: `elsewhere` says which."""
 
     __slots__ = ()
     elsewhere: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        answer_in_own_words(cls)
 
     if not TYPE_CHECKING:  # a type checker shall go on to refuse what is not there
 

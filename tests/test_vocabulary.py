@@ -91,9 +91,9 @@ def test_attributes_of_other_packages_are_answered_with_ours(cost, fit, model):
     assert not hasattr(model, "nothing_of_the_kind")
 
 
-def test_every_answer_names_what_there_is(cost, fit, model):
+def test_every_answer_names_what_there_is(cost, fit, model, filtered):
     chain = fme.modMCMC(cost, fit, niter=20, seed=1)
-    for thing in (fit, chain, model):
+    for thing in (fit, chain, model, filtered, filtered.filter()):
         for name, own in type(thing).elsewhere.items():
             first = own.split("`")[1].removesuffix("()").split("(")[0] if "`" in own else ""
             holder = fme if first.startswith("fmepy.") else thing
@@ -160,6 +160,44 @@ def test_one_set_is_not_a_chain(cost, fit):
     with pytest.raises(ParameterError, match=r"is a chain.*chain\.bestpar"):
         fme.sensFun(cost, chain)
     assert fme.sensFun(cost, chain.bestpar).frame["r"].abs().max() > 0
+
+
+@pytest.fixture(scope="module")
+def filtered():
+    walk = fme.DifferenceModel("next(x) = x", state={"x": 0.0}, times=range(9))
+    table = {"time": range(1, 9), "x": np.cos(range(8))}
+    return fme.FimlofCost(
+        walk, table, process_noise={"x": "q"}, measurement_noise={"x": "s"}, parms={"q": 1.0, "s": 1.0}
+    )
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda c, f: c.filter().forecast(h=3), "FilterResult.forecast has no argument 'h'; here it is `steps`"),
+        (lambda c, f: c.filter().forecast(3, f.cov_scaled), r"takes 1 argument without a name \('steps'\)"),
+        (lambda c, f: c.filter(smoth=True), "Did you mean 'smooth'"),
+        (lambda c, f: fme.derived(f), r"derived needs `function`, too"),
+        (lambda c, f: fme.Grid1D.growing(0, 1, N=3, first=0.1), "Did you mean 'n'"),
+        (lambda c, f: fme.FimlofCost(c.model, c.obs), r"FimlofCost needs `process_noise`, too: write process_noise={"),
+        (lambda c, f: fme.PredictionErrorCost(c.model, c.obs), r"PredictionErrorCost needs `gain`, too: write gain={"),
+        (lambda c, f: fme.modFit(), r"modFit needs `f`, too: write f=..."),
+        (lambda c, f: fme.screen_bad_data(c, f.par, threshold=3), "`threshold` twice: threshold=3, and without a name"),
+        (lambda c, f: fme.Grid1D(N=3), "here it is `edges`"),
+    ],
+)  # fmt: skip
+def test_arguments_of_methods_and_those_that_are_missing_are_answered(filtered, fit, ask, message):
+    with pytest.raises(UnknownArgumentError, match=message):
+        ask(filtered, fit)
+
+
+def test_names_of_other_packages_are_answered_with_ours(filtered):
+    with pytest.raises(AttributeError, match=r"'tran_1D'; here it is transport_1d\("):
+        _ = fme.tran_1D
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing_of_the_kind'$"):
+        _ = fme.nothing_of_the_kind
+    with pytest.raises(AttributeError, match="FilterResult has no attribute 'llf'; here it is `loglik`"):
+        _ = filtered.filter().llf
 
 
 @pytest.mark.parametrize(

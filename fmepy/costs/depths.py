@@ -15,7 +15,7 @@ import pandas as pd
 from fmepy.costs.observations import Observations
 from fmepy.errors import ArgumentError, DataError
 from fmepy.models.on_grid import ProfileFunction, profiles_of
-from fmepy.tables.columns import Columns
+from fmepy.tables.columns import Columns, are_swapped
 from fmepy.types import IntVector, Vector
 
 
@@ -82,6 +82,8 @@ def read_depths(table: pd.DataFrame, x: Any, model: Any) -> tuple[str | None, De
         return x, None
     if len(x) != 2 or x[0] == x[1]:
         raise ArgumentError(f"`x={x!r}` must be the column of times, or those of times and depths: ['day', 'depth'].")
+    if are_swapped(str(x[0]), str(x[1])):
+        raise ArgumentError(f"`x={x!r}` must name the times first, then the depths: x={[x[1], x[0]]!r}.")
     on_grid = profiles_of(model)
     if on_grid is None:
         raise ArgumentError(f"`x={x!r}`: the model has no profiles; depths are for an OdeModel with grid=.")

@@ -29,6 +29,7 @@ from fmepy.costs.observation_scale import ObservationScale, observation_scale
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, warn
 from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.names import normal_name
+from fmepy.parameters.selection import names_in_short
 from fmepy.tables.columns import Columns
 from fmepy.types import BoolVector, IntVector, Vector
 
@@ -307,7 +308,10 @@ def _wide_cells(table: Columns, positions: Sequence[int]) -> dict[str, tuple[Vec
     """Return values and rows by variable; columns of the same name are one variable."""
     if not positions:
         raise DataError(f"`obs` has no column of observations (columns: {listed(table.names)}).")
-    hint = " If the table is long, pass the name of its value column as `y`; else leave the column out."
+    hint = (
+        " If the table is long, pass the name of its value column as `y`; a column of subjects is entity='...'; "
+        "else leave the column out."
+    )
     rows = np.arange(len(table))
     cells: dict[str, tuple[Vector, IntVector]] = {}
     for j in positions:
@@ -411,9 +415,12 @@ def check_observed(names: Sequence[str], known: Sequence[str], what: str = "the 
         if name not in known:
             profiles = [n for n in names if f"{n}[1]" in known]
             profile = f" {profiles[0]!r} is a profile: x=['day', 'depth'] compares by depth." if profiles else ""
+            short = names_in_short(known)
+            if len(names) > 1 and not {*names} & {*known, *short}:
+                profile += f" One column a subject: obs.melt(x, var_name='subject', value_name={short[-1]!r})."
             raise DataError(
-                f"Observed variable {name!r} is not a variable of {what}.{did_you_mean(name, known)} There are "
-                f"{listed(known)}.{profile} If the column names the experiment or the subject, pass "
+                f"Observed variable {name!r} is not a variable of {what}.{did_you_mean(name, short)} There are "
+                f"{listed(short)}.{profile} If the column names the experiment or the subject, pass "
                 f"entity={name!r}. Leave other columns out of a wide table; in a long one the first column names the "
                 "variables and `y` the values."
             )

@@ -36,7 +36,7 @@ from fmepy.errors import ArgumentError, DataError, check_choice
 from fmepy.language.equations import names_in
 from fmepy.models.observer_model import Entry, Samples, check_modelled, corrected_model
 from fmepy.types import IntVector, Vector
-from fmepy.vocabulary import with_own_words
+from fmepy.vocabulary import by_name, with_own_words
 
 FORMS = ("innovation", "observer")
 
@@ -133,6 +133,9 @@ class PredictionErrorCost(SimulationCost):
     interpolate: str = field(default="exact", init=False)
     outside: str = field(default="error", init=False)
     noise_parms: Any = field(default=None, init=False)
+    elsewhere: ClassVar = by_name(
+        {"filter forecast predict smooth": "cost.run(fit.par); forecasts are of a FimlofCost"}
+    )
     is_plain_simulation: ClassVar[bool] = False  # what corrects a run needs the times of all readings
     stationary: Stationary | None = field(init=False)
     _samples: tuple[Samples, ...] = field(init=False)

@@ -216,7 +216,14 @@ class FimlofCost(ModelsOfCost, AddableCost):
     _given: dict[str, float] = field(init=False)
     predictor: Any = field(init=False)
     cases: Experiments = field(init=False)
-    elsewhere: ClassVar = by_name({"plot run residuals smooth": "what cost.filter(fit.par) gives"})
+    elsewhere: ClassVar = by_name(
+        {
+            "plot run residuals smooth": "what cost.filter(fit.par) gives",
+            "forecast predict": "cost.filter(fit.par).forecast(10)",
+            "fit": "modFit(cost, {'k': 0.5})",
+            "loglike loglik llf": "cost(parms), which is -2 log L",
+        }
+    )
     merged: ClassVar = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
 
     def __post_init__(self) -> None:

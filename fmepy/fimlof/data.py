@@ -19,7 +19,7 @@ from fmepy.costs.observations import (
     read_observations,
     transformed_values,
 )
-from fmepy.errors import ArgumentError, DataError
+from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import FilterReadings, Schedule
@@ -80,8 +80,13 @@ def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[
         steps; data that cannot be transformed; an entity without any.
     """
     table, x = as_table(obs), cost.x
+    if np.ndim(x) == 0 and not isinstance(x, str):
+        raise DataError(f"`x={x!r}` must be the name of the column of times, one of {listed(table.columns)}.")
     if not isinstance(x, str):
-        raise DataError(f"`x={x!r}` must name the column of times: a filter goes from one time to the next.")
+        raise DataError(
+            f"`x={x!r}` must name the column of times: a filter knows no depths, its data are the "
+            "model's variables, such as a cell 'O2[3]'. SimulationCost compares profiles by depth."
+        )
     column = read_entity_column(table, cost.entity)
     table = table if cost.entity is None else table.drop(columns=normal_name(cost.entity))
     observations = read_observations(
@@ -99,7 +104,7 @@ def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[
         if not any(len(v.x) for v in own):
             raise DataError(f"No observations of entity {column.labels[k]!r} are left: all are missing. Drop its rows.")
         lost = np.array([m[k] if len(v.x) else 0 for v, m in zip(own, missing, strict=True)], dtype=np.intp)
-        entities.append(_entity(column.labels[k], own, lost, times.iloc[rows], kinds, model, x))
+        entities.append(_entity(column.labels[k], own, lost, times.iloc[rows], kinds, model, cost))
     return column, tuple(entities)
 
 
@@ -110,16 +115,16 @@ def _entity(
     times: pd.Series,
     transforms: Mapping[str, str | None],
     model: Any,
-    x: str,
+    cost: Any,
 ) -> EntityData:
     of = "" if label is None else f" of entity {label!r}"
     for v in variables:
-        _check_times(f"The observation of {v.name!r}{of}", v.x, v.rows, model, x)
+        _check_times(f"The observation of {v.name!r}{of}", v.x, v.rows, model, cost)
     raw = np.concatenate([v.values for v in variables])
     which = np.repeat(np.arange(len(variables)), [len(v.x) for v in variables])
     read = np.concatenate([v.x for v in variables])
     without = times[np.isfinite(times) & ~np.isin(times, read)]  # rows that ask for states alone
-    _check_times(f"The row without readings{of}", without.to_numpy(), list(without.index), model, x)
+    _check_times(f"The row without readings{of}", without.to_numpy(), list(without.index), model, cost)
     both = np.concatenate([read, without])
     if definition_of(model).kind == "difference":  # rounding of times that are steps must not make two nodes of one
         start = float(model.times[0])
@@ -143,14 +148,19 @@ def _entity(
     return EntityData(label, names, tuple(transforms[n] for n in names), readings, raw[order], n_missing, asked)
 
 
-def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: str) -> None:
-    start = float(model.times[0])
+def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, cost: Any) -> None:
+    start, x = float(model.times[0]), cost.x
     early = np.flatnonzero(times < start - 1e-12 * max(1.0, abs(start)))
     if len(early):
         i = int(early[0])
+        since = (
+            ""
+            if cost.unit is None
+            else f" Dates count as {cost.unit} since {str(cost.origin)[:10]}; another is origin=."
+        )
         raise DataError(
             f"{what} in row {rows[i]} is of {x} = {times[i]:g}, before the model's start at {start:g}. Let the model "
-            "start earlier: times=, whose first entry is where its initial values hold."
+            f"start earlier: times=, whose first entry is where its initial values hold.{since}"
         )
     if definition_of(model).kind == "difference" and len(times):
         try:

@@ -11,7 +11,7 @@ the data and of the noise are run on, and the bands are their quantiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class Forecast(Framed):
         States and outputs until the end of the data.
     line : DataFrame
         The same with further times between coarse ones; for pictures.
-    transforms : mapping of str to str
+    transforms : dict of str to str
         Variables that are read on another scale, on which their reading_sd is.
     """
 
@@ -75,7 +75,7 @@ class Forecast(Framed):
     line: pd.DataFrame
     xlabel: str = "time"
     entity: str | None = None
-    transforms: Mapping[str, str] = field(default_factory=dict)
+    transforms: dict[str, str] = field(default_factory=dict)
 
     def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw the end of the data and the fans of the forecast, one panel a variable; return the Axes."""

@@ -36,6 +36,7 @@ from fmepy.parameters.named import check_names
 from fmepy.results.tables import as_html
 from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import AxesArray, Seed, Vector
+from fmepy.vocabulary import by_name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -271,6 +272,17 @@ class FilterResult(Filtered):
     # --- forecasts
 
     forecast = forecast_of
+    elsewhere = by_name(
+        {
+            "llf loglike llk logLik": "`loglik`",
+            "aic bic AIC BIC params pvalues": "of the fit: fit.aic, fit.bic, fit.par",
+            "resid innovations errors": "`residuals`, a row a datum",
+            "predict simulate get_forecast": "`forecast(10)`; paths of the states: `draw(100)`",
+            "states smoothed_state": "`smoothed`, `filtered` and `predicted`",
+            "simulate_smoother simulation_smoother": "`draw(100)`",
+            "fittedvalues": "`residuals`, with what was predicted",
+        }
+    )
 
     def draw(self, n: int = 100, seed: Seed = None) -> pd.DataFrame:
         """Return paths of the states drawn from their distribution given all data.

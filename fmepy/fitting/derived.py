@@ -19,9 +19,10 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import between_0_and_1
-from fmepy.errors import ArgumentError, listed
+from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import central_differences
+from fmepy.parameters.named import is_fit
 from fmepy.vocabulary import own_words
 
 _STEP = 6e-6  # cube root of the machine epsilon: central differences
@@ -69,6 +70,8 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
             "`function` must be a function of the parameters, such as lambda p: p['a'] / p['b'], or for several "
             f"lambda p: {{'ratio': p['a'] / p['b'], 'sum': p['a'] + p['b']}}; got {type(function).__name__}."
         )
+    if not is_fit(fit):
+        raise ArgumentError(f"`fit` must be a result of modFit, such as modFit(cost, p); got {type(fit).__name__}.")
     names = list(fit.par.index)
     table = fit.cov_scaled if cov is None else pd.DataFrame(cov)
     lacking = [n for n in names if n not in table.index or n not in table.columns]
@@ -79,7 +82,11 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
         raise ArgumentError(f"The fit has no covariance: {fit.message}")
     known = ~np.isnan(np.diag(C))
     C = np.where(np.outer(known, known), C, 0.0)
-    labels, value = _named(function(fit.par.copy()))
+    try:
+        labels, value = _named(function(fit.par.copy()))
+    except KeyError as error:
+        hint = did_you_mean(error.args[0], names)
+        raise ArgumentError(f"`function` asks for {error}.{hint} The fit has {listed(names)}.") from error
     theta, box = fit.par.to_numpy(dtype=float), (fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float))
     steps = np.where(known, _STEP * np.maximum(np.abs(theta), 1e-3 * np.sqrt(np.diag(C))), 0.0)
 

@@ -219,7 +219,8 @@ def _own_of(model: Any, names: list[str], what: str, of: str) -> list[str]:
     check_not_local(names, have, what)
     if used := [n for n in names if n in have]:
         return used
-    raise ArgumentError(f"`model` has none of the {of}; it has {listed(have)}.")
+    bands = "" if have else " Bands of what a filter knows: cost.filter(fit.par).plot() and .forecast()."
+    raise ArgumentError(f"`model` has none of the {of}; it has {listed(have)}.{bands}")
 
 
 def _bound(model: Any, used: list[str], times: Any) -> tuple[Any, _Place]:

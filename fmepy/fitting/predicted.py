@@ -19,6 +19,7 @@ from fmepy.models.entity import EntityModel
 from fmepy.models.mapped import MappedModel
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import entity_text
+from fmepy.parameters.selection import cells_of, names_in_short
 from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import Vector
 
@@ -212,10 +213,12 @@ def _model_behind(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:
     model = getattr(f, "predictor", f.model)
     names = list(model.var_names)
     if variable not in names:
-        raise ArgumentError(
-            f"`prediction`: the model has no variable {variable!r}.{did_you_mean(variable, names)} It has "
-            f"{listed(names)}."
+        cells, short = cells_of(variable, names), names_in_short(names)
+        profile = (
+            f"{variable!r} is a profile: take one of its {len(cells)} cells, such as {cells[0]!r}." if cells else ""
         )
+        hint = profile or f"{did_you_mean(variable, short)} It has {listed(short)}.".lstrip()
+        raise ArgumentError(f"`prediction`: the model has no variable {variable!r}. {hint}")
     experiments, asked = getattr(f, "experiments", None), None if entity is None else entity_text(entity)
     if experiments is None:
         if entity is None:

@@ -25,7 +25,7 @@ from fmepy.errors import ArgumentError, FmepyError, TooLargeError, did_you_mean,
 from fmepy.journal.arrays import DAMAGE, array_digest, open_arrays
 from fmepy.journal.encoding import Decoder, Encoder, Stored
 from fmepy.journal.files import MOST_ARRAYS, MOST_TABLE, open_file, read_file, write_whole
-from fmepy.vocabulary import own_words
+from fmepy.vocabulary import AnswersInOwnWords, own_words
 
 _FORMAT, _VERSION = "fmepy result", 1
 _OURS = re.compile(rb'\s*\{\s*"format"\s*:\s*"fmepy result"')
@@ -36,7 +36,7 @@ _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, Re
 """What Python and pandas make of a structure that was cut or changed."""
 
 
-class Saved(Stored):
+class Saved(AnswersInOwnWords, Stored):
     """Base of results: they can be saved."""
 
     __slots__ = ()

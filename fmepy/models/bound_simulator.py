@@ -20,8 +20,8 @@ from fmepy.models.base import OfRuns, simulate_many
 from fmepy.models.mapped import BoundMappedModel
 from fmepy.parameters.functions import UserFunction
 from fmepy.parameters.maps import Map, Selected
-from fmepy.parameters.named import Parameters, check_names
-from fmepy.parameters.selection import cells_of
+from fmepy.parameters.named import Parameters
+from fmepy.parameters.selection import cells_of, chosen
 from fmepy.tables.cells import Cells
 from fmepy.tables.columns import Columns
 from fmepy.types import Cube, IntVector, Matrix, Vector
@@ -122,7 +122,7 @@ class Simulator(OfRuns):
             wanted = table[int(wanted)]
             if self.x_place is not None and wanted == self.x_name:
                 raise ArgumentError(f"`sensvar`: column {self.x_place} is {self.x_name!r}, which is x, not a variable.")
-        (name,) = check_names([wanted], self.var_names, argument="sensvar", what="variable")
+        (name,) = chosen([wanted], self.var_names, "sensvar")
         return self.var_names.index(name)
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:

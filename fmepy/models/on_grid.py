@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, counted, did_you_mean, listed
+from fmepy.errors import ArgumentError, ModelError, counted, did_you_mean, listed
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.text import read_value
 from fmepy.models.definition.arguments import ModelArguments, as_parms, check_profile_names
@@ -426,7 +426,7 @@ class ProfileModel(DynamicModel):
 
     def image(
         self,
-        name: str,
+        name: str | None = None,
         parms: UserParameters = None,
         *,
         times: Any = None,
@@ -439,7 +439,7 @@ class ProfileModel(DynamicModel):
         Parameters
         ----------
         name : str
-            A species, or an output that is a profile.
+            A species, or an output that is a profile; may be left out where there is but one.
         parms, times
             As in a call.
         unit : str
@@ -471,5 +471,11 @@ class ProfileModel(DynamicModel):
 
         if self.on_grid is None:
             raise ModelError("`image` is for an OdeModel with grid=; of others plot_model(model()) draws lines.")
-        (name,) = check_names([name], self.on_grid.profiles(self.var_names), argument="name", what="profile")
+        have = self.on_grid.profiles(self.var_names)
+        if name is None and (len(have) > 1 or "which" in kwargs):
+            raise ArgumentError(
+                f"`image` draws one profile, named first: image({have[0]!r}). There are {listed(have)}."
+            )
+        name = have[0] if name is None else name
+        (name,) = check_names([name], have, argument="name", what="profile")
         return plot_image(self(parms, times), self.on_grid.grid.edges, name, unit=unit, ax=ax, **kwargs)

@@ -304,6 +304,14 @@ class Transport:
         hint = f" Write .{word} for it." if word else ""
         raise AttributeError(f"Transport has no {name!r}.{hint} It has rate, flux, flux_mid, balance and grid.")
 
+    def _arithmetic(self, *_: Any) -> Any:
+        raise ArgumentError(
+            "transport_1d(...) gives rates, fluxes and a balance; reckon with its rates, `.rate`, such as "
+            "transport_1d(C, grid, D=D).rate - k * C."
+        )
+
+    __neg__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _arithmetic
+
     @property
     def flux_mid(self) -> Vector:
         """The flux in the middles of cells, the mean of both edges: a profile, for tables and pictures."""
@@ -462,8 +470,9 @@ def _as_numbers(value: Any, argument: str) -> Any:
         if type(value) in (float, int) and not isfinite(value):
             raise ValueError
         return value if is_traced(value) or isinstance(value, float | int) else np.asarray(value, dtype=float)
-    except ValueError:
-        raise ArgumentError(f"`{argument}={value!r}`: transport needs finite numbers.") from None
+    except (ValueError, TypeError):
+        hint = f" Write its values, such as {argument}=f(grid.edges)." if callable(value) else ""
+        raise ArgumentError(f"`{argument}={value!r}`: transport needs finite numbers.{hint}") from None
 
 
 def _at_end(value: Any, argument: str) -> Any:

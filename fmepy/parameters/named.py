@@ -244,7 +244,9 @@ def check_names(
         own = have.get(normal_name(name))
         if own is None:
             hint = did_you_mean(name, have)
-            if have and have.keys() <= set(map(normal_name, names)):  # a fit's, say, with those of its noise
+            if name == "p1" and names == list(generated_names(len(names))):
+                hint = f" Without names they are p1, p2, ...: write a dict, such as {{{next(iter(have), 'k')!r}: ...}}."
+            elif have and have.keys() <= set(map(normal_name, names)):  # a fit's, say, with those of its noise
                 hint = f" All others are known; leave it out, such as p[{[*have.values()]}]."
             raise ParameterError(f"`{argument}`: there is no {what} {str(name)!r}.{hint} There are {listed(have)}.")
         if own in found:

@@ -10,7 +10,7 @@ the legend comes from the labels, in the first panel that shows something new.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -107,7 +107,7 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
 
     Any other keyword that neither the picture nor matplotlib knows is refused before anything is drawn.
     """
-    own = {k for k, v in inspect.signature(draw).parameters.items() if v.kind is not v.VAR_KEYWORD}
+    own = {k for k, v in inspect.signature(draw).parameters.items() if v.kind not in (v.VAR_KEYWORD, v.POSITIONAL_ONLY)}
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -159,9 +159,16 @@ def _check_keywords(name: str, given: Mapping[str, Any], own: set[str]) -> None:
     for key in given:
         if key not in known:
             raise ArgumentError(
-                f"{name} takes no keyword `{key}`.{did_you_mean(key, sorted(known))} It takes "
+                f"{name} takes no keyword `{key}`.{_hint(key, known)} It takes "
                 f"{listed(sorted(mine))}, and matplotlib's keywords of what it draws."
             )
+
+
+def _hint(key: str, known: Collection[str]) -> str:
+    """Return what a keyword of R's pictures is called here, or the nearest."""
+    own = {"main": "title", "xlab": "xlabel", "ylab": "ylabel", "col": "color", "lwd": "linewidth", "lty": "linestyle",
+           "pch": "marker", "cex": "markersize", "log": "yscale"}.get(key)  # fmt: skip
+    return f" Here it is `{own}`." if own else did_you_mean(key, sorted(known))
 
 
 @cache

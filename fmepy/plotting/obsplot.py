@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @picture
 def obsplot(
     x: Any,
+    /,
     *more: Any,
     which: Which = None,
     xyswap: bool | Sequence[bool] = False,

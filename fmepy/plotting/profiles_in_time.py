@@ -11,14 +11,12 @@ import pandas as pd
 from fmepy.errors import DataError, listed
 from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture, set_axes
 from fmepy.tables.cells import some_of
-from fmepy.tables.columns import as_table
+from fmepy.tables.columns import DEPTHS, TIMES, are_swapped, as_table
 from fmepy.types import AxesArray, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TIMES = ("time", "t", "day", "days", "hour", "hours", "minute", "second", "week", "month", "year", "years")
-_DEPTHS = ("depth", "depths", "x", "z", "height", "distance", "place")
 _LONG = ["var", "time", "depth", "value"]
 
 
@@ -89,7 +87,7 @@ def panels_by_place(
             if not len(own):
                 raise DataError(
                     f"`obs` has {name!r} at {at:g}, and there are no rows of that time, for they are those of the "
-                    "model's times: take model.replace(times=...) that hold it."
+                    "model's times: take times that hold it, predict(..., times=...) or model.replace(times=...)."
                 )
             look = color(i, len(times))
             draw(ax, own, True, look, f"{time} {at:g}")
@@ -120,10 +118,10 @@ def _by_depth(obs: Any, variables: Sequence[str], time: str) -> pd.DataFrame | N
     if len(names) > 3 and not is_number[0] and table.iloc[:, 0].astype(str).isin(variables).any():
         return table.iloc[:, :4].set_axis(["var", "time", "depth", "value"], axis=1).astype({"var": str}).dropna()
     rest = [c for c, number in zip(names, is_number, strict=True) if number and c not in variables]
-    times = [c for c in rest if c.lower() in (time.lower(), *_TIMES)]
-    depths = [c for c in rest if c.lower() in _DEPTHS and c not in times]
+    times = [c for c in rest if c.lower() in (time.lower(), *TIMES)]
+    depths = [c for c in rest if c.lower() in DEPTHS and c not in times]
     if len(rest) == 2:
-        is_swapped = rest[0] in depths or rest[1] in times
+        is_swapped = are_swapped(*rest) or rest[1] == time
         times, depths = [rest[is_swapped]], [rest[not is_swapped]]
     read = [c for c in names if c in variables]
     if not read or len(times) != 1 or len(depths) != 1:

@@ -11,7 +11,6 @@ import pandas as pd
 
 from fmepy.journal.saving import Saved
 from fmepy.results.writing import as_latex, as_markdown
-from fmepy.vocabulary import AnswersInOwnWords
 
 _MOST_ROWS, _MOST_COLUMNS = 60, 14
 _WIDTH = 120
@@ -84,7 +83,7 @@ def heading(text: str) -> Part:
     return Part(text, f"<p><b>{escape(text)}</b></p>", is_heading=True)
 
 
-class Shown(AnswersInOwnWords, Saved):
+class Shown(Saved):
     """A result that says once what it shows; how it prints and how it shows in a notebook follow from it."""
 
     __slots__ = ()

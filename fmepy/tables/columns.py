@@ -7,7 +7,7 @@ little as it can: a cost is evaluated thousands of times, and pandas takes longe
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -20,6 +20,12 @@ from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
 _AT_ONCE = 8  # columns: narrower tables are turned into numbers as a whole, which takes as long as two columns
+
+
+TIMES = ("time", "t", "day", "days", "hour", "hours", "minute", "second", "week", "month", "year", "years")
+DEPTHS = ("depth", "depths", "x", "z", "height", "distance", "place")
+"""What columns of times and of depths are called, in small letters, where nobody says which is which."""
+_UNNAMED = "Columns need names: pd.DataFrame(array, columns=[...])."
 
 
 def as_table(data: Any, argument: str = "obs", *, empty: bool = False) -> pd.DataFrame:
@@ -52,12 +58,17 @@ def as_table(data: Any, argument: str = "obs", *, empty: bool = False) -> pd.Dat
         raise DataError(
             f"`{argument}` must be a table: a DataFrame, or a mapping of names to columns; got "
             + (f"{data!r}. Read the file: pd.read_csv({str(data)!r})." if is_path else f"{type(data).__name__}. ")
-            + ("" if is_path else "Columns need names: pd.DataFrame(array, columns=[...]).")
+            + ("" if is_path else f"Run it first: {argument.split('[')[0]}=model()." if callable(data) else _UNNAMED)
         )
     table.columns = pd.Index([normal_name(c) for c in table.columns])
     if len(table) == 0 and not empty:
         raise DataError(f"`{argument}` has no rows.")
     return table
+
+
+def are_swapped(time: str, depth: str) -> bool:
+    """Tell whether two columns, by their names, are those of depths and of times, in this order."""
+    return depth.lower() in TIMES or (time.lower() in DEPTHS and depth.lower() not in DEPTHS)
 
 
 def _table_of_columns(data: Mapping[Any, Any], argument: str) -> pd.DataFrame:
@@ -77,21 +88,23 @@ def column_position(table: pd.DataFrame, name: Any, argument: str, what: str = "
     DataError
         Not a text, not a column (the nearest is named), or a repeated column.
     """
-    return _position(name, table.columns.tolist(), table.index.name, argument, what)
+    return _position(name, table.columns.tolist(), table.index.names, argument, what)
 
 
-def _position(name: Any, columns: list[str], index_name: Any, argument: str, what: str) -> int:
+def _position(name: Any, columns: list[str], index_names: Sequence[Any], argument: str, what: str) -> int:
     if not isinstance(name, str):
         hint = (
             " In a SimulationCost, errors that are numbers are measurement_noise={'N': 0.1}."
             if argument == "err"
             else ""
         )
+        if argument == "x" and isinstance(name, list | tuple):
+            hint = " Times and depths are compared by SimulationCost(model, obs, x=['day', 'depth'])."
         raise DataError(f"`{argument}` must be the name of one column of `{what}`, a text; got {name!r}.{hint}")
     name = normal_name(name)
     if name not in columns:
         hint = did_you_mean(name, columns)
-        if str(index_name) == name:
+        if name in map(str, index_names):
             hint = f" It is the index of the table: pass {what}.reset_index()."
         elif argument == "x" and not hint:
             hint = " Pass the name of the column, or x=None for data without one."
@@ -208,8 +221,8 @@ class Columns:
 
     def position(self, name: Any, argument: str) -> int:
         """Return the position of the column that an argument names; raise as `column_position` does."""
-        index_name = self._data.index.name if isinstance(self._data, pd.DataFrame) else None
-        return _position(name, self.names, index_name, argument, self._what)
+        index_names = self._data.index.names if isinstance(self._data, pd.DataFrame) else ()
+        return _position(name, self.names, index_names, argument, self._what)
 
     def column(self, position: int) -> pd.Series:
         """Return a column as it is."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, repeated
+from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, repeated, shortened
 from fmepy.tables.columns import as_table, refuse_dates
 from fmepy.types import Vector
 
@@ -106,9 +106,11 @@ class Sheet:
                 why = " Write dates as 2001-12-31, in all cells of the column, or as numbers."
             elif is_text and COMMA.fullmatch(cell):
                 why = " A decimal point is written '.', or a comma in all cells of a file."
-            raise self.error(f"{_cut(cell)} in column {name!r} is not a number.{why}{hint}", line) from None
+            raise self.error(f"{shortened(cell)} in column {name!r} is not a number.{why}{hint}", line) from None
         if not np.isfinite(value):
-            raise self.error(f"{_cut(cell)} in column {name!r}; where there is no datum, leave the cell empty.", line)
+            raise self.error(
+                f"{shortened(cell)} in column {name!r}; where there is no datum, leave the cell empty.", line
+            )
         return value
 
     def holds_dates(self, name: str) -> bool:
@@ -133,7 +135,9 @@ class Sheet:
         if moments.isna().any():
             i = int(np.argmax(moments.isna()))
             cell = cells.iloc[i]
-            problem = "the date is missing" if _is_missing(cell) else f"{_cut(cell)} is not a date such as 2001-12-31"
+            problem = (
+                "the date is missing" if _is_missing(cell) else f"{shortened(cell)} is not a date such as 2001-12-31"
+            )
             raise self.error(f"{problem} in column {name!r}.", self.lines[i])
         try:
             first = moments.min() if origin is None else pd.to_datetime(origin, format="ISO8601", utc=True)
@@ -187,11 +191,6 @@ def _text(cell: Any) -> str:
     return f"{cell:.15g}" if isinstance(cell, float) else str(cell).strip()
 
 
-def _cut(cell: Any) -> str:
-    text = repr(cell)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def column_names(head: Sequence[Any], place: str) -> list[str]:
     """Return the names of columns, none empty and none there twice."""
     names = ["" if name is None else str(name).strip() for name in head]
@@ -242,7 +241,7 @@ def numbers_of_times(times: Any, unit: str | None = None, origin: Any = None, wh
     several = list(times) if np.ndim(times) else [times]
     sheet = Sheet(what, "times", pd.DataFrame({"times": pd.Series(several, dtype=object)}))
     if unit is not None and origin is not None and sheet.holds_dates("times"):
-        return sheet.since("times", unit, origin)[0].to_numpy(dtype=float)
+        return np.asarray(sheet.since("times", unit, origin)[0], dtype=float)
     refuse_dates(several, what, ArgumentError)
     try:
         return np.atleast_1d(np.asarray(times, dtype=float))

@@ -476,7 +476,7 @@ def test_data_that_cannot_be_are_refused(cost, data):
         cost.replace(obs=data.rename(columns={"both": "bth"}))
     with pytest.raises(DataError, match="which has no log"):
         cost.replace(obs=data.assign(x=data.x.where(data.time != 3, -1.0)), transform={"x": "log"})
-    with pytest.raises(DataError, match="must name the column of times"):
+    with pytest.raises(DataError, match="must be the name of the column of times"):
         cost.replace(x=None)
 
 

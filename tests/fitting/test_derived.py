@@ -35,6 +35,10 @@ def test_bad_levels_and_fits_without_covariance_are_refused(line):
         fme.derived(line, lambda p: p["a"], level=95)
     with pytest.raises(ArgumentError, match=r"`function` must be a function.*lambda p: .*got dict"):
         fme.derived(line, {"ratio": lambda p: p["a"] / p["b"]})
+    with pytest.raises(ArgumentError, match=r"`function` asks for 'B'. Did you mean 'b'\? The fit has 'a', 'b'"):
+        fme.derived(line, lambda p: p["B"])
+    with pytest.raises(ArgumentError, match=r"`fit` must be a result of modFit.* got Series"):
+        fme.derived(line.par, lambda p: p["b"])
     with pytest.raises(ArgumentError, match=r"`cov` has no rows and columns of 'b'; .* as fit\.par is"):
         fme.derived(line, lambda p: p["a"], cov=line.cov_scaled.loc[["a"], ["a"]])
     bare = fme.modFit(lambda p: p["a"] - np.arange(3.0), {"a": 1.0}, hessian=False)

@@ -484,3 +484,40 @@ def test_drawn_data_whose_columns_are_not_clear_are_refused(obs):
     runs = fme.sensRange(column(times=[0, 10, 40]), parRange={"k": (0.02, 0.2)}, num=3, seed=1)
     with pytest.raises(fme.errors.DataError, match=r"a column of times .*; it has "):
         runs.summary().plot("O2", obs=pd.DataFrame(obs))
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda m, obs: m.image(which="O2"), r"image\('O2'\). There are 'O2', 'OM'"),
+        (lambda m, obs: m.image(), r"one profile, named first"),
+        (lambda m, obs: fme.SimulationCost(m, obs, x=["depth", "day"]), r"times first, .*x=\['day', 'depth'\]"),
+        (lambda m, obs: fme.SimulationCost(m, obs.set_index(["day", "depth"]), x=["day", "depth"]), r"reset_index\(\)"),
+        (lambda m, obs: fme.SimulationCost(m, obs.rename(columns={"O2": "o2"}), x=["day", "depth"]),
+         "Did you mean 'O2'. There are 'O2', 'OM', "),
+        (lambda m, obs: fme.modCost(m(), obs, x=["day", "depth"]), r"SimulationCost\(model, obs, x=\['day', 'dep"),
+        (lambda m, obs: fme.sensRange(m, parRange={"k": (0, 1)}, sensvar="o2", num=2), "Did you mean 'O2'"),
+        (lambda m, obs: fme.sensRange(m, parRange=[(0, 1)], num=2), "Without names they are p1, p2, ...: write a dict"),
+        (lambda m, obs: fme.plot_model(m), r"Run it first: outputs=model\(\)"),
+        (lambda m, obs: fme.plot_model(m(), main="a"), "Here it is `title`"),
+        (lambda m, obs: fme.obsplot(obs, x="day"), "takes no keyword `x`"),
+        (lambda m, obs: fme.FimlofCost(m, obs, x=["day", "depth"], process_noise={}), "a filter knows no depths"),
+        (lambda m, obs: -fme.transport_1d(np.ones(3), fme.Grid1D([0, 1, 2, 3])), "`.rate`, such as"),
+        (lambda m, obs: np.ones(3) - fme.transport_1d(np.ones(3), fme.Grid1D([0, 1, 2, 3])), "`.rate`, such as"),
+        (lambda m, obs: fme.transport_1d(np.ones(3), fme.Grid1D([0, 1, 2, 3]), D=abs), r"D=f\(grid.edges\)"),
+    ],
+)  # fmt: skip
+def test_slips_with_profiles_are_answered(ask, message):
+    obs = pd.DataFrame({"day": [10.0], "depth": [1.0], "O2": [200.0]})
+    with pytest.raises(fme.errors.FmepyError, match=message):
+        ask(column(times=[0, 10, 40]), obs)
+
+
+def test_a_prediction_of_a_profile_is_one_of_a_cell():
+    model = column(times=[0, 10, 40])
+    cost = fme.SimulationCost(
+        model, {"day": [10.0, 40.0], "depth": [1.0, 2.0], "O2": [200.0, 100.0]}, x=["day", "depth"]
+    )
+    fit = fme.modFit(cost, {"k": 0.1}, control={"maxiter": 1})
+    with pytest.raises(ArgumentError, match=r"'O2' is a profile: take one of its \d+ cells, such as 'O2\[1\]'"):
+        fme.profile(cost, fit, prediction=("O2", 10.0))
