@@ -45,7 +45,10 @@ def best_of(
         looked = objective.alone(objective.theta0, one.lower, one.upper, hold=False)  # no search: runs go together
         problem = Problem(looked, objective.theta0, one.lower, one.upper, one.prior, tasks.rng)
         scales = Scales(problem, objective.transforms)
-        design = starting_points(starts, problem, scales, tasks.rng)
+        try:
+            design = starting_points(starts, problem, scales, tasks.rng)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("while it was looked which of the starts run, before the first search") from None
         runs = tasks.spread(
             one,
             list(design.points),

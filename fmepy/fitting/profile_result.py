@@ -12,6 +12,7 @@ import pandas as pd
 from fmepy.errors import listed
 from fmepy.fitting.profile_walk import Side, Sides
 from fmepy.fitting.refits import Held
+from fmepy.parallel.runs import INTERRUPTED
 from fmepy.parameters.scales import marked
 from fmepy.results.tables import Framed, Part, bullets, long_table, wrapped
 from fmepy.types import AxesArray
@@ -169,6 +170,7 @@ def _closed_by(side: Side, found: Sides, threshold: float) -> list[str]:
 
 
 def _of_failures(failed: Sequence[tuple[str, float, str]]) -> list[str]:
+    failed = [one for one in failed if one[2] != INTERRUPTED[1]]
     if not failed:
         return []
     n = len(failed)

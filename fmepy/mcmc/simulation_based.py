@@ -35,6 +35,7 @@ from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
+from fmepy.parallel.runs import counted_failures
 from fmepy.parameters.named import by_parameter
 from fmepy.results.tables import Part, Shown, table
 from fmepy.types import AxesArray, Seed, Vector
@@ -128,10 +129,9 @@ class CalibrationCheck(Shown):
 
     def shown(self) -> list[str | Part]:
         """Return how many replicates there were, the summary, and what is to be known."""
-        failed = len(self.ranks) - self.n_done
         n, L = self.n_done, self.n_draws
         head = f"Simulation-based calibration by {self.method}: {n} replicates, ranks among {L} draws"
-        parts: list[str | Part] = [head + (f"; {failed} failed (.failures)" if failed else "")]
+        parts: list[str | Part] = ["; ".join([head, *counted_failures(self.failures)])]
         if self.n_done:
             parts.append(table(self.summary(), "{:.3g}"))
         return [*parts, *filter(None, [self.message])]
@@ -316,6 +316,8 @@ def _notes(check: CalibrationCheck) -> list[str]:
                 f"Chains have about {few[short].min():.0f} effective draws of {listed(short)}, fewer than the "
                 f"{check.n_draws} that truths are ranked among: the ranks need not be uniform then. Raise niter."
             )
-    if len(check.failures) and not check.interrupted:
+    if check.interrupted:
+        notes.append(f"{check.n_done} of {len(check.ranks)} replicates are done.")
+    elif len(check.failures):
         notes.append(f"{len(check.failures)} replicates failed; the first: {check.failures['message'].iloc[0]}")
     return notes

@@ -26,6 +26,7 @@ from fmepy.parallel import Runs, spread
 from fmepy.parallel.pools import POOL_START, as_executor
 from fmepy.parallel.progress import Progress
 from fmepy.parallel.resumable import ResumableTasks
+from fmepy.parallel.runs import INTERRUPTED
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names, is_fit
 from fmepy.parameters.scales import check_scale, foreign_columns, sampled, scale_taken
@@ -36,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 DISTRIBUTIONS = ("unif", "norm", "latin", "grid", "sobol", "halton")
 _TIMED_RUNS = 8  # of a streamed ensemble, to see whether processes are worth their start
-_INTERRUPTED = ("Interrupted", "Stopped by Ctrl-C before it was done.")
 
 
 # --- which sets
@@ -172,7 +172,7 @@ class Ran(NamedTuple):
     @staticmethod
     def told(result: Any) -> str:
         """Return how much of an ensemble there is, for the warning that it was interrupted."""
-        undone = int((result.failures["error"] == _INTERRUPTED[0]).sum())
+        undone = int((result.failures["error"] == INTERRUPTED[0]).sum())
         return f"{len(result.pars) - undone} of {len(result.pars)} sets were run, the others are NaN."
 
 
@@ -220,7 +220,7 @@ class Ensemble:
         with Progress(progress, len(thetas)) as told:
             for begin, end, where, force in _chunks(thetas, rows, executor, timed=one.many is None):
                 if stopped:  # after Ctrl-C nothing more is started
-                    failed.update(dict.fromkeys(range(begin, end), _INTERRUPTED))
+                    failed.update(dict.fromkeys(range(begin, end), INTERRUPTED))
                     values = np.full((end - begin, self.n_output), np.nan)
                 else:
                     runs = spread(one, list(thetas[begin:end]), executor=where, progress=told.after(begin), force=force)
@@ -250,7 +250,7 @@ class Ensemble:
         """Return one row per set whose run failed."""
         names, thetas = self.simulator.names, self.sets.table.to_numpy(dtype=float)
         rows = np.flatnonzero(np.isin(source, list(failed))) if failed else np.empty(0, dtype=int)
-        n_failed = sum(failed[int(source[i])] != _INTERRUPTED for i in rows)
+        n_failed = sum(failed[int(source[i])] != INTERRUPTED for i in rows)
         if n_failed:
             logger.warning("%d of %d runs failed; `failures` says why.", n_failed, len(source))
         columns = {

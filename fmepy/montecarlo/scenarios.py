@@ -23,6 +23,7 @@ from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scen
 from fmepy.montecarlo.summaries import STATISTICS, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
+from fmepy.parallel.runs import counted_failures
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.results.tables import Framed, Part, long_table
@@ -120,7 +121,7 @@ class Scenarios(Framed):
         """Return how many runs there are, and the table."""
         what = "Differences" if self.base is not None else "Runs"
         of = f"{listed(self.names, 6)}{'' if self.base is None else f' to {self.base!r}'}"
-        failed = f"; {len(self.failures)} runs failed" if len(self.failures) else ""
+        failed = "".join(f"; {how}" for how in counted_failures(self.failures, "runs "))
         n = len(self.pars)
         return [f"{what} of {of}, {n} parameter {'set' if n == 1 else 'sets'}{failed}", long_table(self.frame)]
 

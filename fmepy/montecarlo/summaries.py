@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.parallel.runs import counted_failures
 from fmepy.types import BoolVector, Matrix
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
@@ -51,10 +52,7 @@ def statistics(columns: Matrix) -> Matrix:
 
 def counted_runs(runs: Any) -> str:
     """Return how many runs a result holds, how many of them failed, and how many Ctrl-C left out."""
-    missed = int((runs.failures["error"] == "Interrupted").sum())
-    failed = len(runs.failures) - missed
-    parts = [f"{len(runs.pars)} runs", f"{failed} of them failed" if failed else ""]
-    return ", ".join(filter(None, [*parts, f"{missed} of them not run (Ctrl-C)" if missed else ""]))
+    return ", ".join([f"{len(runs.pars)} runs", *counted_failures(runs.failures, "of them ")])
 
 
 def column_groups(values: Matrix, ok: BoolVector) -> Iterator[Matrix]:

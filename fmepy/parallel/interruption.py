@@ -73,7 +73,7 @@ def interruptible(told: Callable[[Any], str]) -> Callable[[Callable[P, R]], Call
                 result = checked(*args, **kwargs)
             if result.interrupted:
                 message = f"{verb.__name__} was interrupted (Ctrl-C) and returns what there is. {told(result)}"
-                warn(message, InterruptedWarning)
+                warn(message.rstrip(), InterruptedWarning)
             return result
 
         return wrapper

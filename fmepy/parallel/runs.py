@@ -16,6 +16,9 @@ from fmepy.parallel.worker import Outcome, Task
 from fmepy.parameters.named import generated_names
 from fmepy.types import BoolVector, Seed
 
+INTERRUPTED = ("Interrupted", "Stopped by Ctrl-C before it was done.")
+"""Error and message of a run that Ctrl-C left out."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs(Saved):
@@ -58,7 +61,7 @@ class Runs(Saved):
 
     def __repr__(self) -> str:
         n, failed = len(self.results), len(self.failures)
-        head = f"{n} {'run' if n == 1 else 'runs'}, " + (f"{failed} failed" if failed else "none failed")
+        head = ", ".join([f"{n} {'run' if n == 1 else 'runs'}", *(counted_failures(self.failures) or ["none failed"])])
         if not failed:
             return head
         kinds = self.failures["error"].value_counts(sort=False)
@@ -67,6 +70,19 @@ class Runs(Saved):
         if failed > 5:
             lines.append(f"  ... all {failed} are in .failures")
         return "\n".join(lines)
+
+
+def counted_failures(failures: pd.DataFrame, of: str = "") -> list[str]:
+    """Return how many runs failed, and how many Ctrl-C left out, those that there are.
+
+    Examples
+    --------
+    >>> counted_failures(pd.DataFrame({"error": ["Interrupted", "ValueError", "Interrupted"]}), "of them ")
+    ['1 of them failed', '2 of them not run (Ctrl-C)']
+    """
+    missed = int((failures["error"] == INTERRUPTED[0]).sum())
+    failed = len(failures) - missed
+    return [f"{n} {of}{what}" for n, what in ((failed, "failed"), (missed, "not run (Ctrl-C)")) if n]
 
 
 def as_tasks(items: list[Any], seed: Seed) -> list[Task]:

@@ -23,7 +23,7 @@ from fmepy.errors import ArgumentError, FmepyError
 from fmepy.parallel.interruption import outermost
 from fmepy.parallel.pools import POOL_START, GivenPool, LokyPool, as_executor, worker_count
 from fmepy.parallel.progress import Progress
-from fmepy.parallel.runs import Collected, Runs, as_items, as_tasks
+from fmepy.parallel.runs import INTERRUPTED, Collected, Runs, as_items, as_tasks
 from fmepy.parallel.worker import (
     Outcome,
     Reply,
@@ -104,7 +104,7 @@ def spread(
                 raise
             collected.interrupted = True
     if collected.interrupted:
-        collected.fill("Interrupted", "Stopped by Ctrl-C before it was done.")
+        collected.fill(*INTERRUPTED)
     return collected.runs()
 
 

@@ -32,6 +32,7 @@ from fmepy.models.bound_simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.samplers import Ranges, as_ranges
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible
+from fmepy.parallel.runs import counted_failures
 from fmepy.parameters.selection import chosen
 from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
@@ -102,8 +103,8 @@ class GlobalIndices(Framed):
         if len(self.failures):
             what = "curves of" if self.method == "fast" else "blocks of"
             text += (
-                f", {len(self.failures)} failed; {self.dropped} of {self.blocks + self.dropped} {what} runs with a "
-                f"failed one {'give NaN' if self.method == 'fast' else 'are left out'}"
+                f", {', '.join(counted_failures(self.failures))}; {self.dropped} of {self.blocks + self.dropped} "
+                f"{what} runs that are not complete {'give NaN' if self.method == 'fast' else 'are left out'}"
             )
         return text
 
