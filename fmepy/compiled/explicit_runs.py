@@ -163,8 +163,8 @@ class ExplicitRuns:
 
     Attributes
     ----------
-    at_course : int
-        Where the words of its `CourseTables` stand.
+    tables, at_course : CourseTables, int
+        What it runs along, and where the words of that stand.
     shape : tuple of int
         Of the rows of a run.
     n_inputs : int
@@ -187,7 +187,7 @@ class ExplicitRuns:
         n_lags = 0 if delays is None else len(delays.states) * (n // s.n_states)
         ends = np.cumsum([0, *(len(k.times) for k in stretches)])
         constants = np.array([k.constants for k in stretches], dtype=float)
-        self._tables = CourseTables(
+        self.tables = CourseTables(
             address(_NO_PLAN), f.rates, f.watch, f.values, f.outputs, s.n_states, course.n_parameters, f.prepare,
             n_inputs - f.n_prepared, n_inputs, course.n_at_start, together, n_lags, s.most_steps, float(s.rtol),
             float(s.max_step), float(course.start),
@@ -196,7 +196,7 @@ class ExplicitRuns:
             np.array([*zip(ends, ends[1:], (k.kept for k in stretches), strict=False)], dtype=np.int64).reshape(-1, 3),
             constants if len(stretches) else np.zeros((0, 0)), forced, given, changes,
         )  # fmt: skip
-        self._course = packed(self._tables)
+        self._course = packed(self.tables)
         self.at_course, self._functions, self._solver = address(self._course), functions, solver
         self._past = None if delays is None else (packed(delays), delays)  # the words, and what they point at
         self._switches, self._room = switches, FIRST_ROOM

@@ -158,6 +158,19 @@ def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
     return ALONE, h
 
 
+def run_stretch(c: CourseTables, runs: RunArrays, w: Switches):
+    """Run once along the one stretch of a course, from a given z, through its crossings.
+
+    How it ended and the next step stand in `ended`, where the first step is read.
+    """
+    plan, ended = integers(c.plan, 3), runs.ended[0]
+    stiff = Stiff(plan[0], c.plan, new(plan[1]))
+    begin_stiff(stiff, c, plan)
+    prepare(c, runs, runs.inputs[0])
+    w.n_flips[0] = w.unknown[w.n_switches] = 0.0
+    ended[0], ended[1] = _stretch_through(c, runs, w, _room(c, w), runs.inputs[0], runs.out[0], stiff, 0, ended[1])
+
+
 def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
     """Run once along the one stretch of a course, as `explicit_loop.run_watched` does, through its crossings.
 

@@ -28,6 +28,7 @@ import numpy as np
 
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import SimulationError
+from fmepy.filtering.crossing_steps import CrossingSteps
 from fmepy.filtering.run import FilterFunctions
 from fmepy.filtering.statespace import PythonFunction, StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, StepTolerances
@@ -115,13 +116,14 @@ def adaptive_functions(
         return FilterFunctions(advance, observe, EXACT, space.n_noise)
     n = len(space.states)
     inputs = [(n,), (len(space.parameters),), (len(space.forcings),)]
-    solver = PythonFunction(
-        _BySolver(space, forcings, moments, curved, accuracy).advance, 2, inputs, [(n,), (n, n), (n, n)]
-    )
+    by_solver = _BySolver(space, forcings, moments, curved, accuracy)
+    solver = PythonFunction(by_solver.advance, 2, inputs, [(n,), (n, n), (n, n)])
     explicit = None if curved else _explicit(space, accuracy)
-    if explicit is None:
+    crossings = CrossingSteps.of(by_solver.compiled[1]) if explicit is None and advance.is_compiled else None
+    if explicit is None and crossings is None:
         return FilterFunctions(solver, observe, MOMENTS_BY_FUNCTION if moments else BY_FUNCTION, n)
-    return FilterFunctions(advance, observe, MOMENTS if moments else ADAPTIVE, space.n_noise, explicit, solver)
+    kind = MOMENTS if moments else ADAPTIVE
+    return FilterFunctions(advance, observe, kind, space.n_noise, explicit, solver, crossings)
 
 
 # --- exactly
@@ -199,7 +201,7 @@ class _BySolver:
 
     def _run(self, start: float, end: float, z: Vector, p: Vector) -> Vector:
         timeline, segments = self._cut(start, end)
-        system, stepper = self._compiled
+        system, stepper = self.compiled
         if stepper is not None and system is not None:
             inputs = np.zeros(system.layout.size + (len(system.watched) if stepper.watches_switches else 0))
             inputs[: len(p)] = p
@@ -215,7 +217,7 @@ class _BySolver:
         return _last(run_segments(self._lsoda, None, self._layout, timeline, segments, z, inputs, None))
 
     @cached_property
-    def _compiled(self) -> tuple[System | None, CompiledStepper | None]:
+    def compiled(self) -> tuple[System | None, CompiledStepper | None]:
         """The augmented system, and what runs it; None where it cannot be compiled."""
         if not self._space.is_traced:
             return None, None

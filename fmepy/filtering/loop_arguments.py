@@ -5,12 +5,59 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from fmepy.filtering.schedule import ScheduleArrays
 from fmepy.journal.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE = 1, 2, 3
 """Why a filter stopped: the second can another arithmetic mend."""
+
+
+class CrossingRoom(NamedTuple):
+    """Where a pass goes through the conditions of its model, see `filtering.crossing_steps`.
+
+    Attributes
+    ----------
+    loop : int
+        Address of `compiled.switching.run_stretch`; 0: there are no conditions.
+    course, runs, switches : int
+        Addresses of what it gets.
+    n_parameters, lines, origin, first_mode : int
+        Among the inputs: parameters, behind which the size of the noise stands; where lines, origin and modes begin.
+    begins, ends : ndarray, shape (1,)
+        Of the stretch.
+    inputs, values, ended : ndarray
+        See `compiled.courses.RunArrays`.
+    planned : ndarray of int
+        Conditions of time alone.
+    cuts, modes : ndarray, shape (n_cut,), (n_cut + 1, n_planned)
+        Where one of these changes, and what they are before, between and behind.
+    """
+
+    loop: int
+    course: int
+    runs: int
+    switches: int
+    n_parameters: int
+    lines: int
+    origin: int
+    first_mode: int
+    begins: Vector
+    ends: Vector
+    inputs: Matrix
+    values: Vector
+    ended: Matrix
+    planned: IntVector
+    cuts: Vector
+    modes: Matrix
+
+
+NO_CROSSINGS = CrossingRoom(
+    *(0,) * 8, *(np.empty(0),) * 2, np.empty((0, 0)), np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64),
+    np.empty(0), np.empty((0, 0)),
+)  # fmt: skip
 
 
 class LoopModel(NamedTuple):
@@ -32,6 +79,7 @@ class LoopModel(NamedTuple):
         Of the explicit method.
     atol : ndarray, shape (n + 2 n^2,) or (0,)
         Of x, Phi by rows, S by rows, this in units of the size of the noise.
+    crossings : CrossingRoom
     """
 
     advance: int
@@ -46,6 +94,7 @@ class LoopModel(NamedTuple):
     rtol: float
     max_step: float
     atol: Vector
+    crossings: CrossingRoom = NO_CROSSINGS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

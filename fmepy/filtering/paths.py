@@ -70,6 +70,8 @@ def run(job: Paths) -> None:
     w = space(m.kind, n, m.n_noise, schedule.step_inputs.shape[2])
     for path in range(job.x.shape[0]):
         w.last[0] = 0.0  # no path depends on the steps of those before it
+        if m.crossings.loop != 0:
+            m.crossings.ended[0, 1] = 0.0
         copied_vector(job.x[path], x)
         for node in range(schedule.times.shape[0]):
             for step in range(schedule.step_at[node], schedule.step_at[node + 1]):
@@ -100,8 +102,10 @@ def draw_paths(
     x = start.x + rng.standard_normal((n, k)) @ semidefinite_factor(start.P).T
     xi = rng.standard_normal((n, len(schedule.step_times), max(k, f.n_noise)))
     out = np.empty((n, len(schedule.times), k))
-    job = Paths(scheme.model, schedule.arrays, x, inputs.p, inputs.event_values[schedule.event_places], xi, out)
-    words = packed(job)
-    c_loop(run, "the loop of noisy paths")(address(words))
+    with f.room(inputs.p, schedule.times) as room:
+        events = inputs.event_values[schedule.event_places]
+        job = Paths(scheme.model(room), schedule.arrays, x, inputs.p, events, xi, out)
+        words = packed(job)
+        c_loop(run, "the loop of noisy paths")(address(words))
     f.raise_errors()
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +12,14 @@ import numpy as np
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.filtering import loop, square_root_loop
-from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE, LoopArguments, LoopModel, PassRecord
+from fmepy.filtering.loop_arguments import (
+    NO_CROSSINGS,
+    VARIANCE_NOT_POSITIVE,
+    CrossingRoom,
+    LoopArguments,
+    LoopModel,
+    PassRecord,
+)
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.tangents import Directions
 from fmepy.filtering.transition import CARRYING, StepTolerances
@@ -36,6 +44,8 @@ class FilterFunctions:
         Of the explicit method, for the kinds that are steps of it.
     solver : PythonFunction or None
         What takes a step that the explicit method gives back.
+    crossings : CrossingSteps or None
+        Through the conditions of the model.
     """
 
     advance: Any
@@ -44,6 +54,11 @@ class FilterFunctions:
     n_noise: int
     explicit: StepTolerances | None = None
     solver: Any = None
+    crossings: Any = None
+
+    def room(self, p: Vector, times: Vector) -> AbstractContextManager[CrossingRoom]:
+        """Return the room of a pass through conditions."""
+        return nullcontext(NO_CROSSINGS) if self.crossings is None else self.crossings.room(p, times)
 
     def raise_errors(self) -> None:
         """Raise what a function of Python raised within a loop."""
@@ -81,13 +96,12 @@ class Scheme:
     is_safe: bool
     safe: Callable[[], Scheme] | None = None
 
-    @property
-    def model(self) -> LoopModel:
-        """What a loop sees."""
+    def model(self, crossings: CrossingRoom = NO_CROSSINGS) -> LoopModel:
+        """Return what a loop sees."""
         f = self.functions
         bend, bend_readings, solver = (0 if g is None else g.address for g in (*self.bends, f.solver))
         options = f.kind, self.per_step, f.n_noise, self.n_variables, *(_NONE if f.explicit is None else f.explicit)
-        return LoopModel(f.advance.address, f.observe.address, bend, bend_readings, solver, *options)
+        return LoopModel(f.advance.address, f.observe.address, bend, bend_readings, solver, *options, crossings)
 
 
 _NONE = StepTolerances(1.0, np.inf, np.empty(0))
@@ -184,19 +198,20 @@ def _one_pass(scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInpu
     if record:
         together = int(np.max(np.diff(schedule.row_at), initial=0)) if scheme.is_safe else 0
         kept = _empty_record(len(schedule.times), len(schedule.readings), len(start.x), together)
-    job = _job(scheme, schedule, start, inputs, kept)
-    words = packed(job)
-    if scheme.is_safe:
-        c_loop(square_root_loop.run, "the filter that keeps factors of covariances")(address(words))
-    else:
-        c_loop(loop.run, "the filter")(address(words))
+    with scheme.functions.room(inputs.p, schedule.times) as room:
+        job = _job(scheme.model(room), scheme.update, schedule, start, inputs, kept)
+        words = packed(job)
+        if scheme.is_safe:
+            c_loop(square_root_loop.run, "the filter that keeps factors of covariances")(address(words))
+        else:
+            c_loop(loop.run, "the filter")(address(words))
     scheme.functions.raise_errors()
     node, reason, row = job.told.tolist()
     return Pass(job.nu, job.s, job.v, node, reason, row, kept, scheme.is_safe)
 
 
 def _job(
-    scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, record: PassRecord | None
+    model: LoopModel, update: int, schedule: Schedule, start: Start, inputs: LoopInputs, record: PassRecord | None
 ) -> LoopArguments:
     """Return a pass as the loop gets it; of nu, s and v the arrays to be written."""
     p, event_values, correlation = inputs
@@ -204,7 +219,7 @@ def _job(
     X = np.zeros((len(start.x), d))
     X[start.free, np.arange(d)] = 1.0
     return LoopArguments(
-        *(scheme.model, schedule.arrays, scheme.update, _own(start.x), _own(start.P), X, _own(p)),
+        *(model, schedule.arrays, update, _own(start.x), _own(start.P), X, _own(p)),
         *(event_values[schedule.event_places], correlation, np.empty(n_obs), np.empty(n_obs), np.empty((n_obs, d))),
         *(np.empty(3, dtype=np.int64), record is not None, _NO_RECORD if record is None else record),
     )
@@ -226,7 +241,8 @@ def has_tangents(scheme: Scheme) -> bool:
     """Tell whether passes with derivatives can follow a scheme: the plain loop, row by row, compiled."""
     f = scheme.functions
     is_plain = not scheme.is_safe and scheme.update == loop.SEQUENTIAL
-    return f.advance.is_compiled and is_plain and (f.explicit is not None or f.kind not in CARRYING)
+    is_smooth = f.crossings is None and (f.explicit is not None or f.kind not in CARRYING)
+    return f.advance.is_compiled and is_plain and is_smooth
 
 
 def passes_with_slopes(
@@ -240,7 +256,7 @@ def passes_with_slopes(
     n_obs, n_par = len(schedule.readings), len(at.ahead)
     return [
         loop.TangentArguments(
-            _job(scheme, schedule, start, inputs, None),
+            _job(scheme.model(), scheme.update, schedule, start, inputs, None),
             Directions(*(a[first : first + TOGETHER] for a in at)),
             *np.empty((2, n_obs, len(at.ahead[first : first + TOGETHER]))),
         )

@@ -287,6 +287,49 @@ def _explicit(m, t, h, u, x, p, y, Phi, S, w):
     return True
 
 
+def _through_conditions(m, t, h, u, x, p, y, Phi, S, w):
+    """Carry them over a step through the conditions of the model; return whether it could be done."""
+    n, g, inputs, z, end = x.shape[0], m.crossings, m.crossings.inputs[0], m.crossings.values, t + h
+    at, n_cuts, k = n + n * n, g.cuts.shape[0], 0
+    if m.kind != MOMENTS:
+        cleared(S)
+    size = size_of_spread(m, t, h, u, x, p, S, w)
+    if size == 0.0:
+        return False
+    copied_vector(x, z[:n])
+    identity(z[n:at].reshape((n, n)))
+    for i in range(n):
+        for j in range(i + 1):
+            z[at + i * (i + 1) // 2 + j] = S[i, j] / (size * size)
+    copied_vector(p[: g.n_parameters], inputs[: g.n_parameters])
+    inputs[g.n_parameters] = size
+    while k < n_cuts and g.cuts[k] <= t + 1e-12 * abs(t):
+        k += 1
+    begin = t
+    while begin < end:
+        next_cut = g.cuts[k] if k < n_cuts else end
+        g.begins[0], g.ends[0] = begin, end if next_cut >= end - 1e-12 * abs(end) else next_cut
+        for i in range(u.shape[1]):
+            slope = (u[2, i] - u[0, i]) / h
+            inputs[g.lines + 2 * i], inputs[g.lines + 2 * i + 1] = u[0, i] + slope * (begin - t), slope
+        inputs[g.origin] = begin
+        for i in range(g.planned.shape[0]):
+            inputs[g.first_mode + g.planned[i]] = g.modes[k, i]
+        call(g.loop, g.course, g.runs, g.switches)
+        if g.ended[0, 0] != DONE:
+            g.ended[0, 1] = 0.0
+            return False
+        begin = g.ends[0]
+        k += 1
+    copied_vector(z[:n], y)
+    copied(z[n:at].reshape((n, n)), Phi)
+    for i in range(n):
+        for j in range(i + 1):
+            S[i, j] = z[at + i * (i + 1) // 2 + j] * (size * size)
+            S[j, i] = S[i, j]
+    return True
+
+
 def exact_parts(M, b, A, h, E, B, C):
     """Set E, shape (2 n + 1, n), to Phi, S and the shift of x' = M x + b with noise A A' over a step of length h.
 
@@ -395,7 +438,11 @@ def transition(m, t, h, u, x, p, y, Phi, S, w, known_A, known_S):
     """
     n, kind, f, F, A = x.shape[0], m.kind, w.f, w.F[0], w.A[0]
     if is_adaptive(kind):
-        if not _explicit(m, t, h, u, x, p, y, Phi, S, w):
+        if m.crossings.loop != 0:
+            is_done = _through_conditions(m, t, h, u, x, p, y, Phi, S, w)
+        else:
+            is_done = _explicit(m, t, h, u, x, p, y, Phi, S, w)
+        if not is_done:
             _by_solver(m, t, h, u, x, p, y, Phi, S, w)
         return
     if kind == EXACT:

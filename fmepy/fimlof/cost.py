@@ -105,9 +105,8 @@ class FimlofCost(ModelsOfCost, AddableCost):
         order, in the noise too; "rk4", of fourth order in state, tangent and Brownian noise (P stays a covariance);
         "rk4_moment", Runge and Kutta's step for the state and for dP/dt = F P + P F' + A A' together, as ctsmTMB's
         filters take it. Or an adaptive solver for state, tangent and noise integral ("ode", default for the others;
-        exact for linear equations with constant coefficients), or for state and covariance ("moment"). Models with
-        conditions (``max``, ``where``) stop at their crossings in these two, which takes some 0.4 ms a sample: many
-        times as long as "rk4".
+        exact for linear equations with constant coefficients), or for state and covariance ("moment"). These two stop
+        where conditions of the model (``max``, ``where``) cross.
     dt : float, optional
         Longest fixed step; default the model's.
     update : {"ekf", "iterated", "second_order", "unscented"}

@@ -40,7 +40,7 @@ def test_a_loop_needs_nothing_but_arithmetic_and_memory(kernel):
 def explicit_runs(most_steps=10_000):
     definition, rows = hiv_model().definition, np.linspace(0.0, 30.0, 31)
     stepper = explicit.CompiledStepper(build_system(definition.equations, (), True), 1e-8, 1e-8)
-    stepper._solver = replace(stepper._solver, most_steps=most_steps)
+    stepper.solver = replace(stepper.solver, most_steps=most_steps)
     p = definition.parms.to_numpy()
     course = Course(0.0, rows, 1, (Stretch(0.0, rows[1:], 30),), forced=np.empty((31, 0)), n_parameters=len(p))
     P = p * np.random.default_rng(1).uniform(0.8, 1.2, (40, len(p)))

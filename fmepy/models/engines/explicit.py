@@ -73,13 +73,13 @@ class CompiledStepper:
         self.watches_switches = system.n_watched > 0
         blocks = len(system.z) // system.n_states
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
-        self._solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
-        self._functions, self._n_inputs = _functions(system), _n_inputs(system)
+        self.solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
+        self.functions, self.n_inputs = _functions(system), _n_inputs(system)
         if held:
             jacobian = (
                 StiffCode(partial(stiff.stiff_plan, system, _prepared(system)), held=True) if held == "stiff" else None
             )
-            self._functions = replace(self._functions, stiff=jacobian)
+            self.functions = replace(self.functions, stiff=jacobian)
         self._stretches: dict[Any, ExplicitRuns] = {}
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
@@ -96,7 +96,7 @@ class CompiledStepper:
             if len(self._stretches) >= _MOST_STRETCHES:
                 self._stretches.clear()
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
-            runs = self._stretches[key] = ExplicitRuns(self._functions, self._solver, course, self._n_inputs)
+            runs = self._stretches[key] = ExplicitRuns(self.functions, self.solver, course, self.n_inputs)
         out, (ended, n, reached, *worst) = runs.one(inputs, z, switches)
         if ended == status.DONE:
             return times, out
@@ -129,8 +129,8 @@ class WholeRuns:
         kinds, past = kinds_of(d.events)[0], d.past if system.delays else ()
         around = _around(system, d.groups, (d.initial, tuple(e for _, e in d.outputs), past), kinds)
         functions = replace(
-            stepper._functions,
-            code=(stepper._functions.code, around),
+            stepper.functions,
+            code=(stepper.functions.code, around),
             values=around.address("values"),
             outputs=around.address("outputs") if m else 0,
             n_outputs=m * (1 + k),
@@ -142,13 +142,13 @@ class WholeRuns:
         if self._table is not None and switches is None:
             raise NotWritableError("a condition of a switch")
         own = None if switches is None else switches._replace(began=course.start)
-        self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs, delays, own)
+        self._runs = ExplicitRuns(functions, stepper.solver, course, stepper.n_inputs, delays, own)
         # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
         of_states = np.arange(n * (1 + k)).reshape(1 + k, n)
         of_outputs = of_states.size + np.arange(m * (1 + k)).reshape(1 + k, m)
         self._in_row = both = np.concatenate([of_states, of_outputs], axis=1)
         self._order, self._shape = np.concatenate([both[0], both[1:].T.ravel()]), (len(course.rows), n + m, k)
-        self._inputs, self._scales = np.zeros(stepper._n_inputs), system.layout.scales
+        self._inputs, self._scales = np.zeros(stepper.n_inputs), system.layout.scales
         self._places = np.array([d.parameters.index(name) for name in system.names], dtype=np.intp)
 
     def one(self, p: Vector) -> Matrix:
@@ -205,7 +205,7 @@ class WholeRuns:
         stepper, course, definition = self._given
         changes = [int(change[4]) for change in course.changes]
         try:
-            return SweptRuns(self._runs, changes, stepper._n_inputs, self._system, definition, names)
+            return SweptRuns(self._runs, changes, stepper.n_inputs, self._system, definition, names)
         except NotWritableError:
             return None
 
