@@ -375,7 +375,8 @@ class FilterResult(Filtered):
         flags, jumps = int(self.residuals["flag"].sum()), int(self.shocks["flag"].sum())
         suspected = f"{flags} suspected {'datum' if flags == 1 else 'data'}"
         return (
-            f"FilterResult{of}: {self.nobs} data, log-likelihood {self.loglik:.7g}, SUMSQ {self.sumsq:.5g}; "
+            f"FilterResult{of}: {self.nobs} {'datum' if self.nobs == 1 else 'data'}, log-likelihood {self.loglik:.7g}, "
+            f"sum of squares {self.sumsq:.5g}; "
             f"{suspected}, {jumps} {'jump' if jumps == 1 else 'jumps'} of states beyond {self.threshold:g} sd"
         )
 

@@ -148,7 +148,7 @@ def plot_sumsq(test: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     ax.plot(n, 2 * np.sqrt(2 * n), **{**_LIMIT, "label": "2 sd"})
     ax.plot(n, -2 * np.sqrt(2 * n), **_LIMIT)
     ax.plot(n, np.cumsum(test.squares) - n, **{"color": color(0), "label": "sum of squares - data", **kwargs})
-    set_axes(ax, "data, in order", "excess of SUMSQ")
+    set_axes(ax, "data, in order", "excess of the sum of squares")
     return ax
 
 
