@@ -124,7 +124,8 @@ class SteadyState(Shown):
     def shown(self) -> list[str | Part]:
         """Return how it was found, the states, and the outputs that are single numbers."""
         how = "Steady state" if self.converged else "No steady state"
-        head = f"{how} of {len(self.state)} states: {counted(self.iterations, 'iteration')}, largest rate left {self.residual:.3g}"
+        after = counted(self.iterations, "iteration")
+        head = f"{how} of {len(self.state)} states: {after}, largest rate left {self.residual:.3g}"
         single = [f"{k} = {float(v):.6g}" for k, v in self.outputs.items() if np.ndim(v) == 0]
         rest = [f"{k} ({np.size(v)} values)" for k, v in self.outputs.items() if np.ndim(v)]
         beside = [f"outputs: {', '.join(single + rest)}"] if self.outputs else []

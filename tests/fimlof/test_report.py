@@ -116,7 +116,8 @@ def test_jumps_are_told_before_their_time():
     cost = read_with_errors()
     data = pd.DataFrame(cost.obs)
     data.loc[99:, "z"] += 15 * 0.9 ** np.arange(101)
-    assert "x before time 100: all data ask for a jump upwards, " in text_of(cost.replace(obs=data).filter(), "Jumps of states")
+    told = text_of(cost.replace(obs=data).filter(), "Jumps of states")
+    assert "x before time 100: all data ask for a jump upwards, " in told
 
 
 def test_states_that_no_datum_reaches_and_few_data_are_weak_spots():
