@@ -59,7 +59,8 @@ class Forecast(Framed):
     smoothed : DataFrame
         States and outputs until the end of the data.
     line : DataFrame
-        The same with further times between coarse ones; for pictures.
+        The same with further times between coarse ones, and the ends of the bands ("<name> lower", "<name> upper"); for
+        pictures.
     """
 
     frame: pd.DataFrame
@@ -85,7 +86,7 @@ class Forecast(Framed):
         n_draws = 0 if self.draws is None else self.draws["draw"].nunique()
         drawn = f", from {n_draws} draws" if n_draws else ""
         head = f"Forecast, {100 * self.level:.4g} % bands of the state or output (lower, upper) and of a reading"
-        return [f"{head}; {parameters}{drawn}", long_table(self.frame)]
+        return [f"{head}; {parameters}{drawn}", long_table(self.frame.astype(object).where(self.frame.notna(), ""))]
 
 
 def forecast(
@@ -178,15 +179,19 @@ def forecast(
         table,
         flt.data_as_given,
         _until_the_end(flt),
-        _until_the_end(flt.drawn_through()),
+        _until_the_end(flt.drawn_through(), level),
         flt.xlabel,
         entity,
     )
 
 
-def _until_the_end(flt: FilterResult) -> pd.DataFrame:
-    """Return the table of states until the last datum of every entity."""
-    table = flt.smoothed if flt.smooth else flt.filtered
+def _until_the_end(flt: FilterResult, level: float | None = None) -> pd.DataFrame:
+    """Return the table of states until the last datum of every entity, with the ends of their bands, of a level."""
+    kind = "smoothed" if flt.smooth else "filtered"
+    table: pd.DataFrame = getattr(flt, kind)
+    if level is not None:
+        lower, upper = flt.limits(kind, level)
+        table = pd.concat([table, lower.add_suffix(" lower"), upper.add_suffix(" upper")], axis=1)
     kept = np.concatenate([np.arange(len(r.schedule.times)) <= r.end for r in flt.runs])
     return table[kept].reset_index(drop=True)
 
