@@ -10,19 +10,7 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.errors import check_choice
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import (
-    MOST_NAMED,
-    WARNING,
-    color,
-    each_panel,
-    get_ax,
-    get_axes,
-    line_look,
-    name_rows,
-    picture,
-    set_axes,
-    zero_line,
-)
+from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, line_look, name_rows, picture, set_axes, zero_line
 from fmepy.plotting.observations import DATA, draw_marked
 from fmepy.types import AxesArray
 
@@ -30,9 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DATA: dict[str, Any] = {**DATA, "label": None, "zorder": 2}
-_RING: dict[str, Any] = {**_DATA, "color": WARNING, "markersize": 10, "fillstyle": "none", "zorder": 4}
+_RING: dict[str, Any] = {**_DATA, "markersize": 10, "fillstyle": "none", "zorder": 4, "label": "suspected"}
 _LIMIT: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 0.8, "zorder": 1}
 _WIDE, _SQUARE = (5.2, 3.0), (3.6, 3.2)
+_MOST_NAMED = 24  # entities that a legend can hold
 
 
 @picture
@@ -78,7 +67,7 @@ def plot_states(
             if several:
                 look = {**_DATA, "color": color(i), "markersize": 1.5, "alpha": 0.5}
                 draw_marked(ax, own["x"], own["obs"], own.get("censored"), **look)
-                text = f"{flt.entity_column} {label}" if len(flt.entities) <= MOST_NAMED else None
+                text = f"{flt.entity_column} {label}" if len(flt.entities) <= _MOST_NAMED else None
                 ax.plot(x, y, **{**line_look(i), "linewidth": 0.9, "label": text, **kwargs})
                 continue
             low, high = (flt.rows_of(end, label)[name] for end in (lower, upper))
@@ -102,7 +91,7 @@ def _columns(names: list[str]) -> int:
 def _draw_suspected(ax: Axes, table: pd.DataFrame, column: str) -> None:
     flagged = table[table["flag"].astype(bool)]
     if len(flagged):
-        ax.plot(flagged["x"], flagged[column], **{**_RING, "label": "suspected"})
+        ax.plot(flagged["x"], flagged[column], **{**_RING, "color": color(3)})
 
 
 @picture
@@ -268,9 +257,10 @@ def _fan(ax: Axes, before: Any, end: Any, ahead: Any, name: str, level: float, *
         for o, own in zip(off, band, strict=True):
             own = own[len(past[0]) - 1 :] - mean
             o[0] = np.sign(o[1]) * np.sqrt(max(o[1] ** 2 - own[1] ** 2 + own[0] ** 2, 0.0))
-        ax.fill_between(t, *(mean + o for o in off), color="0.5", alpha=0.25, linewidth=0,
+        ax.fill_between(t, mean + off[0], mean + off[1], color="0.5", alpha=0.25, linewidth=0,
                         label=f"{100 * level:g} % band of a reading")  # fmt: skip
-    ax.fill_between(np.concatenate([before["time"], ahead["time"]]), *band, color=shade, alpha=0.35, linewidth=0,
+    t = np.concatenate([before["time"], ahead["time"]])
+    ax.fill_between(t, band[0], band[1], color=shade, alpha=0.35, linewidth=0,
                     label=f"{100 * level:g} % of the state")  # fmt: skip
 
 

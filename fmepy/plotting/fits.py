@@ -94,7 +94,7 @@ def plot_fit(fit: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         zero_line(ax)
         _draw_residuals(ax, own, None, 0, kwargs)
         ax.set_title(label, fontsize="medium")
-        set_axes(ax, x_label, "weighted residual")
+        set_axes(ax, x_label or (curves[0].x_name if curves else "x"), "weighted residual")
     if traced:
         _draw_trace(fit, panels[len(curves) + len(groups)])
     return panels
@@ -132,7 +132,10 @@ def draw_curve(ax: Axes, x: Any, rows: pd.DataFrame, *, band: str, **look: Any) 
 
 
 def _residual_groups(fit: Any) -> list[tuple[str, pd.DataFrame, str]]:
-    """Return (variable, table with x and res, label of x); x is the observation number where no other x is known."""
+    """Return (variable, table with x and res, label of x, "" for that of the curves).
+
+    x is the observation number where no other x is known.
+    """
     if isinstance(getattr(fit.cost, "residuals", None), pd.DataFrame):
         return [(name, own, fit.cost.x_name) for name, own in _by_variable(fit.cost)]
     if len(fit.residuals) == 0:
@@ -140,9 +143,7 @@ def _residual_groups(fit: Any) -> list[tuple[str, pd.DataFrame, str]]:
     labels = list(fit.residuals.index) if fit.group_names else ["residuals"] * len(fit.residuals)
     x, x_label = np.arange(len(labels)), "observation"
     if fit.data is not None and list(fit.data.names) == labels and np.isfinite(fit.data.x).all():
-        x = fit.data.x  # of a likelihood without a ModCost, such as a filter's
-        names = [getattr(part, "x", None) for part in getattr(fit.source, "parts", (fit.source,))]
-        x_label = ", ".join(dict.fromkeys(str(name) for name in names if name is not None)) or "x"
+        x, x_label = fit.data.x, ""  # of a likelihood without a ModCost, such as a filter's
     own = pd.DataFrame({"x": x, "res": fit.residuals.to_numpy()})
     return [(str(name), rows, x_label) for name, rows in own.groupby(np.asarray(labels), sort=False)]
 

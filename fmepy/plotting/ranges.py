@@ -73,10 +73,7 @@ def plot_runs(runs: Any, *, which: Which = None, xyswap: bool = False, axes: Any
 
 def _profiles_of_runs(runs: Any, which: Which, axes: Any, kwargs: Mapping[str, Any]) -> AxesArray:
     """Draw every run as a line: profiles at the last time, what is one number over time."""
-    parts = []
-    for j, name in enumerate(runs.var):
-        table = pd.DataFrame(runs.values[:, j].T).assign(x=runs.x, var=name)
-        parts.append(table)
+    parts = [pd.DataFrame(runs.values[:, j].T).assign(x=runs.x, var=name) for j, name in enumerate(runs.var)]
     frame = by_place(pd.concat(parts), "x", runs.x_name, runs.cells)
     numbers = list(range(len(runs.values)))
 
