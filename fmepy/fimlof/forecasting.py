@@ -171,8 +171,10 @@ def forecast(
     if drawn is not None:
         own = [d.table(f, r.label, entity) for d, f, r in zip(drawn, futures, flt.runs, strict=True)]
         table = pd.concat(own, ignore_index=True)
+    frame = pd.concat(parts, ignore_index=True)
+    frame.attrs["calendar"] = flt.cost.calendar if hasattr(type(flt.cost), "calendar") else None
     return Forecast(
-        pd.concat(parts, ignore_index=True),
+        frame,
         np.concatenate([P[:, :n, :n] for P in covariances]),
         float(level),
         bool(names),

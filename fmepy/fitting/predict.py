@@ -171,6 +171,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         return Prediction(_band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
     if is_fit(fit):
         band = _by_place(_band_of_fit(model, fit, times, level, reading), model)
+        band.attrs["calendar"] = fit.source.calendar if hasattr(type(fit.source), "calendar") else None
         return Prediction(band, level, bool(reading), "fit")
     draws = _draws_of(fit)
     if draws is None:

@@ -129,7 +129,7 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
             out = draw(*args, **kwargs)
             panels = np.asarray(out, dtype=object)
             if panels.size:
-                _finish(panels, settings, figsize)
+                _finish(panels, settings, figsize, _calendar(args[0]) if args else None)
                 _place_legends(panels.ravel().tolist(), legpos, labelled)
         except Exception as error:
             if users is None:  # nothing half drawn is left
@@ -179,11 +179,22 @@ def _artist_keywords() -> frozenset[str]:
     return frozenset(words | {"colors", "linewidths", "linestyles"}) - {"self", "x", "y", "args", "kwargs", "data"}
 
 
-def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any) -> None:
+def _calendar(thing: Any) -> Any:
+    """Return name, origin and seconds of the unit of times that are dates, as a result, its cost or its table know."""
+    for owner in (thing, *(getattr(thing, name, None) for name in ("source", "cost", "frame"))):
+        if hasattr(type(owner), "calendar"):
+            return owner.calendar
+        if hasattr(type(owner), "attrs") and "calendar" in owner.attrs:
+            return owner.attrs["calendar"]
+    return None
+
+
+def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any, calendar: Any) -> None:
     """Apply what the user asked of the panels that are drawn."""
-    from fmepy.plotting.ticks import tidy_ticks
+    from fmepy.plotting.ticks import date_ticks, tidy_ticks
 
     flat: list[Axes] = panels.ravel().tolist()
+    dated = [ax for ax in flat if calendar and "xticks" not in settings and ax.get_xlabel() in (calendar[0], "time")]
     if panels.ndim == 2 and isinstance(settings.get("title"), str):
         flat[0].figure.figure.suptitle(settings.pop("title"))
     for key, value in settings.items():
@@ -194,6 +205,8 @@ def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any) -> None:
         flat[0].figure.figure.set_size_inches(figsize)
     for ax in flat:
         tidy_ticks(ax)
+    for ax in dated:
+        date_ticks(ax.xaxis, *calendar[1:])
 
 
 def _labels(ax: Axes) -> list[str]:

@@ -216,6 +216,8 @@ def frame_sheet(frame: pd.DataFrame, label: str) -> Sheet:
 def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
     """Return data whose dates in the column x are times in a unit since an origin; numbers stay.
 
+    The name of the column, the origin and the seconds of the unit are in its ``attrs["calendar"]``, for pictures.
+
     Raises
     ------
     ArgumentError
@@ -227,5 +229,7 @@ def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
     table = as_table(obs)
     if table.columns.tolist().count(x) != 1 or pd.api.types.is_numeric_dtype(table[x]):
         return table
-    times, _ = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(x, str(unit), origin)
-    return table.assign(**{x: times.to_numpy()})
+    times, first = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(x, str(unit), origin)
+    table = table.assign(**{x: times.to_numpy()})
+    table.attrs["calendar"] = (x, first, SECONDS[str(unit)])
+    return table
