@@ -26,7 +26,7 @@ def noisy():
 
 def shown(ax):
     """Return the labels of the ticks of a panel, and where they stand."""
-    return [t.get_text() for t in ax.get_xticklabels()], ax.get_xticks()
+    return [t.get_text() for t in ax.get_xticklabels()], ax.get_xticks().tolist()
 
 
 def check(ax, seconds, origin="2020-03-01"):
@@ -50,6 +50,12 @@ def test_filters_and_forecasts_in_hours_since_an_origin(noisy):
     flt = noisy.filter()
     for ax in (*flt.plot(), *flt.plot_innovations(), *flt.forecast(3).plot()):
         check(ax, 3_600, "2020-01-01")
+
+
+def test_results_are_saved_with_their_dates(cost, noisy, tmp_path):
+    for result in (noisy.filter().forecast(3), fme.modFit(cost).predict(MODEL)):
+        loaded = fme.load(result.save(tmp_path / "result.json"))
+        assert shown(loaded.plot()[0]) == shown(result.plot()[0])
 
 
 def test_numbers_stay_and_so_do_results_of_files(noisy, tmp_path):
