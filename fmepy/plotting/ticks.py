@@ -104,7 +104,9 @@ def date_ticks(axis: Any, origin: Any, seconds: float) -> None:
     room = axis.axes.bbox.width / axis.axes.figure.figure.dpi / 0.8  # inches of a date
     places = locator.tick_values(*(dates.num2date(start + days * end) for end in axis.get_view_interval()))
     places = places[:: int(np.ceil(len(places) / max(room, 1)))]
-    axis.set_ticks((places - start) / days, list(map(dates.AutoDateFormatter(locator), places)))
+    written = dates.AutoDateFormatter(locator)
+    written.scaled[1 / 24] = "%m-%d %H:%M"
+    axis.set_ticks((places - start) / days, list(map(written, places)))
 
 
 def tidy_ticks(ax: Axes) -> None:

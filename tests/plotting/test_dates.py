@@ -52,6 +52,11 @@ def test_filters_and_forecasts_in_hours_since_an_origin(noisy):
         check(ax, 3_600, "2020-01-01")
 
 
+def test_hours_are_written_as_such(noisy):
+    (ax,) = noisy.filter().plot(xlim=(1464, 1500))
+    assert shown(ax)[0][0] == "03-02 00:00"
+
+
 def test_results_are_saved_with_their_dates(cost, noisy, tmp_path):
     for result in (noisy.filter().forecast(3), fme.modFit(cost).predict(MODEL)):
         loaded = fme.load(result.save(tmp_path / "result.json"))
