@@ -25,6 +25,7 @@ from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.names import normal_name, split_local
 from fmepy.tables.columns import as_table
+from fmepy.tables.sheet import with_times
 from fmepy.types import UserParameters
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ class ModelsOfCost:
     def experiments(self) -> Experiments | None:
         """Which parameters every entity has; None without entities."""
         return None if self.entity is None else self.cases
+
+    @property
+    def calendar(self) -> Any:
+        """Name of the times, their origin, and the seconds of their unit; None where the data give no dates."""
+        given = [getattr(self, name) for name in ("obs", "x", "unit", "origin")]
+        return None if given[2] is None else with_times(*given).attrs.get("calendar")
 
     @cached_property
     def plain_run(self) -> bool:
@@ -391,6 +398,7 @@ class RunsOfCost(ModelsOfCost):
             curves = self.run(parms, np.unique(seen["x"]))
             return plot_days(curves, seen, day=self.x, entity=self.entity, axes=axes, **kwargs)
         c, curves, x_name = self.comparison, self.run(parms, times), str(getattr(self.predictor, "x_name", "time"))
+        curves.attrs["calendar"] = self.calendar
         if c.scale.is_logarithmic(len(c)):  # what is compared as logarithms is seen as such
             kwargs.setdefault("yscale", "log")
         kwargs.setdefault("ylabel" if kwargs.get("xyswap") else "xlabel", str(self.x))  # as the data call it

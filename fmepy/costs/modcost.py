@@ -394,7 +394,7 @@ def modCost(
             "modCost(model(p), obs); or let SimulationCost(model, obs) run a fmepy model."
         )
     table = Columns(model, "model")
-    observations = read_observations(with_times(obs, x, unit, origin)[0], x=x, y=y, err=err)
+    observations = read_observations(with_times(obs, x, unit, origin), x=x, y=y, err=err)
     check_observed(observations.names, [c for c in table.names if c != x], "`model`")
     output = {name: _model_column(table, name) for name in observations.names}
     if x is None:

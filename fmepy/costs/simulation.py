@@ -282,7 +282,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         x, depths = read_depths(as_table(self.obs), self.x, self.model)
         vars(self).update(given_x=self.x, x=x)
-        table = as_table(with_times(self.obs, self.x, self.unit, self.origin)[0])
+        table = as_table(with_times(self.obs, self.x, self.unit, self.origin))
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = read_entity_column(table, self.entity)
         by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})

@@ -10,7 +10,9 @@ They are one system of first order. An explicit method goes first, within the co
 What that gives back is called from there, in Python: the system, written in symbols and compiled as a model is, goes
 to the compiled engine, its parameters as inputs; what that cannot finish LSODA tries, with the same rates in numbers,
 and so it does for models without equations. A run is cut at the kinks of forcings and where a condition of
-time alone changes, so that neither is stepped over. Noise integrals and covariances are carried in units of their size,
+time alone changes, so that neither is stepped over. Systems with conditions stay in the compiled loop, too
+(`CrossingSteps`): `compiled.switching` flips their modes where they cross, and steps are cut where conditions of time
+and parameters alone do, which is found once a pass. Noise integrals and covariances are carried in units of their size,
 so that one absolute tolerance fits them. Linear equations with constant coefficients need no solver.
 
 References
@@ -20,15 +22,22 @@ Jazwinski (1970), ch. 6 and 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.c_loops import address, loop_address
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Stretch
+from fmepy.compiled.kernels import packed
 from fmepy.compiled.llvm_code import NotWritableError
+from fmepy.compiled.switching import Switches, run_stretch, with_room
 from fmepy.errors import SimulationError
-from fmepy.filtering.crossing_steps import CrossingSteps
+from fmepy.filtering.loop_arguments import CrossingRoom
 from fmepy.filtering.run import FilterFunctions
 from fmepy.filtering.statespace import PythonFunction, StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, StepTolerances
@@ -39,8 +48,10 @@ from fmepy.language.nodes import ZERO
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.explicit import CompiledStepper
 from fmepy.models.engines.scipy_steppers import LsodaStepper
+from fmepy.models.running.crossings import watch_table
 from fmepy.models.running.forcings import Forcing
 from fmepy.models.running.system import InputLayout, System, build_system
+from fmepy.models.running.time_switches import planned_crossings, planned_modes
 from fmepy.models.running.timeline import Segment, Timeline, known_crossings, run_segments
 from fmepy.models.running.tolerances import RELATIVE
 from fmepy.types import Matrix, Vector
@@ -48,6 +59,8 @@ from fmepy.types import Matrix, Vector
 RTOL, ATOL = 1e-8, 1e-12
 """Largest tolerances; ATOL of a state of size one."""
 _SIZE = "size of the noise"
+_MOST_FLIPS = 1000
+"""Crossings of one step that there is room for; of more it is given back."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,6 +245,66 @@ class _BySolver:
             timeline = Timeline.of(start, np.array([end]), self._forcings, np.empty(0))
             found = self._timelines[start, end] = (timeline, timeline.segments())
         return found
+
+
+# --- through conditions
+
+
+class CrossingSteps:
+    """Rooms for passes through the conditions of one augmented system; threads may share it.
+
+    Parameters
+    ----------
+    stepper : CompiledStepper
+        Of the augmented system, whose last parameter is the size of the noise.
+    switches : Switches
+        Its conditions.
+    """
+
+    def __init__(self, stepper: CompiledStepper, switches: Switches) -> None:
+        self._stepper, self._switches, self._free = stepper, switches, list[tuple[CrossingRoom, Any]]()
+
+    @classmethod
+    def of(cls, stepper: CompiledStepper | None) -> CrossingSteps | None:
+        """Return those of a system with conditions that can be watched in the compiled loop; None of others."""
+        if stepper is None or not stepper.system.switches:
+            return None
+        switches = watch_table(stepper.system).switches
+        return None if switches is None else cls(stepper, switches)
+
+    @contextmanager
+    def room(self, p: Vector, times: Vector) -> Iterator[CrossingRoom]:
+        """Give room for a pass over times at the parameters p, behind which more may stand."""
+        try:
+            room, lives = self._free.pop()  # of no other thread's
+        except IndexError:
+            room, lives = self._made()
+        system, start, last = self._stepper.system, float(times[0]), float(times[-1])
+        if system.planned:
+            theta = np.append(p[: room.n_parameters], 1.0)
+            cuts = np.unique([at for at, _ in planned_crossings(system, theta, start, last)])
+            ends = np.concatenate([[start], cuts, [max(last, start)]])
+            modes = planned_modes(system, theta, list(itertools.pairwise(ends)))
+            room = room._replace(cuts=cuts, modes=np.ascontiguousarray(modes))
+        room.ended[:] = 0.0  # no step is known
+        yield room
+        self._free.append((room, lives))
+
+    def _made(self) -> tuple[CrossingRoom, Any]:
+        """Return a room, and what must live as long."""
+        s, at = self._stepper, np.zeros(1)
+        course = Course(0.0, at, 0, (Stretch(0.0, at, 1),))
+        runs = ExplicitRuns(replace(s.functions, stiff=None), s.solver, course, s.n_inputs)
+        arrays, at_arrays, lives = runs.arrays(np.zeros((1, runs.n_inputs)))
+        own = with_room(self._switches, _MOST_FLIPS)
+        words, layout = packed(own), s.system.layout
+        room = CrossingRoom(
+            loop_address(run_stretch, "the filter through conditions"), runs.at_course, at_arrays, address(words),
+            layout.n_parameters - 1, layout.lines.start, layout.origin, layout.modes.start, runs.tables.begins,
+            runs.tables.times, arrays.inputs, arrays.values, arrays.ended, np.array(s.system.planned, dtype=np.int64),
+            np.zeros(0), np.zeros((1, 0)),
+        )  # fmt: skip
+        return room, (runs, arrays, lives, own, words)
 
 
 def _explicit(space: Any, accuracy: Accuracy) -> StepTolerances | None:

@@ -16,7 +16,7 @@ STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE = 1, 2, 3
 
 
 class CrossingRoom(NamedTuple):
-    """Where a pass goes through the conditions of its model, see `filtering.crossing_steps`.
+    """Where a pass goes through the conditions of its model, see `filtering.continuous_transition`.
 
     Attributes
     ----------

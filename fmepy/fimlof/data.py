@@ -153,11 +153,8 @@ def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, cost
     early = np.flatnonzero(times < start - 1e-12 * max(1.0, abs(start)))
     if len(early):
         i = int(early[0])
-        since = (
-            ""
-            if cost.unit is None
-            else f" Dates count as {cost.unit} since {str(cost.origin)[:10]}; another is origin=."
-        )
+        calendar = cost.calendar
+        since = f" Dates count as {cost.unit} since {calendar[1]:%Y-%m-%d}; another is origin=." if calendar else ""
         raise DataError(
             f"{what} in row {rows[i]} is of {x} = {times[i]:g}, before the model's start at {start:g}. Let the model "
             f"start earlier: times=, whose first entry is where its initial values hold.{since}"

@@ -252,7 +252,7 @@ class SumsqTest(Saved):
         return plot_sumsq(self, ax=ax, **kwargs)
 
     def __repr__(self) -> str:
-        told = f"SUMSQ {self.sumsq:.5g}, expected {self.expected} with sd {self.sd:.3g}"
+        told = f"Sum of squares {self.sumsq:.5g}, expected {self.expected} with sd {self.sd:.3g}"
         if self.scale_estimated:
             return f"{told}. The scale of the noise was estimated: this test has no power."
         return f"{told}: {self.z:+.2f} sd, p = {self.p_value:.3g}"

@@ -60,7 +60,8 @@ class Forecast(Framed):
     smoothed : DataFrame
         States and outputs until the end of the data.
     line : DataFrame
-        The same with further times between coarse ones; for pictures.
+        The same with further times between coarse ones, and the ends of the bands ("<name> lower", "<name> upper"); for
+        pictures.
     transforms : dict of str to str
         Variables that are read on another scale, on which their reading_sd is.
     """
@@ -89,12 +90,13 @@ class Forecast(Framed):
         n_draws = 0 if self.draws is None else self.draws["draw"].nunique()
         drawn = f", from {n_draws} draws" if n_draws else ""
         head = f"Forecast, {100 * self.level:.4g} % bands of the state or output (lower, upper) and of a reading"
+        table = long_table(self.frame.astype(object).where(self.frame.notna(), ""))
         notes = [
             wrapped(f"The reading_sd of {listed(own)} is on the scale of {how}.")
             for how in dict.fromkeys(self.transforms.values())
             if (own := [name for name, other in self.transforms.items() if other == how])
         ]
-        return [f"{head}; {parameters}{drawn}", long_table(self.frame), *notes]
+        return [f"{head}; {parameters}{drawn}", table, *notes]
 
 
 def forecast(
@@ -158,7 +160,7 @@ def forecast(
             "Give either `steps`, a number of steps beyond the data, or `times=`, the times themselves."
         )
     draws = whole_number(draws, "draws", 0)
-    times = None if times is None else numbers_of_times(times, flt.cost.unit, flt.cost.origin)
+    times = None if times is None else numbers_of_times(times, flt.cost.calendar)
     if flt.failure is not None:
         raise SimulationError(f"There is no forecast: {flt.failure}", parameters=flt.values)
     names, C = _covariance(parm_cov, flt.parms)
@@ -183,24 +185,30 @@ def forecast(
     if drawn is not None:
         own = [d.table(f, r.label, entity) for d, f, r in zip(drawn, futures, flt.runs, strict=True)]
         table = pd.concat(own, ignore_index=True)
+    frame = pd.concat(parts, ignore_index=True)
+    frame.attrs["calendar"] = flt.cost.calendar if hasattr(type(flt.cost), "calendar") else None
     return Forecast(
-        pd.concat(parts, ignore_index=True),
+        frame,
         np.concatenate([P[:, :n, :n] for P in covariances]),
         float(level),
         bool(names),
         table,
         flt.data_as_given,
         _until_the_end(flt),
-        _until_the_end(flt.drawn_through()),
+        _until_the_end(flt.drawn_through(), level),
         flt.xlabel,
         entity,
         {name: how for name, how in zip(spec.variables, spec.transforms, strict=True) if how is not None},
     )
 
 
-def _until_the_end(flt: FilterResult) -> pd.DataFrame:
-    """Return the table of states until the last datum of every entity."""
-    table = flt.smoothed if flt.smooth else flt.filtered
+def _until_the_end(flt: FilterResult, level: float | None = None) -> pd.DataFrame:
+    """Return the table of states until the last datum of every entity, with the ends of their bands, of a level."""
+    kind = "smoothed" if flt.smooth else "filtered"
+    table: pd.DataFrame = getattr(flt, kind)
+    if level is not None:
+        lower, upper = flt.limits(kind, level)
+        table = pd.concat([table, lower.add_suffix(" lower"), upper.add_suffix(" upper")], axis=1)
     kept = np.concatenate([np.arange(len(r.schedule.times)) <= r.end for r in flt.runs])
     return table[kept].reset_index(drop=True)
 

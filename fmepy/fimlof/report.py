@@ -86,7 +86,7 @@ def _title(flt: FilterResult) -> str:
     names = ", ".join(flt.variables[:4]) + (f" and {len(flt.variables) - 4} more" if len(flt.variables) > 4 else "")
     if flt.failure is not None:
         return f"Filter of {names}: broke down"
-    return f"Filter of {names}: log-likelihood {flt.loglik:.7g} of {flt.nobs} data"
+    return f"Filter of {names}: log-likelihood {flt.loglik:.7g} of {_number(flt.nobs, 'datum', 'data')}"
 
 
 def _what(flt: FilterResult) -> list[str]:
@@ -125,11 +125,11 @@ def _number(n: int, one: str, many: str | None = None) -> str:
 
 def _size(flt: FilterResult, estimated: Any) -> tuple[list[str], bool]:
     test = flt.sumsq_test(estimated)
-    told = f"SUMSQ {test.sumsq:.4g}, expected {test.expected} with sd {test.sd:.3g}"
+    told = f"sum of squares {test.sumsq:.4g}, expected {test.expected} with sd {test.sd:.3g}"
     if test.scale_estimated:
         return [
-            f"Size: the scale of all noise was estimated, so SUMSQ ({test.sumsq:.4g} for {test.expected}) must fit and "
-            "says nothing."
+            f"Size: the scale of all noise was estimated, so the sum of squares ({test.sumsq:.4g} for {test.expected}) "
+            "must fit and says nothing."
         ], True
     if not np.isfinite(test.p_value):
         return ["Size: there are not enough data to tell."], True
@@ -194,30 +194,35 @@ def _normality(frame: pd.DataFrame) -> tuple[list[str], bool]:
 
 
 def _suspected(flt: FilterResult) -> list[str]:
-    column = "AUXM" if flt.smooth else "NUMR"
     return _flagged(
-        flt, "residuals", column,
-        lambda row: f"{row['name']} at {flt.xlabel} {row['x']:g}: read {row['obs']:.5g}, {column}",
+        flt, "residuals", "AUXM" if flt.smooth else "NUMR",
+        lambda row, sds: f"{row['name']} at {flt.xlabel} {row['x']:g}: read {row['obs']:.5g}, "
+        f"{abs(sds):.1f} sd {'above' if sds > 0 else 'below'} what {_data(flt)} say of it",
         "Nothing was deleted; screen_bad_data(cost) sets them missing one by one. They alone may explain what else "
         "this page finds.",
     )  # fmt: skip
 
 
 def _jumps(flt: FilterResult) -> list[str]:
-    column = "AUXS" if flt.smooth else "NUSR"
     return _flagged(
-        flt, "shocks", column, lambda row: f"{row['state']} before {flt.xlabel} {row['time']:g}: {column}",
+        flt, "shocks", "AUXS" if flt.smooth else "NUSR",
+        lambda row, sds: f"{row['state']} before {flt.xlabel} {row['time']:g}: {_data(flt, 'all data')} ask for a jump "
+        f"{'upwards' if sds > 0 else 'downwards'}, {abs(sds):.1f} sd from none",
         "An input that is missing there, or an equation that was wrong for once.",
     )  # fmt: skip
 
 
-def _flagged(flt: FilterResult, table: str, column: str, told: Callable[[Any], str], end: str) -> list[str]:
+def _data(flt: FilterResult, smoothed: str = "all other data") -> str:
+    return smoothed if flt.smooth else "the data until then"
+
+
+def _flagged(flt: FilterResult, table: str, column: str, told: Callable[[Any, float], str], end: str) -> list[str]:
     """Return sentences on the worst of the flagged rows of a table, and what to make of them."""
     rows = getattr(flt, table)
     rows = rows[rows["flag"].astype(bool)].sort_values(column, key=abs, ascending=False)
     if not len(rows):
         return [f"None beyond {flt.threshold:g} sd."]
-    out = [f"{_who(flt, row)}{told(row)} {row[column]:+.1f} sd." for _, row in rows.head(_MOST).iterrows()]
+    out = [f"{_who(flt, row)}{told(row, row[column])}." for _, row in rows.head(_MOST).iterrows()]
     if len(rows) > _MOST:
         out.append(f"... and {len(rows) - _MOST} more, see {table}.query('flag').")
     return [*out, end]
@@ -257,8 +262,8 @@ def _weak(flt: FilterResult, frame: pd.DataFrame, moments: pd.DataFrame) -> list
     if len(strange):
         row = strange.to_dict("records")[int(np.argmin(strange["p"]))]
         out.append(
-            f"{_number(len(strange), 'sample')} beyond belief, the worst at {_who(flt, row)}{flt.xlabel} "
-            f"{row['time']:g}: chi2 {row['chi2']:.4g} for {row['n']} data. If the model is not linear, the filter may "
-            "have lost it there."
+            f"{_number(len(strange), 'sample')} all but impossible under the model (p below 0.001 by Bonferroni), the "
+            f"worst at {_who(flt, row)}{flt.xlabel} {row['time']:g}: chi-squared {row['chi2']:.4g} on "
+            f"{_number(row['n'], 'degree')} of freedom. If the model is not linear, the filter may have lost it there."
         )
     return out

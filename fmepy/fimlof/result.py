@@ -366,7 +366,7 @@ class FilterResult(Filtered):
             From the filter's start on, dates where the data had dates; for difference equations whole steps. Rows of
             the data without any reading ask for their times by themselves.
         """
-        further = np.unique(numbers_of_times(times, self.cost.unit, self.cost.origin))
+        further = np.unique(numbers_of_times(times, self.cost.calendar))
         start = float(self.bound.spec.grid[0])
         if not np.isfinite(further).all() or (further < start).any():
             raise ArgumentError(f"`times` must hold finite times from the model's start at {start:g} on.")
@@ -387,7 +387,8 @@ class FilterResult(Filtered):
         flags, jumps = int(self.residuals["flag"].sum()), int(self.shocks["flag"].sum())
         suspected = f"{flags} suspected {'datum' if flags == 1 else 'data'}"
         return (
-            f"FilterResult{of}: {self.nobs} data, log-likelihood {self.loglik:.7g}, SUMSQ {self.sumsq:.5g}; "
+            f"FilterResult{of}: {self.nobs} {'datum' if self.nobs == 1 else 'data'}, log-likelihood {self.loglik:.7g}, "
+            f"sum of squares {self.sumsq:.5g}; "
             f"{suspected}, {jumps} {'jump' if jumps == 1 else 'jumps'} of states beyond {self.threshold:g} sd"
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import SimulationError, listed, sentence
+from fmepy.errors import SimulationError, counted, listed, sentence
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent
 from fmepy.journal.encoding import Stored
@@ -245,13 +245,17 @@ def _lost(problem: Problem, theta: Vector, H: Matrix | None) -> list[int]:
 def _away(problem: Problem, theta: Vector) -> str:
     if problem.objective.kind == "cost":
         return (
-            f"The cost falls without end, so there is no optimum: {problem.objective.nobs:.0f} data do not hold "
+            f"The cost falls without end, so there is no optimum: {_data(problem.objective.nobs)} do not hold "
             f"{len(theta)} parameters here. Give bounds (lower=, upper=) or a prior, or fix some."
         )
     return (
         "The cost falls without end, so there is no optimum: it may be a likelihood with its sign turned (f is to "
         "return -2 log L), or need bounds."
     )
+
+
+def _data(nobs: float) -> str:
+    return "1 datum" if nobs == 1 else f"{nobs:.0f} data"
 
 
 def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvature, lost: list[int], far: bool) -> str:
@@ -318,11 +322,11 @@ def _of_data(problem: Problem) -> list[str]:
     told, objective = [], problem.objective
     nobs, n_par = objective.nobs, len(problem.names)
     if objective.is_scalar and nobs < n_par:
-        told.append(f"{int(nobs)} data for {n_par} parameters: the estimates are not determined.")
+        told.append(f"{_data(nobs)} for {n_par} parameters: the estimates are not determined.")
     if not objective.is_scalar and nobs <= n_par:
         told.append(
-            f"{int(nobs)} residuals for {n_par} parameters leave no degrees of freedom: no residual variance, no "
-            "standard errors."
+            f"{counted(int(nobs), 'residual')} for {counted(n_par, 'parameter')}: there are no degrees of freedom, no "
+            "residual variance, and no standard errors."
         )
     if objective.failures:
         first = sentence(objective.first_failure)

@@ -106,7 +106,8 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         1000 rows as many, evenly spaced, are run. A profile is one of predictions, ``profile(cost, fit,
         prediction=("y", times))``.
     times : sequence, optional
-        Where the curve is wanted (fmepy models only); the default is the model's own. A profile has its own.
+        Where the curve is wanted (fmepy models only), of a fit to dates dates too; the default is the model's own. A
+        profile has its own.
     level : float
         Coverage of the band, between 0 and 1.
     reading : bool
@@ -172,6 +173,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         return Prediction(_band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
     if is_fit(fit):
         band = _by_place(_band_of_fit(model, fit, times, level, reading), model)
+        band.attrs["calendar"] = _calendar(fit)
         return Prediction(band, level, bool(reading), "fit", _of_bounds(fit))
     draws = _draws_of(fit)
     if draws is None:
@@ -181,6 +183,11 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         )
     frame, note = _band_of_draws(model, *draws, times, level, reading)
     return Prediction(_by_place(frame, model), level, bool(reading), "draws", note)
+
+
+def _calendar(fit: ModFit) -> Any:
+    """Return the calendar of the cost's data; None where they have no dates, or there is no such cost."""
+    return fit.source.calendar if hasattr(type(fit.source), "calendar") else None
 
 
 def _of_bounds(fit: ModFit) -> str:
@@ -223,8 +230,8 @@ def _own_of(model: Any, names: list[str], what: str, of: str) -> list[str]:
     raise ArgumentError(f"`model` has none of the {of}; it has {listed(have)}.{bands}")
 
 
-def _bound(model: Any, used: list[str], times: Any) -> tuple[Any, _Place]:
-    bound = model.bind(used) if times is None else model.bind(used, times=numbers_of_times(times))
+def _bound(model: Any, used: list[str], times: Any, calendar: Any = None) -> tuple[Any, _Place]:
+    bound = model.bind(used) if times is None else model.bind(used, times=numbers_of_times(times, calendar))
     x_name = str(getattr(model, "x_name", "time"))
     return bound, (x_name, np.asarray(bound.times, dtype=float), list(bound.var_names))
 
@@ -265,7 +272,7 @@ def _of_model(model: Any, fit: ModFit, times: Any) -> tuple[_Place, Matrix, Cube
     _check_scale(model, fit, used)
     if fit.tied is not None:
         model = _with_fixed(model, fit, [str(n) for n in model.parms.index])
-    bound, place = _bound(model, used, times)
+    bound, place = _bound(model, used, times, _calendar(fit))
     keep_within(bound, fit.lower[used].to_numpy(dtype=float), fit.upper[used].to_numpy(dtype=float))
     Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
     return place, np.asarray(Y), np.asarray(S), used

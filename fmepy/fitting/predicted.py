@@ -189,7 +189,7 @@ def _of_model(one: Any, f: Any, objective: Objective) -> list[Predicted]:
             "as lambda p: model(p)['y'].iloc[-1]."
         )
     first, last = float(model.times[0]), float(model.times[-1])
-    at = numbers_of_times(times, what=f"`prediction`: the times of {variable!r}")
+    at = numbers_of_times(times, getattr(f, "calendar", None), f"`prediction`: the times of {variable!r}")
     outside = at[~((at >= first) & (at <= last))]
     if at.ndim != 1 or not at.size or outside.size:
         told = f"{outside[0]:g}" if outside.size and np.isfinite(outside[0]) else repr(times)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from fmepy.errors import counted
 from fmepy.results.printing import MOST_CORRELATED, coefficient_cells, coefficient_table, fixed_matrix, significant
 from fmepy.results.tables import Part, Shown, table, wrapped
 from fmepy.results.writing import LEGEND, as_latex, as_markdown, marks
@@ -26,11 +27,10 @@ def told_noise(names: Sequence[str], estimates: Vector, errors: Vector, scales: 
     few = {n: d for n, d in zip(names, data.tolist(), strict=True) if n in scales and d < _FEW}
     if not few:
         return ""
-    told = ", ".join(f"{n}: about {d:.0f}" for n, d in few.items())
+    told = ", ".join(f"{n} as uncertain as from about {counted(max(round(d), 1), 'reading')}" for n, d in few.items())
     return (
-        f"Noise is estimated from few data (readings that would give its standard error: {told}). Intervals of "
-        "estimate ± 2 standard errors, of all parameters, then hold the truth less often than in 95 of 100 cases; "
-        "take them from profile(cost, fit)."
+        f"The size of the noise is estimated from few data ({told}). Intervals of estimate ± 2 standard errors, of all "
+        "parameters, then hold the truth in fewer than 95 of 100 cases; take intervals from profile(cost, fit)."
     )
 
 
@@ -108,16 +108,18 @@ class ModFitSummary(Shown):
         parts += ["", self._tail()]
         if self.at_bound:
             parts += [wrapped(self._of_bounds())]
+        stop = "" if self.info else f"NOT converged: {self.stopmess}"
         if not np.isfinite(self.correlation.to_numpy()).any():
-            parts += ["", wrapped(f"No covariance{self.no_covariance}")]
+            twice = stop and self.no_covariance == f": {self.stopmess}"  # the message says why of both
+            parts += ["", wrapped(f"No covariance{'.' if twice else self.no_covariance}")]
         elif len(names) > MOST_CORRELATED:
             parts += ["", f"Parameter correlation: of {len(names)} parameters, see `correlation`."]
         else:
             matrix = fixed_matrix(names, self.correlation.to_numpy())
             parts += ["", "Parameter correlation:", table(self.correlation, "{:.4g}")._replace(text=matrix)]
-        if not self.info:
-            parts += ["", wrapped(f"NOT converged: {self.stopmess}")]
-        if self.solver_note and (self.info or self.solver_note not in self.stopmess):
+        if stop:
+            parts += ["", wrapped(stop)]
+        if self.solver_note and self.solver_note not in "\n".join(map(str, parts)).replace("\n", " "):
             parts += ["", wrapped(self.solver_note)]
         if self.noise_note:
             parts += ["", wrapped(self.noise_note)]

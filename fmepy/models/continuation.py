@@ -163,7 +163,7 @@ def continuation(
     frame = table(points).assign(
         stable=pd.Series([s for s, _ in signs], dtype=object), eigenvalue=[value for _, value in signs]
     )
-    message = f"It ends {why_down}, and {why_up}."
+    message = f"It ends {why_up} both ways." if why_up == why_down else f"It ends {why_down}, and {why_up}."
     return Branch(frame, table([*reversed(folds_down), *folds_up]), parameter, message)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import NoSteadyStateError, SimulationError
+from fmepy.errors import NoSteadyStateError, SimulationError, counted
 from fmepy.models.steady_rates import OfFunction, SteadyRates
 from fmepy.numerics.at_rest import NewtonState, SteadyTolerances, null_direction, rest_from, rest_in_time, sizes_of
 from fmepy.numerics.rightmost import rightmost
@@ -124,7 +124,8 @@ class SteadyState(Shown):
     def shown(self) -> list[str | Part]:
         """Return how it was found, the states, and the outputs that are single numbers."""
         how = "Steady state" if self.converged else "No steady state"
-        head = f"{how} of {len(self.state)} states: {self.iterations} iterations, largest rate left {self.residual:.3g}"
+        after = counted(self.iterations, "iteration")
+        head = f"{how} of {len(self.state)} states: {after}, largest rate left {self.residual:.3g}"
         single = [f"{k} = {float(v):.6g}" for k, v in self.outputs.items() if np.ndim(v) == 0]
         rest = [f"{k} ({np.size(v)} values)" for k, v in self.outputs.items() if np.ndim(v)]
         beside = [f"outputs: {', '.join(single + rest)}"] if self.outputs else []

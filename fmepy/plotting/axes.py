@@ -129,7 +129,7 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
             out = draw(*args, **kwargs)
             panels = np.asarray(out, dtype=object)
             if panels.size:
-                _finish(panels, settings, figsize)
+                _finish(panels, settings, figsize, _calendar(args[0]) if args else None)
                 _place_legends(panels.ravel().tolist(), legpos, labelled)
         except Exception as error:
             if users is None:  # nothing half drawn is left
@@ -186,11 +186,22 @@ def _artist_keywords() -> frozenset[str]:
     return frozenset(words | {"colors", "linewidths", "linestyles"}) - {"self", "x", "y", "args", "kwargs", "data"}
 
 
-def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any) -> None:
+def _calendar(thing: Any) -> Any:
+    """Return name, origin and seconds of the unit of times that are dates, as a result, its cost or its table know."""
+    for owner in (thing, *(getattr(thing, name, None) for name in ("source", "cost", "frame"))):
+        if hasattr(type(owner), "calendar"):
+            return owner.calendar
+        if hasattr(type(owner), "attrs") and "calendar" in owner.attrs:
+            return owner.attrs["calendar"]
+    return None
+
+
+def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any, calendar: Any) -> None:
     """Apply what the user asked of the panels that are drawn."""
-    from fmepy.plotting.ticks import tidy_ticks
+    from fmepy.plotting.ticks import date_ticks, tidy_ticks
 
     flat: list[Axes] = panels.ravel().tolist()
+    dated = [ax for ax in flat if calendar and "xticks" not in settings and ax.get_xlabel() in (calendar[0], "time")]
     if panels.ndim == 2 and isinstance(settings.get("title"), str):
         flat[0].figure.figure.suptitle(settings.pop("title"))
     for key, value in settings.items():
@@ -201,6 +212,8 @@ def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any) -> None:
         flat[0].figure.figure.set_size_inches(figsize)
     for ax in flat:
         tidy_ticks(ax)
+    for ax in dated:
+        date_ticks(ax.xaxis, *calendar[1:])
 
 
 def _labels(ax: Axes) -> list[str]:
@@ -215,7 +228,7 @@ def _place_legends(panels: Sequence[Axes], legpos: str | None, before: Mapping[i
         if len(labels) == before.get(id(ax), 0):
             continue
         looks = {_look(handle, label) for handle, label in zip(handles, labels, strict=True)}
-        looks |= {(title,) for title in [_legend_title(ax)] if title}
+        looks |= {(line,) for line in _legend_title(ax).split("\n") if line}
         if legpos is not None and not looks <= named:
             add_legend(ax, legpos)
         elif (legend := ax.get_legend()) is not None:
@@ -226,6 +239,11 @@ def _place_legends(panels: Sequence[Axes], legpos: str | None, before: Mapping[i
 def _legend_title(ax: Axes) -> str:
     legend = ax.get_legend()
     return "" if legend is None else legend.get_title().get_text()
+
+
+def title_legend(ax: Axes, *lines: str) -> None:
+    """Write lines into the title of a panel's legend, each once, below those that are there."""
+    ax.legend([], [], title="\n".join(dict.fromkeys(filter(None, [*_legend_title(ax).split("\n"), *lines]))))
 
 
 def _look(handle: Any, label: str) -> tuple[str, ...]:
@@ -377,9 +395,8 @@ def name_rows(ax: Axes, names: Sequence[Any]) -> None:
 
 def name_columns(ax: Axes, names: Sequence[str]) -> None:
     """Name what stands side by side, slanted where the names are wide."""
-    wide = (max(map(len, names), default=0) + 2) * len(
-        names
-    ) * 0.09 > ax.get_window_extent().width / ax.figure.figure.dpi
+    inches = (max(map(len, names), default=0) + 2) * len(names) * 0.09
+    wide = inches > ax.get_window_extent().width / ax.figure.figure.dpi
     ax.set_xticks(np.arange(len(names)), list(names), rotation=30 if wide else 0, ha="right" if wide else "center")
     ax.set_xlim(-0.5, len(names) - 0.5)
 
@@ -470,5 +487,8 @@ def add_legend(ax: Axes, legpos: str = "above") -> None:
     points = sum(4.4 * len(label) + 26 for label in labels)  # of small letters, a handle and the space around it
     width = 1.1 * ax.get_window_extent().width * 72 / ax.figure.figure.dpi
     ncols = -(-len(labels) // max(1, int(np.ceil(points / width))))
-    ax.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=ncols, frameon=False,
-              alignment="left", borderaxespad=0.2, handlelength=1.4, columnspacing=1.0, **look)  # fmt: skip
+    for n in range(ncols, 0, -1):  # columns are as wide as the longest label in them
+        above = ax.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=n, frameon=False,
+                          alignment="left", borderaxespad=0.2, handlelength=1.4, columnspacing=1.0, **look)  # fmt: skip
+        if above.get_window_extent().width < 1.1 * ax.get_window_extent().width or look["title"]:
+            break

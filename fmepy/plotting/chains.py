@@ -216,9 +216,8 @@ def plot_calibration(ranks: pd.DataFrame, n_draws: int, bins: int, *, axes: Any 
     def draw(ax: Axes, name: str) -> None:
         ax.axhspan(low, high, color="0.9", zorder=0)
         ax.axhline(len(ranks) / bins, color="0.5", linewidth=0.9, linestyle="--", zorder=1)
-        ax.stairs(
-            np.histogram(ranks[name], edges)[0], edges, **{"fill": True, "color": color(0), "alpha": 0.7, **kwargs}
-        )
+        counts = np.histogram(ranks[name], edges)[0]
+        ax.stairs(counts, edges, **{"fill": True, "color": color(0), "alpha": 0.7, **kwargs})
         ax.set_ylim(0, None)
 
     return each_panel([str(c) for c in ranks.columns], draw, axes, x="rank of the truth", y="replicates")

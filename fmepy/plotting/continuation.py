@@ -37,12 +37,10 @@ def plot_branch(branch: Any, which: Any = None, *, axes: Any = None, **words: An
             rows = np.append(part, part[-1] + 1) if part[-1] + 1 < len(frame) else part  # up to where the next begins
             label = None if is_stable in named else "stable" if is_stable else "unstable"
             named.add(is_stable)
-            ax.plot(
-                x[rows], y[rows], "-" if is_stable else "--", color=color(0 if is_stable else 1), label=label, **words
-            )
+            look = {"linestyle": "-" if is_stable else "--", "color": color(int(not is_stable)), "label": label}
+            ax.plot(x[rows], y[rows], **look | words)
         if len(branch.folds):
             ax.plot(branch.folds[p], branch.folds[name], "o", color="0.2", markersize=5, label="fold")
-        ax.legend(loc="best")
 
     spread = [names[i] for i in np.linspace(0, len(names) - 1, min(len(names), 6)).astype(int)]
     return each_panel(chosen(which, names) if which is not None else spread, draw, axes, x=p)

@@ -37,7 +37,5 @@ def plot_design(found: Any, which: Any = None, *, axes: Any = None, **words: Any
         for t, n in zip(times, counts, strict=True):
             if n > 1:
                 ax.annotate(f"{n} x", (t, 0), textcoords="offset points", xytext=(0, 8), ha="center", fontsize=8)
-        if len(times):
-            ax.legend(loc="best")
 
     return each_panel(names, draw, axes, x=x, y="gain by a reading")

@@ -10,7 +10,7 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.errors import check_choice
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import WARNING, color, each_panel, get_ax, get_axes, name_rows, picture, set_axes, zero_line
+from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, line_look, name_rows, picture, set_axes, zero_line
 from fmepy.plotting.observations import DATA, draw_marked
 from fmepy.types import AxesArray
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DATA: dict[str, Any] = {**DATA, "label": None, "zorder": 2}
-_RING: dict[str, Any] = {**_DATA, "color": WARNING, "markersize": 10, "fillstyle": "none", "zorder": 4}
+_RING: dict[str, Any] = {**_DATA, "markersize": 10, "fillstyle": "none", "zorder": 4, "label": "suspected"}
 _LIMIT: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 0.8, "zorder": 1}
 _WIDE, _SQUARE = (5.2, 3.0), (3.6, 3.2)
-_FEW = 5
-"""So many entities are named in the legend."""
+_MOST_NAMED = 24  # entities that a legend can hold
 
 
 @picture
@@ -68,8 +67,8 @@ def plot_states(
             if several:
                 look = {**_DATA, "color": color(i), "markersize": 1.5, "alpha": 0.5}
                 draw_marked(ax, own["x"], own["obs"], own.get("censored"), **look)
-                text = f"{flt.entity_column} {label}" if len(flt.entities) <= _FEW else None
-                ax.plot(x, y, **{"color": color(i), "linewidth": 0.9, "label": text, **kwargs})
+                text = f"{flt.entity_column} {label}" if len(flt.entities) <= _MOST_NAMED else None
+                ax.plot(x, y, **{**line_look(i), "linewidth": 0.9, "label": text, **kwargs})
                 continue
             low, high = (flt.rows_of(end, label)[name] for end in (lower, upper))
             ax.fill_between(x, low, high, color=color(0), alpha=0.25, linewidth=0, zorder=1,
@@ -92,7 +91,7 @@ def _columns(names: list[str]) -> int:
 def _draw_suspected(ax: Axes, table: pd.DataFrame, column: str) -> None:
     flagged = table[table["flag"].astype(bool)]
     if len(flagged):
-        ax.plot(flagged["x"], flagged[column], **{**_RING, "label": "suspected"})
+        ax.plot(flagged["x"], flagged[column], **{**_RING, "color": color(3)})
 
 
 @picture
@@ -126,9 +125,8 @@ def plot_correlations(correlations: Any, which: Any = None, *, axes: Any = None,
         limit = correlations.limits[1:, i, i]
         ax.fill_between(lags, -limit, limit, color="0.5", alpha=0.2, linewidth=0, label="2 sd", zorder=0)
         zero_line(ax)
-        for n, k in enumerate(
-            np.delete(np.arange(len(variables)), i)
-        ):  # lag j: this variable, and the other j samples later
+        others = np.delete(np.arange(len(variables)), i)
+        for n, k in enumerate(others):  # lag j: this variable, and the other j samples later
             ax.plot(lags, values[1:, i, k], ".", color="0.6", markersize=4, zorder=2,
                     label="with the others, later" if n == 0 else None)  # fmt: skip
         shade = kwargs.get("color", color(0))
@@ -148,7 +146,7 @@ def plot_sumsq(test: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     ax.plot(n, 2 * np.sqrt(2 * n), **{**_LIMIT, "label": "2 sd"})
     ax.plot(n, -2 * np.sqrt(2 * n), **_LIMIT)
     ax.plot(n, np.cumsum(test.squares) - n, **{"color": color(0), "label": "sum of squares - data", **kwargs})
-    set_axes(ax, "data, in order", "excess of SUMSQ")
+    set_axes(ax, "data, in order", "excess of the sum of squares")
     return ax
 
 
@@ -248,13 +246,21 @@ def plot_forecast(forecast: Any, which: Any = None, *, past: int = 40, axes: Any
 def _fan(ax: Axes, before: Any, end: Any, ahead: Any, name: str, level: float, **kwargs: Any) -> None:
     """Draw a variable until the end of the data, its forecast and both bands."""
     t = np.concatenate([[end["time"]], ahead["time"]])
-    (line,) = ax.plot(before["time"], before[name], **{"color": color(0), "linewidth": 1.2, **kwargs})
-    shade = line.get_color()
-    ax.plot(t, np.concatenate([[end[name]], ahead["mean"]]), color=shade, linestyle="--", linewidth=1.2)
-    if ahead["reading_sd"].notna().any():
-        ax.fill_between(ahead["time"], ahead["reading_lower"], ahead["reading_upper"], color="0.5", alpha=0.25,
-                        linewidth=0, label=f"{100 * level:g} % band of a reading")  # fmt: skip
-    ax.fill_between(ahead["time"], ahead["lower"], ahead["upper"], color=shade, alpha=0.35, linewidth=0,
+    look = {"color": color(0), "linewidth": 1.2, "label": "estimate", **kwargs}
+    (line,) = ax.plot(before["time"], before[name], **look)
+    shade, mean = line.get_color(), np.concatenate([[end[name]], ahead["mean"]])
+    ax.plot(t, mean, color=shade, linestyle="--", linewidth=1.2, label="forecast")
+    past = before.reindex(columns=[f"{name} lower", f"{name} upper"]).to_numpy(dtype=float).T
+    band = [np.concatenate([p, ahead[c]]) for p, c in zip(past, ("lower", "upper"), strict=True)]
+    if ahead["reading_sd"].notna().any():  # at the end of the data a reading errs by as much more as at the next time
+        off = [np.append(np.nan, ahead[f"reading_{c}"]) - mean for c in ("lower", "upper")]
+        for o, own in zip(off, band, strict=True):
+            own = own[len(past[0]) - 1 :] - mean
+            o[0] = np.sign(o[1]) * np.sqrt(max(o[1] ** 2 - own[1] ** 2 + own[0] ** 2, 0.0))
+        ax.fill_between(t, mean + off[0], mean + off[1], color="0.5", alpha=0.25, linewidth=0,
+                        label=f"{100 * level:g} % band of a reading")  # fmt: skip
+    t = np.concatenate([before["time"], ahead["time"]])
+    ax.fill_between(t, band[0], band[1], color=shade, alpha=0.35, linewidth=0,
                     label=f"{100 * level:g} % of the state")  # fmt: skip
 
 

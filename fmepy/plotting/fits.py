@@ -19,6 +19,7 @@ from fmepy.plotting.axes import (
     picture,
     point_look,
     set_axes,
+    title_legend,
     zero_line,
 )
 from fmepy.plotting.observations import DATA, draw_marked, draw_observed, observed
@@ -93,7 +94,7 @@ def plot_fit(fit: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         zero_line(ax)
         _draw_residuals(ax, own, None, 0, kwargs)
         ax.set_title(label, fontsize="medium")
-        set_axes(ax, x_label, "weighted residual")
+        set_axes(ax, x_label or (curves[0].x_name if curves else "x"), "weighted residual")
     if traced:
         _draw_trace(fit, panels[len(curves) + len(groups)])
     return panels
@@ -108,9 +109,8 @@ def draw_fitted(ax: Axes, panel: Any) -> None:
         if panel.upright:
             ax.fill_betweenx(rows["x"], rows["lower"], rows["upper"], color=color(k), alpha=0.25, linewidth=0)
             ax.plot(rows["fit"], rows["x"], color=color(k), label=name)
-            draw_marked(
-                ax, seen["x"], seen["obs"], seen.get("censored"), True, **{**DATA, "color": color(k), "label": None}
-            )
+            look = {**DATA, "color": color(k), "label": None}
+            draw_marked(ax, seen["x"], seen["obs"], seen.get("censored"), True, **look)
             continue
         draw_curve(ax, rows["x"], rows, color=color(k), label=name if several else "fit", band=panel.band)
         look = {**DATA, "color": color(k), "label": None} if several else DATA
@@ -132,20 +132,27 @@ def draw_curve(ax: Axes, x: Any, rows: pd.DataFrame, *, band: str, **look: Any) 
 
 
 def _residual_groups(fit: Any) -> list[tuple[str, pd.DataFrame, str]]:
-    """Return (variable, table with x and res, label of x); x is the observation number without a ModCost."""
+    """Return (variable, table with x and res, label of x, "" for that of the curves).
+
+    x is the observation number where no other x is known.
+    """
     if isinstance(getattr(fit.cost, "residuals", None), pd.DataFrame):
         return [(name, own, fit.cost.x_name) for name, own in _by_variable(fit.cost)]
     if len(fit.residuals) == 0:
         return []
-    labels = fit.residuals.index if fit.group_names else ["residuals"] * len(fit.residuals)
-    own = pd.DataFrame({"x": np.arange(len(fit.residuals)), "res": fit.residuals.to_numpy()})
-    return [(str(name), rows, "observation") for name, rows in own.groupby(np.asarray(labels), sort=False)]
+    labels = list(fit.residuals.index) if fit.group_names else ["residuals"] * len(fit.residuals)
+    x, x_label = np.arange(len(labels)), "observation"
+    if fit.data is not None and list(fit.data.names) == labels and np.isfinite(fit.data.x).all():
+        x, x_label = fit.data.x, ""  # of a likelihood without a ModCost, such as a filter's
+    own = pd.DataFrame({"x": x, "res": fit.residuals.to_numpy()})
+    return [(str(name), rows, x_label) for name, rows in own.groupby(np.asarray(labels), sort=False)]
 
 
 def _draw_trace(fit: Any, ax: Axes) -> None:
-    """Draw the minimised cost by iteration, on a log axis if it is positive."""
+    """Draw the minimised cost by iteration, on a log axis if it is positive; where it rises, another search begins."""
     trace = np.asarray(fit.rsstrace, dtype=float)
-    ax.plot(np.arange(1, len(trace) + 1), trace, marker=".", color=color(0))
+    for rows in np.split(np.arange(len(trace)), np.flatnonzero(np.diff(trace) > 0) + 1):
+        ax.plot(rows + 1, trace[rows], marker=".", color=color(0))
     if (trace > 0).all():
         ax.set_yscale("log")
     ax.set_title(f"{fit.method}: {'converged' if fit.converged else 'not converged'}", fontsize="medium")
@@ -194,10 +201,10 @@ def _prediction_by_place(prediction: Any, obs: Any, names: list[str], axes: Any,
     def draw(ax: Axes, rows: Any, is_profile: bool, look: Any, label: str) -> None:
         x, middle = rows["x"].to_numpy(), rows["fit"].to_numpy()
         fill = ax.fill_betweenx if is_profile else ax.fill_between
-        fill(x, rows["lower"], rows["upper"], color=look, alpha=0.25, linewidth=0)
+        fill(x, rows["lower"], rows["upper"], facecolor=(look, 0.12), edgecolor=look, linewidth=0.6)
         ax.plot(*((middle, x) if is_profile else (x, middle)), **{"color": look, "label": label or "fit", **kwargs})
         if rows["var"].iloc[0] == names[0]:
-            ax.legend([], [], title=prediction.contains)
+            title_legend(ax, prediction.contains)
 
     return panels_by_place(prediction.frame, names, draw, axes, obs=obs)
 

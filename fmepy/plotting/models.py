@@ -103,8 +103,8 @@ def plot_model(
     def draw(ax: Axes, name: str) -> None:
         for table, style, label in zip(tables, styles, labels or [None] * len(tables), strict=True):  # type: ignore[list-item]
             if name in table.columns:
-                line = (table.iloc[:, 0], table[name])
-                ax.plot(*(line[::-1] if xyswap else line), **{**style, "label": label})
+                line, dot = (table.iloc[:, 0], table[name]), {"marker": "o"} if len(table) == 1 else {}
+                ax.plot(*(line[::-1] if xyswap else line), **{**dot, **style, "label": label})
         draw_observed(ax, seen.get(name, ()), xyswap, {**unnamed, **(obspar or {})})
 
     return each_panel(names, draw, axes, x=x, xyswap=xyswap)

@@ -141,8 +141,10 @@ def _draw_contours(landscape: Any, axes: list[Any], cost: Any, ax: Axes, kwargs:
     look = {"levels": np.unique(levels), "cmap": "viridis_r", **kwargs}
     from matplotlib.colors import BoundaryNorm
 
+    from fmepy.plotting.ticks import PlainNumbers
+
     norm = BoundaryNorm(np.asarray(look["levels"]), 256) if "norm" not in look else look.pop("norm")
     filled = ax.contourf(axes[0], axes[1], np.ma.masked_invalid(cost).T, norm=norm, **look)
     figure = ax.figure.figure
     assert figure is not None, "axes stand in a figure"
-    figure.colorbar(filled, ax=ax, label=landscape.measure, format="%.3g")
+    figure.colorbar(filled, ax=ax, label=landscape.measure, format=PlainNumbers())

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import DataError, listed
-from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture, set_axes
+from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture, set_axes, title_legend
 from fmepy.tables.cells import some_of
 from fmepy.tables.columns import DEPTHS, TIMES, are_swapped, as_table
 from fmepy.types import AxesArray, Vector
@@ -53,7 +53,7 @@ def _draw_image(ax: Axes, table: pd.DataFrame, edges: Vector, name: str, unit: s
     ends = np.concatenate([times[:1], between, times[-1:]]) if len(times) > 1 else times[0] + np.array([-0.5, 0.5])
     values = table[name].to_numpy(dtype=float).reshape(len(times), -1).T
     mesh = ax.pcolormesh(ends, edges, values, **kwargs)
-    ax.set(xlabel=str(table.columns[0]), ylabel="x", ylim=(edges[-1], edges[0]))
+    ax.set(xlabel=str(table.columns[0]), ylabel="depth", ylim=(edges[-1], edges[0]))
     ax.figure.colorbar(mesh, ax=ax, label=f"{name} ({unit})" if unit else name)
 
 
@@ -81,7 +81,7 @@ def panels_by_place(
             set_axes(ax, time, name)
             continue
         seen = None if data is None or name not in set(data["var"]) else data[data["var"] == name]
-        times = some_of(rows[time].unique(), most) if seen is None else np.unique(seen["time"]).tolist()
+        times = some_of(every := rows[time].unique(), most) if seen is None else np.unique(seen["time"]).tolist()
         for i, at in enumerate(times):
             own = rows[np.isclose(rows[time], at, rtol=1e-9)]
             if not len(own):
@@ -94,7 +94,9 @@ def panels_by_place(
             if seen is not None:
                 own = seen[seen["time"] == at]
                 ax.plot(own["value"], own["depth"], "o", color=look, markersize=4)
-        set_axes(ax, "x", name if most > 1 else f"{name}, {time} {rows[time].max():g}", True)
+        if seen is None and 1 < len(times) < len(every):
+            title_legend(ax, f"{len(times)} of {len(every)} times")
+        set_axes(ax, "depth", name if most > 1 else f"{name}, {time} {rows[time].max():g}", True)
     return panels
 
 
@@ -149,7 +151,7 @@ def plot_days(
         What the time is called in legends.
     """
     time = str(curves.columns[int(entity is not None)])
-    of = pd.Series("", seen.index) if entity is None else ", " + seen["entity"].astype(str)
+    of = pd.Series("", seen.index) if entity is None else f", {entity} " + seen["entity"].astype(str)
     seen = seen.assign(panel=seen["name"] + of)[seen["name"].isin(curves.columns)]
 
     def draw(ax: Axes, panel: str) -> None:

@@ -22,6 +22,7 @@ from fmepy.plotting.axes import (
     picture,
     point_look,
     set_axes,
+    title_legend,
     write_correlation,
     zero_line,
 )
@@ -72,10 +73,7 @@ def plot_runs(runs: Any, *, which: Which = None, xyswap: bool = False, axes: Any
 
 def _profiles_of_runs(runs: Any, which: Which, axes: Any, kwargs: Mapping[str, Any]) -> AxesArray:
     """Draw every run as a line: profiles at the last time, what is one number over time."""
-    parts = []
-    for j, name in enumerate(runs.var):
-        table = pd.DataFrame(runs.values[:, j].T).assign(x=runs.x, var=name)
-        parts.append(table)
+    parts = [pd.DataFrame(runs.values[:, j].T).assign(x=runs.x, var=name) for j, name in enumerate(runs.var)]
     frame = by_place(pd.concat(parts), "x", runs.x_name, runs.cells)
     numbers = list(range(len(runs.values)))
 
@@ -158,7 +156,7 @@ def plot_bands(
         draw_observed(ax, points.get(name, ()), xyswap or single, obspar)
         if (kind := summary.kind_of(name)) not in kinds:
             kinds.add(kind)
-            ax.legend([], [], title=kind)
+            title_legend(ax, kind)
 
     if single:
         return each_panel(names, draw, axes, y="")
@@ -175,11 +173,11 @@ def _bands_of_profiles(
         outer, inner, middle, labels = _limits(rows, quant)
         x, name = rows["x"].to_numpy(), str(rows["var"].iloc[0])
         fill, points = (ax.fill_betweenx, (middle, x)) if is_profile else (ax.fill_between, (x, middle))
-        for band in (outer, inner):
-            fill(x, *band, color=look, alpha=0.2, linewidth=0)
+        fill(x, *outer, facecolor="none", edgecolor=look, linewidth=0.6)  # bands of several times cover each other
+        fill(x, *inner, color=look, alpha=0.3, linewidth=0)
         ax.plot(*points, **{"color": look, "label": label or labels[2], **kwargs})
         if name == names[0]:
-            ax.legend([], [], title=f"{summary.kind_of(name)}: {labels[2]}, {labels[1]}, {labels[0]}")
+            title_legend(ax, summary.kind_of(name), f"line {labels[2]}, shade {labels[1]}, outline {labels[0]}")
 
     return panels_by_place(summary.frame, names, draw, axes, obs=obs)
 
@@ -367,7 +365,7 @@ def plot_scenarios(summary: Any, *, which: Which = None, axes: Any = None, **kwa
         for scenario in scenarios:
             _line(ax, rows[rows["scenario"] == scenario], summary.order.index(scenario), scenario, kwargs)
         if banded and name == names[0]:
-            ax.legend([], [], title="median, 5 to 95 %")
+            title_legend(ax, "median, 5 to 95 %")
 
     panels = each_panel(names, draw, axes, **({"y": ""} if single else {"x": summary.x_name}))
     for ax, name in zip(panels, names, strict=True):
@@ -386,7 +384,7 @@ def _scenarios_by_place(summary: Any, names: Sequence[str], axes: Any, kwargs: M
             mine = rows[rows["scenario"] == scenario]
             _line(ax, mine, summary.order.index(scenario), scenario, kwargs, upright=is_profile)
         if rows["N"].max() > 1 and rows["var"].iloc[0] == names[0]:
-            ax.legend([], [], title="median, 5 to 95 %")
+            title_legend(ax, "median, 5 to 95 %")
 
     panels = panels_by_place(summary.frame, names, draw, axes, most=1)
     if summary.base is not None:

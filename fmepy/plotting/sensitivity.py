@@ -20,6 +20,7 @@ from fmepy.plotting.axes import (
     picture,
     point_look,
     set_axes,
+    title_legend,
     zero_line,
 )
 from fmepy.tables.cells import some_of
@@ -75,15 +76,19 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
 
 def _by_depth(sens: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) -> AxesArray:
     """Draw sensitivities over depth, a panel a variable and time (some of many), and over time of what has no depth."""
-    frame, groups = sens.frame, list[tuple[str, Any]]()
+    frame, groups, told = sens.frame, list[tuple[str, Any]](), set[str]()
     most = 1 if axes is not None and np.size(axes) == len(names) else 3  # the last, where there is a panel a variable
     for name in names:
         rows = frame[frame["var"] == name]
         is_profile = rows["depth"].notna()
-        groups += [(f"{name}, {sens.xname} {t:g}", rows[(rows["x"] == t) & is_profile])
-                   for t in some_of(rows.loc[is_profile, "x"].unique(), most)]  # fmt: skip
+        every = rows.loc[is_profile, "x"].unique()
+        some = some_of(every, most)
+        told |= {f"{len(some)} of {len(every)} times"} if len(some) < len(every) else set()
+        groups += [(f"{name}, {sens.xname} {t:g}", rows[(rows["x"] == t) & is_profile]) for t in some]
         groups += [(name, rows[~is_profile])] if (~is_profile).any() else []
     panels = get_axes(len(groups), axes)
+    for line in sorted(told):
+        title_legend(panels[0], line)
     for ax, (title, rows) in zip(panels, groups, strict=True):
         upright = bool(rows["depth"].notna().all())
         zero_line(ax, upright=upright)

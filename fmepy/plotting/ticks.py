@@ -95,6 +95,20 @@ def _open_up(axis: Any) -> None:
         axis.axes.set(**{f"{axis.axis_name}lim": (low - 0.05 * size, high + 0.05 * size)})
 
 
+def date_ticks(axis: Any, origin: Any, seconds: float) -> None:
+    """Give a horizontal axis of times since an origin, in a unit of so many seconds, the dates that they are."""
+    import matplotlib.dates
+
+    dates: Any = matplotlib.dates  # which has no types
+    start, days, locator = dates.date2num(origin), seconds / 86_400, dates.AutoDateLocator()
+    room = axis.axes.bbox.width / axis.axes.figure.figure.dpi / 0.8  # inches of a date
+    places = locator.tick_values(*(dates.num2date(start + days * end) for end in axis.get_view_interval()))
+    places = places[:: int(np.ceil(len(places) / max(room, 1)))]
+    written = dates.AutoDateFormatter(locator)
+    written.scaled[1 / 24] = "%m-%d %H:%M"
+    axis.set_ticks((places - start) / days, list(map(written, places)))
+
+
 def tidy_ticks(ax: Axes) -> None:
     """Give the axes of a panel these ticks, where nobody has set others."""
     for axis in (ax.xaxis, ax.yaxis):

@@ -212,8 +212,10 @@ def frame_sheet(frame: pd.DataFrame, label: str) -> Sheet:
     return Sheet(label, "value", frame.set_axis(names, axis=1).set_axis(range(len(frame)), axis=0))
 
 
-def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> tuple[Any, Any]:
-    """Return data whose dates in the column x are times in a unit since an origin, and the origin; numbers stay.
+def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
+    """Return data whose dates in the column x are times in a unit since an origin; numbers stay.
+
+    The name of the column, the origin and the seconds of the unit are in its ``attrs["calendar"]``, for pictures.
 
     Raises
     ------
@@ -221,27 +223,29 @@ def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> tuple[
         An unknown unit; what `Sheet.since` refuses.
     """
     if x is None or (unit is None and origin is None):
-        return obs, None
+        return obs
     check_choice(unit, SECONDS, "unit")
     table = as_table(obs)
     if table.columns.tolist().count(x) != 1 or pd.api.types.is_numeric_dtype(table[x]):
-        return table, origin
+        return table
     times, first = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(x, str(unit), origin)
-    return table.assign(**{x: times.to_numpy()}), first
+    table = table.assign(**{x: times.to_numpy()})
+    table.attrs["calendar"] = (x, first, SECONDS[str(unit)])
+    return table
 
 
-def numbers_of_times(times: Any, unit: str | None = None, origin: Any = None, what: str = "`times`") -> Vector:
-    """Return times as numbers, at least one-dimensional: dates since an origin, where it and the unit are known.
+def numbers_of_times(times: Any, calendar: Any = None, what: str = "`times`") -> Vector:
+    """Return times as numbers, at least one-dimensional: dates by a calendar, see `with_times`, where there is one.
 
     Raises
     ------
     ArgumentError
-        Neither numbers nor dates, or dates where there is no origin.
+        Neither numbers nor dates, or dates without a calendar.
     """
     several = list(times) if np.ndim(times) else [times]
     sheet = Sheet(what, "times", pd.DataFrame({"times": pd.Series(several, dtype=object)}))
-    if unit is not None and origin is not None and sheet.holds_dates("times"):
-        return np.asarray(sheet.since("times", unit, origin)[0], dtype=float)
+    if calendar is not None and sheet.holds_dates("times"):
+        return np.asarray(sheet.since("times", "seconds", calendar[1])[0], dtype=float) / float(calendar[2])
     refuse_dates(several, what, ArgumentError)
     try:
         return np.atleast_1d(np.asarray(times, dtype=float))

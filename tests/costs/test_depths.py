@@ -82,7 +82,7 @@ def test_a_fit_finds_the_truth_with_noise_in_words_entities_and_limits():
     assert fit.par["D"] == pytest.approx(0.8, rel=0.2)
     assert fit.par["k"] == pytest.approx(0.6, rel=0.2)
     panels = cost.plot(fit.par)
-    assert [ax.get_title() or ax.get_xlabel() for ax in panels] == ["O2, a", "O2, b"]
+    assert [ax.get_title() or ax.get_xlabel() for ax in panels] == ["O2, core a", "O2, core b"]
     assert all(ax.yaxis_inverted() for ax in panels)
     assert len(panels[0].lines) == 6  # three days, and their data
 

@@ -8,8 +8,8 @@ import pytest
 import fmepy as fme
 from fmepy.compiled.c_loops import checked_loop
 from fmepy.compiled.switching import run_stretch
-from fmepy.filtering import crossing_steps
-from fmepy.filtering.crossing_steps import CrossingSteps
+from fmepy.filtering import continuous_transition
+from fmepy.filtering.continuous_transition import CrossingSteps
 
 T = np.arange(41.0)
 RAIN = (np.arange(51.0), np.maximum(3 * np.sin(2.3 * np.arange(51)), 0))
@@ -92,7 +92,7 @@ def test_a_pass_depends_on_nothing_before_it():
 
 def test_steps_with_too_many_crossings_go_to_the_other_solver(monkeypatch):
     expected = cost_of("overflow")()
-    monkeypatch.setattr(crossing_steps, "_MOST_FLIPS", 0)
+    monkeypatch.setattr(continuous_transition, "_MOST_FLIPS", 0)
     cost = cost_of("overflow")
     assert is_in_the_loop(cost)
     assert cost() == pytest.approx(expected, abs=2e-6)
@@ -112,7 +112,7 @@ def test_no_index_is_out_of_range(monkeypatch):
     checked = checked_loop(run_stretch)
     callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(lambda *addresses: checked(*addresses))
     expected = cost_of("a jump")()
-    monkeypatch.setattr(crossing_steps, "loop_address", lambda *_: ctypes.cast(callback, ctypes.c_void_p).value)
+    monkeypatch.setattr(continuous_transition, "loop_address", lambda *_: ctypes.cast(callback, ctypes.c_void_p).value)
     assert cost_of("a jump")() == pytest.approx(expected, rel=1e-9)
 
 

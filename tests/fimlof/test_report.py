@@ -104,7 +104,11 @@ def test_suspected_data_are_told_with_place_and_size():
     data = pd.DataFrame(cost.obs)
     data.loc[99, "z"] += 15
     told = text_of(cost.replace(obs=data).filter(), "Suspected data")
-    assert f"z at time 100: read {data.loc[99, 'z']:.5g}, AUXM +" in told
+    assert f"z at time 100: read {data.loc[99, 'z']:.5g}, " in told
+    assert "sd above what all other data say of it." in told
+    data.loc[99, "z"] -= 30
+    alone = text_of(cost.replace(obs=data).filter(smooth=False), "Suspected data")
+    assert "sd below what the data until then say of it." in alone
     assert "screen_bad_data" in told
 
 
@@ -112,7 +116,8 @@ def test_jumps_are_told_before_their_time():
     cost = read_with_errors()
     data = pd.DataFrame(cost.obs)
     data.loc[99:, "z"] += 15 * 0.9 ** np.arange(101)
-    assert "x before time 100: AUXS +" in text_of(cost.replace(obs=data).filter(), "Jumps of states")
+    told = text_of(cost.replace(obs=data).filter(), "Jumps of states")
+    assert "x before time 100: all data ask for a jump upwards, " in told
 
 
 def test_states_that_no_datum_reaches_and_few_data_are_weak_spots():
@@ -128,7 +133,8 @@ def test_an_impossible_sample_is_named():
     cost = read_with_errors()
     data = pd.DataFrame(cost.obs)
     data.loc[49, "z"] = 1000.0
-    assert "the worst at time 50: chi2" in text_of(cost.replace(obs=data).filter(), "Weak spots")
+    assert "the worst at time 50: chi-squared" in (told := text_of(cost.replace(obs=data).filter(), "Weak spots"))
+    assert "on 1 degree of freedom." in told
 
 
 def test_what_was_filtered_says_where_the_data_went():

@@ -153,7 +153,7 @@ def test_fewer_data_than_parameters_are_told():
     model = fme.DifferenceModel(decay, state={"x": "x0"}, times=[0, 1, 2], parms={"x0": 1.0})
     cost = fme.FimlofCost(model, {"time": [1.0], "x": [0.4]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
     fit = modFit(cost)
-    assert "1 data for 2 parameters" in fit.message
+    assert "1 datum for 2 parameters" in fit.message
     assert "undetermined" in fit.message
     endless = modFit(cost.replace(measurement_noise={"x": "r"}, process_noise={"x": 0.0}, parms={"r": 0.1}))
     assert not endless.converged

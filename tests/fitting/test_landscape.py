@@ -186,3 +186,16 @@ def test_a_line_that_begins_where_a_parameter_does_not_matter_comes_back_from_th
     for r, lowest in found.to_numpy():
         alone = fme.SimulationCost(logistic.replace(parms={"r": r}), {"time": t, "x": seen})
         assert lowest <= 1.01 * modFit(alone, ["K", "x0"]).ssr
+
+
+def test_the_colour_bar_has_labels_that_differ():
+    def shallow(p):
+        return 1.0 + 1e-4 * (p[0] ** 2 + p[1] ** 2)
+
+    ax = landscape(shallow, {"p1": (-1, 1), "p2": (-1, 1)}, num=64).plot()
+    bar = ax.figure.axes[-1]
+    ax.figure.canvas.draw()
+    told = [t.get_text() for t in bar.get_yticklabels() if t.get_text()]
+    assert len(told) > 3
+    assert len(set(told)) == len(told)
+    plt.close(ax.figure)

@@ -241,6 +241,17 @@ def test_a_parameter_without_influence_is_named():
     assert fit.par["a"] == pytest.approx(2.0)
 
 
+def test_a_summary_says_once_why_there_is_neither_convergence_nor_covariance():
+    x = np.arange(1.0, 7.0)
+    fit = modFit(lambda p: p[0] * p[1] * x - 2 * x + 0.01 * np.sin(x), [1.0, 1.0])
+    text = " ".join(str(fit.summary()).split())
+    assert not fit.converged
+    assert text.count(fit.message) == 1
+    assert "No covariance." in text
+    assert " ".join(str(dataclasses.replace(fit, converged=True).summary()).split()).count(fit.message) == 1
+    assert "No covariance was asked for." in " ".join(str(fit.summary(cov=False)).split())
+
+
 def test_fewer_residuals_than_parameters_are_fitted_and_told():
     fit = modFit(lambda p: np.array([p[0] + p[1] - 3.0]), [0.0, 0.0])
     assert fit.ssr == pytest.approx(0, abs=1e-12)

@@ -20,9 +20,9 @@ def level(n, **words):
 @pytest.mark.parametrize(("n", "few"), [(8, True), (24, True), (26, False), (200, False)])
 def test_the_data_behind_an_sd_are_counted_by_its_standard_error(n, few):
     text = str(level(n)[1].summary())
-    assert ("Noise is estimated from few data" in text) == few
+    assert ("The size of the noise is estimated from few data" in text) == few
     if few:
-        assert f"sd_v_x: about {n})" in text.replace("\n", " ")
+        assert f"sd_v_x as uncertain as from about {n} readings)" in text.replace("\n", " ")
         assert "profile(cost, fit)" in text.replace("\n", " ")
 
 

@@ -201,3 +201,17 @@ def test_a_parameter_at_its_bound_is_named():
     assert "'b' is at its bound and counts as fixed" in " ".join(str(band).split())
     free = modFit(lambda p: p["a"] * x + p["b"] - 2 * x + np.cos(x), {"a": 1.0, "b": 0.5})
     assert predict(lambda p: pd.DataFrame({"x": x, "y": p["a"] * x + p["b"]}), free).message == ""
+
+
+def test_times_may_be_dates_of_the_data():
+    model = fme.OdeModel("d(x)/dt = -k*x", state={"x": 1.0}, times=range(11), parms={"k": 0.3})
+    dates = pd.date_range("2020-01-01", periods=10)
+    data = pd.DataFrame({"day": dates, "x": np.exp(-0.3 * np.arange(10)) + 0.01 * np.cos(np.arange(10))})
+    fit = modFit(cost := fme.SimulationCost(model, data, x="day", unit="days"), {"k": 0.2})
+    for some in (dates[[2, 5]], ["2020-01-03", "2020-01-06"], list(dates[[2, 5]])):
+        assert predict(model, fit, times=some)["time"].tolist() == [2.0, 5.0]
+    ends = fme.profile(cost, fit, prediction=("x", dates[3])).intervals
+    assert ends["estimate"].item() == pytest.approx(predict(model, fit, times=[3.0])["fit"].item(), rel=1e-6)
+    plain = modFit(fme.SimulationCost(model, data.assign(day=range(10)), x="day"), {"k": 0.2})
+    with pytest.raises(ArgumentError, match="`times` holds dates"):
+        predict(model, plain, times=dates)

@@ -17,6 +17,8 @@ from tests.journal.samples import SAMPLES
 FOLDER = Path(__file__).parent / "version_0_1" / "results"
 LATER = {"SteadyState": "stable: .*\n"}
 """What results say since."""
+REWORDED = {"FilterSummary": ("SUMSQ", "sum of squares")}
+"""What they say in other words since."""
 NEW = {"Branch", "CalibrationCheck", "OptimalDesign", "StructuralIdentifiability"}
 """Kinds that the last version did not have."""
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
@@ -27,6 +29,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 def test_a_saved_result_of_the_last_version_says_what_is_computed_today(name):
     before, today = (repr(result) for result in (fme.load(FOLDER / f"{name}.json"), SAMPLES[name]()))
     today = re.sub(LATER.get(name, "$^"), "", today)
+    before = before.replace(*REWORDED.get(name, ("", "")))
     words = [NUMBER.sub("#", text).split() for text in (before, today)]
     assert words[0] == words[1]
     numbers = [[float(n) for n in NUMBER.findall(text)] for text in (before, today)]

@@ -196,3 +196,9 @@ def test_a_branch_of_profiles_has_as_many_points_however_many_cells_and_ends_whe
     top = branch.frame["stable"].to_numpy() == np.False_
     assert top.any()
     assert (branch.frame["eigenvalue"][top] > 0).all()
+
+
+def test_a_branch_that_leaves_on_both_sides_by_one_end_says_so_once():
+    model = fme.SteadyModel("d(x)/dt = p - x^2", state={"x": 1.0}, parms={"p": 1.0})
+    branch = fme.continuation(model, "p", (-1, 2))
+    assert branch.message == "It ends at the upper end of the range both ways."

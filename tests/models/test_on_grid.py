@@ -268,7 +268,7 @@ def test_what_the_function_returns_is_checked():
 
 def test_an_image_has_time_to_the_right_and_depth_downwards():
     ax = column().image("O2", unit="mmol/m3", title="lake", vmin=0, vmax=400)
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_ylim(), ax.get_title()) == ("time", "x", (10.0, 0.0), "lake")
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_ylim(), ax.get_title()) == ("time", "depth", (10.0, 0.0), "lake")
     mesh = ax.collections[0]
     assert mesh.get_array().shape == (N, len(TIMES))
     assert np.allclose(mesh.get_array()[:, -1], column()()["O2"].iloc[-N:])
@@ -448,7 +448,7 @@ def test_variables_are_listed_by_profile():
 def test_bands_of_profiles_say_what_their_shades_are():
     runs = fme.sensRange(column(times=[0, 10, 40]), parRange={"k": (0.02, 0.2)}, num=4, seed=1)
     title = runs.summary().plot("O2")[0].get_legend().get_title().get_text()
-    assert title == "parameter uncertainty: Mean, Mean ± Sd, Min to Max"
+    assert title == "parameter uncertainty\nline Mean, shade Mean ± Sd, outline Min to Max"
     with pytest.raises(fme.errors.DataError, match=r"no rows of that time.* model.replace\(times=...\)"):
         runs.summary().plot("O2", obs=pd.DataFrame({"day": [7.0], "depth": [1.0], "O2": [200.0]}))
 

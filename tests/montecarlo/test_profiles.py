@@ -138,16 +138,30 @@ def panels(drawn):
     return [(ax.get_xlabel(), ax.get_ylabel(), bool(ax.yaxis_inverted())) for ax in np.ravel(drawn)]
 
 
+def test_pictures_that_leave_times_out_say_how_many_they_show(column):
+    many = column.replace(times=np.linspace(0, 10, 6))
+    sens, runs = fme.sensFun(many, ["k"]), fme.sensRange(many, parRange={"k": (0.1, 0.5)}, num=3, seed=1)
+    assert title(sens.plot()[0]) == "3 of 6 times"
+    assert title(sens.plot("into")[0]) == title(fme.sensFun(column.replace(times=[0, 5, 10]), ["k"]).plot()[0]) == ""
+    first, second, _ = runs.summary().plot()
+    assert title(first).split("\n")[-1] == "4 of 6 times"
+    assert second.get_legend() is None  # the looks are those of the first
+
+
+def title(ax):
+    return ax.get_legend().get_title().get_text()
+
+
 def test_pictures_have_depth_downwards_and_data_at_their_times(column, cost, fit):
     runs = fme.sensRange(column, parRange={"k": (0.1, 0.5)}, num=6, seed=1)
-    expected = [("O2", "x", True), ("OM", "x", True), ("time", "into", False)]
+    expected = [("O2", "depth", True), ("OM", "depth", True), ("time", "into", False)]
     assert panels(runs.summary().plot()) == expected
     assert panels(fme.predict(column, fit).plot()) == expected
-    at_the_end = [("O2, time 10", "x", True), ("OM, time 10", "x", True), ("time", "into", False)]
+    at_the_end = [("O2, time 10", "depth", True), ("OM, time 10", "depth", True), ("time", "into", False)]
     assert panels(runs.plot()) == at_the_end
     what_if = fme.scenarios(column, {"now": {}, "fast": {"k": 0.6}})
     assert panels(what_if.plot()) == at_the_end
-    assert panels(what_if.difference("now").plot(which="OM")) == [("OM, difference to 'now'", "x", True)]
+    assert panels(what_if.difference("now").plot(which="OM")) == [("OM, difference to 'now'", "depth", True)]
     obs = cost.obs
     (ax,) = runs.summary().plot(which="O2", obs=obs)
     dots = [line for line in ax.lines if line.get_marker() == "o"]

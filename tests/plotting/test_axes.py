@@ -114,3 +114,16 @@ def test_selections():
         chosen(2, ["a", "b"])
     with pytest.raises(ArgumentError, match="Did you mean 'gamma'"):
         chosen("gama", ["alpha", "gamma"], what="parameter")
+
+
+@pytest.mark.parametrize("names", [["a", "quadratic approximation", "b", "threshold", "c"], list("abcdefgh")])
+def test_a_legend_is_not_wider_than_its_panel(names):
+    figure, ax = plt.subplots(figsize=(4.0, 3.0))
+    for name in names:
+        ax.plot([0, 1], [0, 1], label=name)
+    add_legend(ax)
+    figure.draw_without_rendering()
+    legend = ax.get_legend().get_window_extent()
+    assert legend.x1 < figure.bbox.x1
+    assert legend.width < 1.1 * ax.bbox.width
+    assert ax.get_legend().get_title().get_text() == ""

@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from numpy.testing import assert_allclose
+from scipy.special import ndtri
 
 from fmepy.errors import ArgumentError
 from fmepy.fimlof.bad_data import screen_bad_data
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting.compare import compare_fits
+from fmepy.fitting.modfit import modFit
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 
@@ -106,6 +108,27 @@ def test_entities_are_lines_of_their_own():
     assert [ax.get_ylabel() for ax in ahead] == ["x, who u", "x, who v"]
 
 
+def test_many_entities_are_named_and_told_apart():
+    model = DifferenceModel("next(x) = 0.9 * x", state={"x": 1.0}, times=[0, 5])
+    data = pd.DataFrame([{"who": f"u{i}", "time": t, "x": i / 7} for i in range(14) for t in (1, 4)])
+    flt = FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": 0.1}, entity="who").filter()
+    (panel,) = flt.plot()
+    assert labels(panel)[:14] == [f"who u{i}" for i in range(14)]
+    named = [entry for entry in panel.lines if entry.get_label().startswith("who")]
+    assert len({(entry.get_color(), entry.get_linestyle()) for entry in named}) == 14
+
+
+def test_a_fit_shows_residuals_at_their_times_and_searches_apart(cost):
+    fit = modFit(cost.replace(process_noise={"a": "q", "b": 1.0}, parms={"q": 0.5}))
+    *_, residuals, _, trace = fit.plot()
+    assert residuals.get_xlabel() == "day"
+    assert residuals.lines[-1].get_xdata().tolist() == list(range(1, 61))
+    searches = [entry.get_ydata() for entry in trace.lines]
+    assert len(searches) > 1
+    assert all((np.diff(values) <= 0).all() for values in searches)
+    np.testing.assert_array_equal(np.concatenate(searches), fit.rsstrace)
+
+
 def test_innovations_have_limits_and_rings(flt):
     panels = flt.plot_innovations()
     assert_allclose(panels[1].lines[5].get_ydata(), flt.residuals.query("name == 's'")["standardized"])
@@ -141,11 +164,18 @@ def test_a_forecast_shows_both_bands_and_the_end_of_the_data(flt):
     ahead = flt.forecast(4, level=0.9)
     panels = ahead.plot(past=10)
     assert [ax.get_ylabel() for ax in panels] == ["y", "s"]  # what is observed
-    assert labels(panels[0]) == ["90 % band of a reading", "90 % of the state", "data"]
-    reading, state = (c.get_paths()[0].vertices[:, 1] for c in panels[0].collections)
+    assert labels(panels[0]) == ["estimate", "forecast", "90 % band of a reading", "90 % of the state", "data"]
+    reading, state = (c.get_paths()[0].vertices for c in panels[0].collections)
     rows = ahead.frame.query("name == 'y'")
-    assert reading.max() == pytest.approx(rows["reading_upper"].max())
-    assert state.min() == pytest.approx(rows["lower"].min())
+    assert reading[:, 1].max() == pytest.approx(rows["reading_upper"].max())
+    assert state[state[:, 0] > 60, 1].min() == pytest.approx(rows["lower"].min())
+    lower, upper = (end["y"].to_numpy() for end in flt.limits(level=0.9))  # both bands begin where the data end
+    assert_allclose(sorted(set(state[state[:, 0] == 60, 1])), [lower[60], upper[60]])
+    middle = flt.smoothed["y"][60]
+    error = ndtri(0.95)  # of a reading, whose sd is 1
+    ends = middle + np.array([-1, 1]) * np.hypot(error, upper[60] - middle)
+    assert_allclose(sorted(set(reading[reading[:, 0] == 60, 1])), ends)
+    assert "NaN" not in repr(ahead)
     assert len(line(panels[0], "data").get_xdata()) == 10
     (hidden,) = ahead.plot("b")
     assert len(hidden.collections) == 1

@@ -24,6 +24,12 @@ def test_one_panel_a_variable_with_x_first():
     assert data_of(panels[1].lines[0]) == [[0, 9], [1, 8], [2, 7]]
 
 
+def test_a_single_row_is_a_dot():
+    (ax, _), (of_lines, _) = plot_model(RUN.head(1)), plot_model(RUN)
+    assert ax.lines[0].get_marker() == "o"
+    assert of_lines.lines[0].get_marker() == "None"
+
+
 def test_runs_share_panels_and_may_lack_variables_and_times():
     a, b = plot_model(RUN, OTHER, labels=["first", "second"])
     assert [data_of(line) for line in a.lines] == [[[0, 1], [1, 2], [2, 3]], [[0, 0], [2, 5]]]

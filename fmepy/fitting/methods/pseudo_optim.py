@@ -28,7 +28,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng
 from fmepy.costs.user_function import as_objective
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, counted
 from fmepy.fitting.control import filled
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.journal.saving import Saved
@@ -169,7 +169,7 @@ class PseudoOptim(Saved):
     def __repr__(self) -> str:
         end = "converged" if self.converged else "interrupted" if self.interrupted else "stopped by numiter"
         values = ", ".join(f"{k}={v:.6g}" for k, v in self.par.items())
-        return f"PseudoOptim: {values}; cost {self.cost:.6g}; {end} after {self.iterations} iterations"
+        return f"PseudoOptim: {values}; cost {self.cost:.6g}; {end} after {counted(self.iterations, 'iteration')}"
 
 
 @interruptible(lambda found: "The best member of the population so far is `par`.")
