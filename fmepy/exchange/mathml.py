@@ -284,3 +284,15 @@ def relations(condition: Condition, positive: bool = True) -> Iterator[tuple[Rel
     elif isinstance(condition, Joined):
         for part in condition.parts:
             yield from relations(part, positive)
+
+
+def equalities(condition: Condition) -> Iterator[Relation]:
+    """Yield what a condition compares by == or !=, see `language.conditions.relation`."""
+    if isinstance(condition, Not):
+        yield from equalities(condition.condition)
+    elif isinstance(condition, Joined):
+        both = [p.condition for p in condition.parts if isinstance(p, Not) and isinstance(p.condition, Relation)]
+        if len(both) == 2 == len(condition.parts) and (both[0].left, both[0].right) == (both[1].right, both[1].left):
+            yield both[0]
+        for part in condition.parts:
+            yield from equalities(part)

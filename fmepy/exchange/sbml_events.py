@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fmepy.errors import ModelError
-from fmepy.exchange.mathml import as_number, margin, relations
+from fmepy.exchange.mathml import as_number, equalities, margin, relations
 from fmepy.language.conditions import Joined, Not, Relation, choose, relation
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps
@@ -65,7 +65,7 @@ def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
     words = {
         "persistent": bool(trigger.getPersistent()) if trigger.isSetPersistent() else True,
         "early": bool(e.getUseValuesFromTriggerTime()) if e.isSetUseValuesFromTriggerTime() else True,
-        "strict": any(is_strict and _moves(draft, r) for r, is_strict in relations(condition)), "priority": priority,
+        "strict": _strict(draft, condition), "priority": priority,
     }  # fmt: skip
     held = bool(trigger.getInitialValue()) if trigger.isSetInitialValue() else True
     changes = [(name, mul(value, size)) for (name, size), value in zip(targets, values, strict=True)]
@@ -79,21 +79,52 @@ def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
     return out
 
 
-def _moves(draft: Any, r: Relation) -> bool:
-    """Tell whether the sides of a relation may change between events."""
+def _moves(draft: Any, *expressions: Any) -> bool:
+    """Tell whether any of the expressions may change between events."""
     still = {*draft.parms, *draft.computed, *(n for n, e in draft.rates.items() if _is(e, 0.0))}
-    return bool(names_in([as_node(r.left), as_node(r.right)]) - still)
+    return bool(names_in(map(as_node, expressions)) - still)
+
+
+def _strict(draft: Any, condition: Any) -> Any:
+    """Return whether a condition begins to hold just after its time: whether that of its relations is strict.
+
+    It is an expression where strict relations and others move: the one that begins it is the nearest to its border.
+    """
+    if equal := next((r for r in equalities(condition) if _moves(draft, r.left, r.right)), None):
+        raise ModelError(
+            f"its trigger compares {equal.left} and {equal.right} by == or !=, which holds at single moments of what "
+            "changes along the run; compare by >= or <=."
+        )
+    kinds: dict[bool, list[Node]] = {True: [], False: []}
+    for r, is_strict in relations(condition):
+        if _moves(draft, r.left, r.right):
+            kinds[is_strict].append(call("abs", as_node(r.left) - as_node(r.right)))
+    if not (kinds[True] and kinds[False]):
+        return bool(kinds[True])
+    near = {k: distances[0] if len(distances) == 1 else call("min", *distances) for k, distances in kinds.items()}
+    if_as_near = choose(relation("<", near[False], near[True]), 0.0, as_number(Not(condition)))  # one relation twice
+    return as_node(choose(relation("<", near[True], near[False]), 1.0, if_as_near))
 
 
 def _rows(draft: Any, condition: Any, changes: list[tuple[str, Node]], **words: Any) -> list[dict[str, Any]]:
     """Return the rows of an event; none of a condition that never begins to hold."""
     g = margin(condition)
-    if not names_in([g]) - {*draft.parms, *draft.computed}:
+    if not _in_full(draft, g) - {*draft.parms, *draft.computed}:
         return []
     if holds_jumps([g]):
         raise ModelError("its trigger jumps (floor, ceil, a piecewise of more than numbers); compare what is inside.")
     row = {"root": g, "direction": 1, "when": as_number(condition), **words}
     return [{**row, "var": state, "value": value} for state, value in changes]
+
+
+def _in_full(draft: Any, e: Node) -> set[str]:
+    """Return the names in an expression, and in the rules of those that have one."""
+    found: set[str] = set()
+    new = names_in([e])
+    while new := new - found:
+        found |= new
+        new = names_in(draft.assigned[n] for n in new if n in draft.assigned)
+    return found - set(draft.assigned)
 
 
 def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]) -> None:
@@ -122,7 +153,7 @@ def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]
             own += [(s, as_node(choose(is_next, value, s))) for s, value in zip(kept, values, strict=True)]
             later = [(name, mul(s, size)) for s, (name, size) in zip(kept, targets, strict=True)]
         e.changes += [(s.name, value) for s, value in own]
-        e.later += _rows(draft, relation(">=", t, due), later, **{**e.words, "persistent": True, "early": False})
+        e.later += _rows(draft, relation(">=", t, due), later, **{**e.words, "early": False, "strict": e.words["strict"] is True})
         if not e.words["persistent"]:
             off = [(due.name, as_node(choose(is_waiting, as_node(NEVER), due)))]
             e.later += _rows(draft, Not(e.condition), off, **at_once)

@@ -213,6 +213,61 @@ def test_an_event_of_a_strict_condition_is_just_after_its_time(tmp_path):
     close(out["z"], [0, 1, 1, 1, 1, 1])
 
 
+@pytest.mark.parametrize(
+    ("trigger", "first"),
+    [
+        ("(x > 1 && time < 50) || (x <= 1 && time < 50)", None),
+        ("abs(x - 1) >= 0", None),
+        ("piecewise(x, x > 1, 2 * x) < 10", None),
+        ("time >= 1 && x < 0.3", None),
+        ("b != 1", None),
+        ("2 * b > 5", None),
+        ("over > 50", None),
+        ("time >= 1 && time < 2", 1),
+        ("time >= 1 && x < 5", 1),
+        ("time > 1 && time < 2", 2),
+        ("time >= 3 || x > 1", 3),
+        ("time > 3 || x >= 1", 4),
+        ("xor(time >= 2, time >= 4)", 2),
+        ("x > 1", 5),
+        ("max(0, x - 1) > 0", 5),
+        ("max(0, x - 1) >= 0", None),
+        ("min(0, 1 - x) < 0", 5),
+        ("piecewise(x - 1, x > 1, 0) > 0", 5),
+    ],
+)
+@pytest.mark.parametrize("rtol", [1e-6, 1e-10])
+def test_an_event_happens_where_its_trigger_begins_to_hold_and_nowhere_else(tmp_path, trigger, first, rtol):
+    names = [
+        parameter("x", 0.2, False),
+        parameter("n", 0.0, False),
+        parameter("b", 1.0),
+        parameter("over", None, False),
+    ]
+    m = model(
+        tmp_path, range(8), version=2, Parameters=names, Rules=[rate("x", "0.2"), assignment("over", "2 * b")],
+        Events=[event(trigger, {"n": "n + 1"})],
+    )  # fmt: skip
+    wanted = [float(first is not None and t >= first) for t in range(8)]
+    assert m.replace(rtol=rtol, atol=rtol * 1e-2)()["n"].tolist() == wanted
+
+
+def test_of_two_delayed_events_of_one_time_the_first_calls_off_the_other(tmp_path):
+    names = [parameter("x", 0.0, False), parameter("b", 1.0, False), parameter("n", 0.0, False)]
+    for persistent, wanted in ((False, 0.0), (True, 1.0)):
+        second = event("time >= 1 && b > 0.5", {"n": "1"}, delay="0.5", priority="1", persistent=persistent)
+        events = [event("time >= 1", {"b": "0"}, delay="0.5", priority="10"), second]
+        m = model(tmp_path, range(4), Parameters=names, Rules=[rate("x", "1")], Events=events)
+        assert m()["n"].iloc[-1] == wanted
+
+
+@pytest.mark.parametrize("trigger", ["time == 2", "x != 2", "x == 2 && b > 0"])
+def test_an_equality_of_what_moves_is_no_trigger(tmp_path, trigger):
+    names = [parameter("x", 0.0, False), parameter("b", 1.0, False)]
+    with pytest.raises(ModelError, match=r"model.xml, line \d+, event: its trigger compares .* by == or !="):
+        model(tmp_path, T, Parameters=names, Rules=[rate("x", "1")], Events=[event(trigger, {"b": "2"})])
+
+
 def test_a_delayed_event_may_be_due_again_while_it_waits(tmp_path):
     t = np.linspace(0, 8, 81)
     m = model(

@@ -207,6 +207,11 @@ class WatchTable:
         return self._function([as_node(r.priority or 0.0) for r in self.roots])
 
     @cached_property
+    def strict(self) -> Callable[[float, Any, Any], list[float]]:
+        """``strict(t, z, inputs)``: 1 of roots that happen just after their time."""
+        return self._function([as_node(float(r.strict) if r.strict in (0, 1) else r.strict) for r in self.roots])
+
+    @cached_property
     def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
         """The values of the changes of each root, with the same slopes."""
         return [self._with_slopes([as_node(c.value) for c in r.changes]) for r in self.roots]
@@ -566,6 +571,9 @@ class Crossings:
                 self._sides[j] = np.sign(g[j])
             elif abs(speed[j]) > _STILL * size[j]:
                 self._sides[j] = np.sign(speed[j])
+            elif root.when is not None:  # what stands on its border holds, or does not
+                holds = self.table.holding(t, z, self.inputs)[self.table.conditional.index(j)]
+                self._sides[j] = 1.0 if holds > 0.5 else -1.0
             else:  # of a side from which it cannot fire it may be without harm
                 self._sides[j] = root.direction or self._ahead(j, t, z)
         offsets = np.where(self._sides * g < hair, g - self._sides * hair, 0.0)
@@ -588,6 +596,15 @@ class Crossings:
         ]
         self._seen = None
         return bool(later * speed < 0 and abs(later) > _TURNED * abs(speed))
+
+    def _still_holding(self, through: Sequence[int], t: float, z: Vector, f: Vector) -> set[int]:
+        """Return the roots that touch zero from above where their conditions hold on, by another of their parts."""
+        falling = {j for j in through if self._sides[j] > 0 and self.table.roots[j].when is not None}
+        if not falling:
+            return falling
+        h = _TURN * so_far(t, self._start)
+        later = self.table.holding(t + h, np.concatenate((z[: self._n] + h * f, z[self._n :])), self.inputs)
+        return {j for j, v in zip(self.table.conditional, later, strict=True) if j in falling and v > 0.5}
 
     def _polished(self, j: int, t: float, z: Vector, least: float, most: float) -> tuple[float, Vector]:
         """Return time and z at the crossing of root j, which an engine stopped beside by its own rounding."""
@@ -618,6 +635,7 @@ class Crossings:
             raise SimulationError(f"{many}, the last of {names}", time=t, exploded=True)
         slow = np.abs(speed) * _TURNED < self._fastest  # as no other is
         self._touching = {j for j in through if slow[j] and self._turns(j, t, z, f, speed[j])}
+        self._touching |= self._still_holding(through, t, z, f)
         if not (through := [j for j in through if j not in self._touching]):
             return z
         self._crossed_at[through] = 2 * np.abs(g[through])
@@ -629,8 +647,10 @@ class Crossings:
                 if len(S) and not abs(speed[j]) > _STILL * size[j]:
                     raise SimulationError(f"{roots[j].told} only grazes zero: no sensitivities follow it", time=t)
                 shifts[j] = -(S @ table[j, 2 : 2 + n] + table[j, 2 + n :]) / speed[j] if len(S) else None
-        self._is_seen_at_once = any(roots[j].when is not None and not roots[j].strict for j in shifts)
+        self._is_seen_at_once = False
         if self.table.conditional:
+            strict = self.table.strict(t, z, self.inputs)
+            self._is_seen_at_once = any(roots[j].when is not None and strict[j] < 0.5 for j in shifts)
             return self._by_conditions(t, z, shifts, f, through)
         for j, shift in shifts.items():
             self._record(j, t, shift)

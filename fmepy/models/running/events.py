@@ -20,7 +20,8 @@ condition begins to hold, also because another event changed the states, at that
 show the state after it. If it is not *persistent* it does not happen if another one of that time has ended the
 condition first; *early* values are of the state in which the condition began to hold, not of the one that it changes.
 Of those that wait at one time the one with the largest *priority* is next, a number or an expression of that moment. A
-*strict* one (t > 2, not t >= 2) happens just after its time, so that a row at that time shows the state before it.
+*strict* one (t > 2, not t >= 2) happens just after its time, so that a row at that time shows the state before it; it
+may be an expression of that moment, 1 or 0.
 
 A root may change nothing, to be reported alone, and a *terminal* one ends the run, after its changes.
 
@@ -46,7 +47,7 @@ from fmepy.errors import ModelError, SimulationError, check_choice, did_you_mean
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.functions import holds_jumps
-from fmepy.language.nodes import as_node
+from fmepy.language.nodes import Node, as_node
 from fmepy.language.text import parse_expression, read_value
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.event_functions import in_expressions, is_missing
@@ -222,7 +223,7 @@ class Root:
         The root as it was given.
     when : Node or None
         1 while its condition holds, else 0; None: it happens at crossings of its own alone.
-    persistent, early, priority, strict, terminal : bool, bool, Node or None, bool, bool
+    persistent, early, priority, strict, terminal : bool, bool, Node or None, bool or Node, bool
         See the module's text.
     """
 
@@ -235,7 +236,7 @@ class Root:
     persistent: bool = True
     early: bool = False
     priority: Any = None
-    strict: bool = False
+    strict: Any = False
     terminal: bool = False
 
     @property
@@ -250,15 +251,17 @@ class Root:
 
     @property
     def expressions(self) -> tuple[Any, ...]:
-        """The root, its condition and priority, and the values of its changes."""
-        return (self.g, *(e for e in (self.when, self.priority) if e is not None), *(c.value for c in self.changes))
+        """The root, its condition and priority, whether it is strict, and the values of its changes."""
+        words = (e for e in (self.when, self.priority, as_node(self.strict)) if e is not None)
+        return (self.g, *words, *(c.value for c in self.changes))
 
     def mapped(self, change: Callable[[Any], Any]) -> Root:
         """Return it with other expressions; numbers stay."""
         values = [c.value if isinstance(c.value, float) else change(c.value) for c in self.changes]
         changes = tuple(replace(c, value=v) for c, v in zip(self.changes, values, strict=True))
         when, priority = (None if e is None else change(e) for e in (self.when, self.priority))
-        return replace(self, g=change(self.g), changes=changes, when=when, priority=priority)
+        strict = self.strict if isinstance(self.strict, bool) else change(self.strict)
+        return replace(self, g=change(self.g), changes=changes, when=when, priority=priority, strict=strict)
 
 
 def read_events(
@@ -319,6 +322,7 @@ def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
     _check_keys(given, where, known, ("var", "value") if changes else (), needs)
     root = given["root"]
     when, priority = (_parsed(given.get(word), f"{where}, {word}") for word in ("when", "priority"))
+    strict = given.get("strict", False)
     return Root(
         _expression(root, where),
         _direction(given.get("direction", 0), where),
@@ -329,7 +333,7 @@ def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
         _flag(given.get("persistent", True), f"{where}, persistent"),
         _flag(given.get("early", False), f"{where}, early"),
         None if priority is None else as_node(priority),
-        _flag(given.get("strict", False), f"{where}, strict"),
+        strict if isinstance(strict, Node) else _flag(strict, f"{where}, strict"),
         _flag(given.get("terminal", False), f"{where}, terminal"),
     )
 
