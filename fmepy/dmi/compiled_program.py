@@ -193,9 +193,11 @@ class ModularProgram:
         work, layout, rules = self.work, self.layout, self.rules
         graph, known = Graph(work.evaluations, layout, short), dict[tuple[Piece, ...], list[Block]]()
         schedules = [self._at_the_start(graph)]
-        for mask in masks:
-            each = zip(work.evaluations, graph.whole, strict=True)
-            active = tuple(p for e, p in each if e.kind != "initial" and e.step in mask)
+        for i, mask in enumerate(masks):
+            each, is_later = zip(work.evaluations, graph.whole, strict=True), i == len(masks) - 1
+            active = tuple(
+                p for e, p in each if e.kind != "initial" and e.step in mask and not (is_later and e.is_held)
+            )
             if active not in known:
                 known[active] = self._schedule(graph, active)
             schedules.append(known[active])

@@ -91,6 +91,18 @@ def module_functions() -> dict[str, Any]:
     return text_functions() | OWN
 
 
+def is_table_word(name: str) -> bool:
+    """Tell whether a name that is called may be that of a table: it is no function's, nor a typing error for one.
+
+    Examples
+    --------
+    >>> is_table_word("price_table"), is_table_word("tabel"), is_table_word("dely_fixed")
+    (True, False, False)
+    """
+    alike = [f for f in module_functions() if ("_" in f) == ("_" in name)]
+    return not (name in OTHER_WORDS or did_you_mean(name, alike))
+
+
 def name_problem(name: str) -> str:
     """Return why a name cannot be that of a variable, or an empty string."""
     if name in _RESERVED:
@@ -361,12 +373,9 @@ class RightSide(Converter):
         """Tell whether something is called that may be a table of the data base: no function, nor nearly one."""
         if name == "table" or node.keywords or len(self._kind_of(node, 1)[1]) != 1:
             return name == "table"
-        functions = module_functions()
         is_known = name in self._declared or name in self._tables
-        return name not in (*functions, "d", "next") and not name_problem(name) and (
-            is_known or not (
-                name in OTHER_WORDS or isinstance(node.args[0], ast.Constant) or did_you_mean(name, functions)
-            )
+        return name not in (*module_functions(), "d", "next") and not name_problem(name) and (
+            is_known or (is_table_word(name) and not isinstance(node.args[0], ast.Constant))
         )  # fmt: skip
 
     def _kind_of(self, node: ast.Call, least: int) -> tuple[int, list[ast.expr]]:

@@ -74,6 +74,8 @@ class Evaluation:
         The Python function.
     whole : bool
         Of a lag: whether it looks back one step at least.
+    is_held : bool
+        Whether its value is kept through a step of method "rk4".
     """
 
     kind: Literal["assign", "rate", "initial", "lag", "python"]
@@ -86,6 +88,7 @@ class Evaluation:
     targets: tuple[Reference, ...] = ()
     function: Callable[..., Any] | None = field(default=None, repr=False)
     whole: bool = False
+    is_held: bool = False
 
 
 class Level(NamedTuple):
@@ -289,7 +292,7 @@ class Work:
         before = self._new(memory.node.name, memory.shapes[1])
         self._do("initial", before, start)
         now = self._new(f"{memory.node.name}.now", memory.shapes[1])
-        self._do("assign", now, choose_above(chosen, HALF, x, before.node))
+        self._do("assign", now, choose_above(chosen, HALF, x, before.node), is_held=True)
         self.kept.append(Kept(now, before, self._step))
         return now.node
 

@@ -153,7 +153,9 @@ def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]
             own += [(s, as_node(choose(is_next, value, s))) for s, value in zip(kept, values, strict=True)]
             later = [(name, mul(s, size)) for s, (name, size) in zip(kept, targets, strict=True)]
         e.changes += [(s.name, value) for s, value in own]
-        e.later += _rows(draft, relation(">=", t, due), later, **{**e.words, "early": False, "strict": e.words["strict"] is True})
+        e.later += _rows(
+            draft, relation(">=", t, due), later, **{**e.words, "early": False, "strict": e.words["strict"] is True}
+        )
         if not e.words["persistent"]:
             off = [(due.name, as_node(choose(is_waiting, as_node(NEVER), due)))]
             e.later += _rows(draft, Not(e.condition), off, **at_once)

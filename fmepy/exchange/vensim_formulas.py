@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
-from fmepy.dmi.expressions import name_problem
+from fmepy.dmi.expressions import is_table_word, name_problem
 from fmepy.dmi.foreign_words import FROM_START, LEVELS, REFUSED, START, WORDS
 from fmepy.errors import did_you_mean
 from fmepy.exchange.draft import free_name
 from fmepy.exchange.expressions import Expr, UnsaidError, name, number
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
+from fmepy.tables.sheet import NUMBER
 
 _ATOM, _POWER, _PRODUCT, _SUM, _LOOSE = 9, 8, 6, 5, 0
 _RELATIONS = {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
@@ -194,8 +195,11 @@ class Formulas:
                 return self._looked_up(x, first.args[1], where, kind)
             if first is None or not v.is_table:
                 raise UnsaidError(f"{v.label!r} is no table", table.line)
-            kind = kind or (first.subs[0].value if first.subs else "hold")
-            found = f"{self._table_name(v, self._place(v, table, where))}({x}"
+            kind, own = (
+                kind or (first.subs[0].value if first.subs else "hold"),
+                self._table_name(v, self._place(v, table, where)),
+            )
+            found = f"{own}({x}" if is_table_word(own) and not NUMBER.fullmatch(x) else f"table({x}, {own}"
         return found + (")" if kind == "hold" else f', "{kind}")'), _ATOM
 
     # expressions
@@ -240,7 +244,9 @@ class Formulas:
             return found, _SUM
         found = self.text(e.args[0], where, _PRODUCT)
         for s, a in zip(e.value, e.args[1:], strict=True):
-            if s in ("mod", "//"):
+            if s == "//" and a == number(0):
+                found = "0"
+            elif s in ("mod", "//"):
                 b = self.text(a, where)
                 found = f"fmod({found}, {b})" if s == "mod" else f"where({b} == 0, 0, {found} / ({b}))"
             else:
@@ -315,9 +321,11 @@ class Formulas:
             self._refuse(e)
         if e.value in LEVELS:
             return self._levels(e, where)
+        if e.value in ("zidz", "xidz") and e.args[1] == number(0):
+            return self.text(e.args[2], where) if e.value == "xidz" else "0", _LOOSE
         return self._filled(str(template), e, where)
 
-    def _refuse(self, e: Expr) -> None:
+    def _refuse(self, e: Expr) -> NoReturn:
         shown = e.value.replace("_", " ").upper()
         if e.value in REFUSED:
             raise UnsaidError(f"{shown}: {REFUSED[e.value]}", e.line)
@@ -381,10 +389,46 @@ class Formulas:
             raise UnsaidError("GET TIME VALUE is read as (0, offset, 0), the time itself", e.line)
         return f"t + {self.text(e.args[1], where, _SUM)}", _SUM
 
-    def _call_pulse_train(self, e: Expr, where: Where) -> Said:
-        alone = len(e.args) == 4 and e.args[2] == number(0)
-        args = [self.text(a, where) for a in e.args[: 2 if alone else 4]]
-        return f"pulse({', '.join(args)})", _ATOM
+    def _call_test_input(self, e: Expr, where: Where) -> Said:
+        """Return a pulse, step or ramp: Vensim begins it at the nearest step, and holds it through a step.
+
+        A pulse lasts a step at least.
+        """
+        word = "pulse" if e.value == "pulse_train" else e.value
+        template = self.words.get(f"{e.value}/{len(e.args)}")
+        if template is None and (e.value, len(e.args)) != ("pulse_train", 4):
+            self._refuse(e)
+        if self.system.dialect == "xmile":
+            return self._filled(str(template), e, where)
+        alone = e.value == "pulse_train" and e.args[2] == number(0)
+        args = [self.text(a, where) for a in (e.args[:2] if alone else e.args)]
+        if word != "ramp":
+            at = int(word == "step")
+            args[at] = self._at_a_step(args[at], e.args[at], where)
+        if word == "pulse" and not self._is_long(e.args[1]):
+            args[1] = "dt" if e.args[1].word == "number" else f"max({args[1]}, dt)"
+        found = f"{word}({', '.join(args)})"
+        return f"sample(t >= t_start, {found}, 0)" if self.system.method == "rk4" else found, _ATOM
+
+    _call_pulse = _call_step = _call_ramp = _call_pulse_train = _call_test_input
+
+    def _call_quantum(self, e: Expr, where: Where) -> Said:
+        if len(e.args) == 2 and e.args[1].word == "number" and e.args[1].value > 0:
+            return self._filled("{1!} * trunc({0!} / {1!})", e, where)
+        return self._filled(str(self.words["quantum/2"]), e, where) if len(e.args) == 2 else self._refuse(e)
+
+    def _at_a_step(self, text: str, e: Expr, where: Where) -> str:
+        """Return a constant time, so much earlier that what begins at it does so at the nearest step."""
+        try:
+            steps = (self._least(e) - self.system.value(name("initial_time"))) / self.system.value(name("time_step"))
+        except UnsaidError:  # a time that moves
+            return text
+        return text if abs(steps - round(steps)) < 1e-6 else f"{self.text(e, where, _SUM)} - 0.49999 * dt"
+
+    def _is_long(self, e: Expr) -> bool:
+        """Tell whether a width is known to be that of a step at least."""
+        is_step = e.word == "name" and e.value in ("time_step", "dt")
+        return is_step or (e.word == "number" and e.value >= self.system.value(name("time_step")) * (1 - 1e-6))
 
     def _call_initial(self, e: Expr, where: Where) -> Said:
         found = self._with_starts(self.text, e.args[0], where)

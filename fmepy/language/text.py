@@ -321,6 +321,7 @@ def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str
             raise error_of(tree, "{} stands only on the left of '='", node)
         case ast.Name(id=name):
             near = f" Did you mean {OTHER_WORDS[name]!r}?" if name in OTHER_WORDS else did_you_mean(name, functions)
+            near += f" Of a table: table(x, {name})." if "table" in functions and len(node.args) == 1 else ""
             raise error_of(
                 tree, f"{name!r} is not a function of the model language.{near} A product is written with *; the "
                 f"functions are {listed(sorted(functions), most=40)}", node

@@ -16,6 +16,10 @@ FINAL TIME = 4 ~ Year ~ |
 TIME STEP = 1 ~ Year [0,?] ~ |
 SAVEPER = TIME STEP ~~|
 """
+RK4 = (
+    "\n\\\\\\---/// Sketch information - do not modify anything except names\nV300  Do not put anything below this "
+    "section - it will be ignored\n*View 1\n///---\\\\\\\n:L<%^E!@\n15:0,0,0,1,0,0\n"
+)
 XMILE = """<?xml version="1.0" encoding="utf-8"?>
 <xmile version="1.0" xmlns="http://docs.oasis-open.org/xmile/ns/XMILE/v1.0">
 <sim_specs method="{method}"><start>0</start><stop>4</stop><dt{dt}</dt></sim_specs>
@@ -25,9 +29,9 @@ XMILE = """<?xml version="1.0" encoding="utf-8"?>
 
 @pytest.fixture
 def read(tmp_path: Path):
-    def reading(text: str, name: str = "model.mdl"):
+    def reading(text: str, name: str = "model.mdl", end: str = ""):
         file = tmp_path / name
-        file.write_text(text if name != "model.mdl" else "{UTF-8}\n" + text + CONTROL, encoding="utf-8")
+        file.write_text(text if name != "model.mdl" else "{UTF-8}\n" + text + CONTROL + end, encoding="utf-8")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             return read_vensim(file)
@@ -216,6 +220,63 @@ def test_a_pulse_lasts_its_width_and_a_train_comes_again(read):
     assert out["b"].tolist() == [1, 0, 1, 0, 0]
     assert out["c"].tolist() == [0, 0, 2, 9, 9]
     assert out["d"].tolist() == [6] * 5
+
+
+def test_pulses_and_steps_begin_at_the_nearest_step_and_last_one_at_least(read):
+    model = read(
+        "a = PULSE(3, 0) ~~|\nb = PULSE TRAIN(1, 0, 2, 3) ~~|\nc = PULSE TRAIN(1.3, 0.1, 2, 9) ~~|\n"
+        "d = STEP(1, 2.3) ~~|\ne = PULSE(2.3, 1) ~~|\nf = STEP(1, 2.5) ~~|\ng = STEP(1, late) ~~|\nlate = 1.7 ~~|\n"
+        "h = PULSE(width, width) ~~|\nwidth = 0.5 ~~|\ni = PULSE(1, TIME STEP) ~~|\nj = PULSE(1, 2) ~~|\n"
+    )
+    out = model()
+    for name, wanted in {
+        "a": [0, 0, 0, 1, 0], "b": [0, 1, 0, 1, 0], "c": [0, 1, 0, 1, 0], "d": [0, 0, 1, 1, 1], "e": [0, 0, 1, 0, 0],
+        "f": [0, 0, 0, 1, 1], "g": [0, 0, 1, 1, 1], "h": [0, 1, 0, 0, 0], "i": [0, 1, 0, 0, 0], "j": [0, 1, 1, 0, 0],
+    }.items():  # fmt: skip
+        assert out[name].tolist() == wanted, name
+
+
+def test_with_rk4_what_is_tested_with_is_constant_through_a_step(read):
+    levels = {
+        "s": "STEP(3, 2)",
+        "p": "PULSE(2, 1)",
+        "r": "RAMP(1, 2, 4)",
+        "q": "PULSE TRAIN(1, 1, 2, 9)",
+        "x": "x * 0.1",
+    }
+    text = "".join(f"{k} = INTEG({v}, {float(k == 'x')}) ~~|\n" for k, v in levels.items())
+    out = read(text, end=RK4)()
+    for name, wanted in {
+        "s": [0, 0, 0, 3, 6],
+        "p": [0, 0, 0, 1, 1],
+        "r": [0, 0, 0, 0, 1],
+        "q": [0, 0, 1, 1, 2],
+    }.items():
+        assert out[name].tolist() == wanted, name
+    step = 1 + 0.1 + 0.1**2 / 2 + 0.1**3 / 6 + 0.1**4 / 24
+    np.testing.assert_allclose(out["x"], step ** np.arange(5), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("formula", "wanted"),
+    [
+        ("QUANTUM(5, -2)", [5] * 5),
+        ("QUANTUM(Time, z)", [0, 1, 2, 3, 4]),
+        ("QUANTUM(Time, 2)", [0, 0, 2, 2, 4]),
+        ("ZIDZ(Time, 0)", [0] * 5),
+        ("XIDZ(Time, 0, 3)", [3] * 5),
+        ("ZIDZ(Time, z)", [0] * 5),
+    ],
+)
+def test_functions_have_vensims_values_at_their_edges(read, formula, wanted):
+    assert read(f"a = {formula} ~~|\nz = 0 ~~|\nb = a + z ~~|\n")()["a"].tolist() == wanted
+
+
+@pytest.mark.parametrize("name", ["price table", "rate mult", "step size", "cost", "trends", "tab 0", "mean age"])
+def test_tables_may_have_names_that_resemble_functions(read, name):
+    out = read(f"{name}((0,1),(4,3)) ~~|\na = {name}(Time) ~~|\nb = {name}(2) ~~|\n")()
+    assert out["a"].tolist() == [1, 1.5, 2, 2.5, 3]
+    assert out["b"].tolist() == [2] * 5
 
 
 def test_orders_of_delays_are_lowered_and_told_and_a_time_that_moves_goes_from_level_to_level(read):
