@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,25 +17,28 @@ from fmepy.results.tables import Part, Shown, as_html, long_table, wrapped
 from fmepy.types import AxesArray, Cube
 
 
-def _of_fit(name: str) -> Any:
-    return property(lambda result: getattr(result.fit, name), doc=f"That of `fit`, see `ModFit`: ``{name}``.")
-
-
 class OfFit:
-    """What holds a fit, `fit`, and says of itself what that one says."""
+    """What holds a fit, `fit`, and is taken for it: it has all that a `ModFit` has."""
 
+    __slots__ = ()
     fit: ModFit
-    par: pd.Series = _of_fit("par")
-    residuals: pd.Series = _of_fit("residuals")
-    cov_scaled: pd.DataFrame = _of_fit("cov_scaled")
-    cov_unscaled: pd.DataFrame = _of_fit("cov_unscaled")
-    correlation: pd.DataFrame = _of_fit("correlation")
-    std_error: pd.Series = _of_fit("std_error")
-    ssr: float = _of_fit("ssr")
-    df_residual: float = _of_fit("df_residual")
-    converged: bool = _of_fit("converged")
-    message: str = _of_fit("message")
-    interrupted: bool = _of_fit("interrupted")
+    if TYPE_CHECKING:
+        par: pd.Series
+        residuals: pd.Series
+        cov_scaled: pd.DataFrame
+        cov_unscaled: pd.DataFrame
+        correlation: pd.DataFrame
+        std_error: pd.Series
+        ssr: float
+        df_residual: float
+        converged: bool
+        message: str
+        interrupted: bool
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "fit" or name.startswith("_"):  # while it is made
+            raise AttributeError(name)
+        return getattr(self.fit, name)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -180,6 +180,8 @@ def as_item(name: str, values: Any, times: Any = None, **words: Any) -> Item:
         numbers: dict[Index, float] = {index: float(array[index]) for index in _indices(array.shape, name)}
         return Item(name, numbers, **words)
     grid = finite_array(times, f"{name} (its times)")
+    if not grid.size:
+        raise DataError(f"The series {name!r} has no times; it needs one at least.")
     if grid.ndim != 1 or array.ndim == 0 or len(array) != len(grid):
         raise DataError(
             f"The series {name!r} has {array.shape[0] if array.ndim else 1} values and {grid.size} times; it needs one "
@@ -205,7 +207,7 @@ def finite_array(values: Any, name: str) -> Vector:
     """Return numbers as an array; DataError where they are none, or not finite."""
     try:
         raw = np.asarray(values)
-        if raw.dtype.kind in "bUSMm" or (raw.dtype == object and any(isinstance(v, (str, bool)) for v in raw.flat)):
+        if raw.dtype.kind in "bcUSMm" or (raw.dtype == object and any(isinstance(v, (str, bool)) for v in raw.flat)):
             raise TypeError
         array: Vector = np.array(raw, dtype=float)
     except (TypeError, ValueError, OverflowError):

@@ -355,7 +355,7 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
         prior, of_prior = (t.text(i, n, "") for n in names)
         rows[id] = {
             "estimated": estimated, "scale": scale, "lower": lower, "upper": upper, "nominal": nominal,
-            "prior": prior, "prior_parameters": of_prior, "where": t.place(i, names[1]),
+            "prior": prior, "prior_parameters": of_prior, "where": t.place(i, names[1] if prior else "parameterId"),
         }  # fmt: skip
     return pd.DataFrame.from_dict(rows, orient="index")
 

@@ -102,7 +102,9 @@ class Sheet:
             value = float(cell)
         except (TypeError, ValueError, OverflowError):
             why = ""
-            if is_text and LIKE_A_DATE.fullmatch(cell):
+            if is_text and all(_is_missing(c) or DATE.fullmatch(str(c)) for c in self.frame[name]):
+                why = " Dates become numbers by pd.to_datetime: (dates - dates.iloc[0]) / pd.Timedelta('1D')."
+            elif is_text and LIKE_A_DATE.fullmatch(cell):
                 why = " Write dates as 2001-12-31, in all cells of the column, or as numbers."
             elif is_text and COMMA.fullmatch(cell):
                 why = " A decimal point is written '.', or a comma in all cells of a file."

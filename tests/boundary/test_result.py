@@ -119,3 +119,20 @@ def test_ctrl_c_returns_the_last_iterate():
     assert not fit.converged
     assert np.isfinite(fit.par).all()
     assert "NOT converged" in repr(fit)
+
+
+def test_it_is_taken_for_its_fit_by_every_verb():
+    model = fme.OdeModel("d(x)/dt = -k*x", state={"x": "x0"}, parms={"k": 0.3, "x0": 1.0}, times=range(11))
+    seen = {"time": np.arange(11.0), "x": np.exp(-0.3 * np.arange(11)) + 0.02 * np.cos(3 * np.arange(11))}
+    found, cost = fme.fit_boundary(model, seen, {"k": 0.3, "x0": 1.0}), fme.SimulationCost(model, seen)
+    for ask in (
+        lambda fit: fme.predict(model, fit).frame,
+        lambda fit: fme.profile(cost, fit).intervals,
+        lambda fit: fme.derived(fit, lambda p: 2 * p["k"]),
+        lambda fit: fme.sensRange(model, parInput=fit, num=3, seed=1).frame,
+        lambda fit: fme.modMCMC(cost, fit, niter=20, seed=1).pars,
+        lambda fit: fme.compare_fits({"one": fit, "two": found.fit}).frame,
+    ):
+        pd.testing.assert_frame_equal(ask(found), ask(found.fit))
+    with pytest.raises(AttributeError, match="here it is `std_error`"):
+        _ = found.bse

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fmepy as fme
 from fmepy.dmi.data_items import item
 from fmepy.dmi.database import Database, as_database
 from fmepy.errors import ArgumentError, DataError
@@ -352,3 +353,19 @@ def test_what_is_said_of_an_item_that_is_not_there_is_refused(tmp_path):
     folder = written(tmp_path / "db", c="name,value\nprice,1\n", items="name,unit\nprise,t\n")
     with pytest.raises(DataError, match=r"items.csv:2: there is no item 'prise'.*'price'"):
         Database(folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"values": [], "times": []}, "has no times"), ({"values": 1j}, "must hold numbers"),
+     ({"values": [1.0, 2.0], "times": ["2020-01-01", "2020-01-02"]}, "must hold numbers")],
+)  # fmt: skip
+def test_items_without_times_or_of_other_numbers_are_refused(given, told):
+    with pytest.raises(DataError, match=told):
+        item(**given)
+
+
+def test_times_that_are_dates_are_told_to_become_numbers(tmp_path):
+    (tmp_path / "u.csv").write_text("time,u\n2020-01-01,1\n2020-01-02,2\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"u.csv:2: '2020-01-01' in column 'time'.* Dates become numbers by pd.to_dat"):
+        fme.dmi.ModularModel([fme.dmi.Module("m", "a = 2 * u")], tmp_path / "u.csv", times=[0, 1], dt=1)
