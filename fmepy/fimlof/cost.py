@@ -347,8 +347,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         """
         from fmepy.fimlof.result import filter_result
 
-        theta = self._merged(parms)
-        return filter_result(self, self._bound, theta, smooth)
+        return filter_result(self, self._bound, self._merged(parms), smooth)
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost compares the same model with the same data."""

@@ -263,8 +263,7 @@ def _given_at(edges: Vector, given: Any, argument: str) -> Vector:
     found = finite_numbers([given(x) for x in edges] if callable(given) else given, argument, ArgumentError)
     if found.ndim and found.shape != edges.shape:
         raise ArgumentError(
-            f"`{argument}` has the shape {found.shape}; one number is needed, or one for each of the {len(edges)} "
-            "edges, or a function of x."
+            f"`{argument}` has the shape {found.shape}; give one number, one at {len(edges)} edges, or a function of x."
         )
     return np.broadcast_to(found, edges.shape).copy()
 
@@ -305,10 +304,7 @@ class Transport:
         raise AttributeError(f"Transport has no {name!r}.{hint} It has rate, flux, flux_mid, balance and grid.")
 
     def _arithmetic(self, *_: Any) -> Any:
-        raise ArgumentError(
-            "transport_1d(...) gives rates, fluxes and a balance; reckon with its rates, `.rate`, such as "
-            "transport_1d(C, grid, D=D).rate - k * C."
-        )
+        raise ArgumentError("Reckon with the rates of transport_1d, such as transport_1d(C, grid, D=D).rate - k * C.")
 
     __neg__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _arithmetic
 
@@ -465,9 +461,7 @@ def _as_numbers(value: Any, argument: str) -> Any:
     NaN that was computed with arrays passes: it is how dependencies are found, see `fmepy.numerics.structure`.
     """
     try:
-        if value is None or isinstance(value, str | bytes | dict | set):
-            raise ValueError
-        if type(value) in (float, int) and not isfinite(value):
+        if value is None or isinstance(value, str | bytes) or (type(value) in (float, int) and not isfinite(value)):
             raise ValueError
         return value if is_traced(value) or isinstance(value, float | int) else np.asarray(value, dtype=float)
     except (ValueError, TypeError):
@@ -491,9 +485,7 @@ def _at_edges(value: Any, n: int, argument: str) -> Any:
     if np.ndim(found) == 0:
         return found if is_traced(found) or isinstance(found, float | int) else float(found)
     if found.shape != (n + 1,):
-        raise ArgumentError(
-            f"`{argument}` has the shape {found.shape}; one number is needed, or one for each of the {n + 1} edges."
-        )
+        raise ArgumentError(f"`{argument}` has the shape {found.shape}; one number is needed, or one at {n + 1} edges.")
     return found
 
 

@@ -502,8 +502,8 @@ def test_drawn_data_whose_columns_are_not_clear_are_refused(obs):
         (lambda m, obs: fme.plot_model(m(), main="a"), "Here it is `title`"),
         (lambda m, obs: fme.obsplot(obs, x="day"), "takes no keyword `x`"),
         (lambda m, obs: fme.FimlofCost(m, obs, x=["day", "depth"], process_noise={}), "a filter knows no depths"),
-        (lambda m, obs: -fme.transport_1d(np.ones(3), fme.Grid1D([0, 1, 2, 3])), "`.rate`, such as"),
-        (lambda m, obs: np.ones(3) - fme.transport_1d(np.ones(3), fme.Grid1D([0, 1, 2, 3])), "`.rate`, such as"),
+        (lambda m, obs: -fme.transport_1d(np.ones(3), fme.Grid1D([0, 1, 2, 3])), r"\(C, grid, D=D\).rate"),
+        (lambda m, obs: np.ones(3) - fme.transport_1d(np.ones(3), fme.Grid1D([0, 1, 2, 3])), r"\(C, grid, D=D\).rate"),
         (lambda m, obs: fme.transport_1d(np.ones(3), fme.Grid1D([0, 1, 2, 3]), D=abs), r"D=f\(grid.edges\)"),
     ],
 )  # fmt: skip
