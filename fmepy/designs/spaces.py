@@ -238,8 +238,9 @@ def _with_variables(readings: Readings, table: pd.DataFrame, variables: Any) -> 
 
 
 def _steps_between(model: Any, low: float, high: float) -> Vector | None:
-    """Return the times of a difference model between two bounds; None of a model that has any time."""
-    if getattr(getattr(model, "definition", None), "kind", "") != "difference":
+    """Return the times of a model of steps (of differences, of modules) between two bounds; None of any other."""
+    is_modular = getattr(model, "modules", None) is not None
+    if not is_modular and getattr(getattr(model, "definition", None), "kind", "") != "difference":
         return None
     start, h = float(model.times[0]), float(model.dt)
     return np.asarray(start + h * np.arange(np.ceil((low - start) / h - 1e-9), np.floor((high - start) / h + 1e-9) + 1))

@@ -400,3 +400,14 @@ def test_times_between_bounds_are_of_one_experiment():
         ArgumentError, match="Give `candidates`, a table of possible readings with the columns 'time', 'id'"
     ):
         fme.design(cost, {"k": 0.5}, times=(0, 10), n=1, sd=0.1)
+
+
+def test_times_of_modules_are_those_of_their_steps():
+    model = fme.dmi.ModularModel(
+        [fme.dmi.Module("m", "d(N)/dt = -k*N\nN(0) = 10")], {"k": 0.2}, times=np.arange(6.0), dt=0.5
+    )
+    data = pd.DataFrame({"time": [1.0, 2.0, 3.0], "N": [8.0, 6.5, 5.0]})
+    for of in (model, fme.SimulationCost(model, data, measurement_noise={"N": 0.1})):
+        found = fme.design(of, {"k": 0.2}, times=(0, 5), n=2, seed=1, **({"sd": 0.1} if of is model else {}))
+        assert (found.chosen["time"] % 0.5 == 0).all()
+        assert found.chosen["time"].max() == 5.0
