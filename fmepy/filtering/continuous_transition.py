@@ -10,10 +10,11 @@ They are one system of first order. An explicit method goes first, within the co
 What that gives back is called from there, in Python: the system, written in symbols and compiled as a model is, goes
 to the compiled engine, its parameters as inputs; what that cannot finish LSODA tries, with the same rates in numbers,
 and so it does for models without equations. A run is cut at the kinks of forcings and where a condition of
-time alone changes, so that neither is stepped over. Systems with conditions stay in the compiled loop, too
-(`CrossingSteps`): `compiled.switching` flips their modes where they cross, and steps are cut where conditions of time
-and parameters alone do, which is found once a pass. Noise integrals and covariances are carried in units of their size,
-so that one absolute tolerance fits them. Linear equations with constant coefficients need no solver.
+time alone changes, so that neither is stepped over. Systems with conditions, and those of second order, stay in the
+compiled loop, too (`CrossingSteps`): `compiled.switching` flips their modes where they cross, and steps are cut where
+conditions of time and parameters alone do, which is found once a pass. Noise integrals and covariances are carried in
+units of their size, so that one absolute tolerance fits them. Linear equations with constant coefficients need no
+solver.
 
 References
 ----------
@@ -266,8 +267,8 @@ class CrossingSteps:
 
     @classmethod
     def of(cls, stepper: CompiledStepper | None) -> CrossingSteps | None:
-        """Return those of a system with conditions that can be watched in the compiled loop; None of others."""
-        if stepper is None or not stepper.system.switches:
+        """Return those of a system whose conditions, if any, can be watched in the compiled loop; None of others."""
+        if stepper is None:
             return None
         switches = watch_table(stepper.system).switches
         return None if switches is None else cls(stepper, switches)
