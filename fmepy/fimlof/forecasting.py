@@ -12,14 +12,14 @@ the data and of the noise are run on, and the bands are their quantiles.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, between_0_and_1, whole_number
-from fmepy.errors import ArgumentError, SimulationError, check_known, listed, warn
+from fmepy.errors import ArgumentError, SimulationError, check_known, warn
 from fmepy.fimlof.data import EntityRun
 from fmepy.fimlof.filter_model import Specification
 from fmepy.fimlof.forecast_paths import Ahead, Drawn, Future, drawn_paths, future_of
@@ -62,8 +62,8 @@ class Forecast(Framed):
     line : DataFrame
         The same with further times between coarse ones, and the ends of the bands ("<name> lower", "<name> upper"); for
         pictures.
-    transforms : dict of str to str
-        Variables that are read on another scale, on which their reading_sd is.
+    message : str
+        What is to be said of it: inputs that end before it, the scales of reading_sd.
     """
 
     frame: pd.DataFrame
@@ -76,7 +76,7 @@ class Forecast(Framed):
     line: pd.DataFrame
     xlabel: str = "time"
     entity: str | None = None
-    transforms: dict[str, str] = field(default_factory=dict)
+    message: str = ""
 
     def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw the end of the data and the fans of the forecast, one panel a variable; return the Axes."""
@@ -91,12 +91,7 @@ class Forecast(Framed):
         drawn = f", from {n_draws} draws" if n_draws else ""
         head = f"Forecast, {100 * self.level:.4g} % bands of the state or output (lower, upper) and of a reading"
         table = long_table(self.frame.astype(object).where(self.frame.notna(), ""))
-        notes = [
-            wrapped(f"The reading_sd of {listed(own)} is on the scale of {how}.")
-            for how in dict.fromkeys(self.transforms.values())
-            if (own := [name for name, other in self.transforms.items() if other == how])
-        ]
-        return [f"{head}; {parameters}{drawn}", table, *notes]
+        return [f"{head}; {parameters}{drawn}", table, *([wrapped(self.message)] if self.message else [])]
 
 
 def forecast(
@@ -166,8 +161,11 @@ def forecast(
     names, C = _covariance(parm_cov, flt.parms)
     spec = flt.bound.spec
     futures = [future_of(flt.bound.spec_of(run.label), run, steps, times, forcings) for run in flt.runs]
-    for message in dict.fromkeys(note for f in futures for note in f.inputs_that_end()):
-        warn(message)
+    notes = list(dict.fromkeys(note for f in futures for note in f.inputs_that_end()))
+    for note in notes:
+        warn(note)
+    kinds = zip(spec.variables, spec.transforms, strict=True)
+    notes += [f"The reading_sd of {name!r} is on the scale of {how}." for name, how in kinds if how is not None]
     theta = flt.parms.to_numpy(dtype=float)
     ahead = [f.run(run, spec) for f, run in zip(futures, flt.runs, strict=True)]
     covariances = [a.covariance for a in ahead]
@@ -198,7 +196,7 @@ def forecast(
         _until_the_end(flt.drawn_through(), level),
         flt.xlabel,
         entity,
-        {name: how for name, how in zip(spec.variables, spec.transforms, strict=True) if how is not None},
+        " ".join(notes),
     )
 
 

@@ -811,6 +811,20 @@ def test_a_filter_writes_its_residuals_and_a_forecast(tmp_path):
     assert again.filter.result.loglik == done.filter.result.loglik
 
 
+def test_a_forecast_beyond_the_inputs_of_a_file_says_so(tmp_path):
+    t = np.arange(25)
+    pd.DataFrame({"time": t, "level": np.sin(t) + t / 10}).to_csv(tmp_path / "level.csv", index=False)
+    (tmp_path / "level.toml").write_text(
+        'data = { file = "level.csv" }\nfit = {}\nfilter = { steps = 3 }\n[cost]\nkind = "fimlof"\n'
+        'process_noise = { level = "w" }\nmeasurement_noise = { level = "v" }\ninitial = "diffuse"\n'
+        '[model]\nequations = "next(level) = level + u\\nlevel(0) = 0"\ntimes = { start = 0, stop = 24, step = 1 }\n'
+        "[forcings]\nu = { time = [0, 24], value = [0, 0.2] }\n"
+        '[parameters]\nw = { start = 1, scale = "log" }\nv = { start = 0.5, scale = "log" }\n'
+    )
+    done = fme.workflow.calibrate(tmp_path / "level.toml")
+    assert "the forcing 'u' ends at 24: its last value, 0.2, is kept" in str(done.warnings)
+
+
 def test_a_filter_takes_limits_of_a_file(tmp_path):
     data = pd.DataFrame({"time": [1, 2, 3], "level": [1.0, 0.5, 2.0], "mark": ["", "<", ""]})
     data.to_csv(tmp_path / "level.csv", index=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,7 +74,9 @@ class FilterStep(CalibrationStep):
             C, told = known_covariance(task, fit)
             options.remember(told and f"In the bands of the forecast {told}.")
             level = {"level": arguments["level"]} if "level" in arguments else {}
-            forecast = result.forecast(steps, parm_cov=C, **level)
+            with warnings.catch_warnings(action="ignore"):  # its message says what it warns of
+                forecast = result.forecast(steps, parm_cov=C, **level)
+            options.remember(forecast.message)
         lags = arguments.get("max_lag") if result.failure is None else None
         return Filtering(result, forecast, lags and result.correlations(lags, estimated=natural(task, fit.par)))
 
