@@ -209,6 +209,12 @@ class ExplicitRuns:
         self._free: list[tuple[RunArrays, int, Any]] = []
         self._n_run, self._has_lanes = 0, functions.lanes is not None and len(stretches) > 0
 
+    def go_along(self, start: float, times: Vector) -> None:
+        """Let further runs go along another stretch of as many times, where there is but one."""
+        at = CourseTables._fields.index("start")
+        self._course[at : at + 1].view(np.float64)[0] = self.tables.begins[0] = start
+        self.tables.times[:] = self.tables.rows[:] = times
+
     def _compiled(self, has_delays: bool, watches: bool) -> Callable[..., None]:
         if self._switches is not None:
             return c_loop(run_through, "the solver of models with switches")

@@ -45,7 +45,6 @@ from fmepy.models.running.problem import InitialValueProblem
 from fmepy.models.running.system import System, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
-_MOST_STRETCHES = 64
 MOST_IN_LANES = 500_000
 """Letters of a program of rates that is compiled for lanes too, about twelve thousand operations: a second."""
 
@@ -80,7 +79,7 @@ class CompiledStepper:
                 StiffCode(partial(stiff.stiff_plan, system, _prepared(system)), held=True) if held == "stiff" else None
             )
             self.functions = replace(self.functions, stiff=jacobian)
-        self._stretches: dict[Any, ExplicitRuns] = {}
+        self._free: dict[int, list[ExplicitRuns]] = {}
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
@@ -90,14 +89,15 @@ class CompiledStepper:
         self, start: float, z: Vector, inputs: Vector, times: Vector, switches: Switches | None
     ) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them), through the crossings of switches; see `engines.base`."""
-        key = (start, times.tobytes())  # most runs ask for the same stretches again
-        runs = self._stretches.get(key)
-        if runs is None:
-            if len(self._stretches) >= _MOST_STRETCHES:
-                self._stretches.clear()
+        free = self._free.setdefault(len(times), [])
+        try:
+            runs = free.pop()  # of no other thread's
+            runs.go_along(start, times)
+        except IndexError:
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
-            runs = self._stretches[key] = ExplicitRuns(self.functions, self.solver, course, self.n_inputs)
+            runs = ExplicitRuns(self.functions, self.solver, course, self.n_inputs)
         out, (ended, n, reached, *worst) = runs.one(inputs, z, switches)
+        free.append(runs)
         if ended == status.DONE:
             return times, out
         if ended == status.CROSSED:

@@ -325,6 +325,8 @@ class Crossings:
 
         One that only touches zero there may be nearer; it is on its side.
         """
+        if self.system.n_watched == 1:
+            return 0
         speeds, watched, k = self._look(t, z)[1], list(self.system.watched), len(self.system.switches)
         own = np.concatenate([speeds[watched], speeds[k:]])
         is_above = self.system.are_levels | (self.inputs[[self._at + i for i in watched]] == 1.0)
