@@ -266,6 +266,7 @@ _NEIGHBOURS = {
     "RK45": "ode45 rk34f rk45f rk45ck rk45e rk45dp6 rk45dp7", "RK23": "ode23 rk23 rk23bs", "BDF": "bdf_d",
     "DOP853": "rk78dp rk78f", "Radau": "irk3r irk5r irk4hh irk6kb irk4l irk6l", "rk4": "rk2", "latin": "lhs",
     "dram": "metropolis mh am", "emcee": "stretch ensemble", "L-BFGS-B": "lbfgsb lbfgs",
+    "unscented": "ukf sigma_points", "ekf": "kalman kf",
 }  # fmt: skip
 """What methods of other tools are nearest to ours."""
 

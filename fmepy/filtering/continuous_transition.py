@@ -144,11 +144,16 @@ def adaptive_functions(
 
 
 def _is_constant(space: StateSpace) -> bool:
-    """Tell whether the rates are M x + b, and M, b and the noise depend on parameters alone."""
+    """Tell whether the rates are M x + b, and M, b and the noise depend on parameters alone.
+
+    Of a choice between constants (a relay) the slopes alone are constant.
+    """
     parts = [e for _, _, e in (*space.slopes(), *space.gains)]
     states = {symbol(s) for s in space.states}
     known = {symbol(k) for k in space.parameters}
-    return all(e.free_symbols <= known for e in parts) and all(e.free_symbols <= known | states for e in space.rates)
+    is_one_line = not holds_choices(e for e in space.rates if not e.free_symbols.isdisjoint(states))
+    is_constant = all(e.free_symbols <= known for e in parts)
+    return is_one_line and is_constant and all(e.free_symbols <= known | states for e in space.rates)
 
 
 def covariance_factor(Q: Matrix) -> Matrix:

@@ -31,6 +31,7 @@ from fmepy.compiled.statements import slow_parts
 from fmepy.errors import ModelError
 from fmepy.language.derivatives import derivative, entries_of
 from fmepy.language.equations import Equations, symbol
+from fmepy.language.functions import holds_choices
 from fmepy.language.nodes import ZERO, Node, fresh
 from fmepy.types import Vector
 
@@ -185,10 +186,11 @@ class StateSpace:
 
     @property
     def is_linear(self) -> bool:
-        """Whether rates and readings are linear in the states, and noise does not depend on them."""
+        """Whether rates and readings are linear in the states, without choices, and noise does not depend on them."""
         states = {symbol(s) for s in self.states}
         parts = [e for _, _, e in (*self.slopes(), *self.reading_slopes(), *self.gains)]
-        return not any(e.free_symbols & states for e in (*parts, *self.sds))
+        bends = holds_choices(e for e in (*self.rates, *self.readings) if e.free_symbols & states)
+        return not bends and not any(e.free_symbols & states for e in (*parts, *self.sds))
 
     def functions(self) -> tuple[CompiledFunction, CompiledFunction]:
         """Return (advance, observe)."""

@@ -29,6 +29,7 @@ from fmepy.parameters.scales import check_scale
 from fmepy.results.tables import Framed, Part, long_table, wrapped
 from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import AxesArray, Cube, Matrix, Seed, Vector
+from fmepy.vocabulary import by_name
 
 if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
@@ -77,6 +78,10 @@ class Forecast(Framed):
     xlabel: str = "time"
     entity: str | None = None
     message: str = ""
+
+    elsewhere = by_name(
+        {"summary_frame head predicted_mean tail": "`frame`", "conf_int confint": "`frame`, its lower and upper"}
+    )
 
     def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw the end of the data and the fans of the forecast, one panel a variable; return the Axes."""

@@ -280,6 +280,9 @@ class FilterResult(Filtered):
             "predict simulate get_forecast": "`forecast(10)`; paths of the states: `draw(100)`",
             "states smoothed_state": "`smoothed`, `filtered` and `predicted`",
             "simulate_smoother simulation_smoother": "`draw(100)`",
+            "alphahat": "`smoothed`",
+            "smoothed_state_cov": "`smoothed_cov`",
+            "test_serial_correlation": "`correlations()`",
             "fittedvalues": "`residuals`, with what was predicted",
         }
     )

@@ -132,8 +132,11 @@ class ModFit(Shown):
             "corr correl": "`correlation`",
             "AIC": "`aic`",
             "BIC": "`bic`",
-            "forecast filter smoothed get_forecast": "of the cost: cost.filter(fit.par).forecast(10)",
-            "plot_diagnostics": "`plot()`",
+            "forecast filter smoothed get_forecast get_prediction smoothed_state": (
+                "of the cost: cost.filter(fit.par).forecast(10)"
+            ),
+            "plot_diagnostics test_serial_correlation": "`plot()`, or of a filter flt = cost.filter(fit.par)",
+            "logLik": "`loglik`",
             "fun chisqr chi2 cost_value sse rss objective": "`ssr`, or `minus2loglik` of a likelihood",
             "redchi reduced_chi2 mse sigma2": "`ms`",
             "success status ier": "`converged`, with a sentence in `message`",

@@ -14,7 +14,8 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.language.derivatives import gradients
 from fmepy.language.equations import symbol, symbols
-from fmepy.language.nodes import ZERO
+from fmepy.language.functions import holds_choices
+from fmepy.language.nodes import ZERO, as_node
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.forcings import forcing_values
 from fmepy.numerics.differences import central_differences, steps_beside
@@ -84,7 +85,8 @@ def _of_equations(
     slopes = gradients([*rates, *(shown[v] for v in variables)], own)
     read = [(g, {*own[:n], *(symbol(k) for k in keys)}) for g in slopes[:n]] + [(g, set(own[:n])) for g in slopes[n:]]
     moving = {*own[:n], symbol(d.time), *(symbol(k) for k in d.forcing_names)}
-    is_linear = not any(e.free_symbols & moving for g, of in read for s, e in g.items() if s in of)
+    bends = holds_choices(as_node(e) for e in (*rates, *(shown[v] for v in variables)))
+    is_linear = not bends and not any(e.free_symbols & moving for g, of in read for s, e in g.items() if s in of)
     function = scalar_function(symbols(*d.groups[:4]), [*rates, *(g.get(s, ZERO) for g in slopes for s in own)])
     found = np.array(function((t,), x.tolist(), p.tolist(), u.tolist()), dtype=float)
     table = found[n:].reshape(len(slopes), len(own))

@@ -100,11 +100,13 @@ def date_ticks(axis: Any, origin: Any, seconds: float) -> None:
     import matplotlib.dates
 
     dates: Any = matplotlib.dates  # which has no types
-    room = max(2, int(axis.axes.bbox.width / axis.axes.figure.figure.dpi / 0.95))  # inches of a date
-    locator = dates.AutoDateLocator(minticks=min(3, room), maxticks=room)
-    start, days = dates.date2num(origin), seconds / 86_400
-    places = locator.tick_values(*(dates.num2date(start + days * end) for end in axis.get_view_interval()))
-    written = dates.AutoDateFormatter(locator)
+    start, days, locator = dates.date2num(origin), seconds / 86_400, dates.AutoDateLocator(origin.tzinfo)
+    room = axis.axes.bbox.width / axis.axes.figure.figure.dpi / 0.95  # inches of a date
+    ends = start + days * np.array(axis.get_view_interval())
+    places = np.array(locator.tick_values(*(dates.num2date(end, origin.tzinfo) for end in ends)))
+    places = places[(ends[0] <= places) & (places <= ends[1])]
+    places = places[:: int(np.ceil(len(places) / max(room, 1)))]
+    written = dates.AutoDateFormatter(locator, origin.tzinfo)
     written.scaled[1 / 24] = "%m-%d %H:%M"
     axis.set_ticks((places - start) / days, list(map(written, places)))
 

@@ -120,10 +120,13 @@ class Sheet:
         first = next((c for c in self.frame[name].tolist() if not _is_missing(c)), None)
         return isinstance(first, datetime.date) or bool(isinstance(first, str) and DATE.fullmatch(first))
 
-    def since(self, name: str, unit: str, origin: Any = None) -> tuple[pd.Series[float], pd.Timestamp]:
+    def since(
+        self, name: str, unit: str, origin: Any = None, zone: Any = None
+    ) -> tuple[pd.Series[float], pd.Timestamp]:
         """Return a column of dates as times since an origin, without one since the first of them, and the origin.
 
-        Dates are of ISO 8601, with or without a time of the day; those without a zone are of one and the same.
+        Dates are of ISO 8601, with or without a time of the day. Those without a zone, the origin too, are of `zone`,
+        by default that of the first date that has one; the origin comes back in it.
 
         Raises
         ------
@@ -133,7 +136,8 @@ class Sheet:
             The origin is not a date.
         """
         cells = self.frame[name].astype(object)
-        moments = pd.to_datetime(cells, format="ISO8601", utc=True, errors="coerce")
+        zone = zone or next((z for c in cells if (z := getattr(c, "tzinfo", None)) is not None), "UTC")
+        moments = pd.to_datetime(cells.map(lambda c: _in_zone(c, zone)), format="ISO8601", utc=True, errors="coerce")
         if moments.isna().any():
             i = int(np.argmax(moments.isna()))
             cell = cells.iloc[i]
@@ -142,10 +146,11 @@ class Sheet:
             )
             raise self.error(f"{problem} in column {name!r}.", self.lines[i])
         try:
-            first = moments.min() if origin is None else pd.to_datetime(origin, format="ISO8601", utc=True)
+            given = None if origin is None else pd.to_datetime(_in_zone(origin, zone), format="ISO8601", utc=True)
+            first = moments.min() if given is None else given
         except (TypeError, ValueError):
             raise ArgumentError(f"`origin={origin!r}` is not a date such as '2001-12-31'.") from None
-        return (moments - first).dt.total_seconds() / SECONDS[unit], first
+        return (moments - first).dt.total_seconds() / SECONDS[unit], first.tz_convert(zone)
 
     def times(self, name: str = "time") -> Vector:
         """Return a column of numbers that increase, none missing.
@@ -181,6 +186,17 @@ class Sheet:
         if name not in self.frame.columns:
             return [""] * len(self.frame)
         return [_text(cell) for cell in self.frame[name].tolist()]
+
+
+def _in_zone(cell: Any, zone: Any) -> Any:
+    """Return a date as one of a zone where it has none of its own; other cells as they are."""
+    if _is_missing(cell) or str(zone) == "UTC":
+        return cell
+    try:
+        moment = pd.Timestamp(cell)
+        return moment.tz_localize(zone) if moment.tzinfo is None else moment
+    except (TypeError, ValueError):
+        return cell
 
 
 def _is_missing(cell: Any) -> bool:
@@ -226,6 +242,8 @@ def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
     """
     if x is None or (unit is None and origin is None):
         return obs
+    if str(unit).startswith(("month", "quarter")):
+        raise ArgumentError(f"`unit={unit!r}`: they differ in length. Number the rows, or take unit='days'.")
     check_choice(unit, SECONDS, "unit")
     table = as_table(obs)
     if table.columns.tolist().count(x) != 1 or pd.api.types.is_numeric_dtype(table[x]):
@@ -247,7 +265,9 @@ def numbers_of_times(times: Any, calendar: Any = None, what: str = "`times`") ->
     several = list(times) if np.ndim(times) else [times]
     sheet = Sheet(what, "times", pd.DataFrame({"times": pd.Series(several, dtype=object)}))
     if calendar is not None and sheet.holds_dates("times"):
-        return np.asarray(sheet.since("times", "seconds", calendar[1])[0], dtype=float) / float(calendar[2])
+        return np.asarray(sheet.since("times", "seconds", calendar[1], calendar[1].tzinfo)[0], dtype=float) / float(
+            calendar[2]
+        )
     refuse_dates(several, what, ArgumentError)
     try:
         return np.atleast_1d(np.asarray(times, dtype=float))

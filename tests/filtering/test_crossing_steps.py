@@ -124,3 +124,25 @@ def test_paths_are_drawn_through_conditions(monkeypatch):
     one, two = (ours.filter().forecast(steps=4, draws=n, seed=3).draws for n in (2, 3))
     assert one["S"].notna().all()
     assert two["S"].notna().all()
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        "where(x > c, 0.6, 2.0) - k*x",
+        "1 - k*x + 0.5*sign(x - c)",
+        "0.1*floor(x) + 1 - k*x",
+        "k*where(t > 9.5, c, 1.0) - k*x",
+    ],
+)
+@pytest.mark.parametrize("words", [{}, {"update": "iterated"}, {"initial": "diffuse"}])
+def test_a_relay_between_constants_is_no_linear_model(rate, words):
+    """Its slopes are constant, but not its rates."""
+    model = fme.OdeModel(
+        f"d(x)/dt = {rate}\nx(0) = 0.5",
+        times=np.arange(21.0),
+        parms={n: v for n, v in (("c", 3.0), ("k", 0.2)) if n in rate},
+    )
+    seen = {"time": np.arange(1.0, 21.0), "x": 3 + np.sin(np.arange(1.0, 21.0))}
+    cost = fme.FimlofCost(model, seen, process_noise={"x": 0.1}, measurement_noise={"x": 0.2}, **words)
+    assert cost() == pytest.approx(cost.replace(propagation="rk4", dt=1e-3)(), rel=1e-4, abs=0.05)

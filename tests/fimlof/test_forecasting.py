@@ -305,3 +305,18 @@ def test_an_sd_below_zero_is_refused(name):
         with pytest.raises(ParameterError, match=rf"{name} = -3 is a standard deviation of noise"):
             ask({name: -3.0})
     assert np.isfinite(cost({"sd_w": 0.0}))
+
+
+def test_dates_without_a_zone_are_of_the_zone_of_the_data():
+    model = OdeModel("d(x)/dt = -k * x", state={"x": 1.0}, parms={"k": 0.1}, times=range(40))
+    hours = pd.date_range("2022-07-01", periods=24, freq="h", tz="Europe/Berlin")
+    data = pd.DataFrame({"at": hours, "x": np.exp(-0.1 * np.arange(24))})
+    cost = FimlofCost(model, data, x="at", unit="hours", process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
+    flt = cost.filter()
+    for date in ("2022-07-02 06:00", pd.Timestamp("2022-07-02 06:00", tz="Europe/Berlin"), "2022-07-02T04:00Z"):
+        assert flt.forecast(times=[date])["time"].tolist() == [30.0]
+    shifted = FimlofCost(model, data, x="at", unit="hours", origin="2022-06-30 22:00", process_noise={"x": 0.1},
+                         measurement_noise={"x": 0.1})  # fmt: skip
+    assert shifted.obs["at"].tolist()[:2] == [2.0, 3.0]
+    with pytest.raises(ArgumentError, match=r"they differ in length\. Number the rows"):
+        cost.replace(obs=data, unit="months")
