@@ -29,23 +29,23 @@ class EmceeKernel(OfPopulation):
     Parameters
     ----------
     target : Target
+    proposal
+        Nothing here: how far walkers start apart, `dispersion` knows.
     dispersion : Dispersion
-        Where the walkers start.
-    walkers : int
-        At least twice the number of parameters.
-    stretch : float
-        emcee's ``a``, above 1.
+    settings : Settings
+        In its `control` `walkers`, at least twice the number of parameters, and `stretch`, emcee's ``a``, above 1.
     """
 
-    def __init__(self, target: Target, dispersion: Dispersion, *, walkers: int, stretch: float) -> None:
+    def __init__(self, target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> None:
         import emcee
 
-        self.target, self.dispersion, self.n_member = target, dispersion, walkers
+        self._made_of = (target, proposal, dispersion, settings)
+        self.target, self.dispersion, self.n_member = target, dispersion, settings.control["walkers"]
         self._emcee = emcee
-        self._move = emcee.moves.StretchMove(a=stretch)
+        self._move = emcee.moves.StretchMove(a=settings.control["stretch"])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.target, self.dispersion, self.n_member, self._move.a)
+        return EmceeKernel, self._made_of
 
     def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> Population:
         """Return the first state."""
@@ -78,10 +78,6 @@ class EmceeKernel(OfPopulation):
         return log_posterior, blobs
 
 
-def _rebuilt(target: Target, dispersion: Dispersion, walkers: int, stretch: float) -> EmceeKernel:
-    return EmceeKernel(target, dispersion, walkers=walkers, stretch=stretch)
-
-
 # --- what is known of the sampler
 
 
@@ -93,8 +89,4 @@ def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
     return {"walkers": whole_number(walkers, "control: walkers", max(2 * n_par, 4)), "stretch": stretch}
 
 
-def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> EmceeKernel:
-    return EmceeKernel(target, dispersion, **settings.control)
-
-
-SAMPLER = Sampler(_kernel, {"walkers": None, "stretch": 2.0}, _checked)
+SAMPLER = Sampler(EmceeKernel, {"walkers": None, "stretch": 2.0}, _checked)
