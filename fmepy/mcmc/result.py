@@ -175,8 +175,12 @@ class ModMCMC(Shown):
 
     def draws(self) -> Cube:
         """Return the parameters as an array, shape (n_chain, n_draw, n_par), cut to the shortest chain."""
+        return self._by_chain(self.pars)
+
+    def _by_chain(self, draws: Any) -> Cube:
+        """Return a table or a column of draws as an array, chain by chain, cut to the shortest chain."""
         n = self.n_draw
-        return np.stack([self.pars.loc[k].to_numpy()[:n] for k in self.chains])
+        return np.stack([draws.loc[k].to_numpy()[:n] for k in self.chains])
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -241,31 +245,22 @@ class ModMCMC(Shown):
                 "to_arviz() needs ArviZ, which is not installed. Install it: pip install arviz. diagnostics() and "
                 "summary() work without it."
             ) from error
-        n = self.n_draw
         tables = [self.pars] if self.sig is None else [self.pars, self.sig]
-        posterior = {
-            str(name): np.stack([table[name].loc[k].to_numpy()[:n] for k in self.chains])
-            for table in tables
-            for name in table.columns.unique()
-        }
-        stats = {
-            name: np.stack([column.loc[k].to_numpy()[:n] for k in self.chains])
-            for name, column in (("lp", self.log_posterior), ("SS", self.SS))
-        }
+        posterior = {str(k): self._by_chain(table[k]) for table in tables for k in table.columns.unique()}
+        stats = {"lp": self._by_chain(self.log_posterior), "SS": self._by_chain(self.SS)}
         groups = {"posterior": posterior, "sample_stats": stats}
-        if log_likelihood and (readings := self._log_likelihood(n)) is not None:
+        if log_likelihood and (readings := self._log_likelihood()) is not None:
             groups["log_likelihood"] = {"readings": readings}
         from_dict: Any = arviz.from_dict  # from version 1 on it takes one dict of all groups
         return from_dict(groups) if int(str(arviz.__version__).split(".")[0]) >= 1 else from_dict(**groups)
 
-    def _log_likelihood(self, n: int) -> Cube | None:
-        """Return the log density of every reading, shape (n_chain, n, n_obs), of the first n draws of every chain."""
+    def _log_likelihood(self) -> Cube | None:
+        """Return the log density of every reading, shape (n_chain, n_draw, n_obs)."""
         if self.source is None or isinstance(self.source, Gone):
             return None
-        theta = np.concatenate([self.pars.loc[k].to_numpy()[:n] for k in self.chains])
-        sig = None if self.sig is None else np.concatenate([self.sig.loc[k].to_numpy()[:n] for k in self.chains])
-        found = self.source.at_draws(theta, sig)
-        return None if found is None else found.reshape(len(self.chains), n, -1)
+        sig = None if self.sig is None else np.concatenate(self._by_chain(self.sig))
+        found = self.source.at_draws(np.concatenate(self.draws()), sig)
+        return None if found is None else found.reshape(len(self.chains), self.n_draw, -1)
 
     # --- words and pictures, each of them elsewhere
 

@@ -53,12 +53,10 @@ class EmceeKernel(OfPopulation):
 
     def step(self, state: Population, rng: np.random.Generator) -> tuple[Population, Info]:
         """Move both halves of the ensemble once."""
-        # what is known of a walker travels as emcee's "blobs"
+        # what is known of a walker travels as emcee's "blobs"; of a model it needs the densities, and random numbers
         blobs = np.column_stack([state.prior, state.SS])
         before = self._emcee.State(state.theta, log_prob=state.log_posterior, blobs=blobs)
-        model = self._emcee.model.Model(
-            None, self._densities, map, np.random.RandomState(rng.bit_generator)
-        )  # what emcee needs
+        model = self._emcee.model.Model(None, self._densities, map, np.random.RandomState(rng.bit_generator))
         after, accepted = self._move.propose(model, before)
         state.theta, state.log_posterior = after.coords, after.log_prob
         state.prior, state.SS = after.blobs[:, 0].copy(), after.blobs[:, 1:].copy()
