@@ -245,7 +245,6 @@ APART = {
     "fmepy.command_line": "the first to be imported, before anything that takes time",
     "fmepy.compiled.machine_function": "machine code of expressions, of which whoever needs it makes use",
     "fmepy.designs.criteria": "the formulas, of which `design` makes use",
-    "fmepy.dmi.model_views": "its reader would be longer than a file may be",
     "fmepy.costs.depths": "its reader would be longer than a file may be",
     "fmepy.language.display": "the one reader of sympy",
 }

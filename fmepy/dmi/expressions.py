@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from fmepy.dmi.ranges import Bound, Ranges, places_of
+from fmepy.dmi.ranges import Bound, Ranges, places_of, read_index
 from fmepy.dmi.statements import (
     DT,
     END,
@@ -238,7 +238,7 @@ class RightSide(Converter):
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         shape, name = self._declared.get(node.value.id, ()), node.value.id
         try:
-            places = places_of(name, shape, [_index(i) for i in indices], self._ranges, self._bound)
+            places = places_of(name, shape, [read_index(ast.unparse(i)) for i in indices], self._ranges, self._bound)
         except ValueError as error:
             raise self._error(str(error), node) from None
         index = tuple(p for p in places if isinstance(p, int))
@@ -460,15 +460,3 @@ def _formula(name: str, n: int) -> Node:
 def _written(name: str, *x: Node) -> Node:
     """Return what a function of system dynamics is in functions of the model language."""
     return substituted([_formula(name, len(x))], dict(zip(map(symbol, "abcd"), x, strict=False)))[0]
-
-
-def _index(node: ast.expr) -> object:
-    """Return what an index says: a number, a word, None of ``:``; something else where it is none of these."""
-    match node:
-        case ast.Constant(value=value):
-            return value if isinstance(value, int) else ()
-        case ast.Name(id=word):
-            return word
-        case ast.Slice(lower=None, upper=None, step=None):
-            return None
-    return ()

@@ -374,6 +374,21 @@ def check_different(modules: Iterable[AnyModule]) -> None:
         seen[m.name] = m
 
 
+def changed_modules(given: Iterable[AnyModule], changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
+    """Return modules with some changed, appended or, where None stands for them, taken out, by name."""
+    found = {m.name: m for m in given}
+    for name, module in changes.items():
+        if module is None:
+            if name not in found:
+                raise ModelError(f"`modules`: there is no module {name!r} to take out.{did_you_mean(name, found)}")
+            del found[name]
+        elif getattr(module, "name", name) != name:
+            raise ModelError(f"`modules`: under {name!r} stands the module {module.name!r}; their names must agree.")
+        else:
+            found[name] = module
+    return list(found.values())
+
+
 # --- checks
 
 

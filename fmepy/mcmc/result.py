@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.noise import SaidNoise
 from fmepy.errors import ArgumentError
 from fmepy.journal.encoding import Gone, live
+from fmepy.mcmc.chain_summary import ChainSummary, selected_draws, summarise
+from fmepy.mcmc.diagnostics import chain_diagnostics
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
 from fmepy.vocabulary import by_name
-
-if TYPE_CHECKING:
-    from fmepy.costs.noise import SaidNoise
-    from fmepy.mcmc.chain_summary import ChainSummary
 
 _FEW = 20  # draws of a chain that show whether its tables belong together
 
@@ -266,19 +265,13 @@ class ModMCMC(Shown):
 
     def summary(self, remove: Any = None) -> ChainSummary:
         """Return mean, sd, extremes and quantiles, and whether the sample can be trusted, see `ChainSummary`."""
-        from fmepy.mcmc.chain_summary import summarise
-
         return summarise(self, remove=remove)
 
     def diagnostics(self) -> pd.DataFrame:
         """Return effective sample sizes, R-hat, Monte Carlo errors and the like, one row per parameter."""
-        from fmepy.mcmc.diagnostics import chain_diagnostics
-
         return chain_diagnostics(self.pars)
 
     def _selected(self, full: bool, which: Any, remove: Any) -> pd.DataFrame:
-        from fmepy.mcmc.chain_summary import selected_draws
-
         return selected_draws(self, full, which, remove)
 
     def plot(self, Full: bool = False, which: Any = None, trace: bool = True, remove: Any = None, **kwargs: Any) -> Any:
