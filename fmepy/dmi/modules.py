@@ -16,7 +16,7 @@ from fmepy.checks import whole_number
 from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.statements import FunctionStatement, Reference, Shape
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
-from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed, repeated
+from fmepy.errors import ArgumentError, ModelError, counted, did_you_mean, listed, repeated
 from fmepy.journal.files import MOST_TEXT, read_file
 from fmepy.parameters.names import normal_name
 
@@ -138,9 +138,8 @@ class Module(ModuleText):
         return Module(self.name, self.text, dims={**self.dims, **dims}, **words)
 
     def __repr__(self) -> str:
-        n = len(self.statements)
         step = f", step={self.step}" if self.step != 1 else ""
-        return f"Module({self.name!r}, {n} statement{'s' * (n != 1)}{step})"
+        return f"Module({self.name!r}, {counted(len(self.statements), 'statement')}{step})"
 
 
 @dataclass(frozen=True, slots=True)

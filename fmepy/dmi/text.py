@@ -190,20 +190,16 @@ class _Declarations:
             self.step = int(text[start:])
             return
         if word == "subscripts":
-            self._range(row, text, start)
+            with self.source.at(*_place(row, text, start + 1)):
+                name, found = read_range(text[start:])
+                if name in self.ranges:
+                    raise ValueError(f"the range {name!r} is declared twice")
+            self.ranges[name] = found
             return
         if not text[start:].strip():
             raise self._error(f"nothing is declared; write names, as in `{word} x, y`", row, text, start)
         while start < len(text):
             start = self._item(word, row, text, start)
-
-    def _range(self, row: int, text: str, start: int) -> None:
-        """Read the elements of a range."""
-        with self.source.at(*_place(row, text, start + 1)):
-            name, found = read_range(text[start:])
-            if name in self.ranges:
-                raise ValueError(f"the range {name!r} is declared twice")
-        self.ranges[name] = found
 
     def _item(self, word: str, row: int, text: str, start: int) -> int:
         """Read one name, and its dimensions; return where the next one begins."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, counted
 from fmepy.mcmc.diagnostics import chain_diagnostics
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, bullets, table
@@ -74,7 +74,8 @@ class ChainSummary(Framed):
 
     def shown(self) -> list[str | Part]:
         """Return the table, how many draws it is of, and the advice."""
-        return [table(self.frame), f"{self.n_draw} draws, {_chains(self.n_chain)}", *bullets(self.advice, "! ")]
+        of = f"{self.n_draw} draws, {counted(self.n_chain, 'chain')}"
+        return [table(self.frame), of, *bullets(self.advice, "! ")]
 
 
 def summarise(chain: ModMCMC, remove: Remove = None) -> ChainSummary:
@@ -289,7 +290,7 @@ def _in_chains(some: Vector, rates: Vector) -> str:
 def _on_failures(failures: int) -> list[str]:
     if failures == 0:
         return []
-    runs = "1 run of the model" if failures == 1 else f"{failures} runs of the model"
+    runs = f"{counted(failures, 'run')} of the model"
     return [
         f"{runs} failed and counted as impossible: where the model cannot be run, nothing was sampled. Bounds "
         "(lower, upper) that leave the region out, or tighter tolerances, help."
@@ -339,7 +340,3 @@ def _on_bounds(pars: pd.DataFrame, lower: Any, upper: Any) -> list[str]:
                 f"{what} quantiles rather than mean and sd."
             )
     return out
-
-
-def _chains(n: int) -> str:
-    return "1 chain" if n == 1 else f"{n} chains"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.noise import SaidNoise
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, counted
 from fmepy.journal.encoding import Gone, live
 from fmepy.mcmc.chain_summary import ChainSummary, selected_draws, summarise
 from fmepy.mcmc.diagnostics import chain_diagnostics
@@ -325,9 +325,8 @@ class ModMCMC(Shown):
         draws = f"{per_chain.min()}" + ("" if per_chain.min() == per_chain.max() else f" to {per_chain.max()}")
         rate = self.acceptance_rate
         rates = f"{rate.min():.3g}" + (f" to {rate.max():.3g}" if len(rate) > 1 else "")
-        n = len(per_chain)
         return (
-            f"ModMCMC by {self.method}: {n} {'chain' if n == 1 else 'chains'} of {draws} draws, "
+            f"ModMCMC by {self.method}: {counted(len(per_chain), 'chain')} of {draws} draws, "
             f"{int(self.iterations.max())} iterations, {self.burninlength} of them burn-in; acceptance rate {rates}"
         )
 
