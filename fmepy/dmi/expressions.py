@@ -236,9 +236,10 @@ class RightSide(Converter):
             raise self._error("{} is not allowed here: only a variable has elements", node)
         self._check_name(node.value)
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        words = [ast.unparse(i) if isinstance(i, (ast.Constant, ast.Name, ast.Slice)) else "" for i in indices]
         shape, name = self._declared.get(node.value.id, ()), node.value.id
         try:
-            places = places_of(name, shape, [read_index(ast.unparse(i)) for i in indices], self._ranges, self._bound)
+            places = places_of(name, shape, list(map(read_index, words)), self._ranges, self._bound)
         except ValueError as error:
             raise self._error(str(error), node) from None
         index = tuple(p for p in places if isinstance(p, int))
