@@ -12,7 +12,7 @@ import numpy as np
 
 from fmepy.checks import positive_number, whole_number
 from fmepy.compiled.function_store import stored_functions
-from fmepy.dmi.diagnostics import least_tau
+from fmepy.dmi.diagnostics import Diagnostic, diagnostic, least_tau
 from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
 from fmepy.dmi.modular_run import Loops, ModularRun, Running
 from fmepy.dmi.run_loop import RunPlan
@@ -215,8 +215,7 @@ class ModularProgram:
                     loop, _ = loops.setdefault(places, (len(loops), graph.names(block.pieces)))
                 sections.append((first, len(order), loop))
             begins.append(len(sections))
-        kept = [(layout.span(k.value), layout.span(k.to), k.step) for k in work.kept]
-        taus = [layout.span(d.tau) for d in work.delays]
+        span = layout.span
         plan = RunPlan(
             tasks=_rows(5, map(self._task, tasks)),
             order=np.array(order, dtype=np.int64),
@@ -225,9 +224,9 @@ class ModularProgram:
             loops=np.cumsum([0, *map(len, loops)], dtype=np.int64),
             places=np.array([place for loop in loops for place in loop], dtype=np.int64),
             levels=_rows(4, (row for v in work.levels for row in _elements(layout, v))),
-            kept=_rows(3, ((x, y, step) for of, to, step in kept for x, y in zip(of, to, strict=True))),
+            kept=_rows(3, ((x, y, k.step) for k in work.kept for x, y in zip(span(k.value), span(k.to), strict=True))),
             lags=_rows(10, (_lag(layout, work.evaluations[i]) for i in self.lags)),
-            delays=_rows(3, ((tau[0], len(tau), d.step) for d, tau in zip(work.delays, taus, strict=True))),
+            delays=_rows(3, ((span(d.tau).start, len(span(d.tau)), d.step) for d in work.delays)),
             least=np.array([least_tau(d.order, d.step * rules.dt) for d in work.delays]),
             columns=self.output_places,
             forced=self.forced,
@@ -330,12 +329,19 @@ def _check_rk4(system: ModuleSystem) -> None:
         )
 
 
-def loops_of(system: ModuleSystem) -> list[tuple[str, ...]]:
-    """Return what needs itself within a step: variables, or elements where it is some of them."""
+def loop_notes(system: ModuleSystem) -> Iterator[Diagnostic]:
+    """Return a note of each circle: of variables that need themselves within a step, or elements where it is some."""
     work = Work(system)
     graph = Graph(work.evaluations, Layout(work.shapes), frozenset())
     pieces = [p for e, p in zip(work.evaluations, graph.whole, strict=True) if e.kind != "initial"]
-    return [graph.names(block.pieces) for block in graph.blocks(pieces) if block.is_loop]
+    for names in (graph.names(block.pieces) for block in graph.blocks(pieces) if block.is_loop):
+        variable = system.variables.get(names[0].partition("[")[0])
+        if variable is not None:
+            message = (
+                f"{listed(names, most=12)} need one another in a circle, whose statements are executed until nothing "
+                "moves; where one of them takes time, it is a level or a delay"
+            )
+            yield diagnostic(system, "loop", names[0], variable.assigned_in, message)
 
 
 def _elements(layout: Layout, v: Level) -> Iterator[tuple[int, int, int, int]]:

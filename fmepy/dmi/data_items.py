@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.statements import Shape, element_name, indices_of
+from fmepy.dmi.statements import MAX_ELEMENTS, Shape, element_name, indices_of
 from fmepy.errors import DataError, check_choice
 from fmepy.models.definition.arguments import check_increasing
 from fmepy.models.running.forcings import Forcing
 from fmepy.types import Matrix, Vector
 
 INTERPOLATIONS = ("linear", "constant")
-MOST_ELEMENTS = 10_000
-"""Most elements of an array, as in the text of modules."""
 Index = tuple[int | str, ...]
 """Numbers counted from 0, or the names of elements of a range."""
 
@@ -198,8 +196,8 @@ def _indices(shape: Shape, name: str) -> list[Shape]:
     """Return the indices of all elements of an array, by rows."""
     if 0 in shape:
         raise DataError(f"{name!r} is an empty array; at least one number is needed.")
-    if np.prod(shape, dtype=float) > MOST_ELEMENTS:
-        raise DataError(f"{name!r} has more than {MOST_ELEMENTS} elements.")
+    if np.prod(shape, dtype=float) > MAX_ELEMENTS:
+        raise DataError(f"{name!r} has more than {MAX_ELEMENTS} elements.")
     return indices_of(shape)
 
 

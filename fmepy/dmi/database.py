@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fmepy.dmi.data_items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
+from fmepy.dmi.data_items import INTERPOLATIONS, Index, Item, as_item
 from fmepy.dmi.expressions import name_problem
+from fmepy.dmi.statements import MAX_ELEMENTS
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
@@ -300,19 +301,19 @@ def split_name(text: str, where: str) -> tuple[str, Index]:
         raise DataError(f"{where}: {why}.")
     words = re.split(r"\s*,\s*", match.group(2)) if match.group(2) else []
     index = tuple(int(i[:9]) if i.isascii() and i.isdigit() else i for i in words)
-    if np.prod([i + 1 for i in index if isinstance(i, int)], dtype=float) > MOST_ELEMENTS:
-        raise DataError(f"{where}: {text!r} lies in an array of more than {MOST_ELEMENTS} elements.")
+    if np.prod([i + 1 for i in index if isinstance(i, int)], dtype=float) > MAX_ELEMENTS:
+        raise DataError(f"{where}: {text!r} lies in an array of more than {MAX_ELEMENTS} elements.")
     return name, index
 
 
-def _from_elements(name: str, elements: dict[Index, Any], source: str, **words: Any) -> Item:
+def _from_elements(name: str, elements: dict[Index, Any], source: str) -> Item:
     """Return an array whose elements were given one by one."""
     if len({len(index) for index in elements}) > 1:
         raise DataError(f"{source}: the elements of {name!r} differ in their number of indices.")
     if len({isinstance(v, Forcing) for v in elements.values()}) > 1:
         raise DataError(f"{source}: of {name!r} some elements are series and others constants.")
     whole = () in elements
-    return Item(name, dict(sorted(elements.items())), source=source, whole=whole, **words)
+    return Item(name, dict(sorted(elements.items())), source=source, whole=whole)
 
 
 def _given(name: str, value: Any) -> Item:

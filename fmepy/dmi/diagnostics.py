@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import pandas as pd
 
 from fmepy.dmi.data_items import Item
 from fmepy.dmi.expressions import CHAINS
@@ -28,9 +30,6 @@ from fmepy.dmi.statements import Memory, ModuleStatement, element_names
 from fmepy.dmi.variables import ModuleSystem, Variable
 from fmepy.errors import ModelError, counted, did_you_mean, listed, warn
 from fmepy.language.nodes import Number
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COLUMNS = ("kind", "level", "variable", "modules", "file", "line", "message")
 
@@ -104,8 +103,6 @@ def diagnostic(system: ModuleSystem, kind: str, name: str, modules: tuple[str, .
 
 def diagnostics_table(diagnostics: Iterable[Diagnostic]) -> pd.DataFrame:
     """Return diagnostics as a table, one row each; the modules as a text."""
-    import pandas as pd
-
     rows = [[", ".join(d.modules) if name == "modules" else getattr(d, name) for name in COLUMNS] for d in diagnostics]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"line": int})
 
@@ -126,6 +123,12 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
     for d in found:
         if d not in already and d.kind not in ("loop", "units"):  # which change no number
             warn(DiagnosticWarning(d))
+
+
+def refuse_missing(diagnostics: Iterable[Diagnostic]) -> None:
+    """Raise a ModelError that lists what is missing, if anything is."""
+    if missing := [f"\n  {d}" for d in diagnostics if d.kind == "missing"]:
+        raise ModelError(f"The model cannot run, for data are missing:{''.join(missing)}")
 
 
 def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:
@@ -149,18 +152,6 @@ def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection
             message = f"{name!r} is in the data base, but no module reads it.{did_you_mean(name, system.variables)}"
             found.append(Diagnostic("redundant", name, file=item.source, message=message))
     return tuple(found)
-
-
-def loop_notes(system: ModuleSystem, loops: Iterable[tuple[str, ...]]) -> Iterator[Diagnostic]:
-    """Return a note of each circle of variables."""
-    for names in loops:
-        variable = system.variables.get(names[0].partition("[")[0])
-        if variable is not None:
-            message = (
-                f"{listed(names, most=12)} need one another in a circle, whose statements are executed until nothing "
-                "moves; where one of them takes time, it is a level or a delay"
-            )
-            yield diagnostic(system, "loop", names[0], variable.assigned_in, message)
 
 
 def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:

@@ -22,7 +22,7 @@ from fmepy.dmi.expressions import OWN
 from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statements import DT, END, START, TIME, Elements, Reference, noise_of, reference_of
 from fmepy.dmi.variables import ModuleSystem
-from fmepy.errors import ModelError, check_choice, listed
+from fmepy.errors import ModelError, listed
 from fmepy.language.conditions import choose, relation
 from fmepy.language.equations import Equations, symbol
 from fmepy.language.nodes import ZERO, Node, Shared, Symbol, call, choose_above, in_order, number, shared, substituted
@@ -69,7 +69,6 @@ def as_model(
         What forbids it: no level, a loop, lag, modules of different steps or in Python; rate, sample, pulse or dt in a
         continuous model; "rk4" in one of steps.
     """
-    check_choice(kind, ("ode", "difference"), "kind")
     _check(system, kind, method)
     times = np.asarray(times, dtype=float)
     source = _Source(system, kind, parms, series, times, float(dt), noisy)

@@ -16,6 +16,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.dmi.statements import TIME, Elements, Reference, Shape, element_names, reference_of
@@ -198,11 +199,9 @@ class Graph:
 
 def graph_of(needs: Sequence[Collection[int]]) -> Any:
     """Return things by what each of them needs as a sparse matrix of truth values."""
-    from scipy.sparse import csr_array
-
     rows = np.repeat(np.arange(len(needs)), list(map(len, needs)))
     needed = np.fromiter(chain.from_iterable(needs), dtype=np.intp, count=len(rows))
-    return csr_array((np.ones(len(rows), dtype=bool), (rows, needed)), shape=(len(needs), len(needs)))
+    return scipy.sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, needed)), shape=(len(needs), len(needs)))
 
 
 def components(needs: Sequence[Collection[int]]) -> list[tuple[list[int], bool]]:
@@ -210,11 +209,9 @@ def components(needs: Sequence[Collection[int]]) -> list[tuple[list[int], bool]]
 
     With each stands whether it is a loop: several things, or one that needs itself.
     """
-    from scipy.sparse.csgraph import connected_components
-
     if not needs:
         return []
-    label = connected_components(graph_of(needs), connection="strong")[1].tolist()
+    label = scipy.sparse.csgraph.connected_components(graph_of(needs), connection="strong")[1].tolist()
     members: dict[int, list[int]] = {}
     for i, g in enumerate(label):
         members.setdefault(g, []).append(i)

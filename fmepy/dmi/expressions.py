@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from fmepy.dmi.ranges import Bound, Ranges, places_of
+from fmepy.dmi.ranges import Bound, Ranges, places_of, read_index
 from fmepy.dmi.statements import (
     DT,
     END,
@@ -236,9 +236,10 @@ class RightSide(Converter):
             raise self._error("{} is not allowed here: only a variable has elements", node)
         self._check_name(node.value)
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        words = [ast.unparse(i) if isinstance(i, (ast.Constant, ast.Name, ast.Slice)) else "" for i in indices]
         shape, name = self._declared.get(node.value.id, ()), node.value.id
         try:
-            places = places_of(name, shape, [_index(i) for i in indices], self._ranges, self._bound)
+            places = places_of(name, shape, list(map(read_index, words)), self._ranges, self._bound)
         except ValueError as error:
             raise self._error(str(error), node) from None
         index = tuple(p for p in places if isinstance(p, int))
@@ -460,15 +461,3 @@ def _formula(name: str, n: int) -> Node:
 def _written(name: str, *x: Node) -> Node:
     """Return what a function of system dynamics is in functions of the model language."""
     return substituted([_formula(name, len(x))], dict(zip(map(symbol, "abcd"), x, strict=False)))[0]
-
-
-def _index(node: ast.expr) -> object:
-    """Return what an index says: a number, a word, None of ``:``; something else where it is none of these."""
-    match node:
-        case ast.Constant(value=value):
-            return value if isinstance(value, int) else ()
-        case ast.Name(id=word):
-            return word
-        case ast.Slice(lower=None, upper=None, step=None):
-            return None
-    return ()

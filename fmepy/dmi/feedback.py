@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.dmi.compiled_program import ModularProgram
+from fmepy.dmi.diagnostics import refuse_missing
 from fmepy.dmi.evaluation_order import components, graph_of
 from fmepy.dmi.stateful_functions import Evaluation, Work
 from fmepy.dmi.statements import TIME, Elements, Shape, reference_of
@@ -145,7 +146,7 @@ def values_along(model: ModularModel, shapes: Iterable[str], rows: Any) -> dict[
     """
     watched = copy(model)
     watched.__dict__["program"] = ModularProgram(model.system, model.rules, shapes, model.inputs.series)
-    model._refuse_missing()
+    refuse_missing(model._found)
     bound = watched.bind()
     Z = bound.run(bound.theta0).rows[rows]
     return dict(zip(watched.program.columns, Z.T, strict=True)) | {TIME.name: model.times[rows]}

@@ -11,37 +11,40 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
-from fmepy.dmi.compiled_program import ModularProgram, Rules, loops_of
+from fmepy.dmi.compiled_program import ModularProgram, Rules, loop_notes
 from fmepy.dmi.database import Database, as_database
-from fmepy.dmi.diagnostics import Diagnostic, diagnose, loop_notes, warn_of, with_lower_orders
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, refuse_missing, warn_of, with_lower_orders
+from fmepy.dmi.equations import as_model
+from fmepy.dmi.feedback import feedback_loops
 from fmepy.dmi.inputs import Inputs, inputs_of
-from fmepy.dmi.model_views import ModelViews
 from fmepy.dmi.modular_run import BoundModular
-from fmepy.dmi.modules import AnyModule
-from fmepy.dmi.stateful_functions import drawn
+from fmepy.dmi.modules import AnyModule, changed_modules
+from fmepy.dmi.stateful_functions import drawn_series
 from fmepy.dmi.statements import noise_of
 from fmepy.dmi.units import units_of
-from fmepy.dmi.variables import ModuleSystem, checked_modules, system_of, with_tables
-from fmepy.errors import ModelError, check_choice, counted, did_you_mean, listed, repeated
-from fmepy.models.running.forcings import Forcing
+from fmepy.dmi.variables import ModuleSystem, checked_modules, chosen_columns, system_of, with_tables
+from fmepy.dmi.writing import write_model
+from fmepy.errors import ModelError, check_choice, counted
+from fmepy.models.difference import DifferenceModel
+from fmepy.models.ode import OdeModel
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 if TYPE_CHECKING:
-    from fmepy.models.difference import DifferenceModel
-    from fmepy.models.ode import OdeModel
+    from matplotlib.axes import Axes
 
 logger = logging.getLogger(__name__)
 
 
-class ModularModel(ModelViews, SimulatedModel):
+class ModularModel(SimulatedModel):
     """A model of modules and a data base.
 
     ``model(parms)`` runs it and returns a table; it is a Model like any other: costs, fits, sensitivities, ranges,
@@ -164,51 +167,24 @@ class ModularModel(ModelViews, SimulatedModel):
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *short,
-            *(loop_notes(self.system, loops_of(self.system)) if self.inputs.has_loops and order == "sorted" else ()),
+            *(loop_notes(self.system) if self.inputs.has_loops and order == "sorted" else ()),
             *(Diagnostic("replaced", r.name, file=r.later, message=r.message) for r in self.data.replaced),
             *misfits,
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
-        self._choose_columns(outputs)
+        self._kept, self.var_names = chosen_columns(self.system, outputs)
+        levels = {e for v in self.system.variables.values() if v.level for e in v.elements}
+        self.states = tuple(n for n in self.var_names if n in levels)
         warn_of(self._found, bool(strict), () if before is None else before._found)
-
-    def _choose_columns(self, outputs: Sequence[str] | None) -> None:
-        """Read `outputs`: which variables the program keeps, and which of its columns are asked for."""
-        variables = self.system.variables
-        if outputs is None:
-            names = self.system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
-            self._kept, wanted = names, [e for n in names for e in variables[n].elements]
-        else:
-            given = [outputs] if isinstance(outputs, str) else list(outputs)
-            owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
-            for name in given:
-                if name not in owner:
-                    near = did_you_mean(name, owner)
-                    raise ModelError(f"`outputs`: no module has a variable {name!r}.{near}")
-            self._kept = tuple(dict.fromkeys(owner[name] for name in given))
-            wanted = [e for name in given for e in (variables[name].elements if name in variables else [name])]
-        if not wanted:
-            raise ModelError("`outputs` is empty, and so would be the table; no module gives a value to a variable.")
-        if twice := repeated(wanted):
-            raise ModelError(f"`outputs` names {listed(twice)} more than once.")
-        self.var_names = tuple(wanted)
-        levels = {e for v in variables.values() if v.level for e in v.elements}
-        self.states = tuple(n for n in wanted if n in levels)
 
     @cached_property
     def program(self) -> ModularProgram:
         """What runs; made when it is first asked for."""
-        self._refuse_missing()
+        refuse_missing(self._found)
         program = ModularProgram(self.system, self.rules, self._kept, self.inputs.series)
         if program.note and self._like is None:
             logger.info("Not all of the model is compiled: %s", program.note)
         return program
-
-    def _refuse_missing(self) -> None:
-        missing = [d for d in self._found if d.kind == "missing"]
-        if missing:
-            more = "".join(f"\n  {d}" for d in missing)
-            raise ModelError(f"The model cannot run, for data are missing:{more}")
 
     @property
     def engine_note(self) -> str:  # type: ignore[override]    # made when asked for
@@ -241,19 +217,18 @@ class ModularModel(ModelViews, SimulatedModel):
             What forbids it, such as a Python module that cannot be traced, a lag, or modules of different steps;
             missing data.
         """
-        check_choice(kind, ("difference", "ode"), "kind")
         made: DifferenceModel | OdeModel = self._equations_of(kind)
         return made
 
     def _equations_of(self, kind: Literal["difference", "ode"], noisy: Collection[str] = ()) -> Any:
+        check_choice(kind, ("difference", "ode"), "kind")
         parms = {str(name): float(value) for name, value in self._parms.items()}
-        self._refuse_missing()
-        from fmepy.dmi.equations import as_model
-
+        grid = self.times[0] + self.dt * np.arange(self.n_steps + 1)
+        refuse_missing(self._found)
         return as_model(
             self.system, kind, parms=self.inputs.starts(float(self.times[0])) | parms,
-            series=self.inputs.grids(self.times) | self._random_series(), times=self.times, dt=self.dt,
-            outputs=self._kept, method=self.rules.method, noisy=noisy,
+            series=self.inputs.grids(self.times) | drawn_series(self.program.work.draws, self.seed, grid),
+            times=self.times, dt=self.dt, outputs=self._kept, method=self.rules.method, noisy=noisy,
         )  # fmt: skip
 
     def followed(self, noise: Any = None) -> tuple[DifferenceModel, Any]:
@@ -286,13 +261,6 @@ class ModularModel(ModelViews, SimulatedModel):
             noise = {new.get(k, k): value for k, value in noise.items()}
         return self._equations_of("difference", noisy), noise
 
-    def _random_series(self) -> dict[str, Forcing]:
-        """Return the random numbers of the text as series."""
-        draws, n = self.program.work.draws, self.n_steps
-        grid, columns = self.times[0] + self.dt * np.arange(n + 1), drawn(draws, self.seed, n).T
-        names = (e for d in draws for e in d.elements)
-        return {k: Forcing(k, grid, u, "constant") for k, u in zip(names, columns, strict=True)}
-
     def steps_of(self, times: Any) -> IntVector:
         """Return the number of the elementary step at each time.
 
@@ -310,8 +278,7 @@ class ModularModel(ModelViews, SimulatedModel):
                 f"`times`: {time:g} does not lie on the grid of dt={self.dt:g} from {self.times[0]:g}; the nearest "
                 f"step is at {near:g}. Choose such times, or a smaller dt (in a cost: interpolate='grid')."
             )
-        out: IntVector = whole.astype(np.intp)
-        return out
+        return np.asarray(whole, dtype=np.intp)
 
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModular:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
@@ -394,7 +361,7 @@ class ModularModel(ModelViews, SimulatedModel):
             out._bound = None
             return out
         if isinstance(arguments.get("modules"), Mapping):
-            arguments["modules"] = self._changed(arguments["modules"])
+            arguments["modules"] = changed_modules(self._arguments["modules"], arguments["modules"])
         new = self._remade(arguments, ())
         if "data" not in arguments:  # values that were changed in a copy stay what they are
             own = self._parms[self._parms.ne(pd.Series(self.inputs.parameters, dtype=float))]
@@ -402,26 +369,118 @@ class ModularModel(ModelViews, SimulatedModel):
         new._parms = merge_parameters(new._parms, parms)
         return new
 
-    def _changed(self, changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
-        """Return the modules with some changed, appended or taken out."""
-        found = {m.name: m for m in self._arguments["modules"]}
-        for name, module in changes.items():
-            if module is None:
-                if name not in found:
-                    raise ModelError(f"`modules`: there is no module {name!r} to take out.{did_you_mean(name, found)}")
-                del found[name]
-            elif getattr(module, "name", name) != name:
-                raise ModelError(
-                    f"`modules`: under {name!r} stands the module {module.name!r}; their names must agree."
-                )
-            else:
-                found[name] = module
-        return list(found.values())
-
     def run(self, p: dict[str, float], times: Vector) -> Matrix:
         """Return the values of all variables at `times`, shape (n_time, n_var), from all parameters by name."""
         names = tuple(self._parms.index)
         return BoundModular(self, names, times).simulate(np.array([p[k] for k in names], dtype=float))
+
+    # --- what it shows of itself
+
+    @property
+    def given(self) -> tuple[AnyModule, ...]:
+        """The modules as they were given, whose tables do not have the dims of the data base yet."""
+        return tuple(self._arguments["modules"])
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the model was made of."""
+        return dict(self._arguments)
+
+    def write(self, folder: str | Path) -> Path:
+        """Write the model into a folder, from which it is read to the same numbers.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Made if it is not there. Files that are there already are not written over.
+
+        Returns
+        -------
+        Path
+            ``model.toml``, for ``fmepy run``; beside it a file ``.fme`` for each module, and in the folder ``data`` the
+            data base, with the values that the parameters of this model have.
+
+        Raises
+        ------
+        ModelError
+            A file of these names is there; a module that is a Python function.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import fmepy as fme
+        >>> model = fme.dmi.ModularModel([fme.dmi.Module("m", "y = k * t")], {"k": 2.0}, times=[0, 1], dt=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(model.write(folder).read_text())
+        ...     print(pathlib.Path(folder, "data", "constants.csv").read_text())
+        modules = ["m.fme"]
+        data = ["data/"]
+        times = { start = 0.0, stop = 1.0, step = 1.0 }
+        dt = 1.0
+        <BLANKLINE>
+        name,value
+        k,2.0
+        <BLANKLINE>
+        """
+        return write_model(self, folder)
+
+    @property
+    def variable_map(self) -> pd.DataFrame:
+        """The global variable map: a row a variable, its dimensions, its unit where any is known, a column a module."""
+        out = self.system.variable_map
+        if len(self.units):
+            out.insert(1, "unit", [self.units.get(name, "") for name in out.index])
+        return out
+
+    @property
+    def element_map(self) -> pd.DataFrame:
+        """The map by element of arrays."""
+        return self.system.element_map
+
+    @property
+    def diagnostics(self) -> pd.DataFrame:
+        """Problems found between modules and data: kind level variable modules file line message."""
+        return diagnostics_table(self._found)
+
+    def plot_map(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+        """Draw the variable map: modules as boxes, variables as arrows; return the Axes."""
+        from fmepy.plotting.dmi import plot_map
+
+        axes: Axes = plot_map(self.system, ax=ax, **kwargs)
+        return axes
+
+    def feedback_loops(self, most: int = 100) -> pd.DataFrame:
+        r"""Return the shortest feedback loops, a row each: loop, length, kind.
+
+        Parameters
+        ----------
+        most : int
+            How many at most, the shortest first.
+
+        Returns
+        -------
+        DataFrame
+            ``loop``: its variables as a text, ``a → b → a``, from a level on; smooths and delays are passed, not named.
+            ``length``: how many variables. ``kind``: "reinforcing" where a push comes back larger, "balancing" where it
+            comes back turned round, by the derivatives of its links along a run; "changing" where these change sign,
+            "inactive" where they are zero, "unknown" where they cannot be had (Python modules, a model that does not
+            run).
+
+        Notes
+        -----
+        The loops are the shortest ones through each link, not all there are, which can be more than anybody counts
+        (compare the shortest independent loops of R. Oliva 2004, System Dynamics Review 20).
+
+        Examples
+        --------
+        >>> import fmepy as fme
+        >>> rabbits = fme.dmi.Module("rabbits", "d(N)/dt = births - N / 4\nbirths = 0.5 * N * (1 - N / 100)\nN(0) = 10")
+        >>> fme.dmi.ModularModel([rabbits], times=[0, 10, 20], dt=0.5).feedback_loops()
+                     loop  length         kind
+        0           N → N       1    balancing
+        1  N → births → N       2  reinforcing
+        """
+        return feedback_loops(self, whole_number(most, "most", 1))
 
     def __repr__(self) -> str:
         n = len(self.system.variables)

@@ -16,7 +16,7 @@ from fmepy.checks import whole_number
 from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.statements import FunctionStatement, Reference, Shape
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
-from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed, repeated
+from fmepy.errors import ArgumentError, ModelError, counted, did_you_mean, listed, repeated
 from fmepy.journal.files import MOST_TEXT, read_file
 from fmepy.parameters.names import normal_name
 
@@ -138,9 +138,8 @@ class Module(ModuleText):
         return Module(self.name, self.text, dims={**self.dims, **dims}, **words)
 
     def __repr__(self) -> str:
-        n = len(self.statements)
         step = f", step={self.step}" if self.step != 1 else ""
-        return f"Module({self.name!r}, {n} statement{'s' * (n != 1)}{step})"
+        return f"Module({self.name!r}, {counted(len(self.statements), 'statement')}{step})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +371,21 @@ def check_different(modules: Iterable[AnyModule]) -> None:
             where = f" ({', '.join(files)})" if files else ""
             raise ModelError(f"two modules are called {m.name!r}{where}; each has a name of its own.")
         seen[m.name] = m
+
+
+def changed_modules(given: Iterable[AnyModule], changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
+    """Return modules with some changed, appended or, where None stands for them, taken out, by name."""
+    found = {m.name: m for m in given}
+    for name, module in changes.items():
+        if module is None:
+            if name not in found:
+                raise ModelError(f"`modules`: there is no module {name!r} to take out.{did_you_mean(name, found)}")
+            del found[name]
+        elif getattr(module, "name", name) != name:
+            raise ModelError(f"`modules`: under {name!r} stands the module {module.name!r}; their names must agree.")
+        else:
+            found[name] = module
+    return list(found.values())
 
 
 # --- checks

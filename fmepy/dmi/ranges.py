@@ -84,6 +84,14 @@ def axis_size(text: str, ranges: Ranges) -> object:
     return int(word) if re.fullmatch(r"\d{1,9}", word, re.ASCII) else None
 
 
+def read_index(text: str) -> object:
+    """Return what an index says: a number, a word, None of ``:``; something else where it is none of these."""
+    word = text.strip()
+    if re.fullmatch(r"\d{1,60}", word, re.ASCII):
+        return int(word)
+    return None if word == ":" else word if word.isidentifier() else ()
+
+
 def positions(index: object, axis: int, ranges: Ranges, bound: Bound, name: str) -> list[int] | int:
     """Return where one index stands on an axis: a place, or the places of all that it stands for.
 

@@ -46,7 +46,8 @@ from fmepy.dmi.statements import (
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import TracingError
 from fmepy.language.nodes import HALF, ONE, ZERO, Node, Number, Symbol, call, choose_above, substituted
-from fmepy.types import Matrix
+from fmepy.models.running.forcings import Forcing
+from fmepy.types import Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -336,3 +337,9 @@ def drawn(draws: Sequence[Draw], seed: int, n_steps: int) -> Matrix:
         size = (n_steps + 1, len(draw.elements))
         columns.append(rng.random(size) if draw.kind == "random_uniform" else rng.standard_normal(size))
     return np.hstack(columns)
+
+
+def drawn_series(draws: Sequence[Draw], seed: int, grid: Vector) -> dict[str, Forcing]:
+    """Return the numbers of `drawn` as series on the grid of the steps, by element."""
+    names, columns = (e for d in draws for e in d.elements), drawn(draws, seed, len(grid) - 1).T
+    return {k: Forcing(k, grid, u, "constant") for k, u in zip(names, columns, strict=True)}

@@ -26,6 +26,8 @@ from fmepy.language.nodes import Node, Number, Symbol, add, as_node, choose_abov
 
 Shape: TypeAlias = tuple[int, ...]
 Kind: TypeAlias = Literal["assign", "level", "initial"]
+MAX_ELEMENTS = 10_000
+"""Most elements of an array."""
 TIME = Symbol("t")
 _ONE = range(1)
 DT = "(dt)"

@@ -34,8 +34,8 @@ from typing import Any
 
 from fmepy.dmi.expressions import RightSide, differ, module_functions, name_problem, shape_text
 from fmepy.dmi.foreign_words import foreign_word
-from fmepy.dmi.ranges import Ranges, axis_size, check_mappings, each_place, read_range
-from fmepy.dmi.statements import Kind, ModuleStatement, Reference, Shape, element_name, flat_position
+from fmepy.dmi.ranges import Ranges, axis_size, check_mappings, each_place, read_index, read_range
+from fmepy.dmi.statements import MAX_ELEMENTS, Kind, ModuleStatement, Reference, Shape, element_name, flat_position
 from fmepy.dmi.unit_text import read_unit
 from fmepy.errors import ModelTextError, did_you_mean
 from fmepy.language.source import Source
@@ -45,8 +45,6 @@ from fmepy.parameters.names import normal_name
 
 MAX_TEXT = 500_000
 """Most characters of the text of a module."""
-MAX_ELEMENTS = 10_000
-"""Most elements of an array."""
 
 _LISTS = ("dims", "local", "exogenous", "endogenous", "output")
 DECLARATIONS = ("step", "subscripts", "nonnegative", *_LISTS)
@@ -192,20 +190,16 @@ class _Declarations:
             self.step = int(text[start:])
             return
         if word == "subscripts":
-            self._range(row, text, start)
+            with self.source.at(*_place(row, text, start + 1)):
+                name, found = read_range(text[start:])
+                if name in self.ranges:
+                    raise ValueError(f"the range {name!r} is declared twice")
+            self.ranges[name] = found
             return
         if not text[start:].strip():
             raise self._error(f"nothing is declared; write names, as in `{word} x, y`", row, text, start)
         while start < len(text):
             start = self._item(word, row, text, start)
-
-    def _range(self, row: int, text: str, start: int) -> None:
-        """Read the elements of a range."""
-        with self.source.at(*_place(row, text, start + 1)):
-            name, found = read_range(text[start:])
-            if name in self.ranges:
-                raise ValueError(f"the range {name!r} is declared twice")
-        self.ranges[name] = found
 
     def _item(self, word: str, row: int, text: str, start: int) -> int:
         """Read one name, and its dimensions; return where the next one begins."""
@@ -335,9 +329,7 @@ def _nonnegative(
 
 
 def _indices(inside: str) -> list[object]:
-    """Return the indices in brackets: numbers, words, None of ``:``; something else where it is none of these."""
-    words = (w.strip() for w in inside.split(","))
-    return [int(w) if _WHOLE.fullmatch(w) else None if w == ":" else w if w.isidentifier() else () for w in words]
+    return [read_index(word) for word in inside.split(",")]
 
 
 _UNIT = re.compile(r"(?<=[\w)\]])\s+\[([^\[\]:,]*[^\W\d][^\[\]:,]*|[1$€%\-])\]\s*$")

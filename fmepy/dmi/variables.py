@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
 
 from fmepy.dmi.expressions import differ
 from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
@@ -26,10 +29,7 @@ from fmepy.dmi.statements import (
     element_names,
     flat_position,
 )
-from fmepy.errors import ModelError, listed
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fmepy.errors import ModelError, did_you_mean, listed, repeated
 
 Cell = Literal["endogenous", "exogenous", "both", "-"]
 AnyStatement = ModuleStatement | FunctionStatement
@@ -181,9 +181,6 @@ class ModuleSystem:
         self, what: str, names: Callable[[Variable], Sequence[str]], cells: Callable[[Use], Sequence[Cell]]
     ) -> pd.DataFrame:
         """Return a map, a column a module; most cells of a large one are empty."""
-        import numpy as np
-        import pandas as pd
-
         index = pd.Index([name for v in self.variables.values() for name in names(v)], name=what)
         column, at = {m.name: j for j, m in enumerate(self.modules)}, 0
         table = np.full((len(index), len(column)), "-", dtype=object)
@@ -258,6 +255,33 @@ def with_tables(modules: Sequence[AnyModule], data: Any) -> list[AnyModule]:
         return {n: known.get(n) or found.get(n) or (1,) for n in names if n in known or n in found}
 
     return [m.with_dims(dims(m)) if isinstance(m, Module) else m for m in modules]
+
+
+def chosen_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the variables that a model keeps, and its columns: what is asked for, declared, or all that is computed.
+
+    Raises
+    ------
+    ModelError
+        There is no such variable; nothing is asked for; something is asked for twice.
+    """
+    variables = system.variables
+    if outputs is None:
+        kept = system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
+        wanted = [e for n in kept for e in variables[n].elements]
+    else:
+        given = [outputs] if isinstance(outputs, str) else list(outputs)
+        owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
+        for name in given:
+            if name not in owner:
+                raise ModelError(f"`outputs`: no module has a variable {name!r}.{did_you_mean(name, owner)}")
+        kept = tuple(dict.fromkeys(owner[name] for name in given))
+        wanted = [e for name in given for e in (variables[name].elements if name in variables else [name])]
+    if not wanted:
+        raise ModelError("`outputs` is empty, and so would be the table; no module gives a value to a variable.")
+    if twice := repeated(wanted):
+        raise ModelError(f"`outputs` names {listed(twice)} more than once.")
+    return kept, tuple(wanted)
 
 
 # --- one module

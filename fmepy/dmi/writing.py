@@ -133,9 +133,8 @@ def _csv(frame: pd.DataFrame) -> str:
 def _settings(model: ModularModel, modules: list[str], has_data: bool) -> str:
     """Return the description of the run."""
     times, given, usual = model.times, model.arguments, inspect.signature(type(model)).parameters
-    step, whole = float(times[1] - times[0]) if len(times) > 1 else 0.0, len(times) > 1
-    grid = times[0] + step * np.arange(len(times))
-    even = whole and np.array_equal(grid, times)
+    step = float(times[1] - times[0]) if len(times) > 1 else 0.0
+    even = len(times) > 1 and np.array_equal(times[0] + step * np.arange(len(times)), times)
     lines = [
         f"modules = {json.dumps(modules, ensure_ascii=False)}",
         *[f'data = ["{DATA}/"]'] * has_data,

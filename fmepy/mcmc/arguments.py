@@ -29,9 +29,7 @@ def as_plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
             f"`burninlength={burninlength}` leaves nothing of `niter={niter}` iterations; niter includes the burn-in."
         )
     most = niter - burninlength
-    if outputlength is None:
-        return Plan.of(niter, burninlength, most)
-    length = whole_number(outputlength, "outputlength", 1)
+    length = most if outputlength is None else whole_number(outputlength, "outputlength", 1)
     if length > most:
         warn(f"`outputlength={length}` is more than the {most} iterations after burn-in; it is set to {most}.")
     return Plan.of(niter, burninlength, length)

@@ -18,17 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, counted
 from fmepy.mcmc.diagnostics import chain_diagnostics
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, bullets, table
 
 if TYPE_CHECKING:
+    from fmepy.mcmc.result import ModMCMC
     from fmepy.types import BoolVector, Matrix, Vector, Which
 
 Remove = int | slice | range | Sequence[int] | None
@@ -45,49 +46,6 @@ _FEWEST_RESTING = 20  # draws; in a short chain a tenth is soon spent at one poi
 _BESIDE = 0.05  # within this share of the 95 % interval's width, a draw lies beside its bound
 _LEANING = 0.03  # a sample that is uniform between its bounds has 5 % there, one that ends 2 sd from its mean 1 %
 _FEWEST_LEANING = 5
-
-
-class Chain(Protocol):
-    """What summaries and pictures need of a sample; modMCMC's result has it.
-
-    Attributes
-    ----------
-    pars : DataFrame, shape (n_row, n_par)
-        Draws, indexed by (chain, iteration).
-    SS : array_like, shape (n_row,)
-        Sum of squares of each draw.
-    sig : DataFrame, shape (n_row, n_variance), or None
-        Sampled variances.
-    acceptance_rate : float or array_like, shape (n_chain,)
-        Moves per iteration.
-    acceptance_by_try : DataFrame, shape (n_chain, n_try)
-        Moves per try made, of delayed rejection; one column where there is one try.
-    failures : int
-        Runs that failed.
-    method : str
-        "dram", or the name of an ensemble sampler.
-    lower, upper : array_like, shape (n_par,)
-        Bounds; infinite where there is none.
-    """
-
-    @property
-    def pars(self) -> pd.DataFrame: ...  # noqa: D102    # told above
-    @property
-    def SS(self) -> Any: ...  # noqa: D102, N802
-    @property
-    def sig(self) -> pd.DataFrame | None: ...  # noqa: D102
-    @property
-    def acceptance_rate(self) -> Any: ...  # noqa: D102
-    @property
-    def acceptance_by_try(self) -> pd.DataFrame: ...  # noqa: D102
-    @property
-    def failures(self) -> int: ...  # noqa: D102
-    @property
-    def method(self) -> str: ...  # noqa: D102
-    @property
-    def lower(self) -> Any: ...  # noqa: D102
-    @property
-    def upper(self) -> Any: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -116,16 +74,18 @@ class ChainSummary(Framed):
 
     def shown(self) -> list[str | Part]:
         """Return the table, how many draws it is of, and the advice."""
-        return [table(self.frame), f"{self.n_draw} draws, {_chains(self.n_chain)}", *bullets(self.advice, "! ")]
+        of = f"{self.n_draw} draws, {counted(self.n_chain, 'chain')}"
+        return [table(self.frame), of, *bullets(self.advice, "! ")]
 
 
-def summarise(chain: Chain, remove: Remove = None) -> ChainSummary:
+def summarise(chain: ModMCMC, remove: Remove = None) -> ChainSummary:
     """Return the summary table of a chain, with advice when it should not be trusted.
 
     Parameters
     ----------
-    chain : Chain
-        What modMCMC returns, or anything with these fields.
+    chain : ModMCMC
+        Or anything with its fields `pars`, `SS`, `sig`, `acceptance_rate`, `acceptance_by_try`, `failures`, `method`,
+        `lower` and `upper`.
     remove : int, slice, range or sequence of int, optional
         Draws to leave out, *of every chain*, from the parameters and from the variances: a number n means the first n,
         anything else positions from 0 (negative ones count from the chain's end).
@@ -172,7 +132,7 @@ def _table(values: pd.DataFrame) -> pd.DataFrame:
 # --- what a chain holds, row by row
 
 
-def sampled_values(chain: Chain) -> pd.DataFrame:
+def sampled_values(chain: ModMCMC) -> pd.DataFrame:
     """Return parameters and variances side by side, indexed as the parameters; several variances as sig.<name>."""
     pars = chain.pars
     if chain.sig is None:
@@ -183,7 +143,7 @@ def sampled_values(chain: Chain) -> pd.DataFrame:
     return pd.DataFrame(both, index=pars.index, columns=[*map(str, pars.columns), *names])
 
 
-def selected_draws(chain: Chain, full: bool = False, which: Which = None, remove: Remove = None) -> pd.DataFrame:
+def selected_draws(chain: ModMCMC, full: bool = False, which: Which = None, remove: Remove = None) -> pd.DataFrame:
     """Return the draws of some parameters, with `full` also the sum of squares and the sampled variances.
 
     Raises
@@ -203,13 +163,12 @@ def selected_draws(chain: Chain, full: bool = False, which: Which = None, remove
     return shown[kept_rows(chain, remove)]
 
 
-def kept_rows(chain: Chain, remove: Remove) -> BoolVector:
+def kept_rows(chain: ModMCMC, remove: Remove) -> BoolVector:
     """Return which rows of `chain.pars` stay when `remove` is left out of every chain.
 
     Parameters
     ----------
-    chain : Chain
-        What modMCMC returns, or anything with these fields.
+    chain : ModMCMC
     remove : int, slice, range, sequence of int, or None
         See `summarise`.
 
@@ -331,7 +290,7 @@ def _in_chains(some: Vector, rates: Vector) -> str:
 def _on_failures(failures: int) -> list[str]:
     if failures == 0:
         return []
-    runs = "1 run of the model" if failures == 1 else f"{failures} runs of the model"
+    runs = f"{counted(failures, 'run')} of the model"
     return [
         f"{runs} failed and counted as impossible: where the model cannot be run, nothing was sampled. Bounds "
         "(lower, upper) that leave the region out, or tighter tolerances, help."
@@ -381,7 +340,3 @@ def _on_bounds(pars: pd.DataFrame, lower: Any, upper: Any) -> list[str]:
                 f"{what} quantiles rather than mean and sd."
             )
     return out
-
-
-def _chains(n: int) -> str:
-    return "1 chain" if n == 1 else f"{n} chains"

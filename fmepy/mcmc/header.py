@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,22 +14,16 @@ from fmepy.journal.folder import seed_of, seed_table
 from fmepy.journal.records import check_question
 from fmepy.mcmc.checkpoint import ChainJournal
 from fmepy.mcmc.proposals import JumpFunction
-from fmepy.mcmc.runner import ChainSpec, Plan
+from fmepy.mcmc.runner import ChainSpec, ChainTask, Plan
 from fmepy.mcmc.target import Point, Target, Variances
 from fmepy.types import Matrix, Vector
 
 
 def header_of(
-    settings: Mapping[str, Any],
-    target: Target,
-    plan: Plan,
-    proposal: Matrix | JumpFunction,
-    starts: Matrix,
-    jobs: list[ChainSpec],
-    every: int,
+    settings: Mapping[str, Any], task: ChainTask, proposal: Matrix | JumpFunction, starts: Matrix, jobs: list[ChainSpec]
 ) -> dict[str, Any]:
     """Return the header of a new chain, as JSON keeps it."""
-    objective, var = target.objective, target.variances
+    target, plan, objective, var = task.target, task.plan, task.target.objective, task.target.variances
     given = objective.parameters.lmfit
     if given is not None and len(given) > len(objective.parameters):
         raise ArgumentError(
@@ -47,14 +41,7 @@ def header_of(
         "has_prior": target.prior is not None,
         "variances": None
         if var is None
-        else {
-            "labels": list(var.labels),
-            "var0": var.var0.tolist(),
-            "n0": var.n0.tolist(),
-            "N": var.N.tolist(),
-            "sampled": var.sampled,
-            "grouping": var.grouping,
-        },
+        else asdict(var) | {name: getattr(var, name).tolist() for name in _BY_VARIANCE},
         "problem": objective.identity,
         "at_start": _values(point),
         "jump": None if isinstance(proposal, JumpFunction) else proposal.tolist(),
@@ -62,7 +49,7 @@ def header_of(
         "niter": plan.niter,
         "burninlength": plan.burninlength,
         "interval": plan.interval,
-        "every": every,
+        "every": task.every,
         "jobs": [
             {"number": j.number, **seed_table(j.seed), "starts": j.starts.tolist(), "dispersed": j.dispersed}
             for j in jobs
@@ -70,6 +57,7 @@ def header_of(
     }
 
 
+_BY_VARIANCE = ("var0", "n0", "N")
 _AT_START = {"SS": "sum of squares (or -2 log L) at the start", "prior": "-2 log prior at the start"}
 
 
@@ -134,5 +122,5 @@ def _values(point: Point) -> dict[str, Any]:
 
 
 def _variances(table: Mapping[str, Any]) -> Variances:
-    arrays = {name: np.array(table[name], dtype=float) for name in ("var0", "n0", "N")}
+    arrays = {name: np.array(table[name], dtype=float) for name in _BY_VARIANCE}
     return Variances(labels=tuple(table["labels"]), sampled=table["sampled"], grouping=table["grouping"], **arrays)

@@ -32,7 +32,7 @@ from fmepy.mcmc.kernels.base import Settings
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction, as_jump
 from fmepy.mcmc.result import ModMCMC
-from fmepy.mcmc.runner import Plan, run_chains, settle
+from fmepy.mcmc.runner import ChainTask, Plan, run_chains, settle
 from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import as_bounds, as_prior, check_inside, is_fit
@@ -232,9 +232,10 @@ def modMCMC(
     check_starts(target, starts)
     folder = None if checkpoint is None else ChainJournal(checkpoint)
     with nullcontext() if folder is None else folder.held(new=True):
+        task = ChainTask(kernel, target, plan, folder, every)
         if folder is not None:
-            folder.create(header_of(asdict(settings), target, plan, proposal, starts, jobs, every))
-        ran = run_chains(kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress)
+            folder.create(header_of(asdict(settings), task, proposal, starts, jobs))
+        ran = run_chains(task, jobs, executor, progress)
     return assembled(target, plan, settings, ran)
 
 
@@ -333,16 +334,8 @@ def resume_mcmc(
                 f"`checkpoint`: the folder {str(folder.path)!r} is read-only, and a chain is at iteration "
                 f"{min(done)} of {plan.niter}. Copy the folder to where you may write, and resume the copy."
             )
-        ran = run_chains(
-            kernel,
-            target,
-            plan,
-            header.jobs,
-            folder=folder,
-            every=header.table["every"],
-            executor=executor,
-            progress=progress,
-        )
+        task = ChainTask(kernel, target, plan, folder, header.table["every"])
+        ran = run_chains(task, header.jobs, executor, progress)
     return assembled(target, plan, settings, ran._replace(notes=[*notes, *ran.notes]))
 
 

@@ -108,11 +108,8 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
         try:
             given = np.array(jump, dtype=float)
         except (TypeError, ValueError):
-            own = (
-                ""
-                if getattr(jump, "cov_scaled", None) is None
-                else (f" Give the fit in the place of `p`, or jump=fit.cov_scaled * 2.4**2 / {len(names)}.")
-            )
+            of_fit = f" Give the fit in the place of `p`, or jump=fit.cov_scaled * 2.4**2 / {len(names)}."
+            own = "" if getattr(jump, "cov_scaled", None) is None else of_fit
             raise ArgumentError(
                 f"`jump` must hold numbers, or be a function; got {type(jump).__name__}.{own}"
             ) from None

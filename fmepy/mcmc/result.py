@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError
+from fmepy.costs.noise import SaidNoise
+from fmepy.errors import ArgumentError, counted
 from fmepy.journal.encoding import Gone, live
+from fmepy.mcmc.chain_summary import ChainSummary, selected_draws, summarise
+from fmepy.mcmc.diagnostics import chain_diagnostics
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
 from fmepy.vocabulary import by_name
-
-if TYPE_CHECKING:
-    from fmepy.costs.noise import SaidNoise
-    from fmepy.mcmc.chain_summary import ChainSummary
 
 _FEW = 20  # draws of a chain that show whether its tables belong together
 
@@ -175,8 +174,12 @@ class ModMCMC(Shown):
 
     def draws(self) -> Cube:
         """Return the parameters as an array, shape (n_chain, n_draw, n_par), cut to the shortest chain."""
+        return self._by_chain(self.pars)
+
+    def _by_chain(self, draws: Any) -> Cube:
+        """Return a table or a column of draws as an array, chain by chain, cut to the shortest chain."""
         n = self.n_draw
-        return np.stack([self.pars.loc[k].to_numpy()[:n] for k in self.chains])
+        return np.stack([draws.loc[k].to_numpy()[:n] for k in self.chains])
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -241,49 +244,34 @@ class ModMCMC(Shown):
                 "to_arviz() needs ArviZ, which is not installed. Install it: pip install arviz. diagnostics() and "
                 "summary() work without it."
             ) from error
-        n = self.n_draw
         tables = [self.pars] if self.sig is None else [self.pars, self.sig]
-        posterior = {
-            str(name): np.stack([table[name].loc[k].to_numpy()[:n] for k in self.chains])
-            for table in tables
-            for name in table.columns.unique()
-        }
-        stats = {
-            name: np.stack([column.loc[k].to_numpy()[:n] for k in self.chains])
-            for name, column in (("lp", self.log_posterior), ("SS", self.SS))
-        }
+        posterior = {str(k): self._by_chain(table[k]) for table in tables for k in table.columns.unique()}
+        stats = {"lp": self._by_chain(self.log_posterior), "SS": self._by_chain(self.SS)}
         groups = {"posterior": posterior, "sample_stats": stats}
-        if log_likelihood and (readings := self._log_likelihood(n)) is not None:
+        if log_likelihood and (readings := self._log_likelihood()) is not None:
             groups["log_likelihood"] = {"readings": readings}
         from_dict: Any = arviz.from_dict  # from version 1 on it takes one dict of all groups
         return from_dict(groups) if int(str(arviz.__version__).split(".")[0]) >= 1 else from_dict(**groups)
 
-    def _log_likelihood(self, n: int) -> Cube | None:
-        """Return the log density of every reading, shape (n_chain, n, n_obs), of the first n draws of every chain."""
+    def _log_likelihood(self) -> Cube | None:
+        """Return the log density of every reading, shape (n_chain, n_draw, n_obs)."""
         if self.source is None or isinstance(self.source, Gone):
             return None
-        theta = np.concatenate([self.pars.loc[k].to_numpy()[:n] for k in self.chains])
-        sig = None if self.sig is None else np.concatenate([self.sig.loc[k].to_numpy()[:n] for k in self.chains])
-        found = self.source.at_draws(theta, sig)
-        return None if found is None else found.reshape(len(self.chains), n, -1)
+        sig = None if self.sig is None else np.concatenate(self._by_chain(self.sig))
+        found = self.source.at_draws(np.concatenate(self.draws()), sig)
+        return None if found is None else found.reshape(len(self.chains), self.n_draw, -1)
 
     # --- words and pictures, each of them elsewhere
 
     def summary(self, remove: Any = None) -> ChainSummary:
         """Return mean, sd, extremes and quantiles, and whether the sample can be trusted, see `ChainSummary`."""
-        from fmepy.mcmc.chain_summary import summarise
-
         return summarise(self, remove=remove)
 
     def diagnostics(self) -> pd.DataFrame:
         """Return effective sample sizes, R-hat, Monte Carlo errors and the like, one row per parameter."""
-        from fmepy.mcmc.diagnostics import chain_diagnostics
-
         return chain_diagnostics(self.pars)
 
     def _selected(self, full: bool, which: Any, remove: Any) -> pd.DataFrame:
-        from fmepy.mcmc.chain_summary import selected_draws
-
         return selected_draws(self, full, which, remove)
 
     def plot(self, Full: bool = False, which: Any = None, trace: bool = True, remove: Any = None, **kwargs: Any) -> Any:
@@ -337,9 +325,8 @@ class ModMCMC(Shown):
         draws = f"{per_chain.min()}" + ("" if per_chain.min() == per_chain.max() else f" to {per_chain.max()}")
         rate = self.acceptance_rate
         rates = f"{rate.min():.3g}" + (f" to {rate.max():.3g}" if len(rate) > 1 else "")
-        n = len(per_chain)
         return (
-            f"ModMCMC by {self.method}: {n} {'chain' if n == 1 else 'chains'} of {draws} draws, "
+            f"ModMCMC by {self.method}: {counted(len(per_chain), 'chain')} of {draws} draws, "
             f"{int(self.iterations.max())} iterations, {self.burninlength} of them burn-in; acceptance rate {rates}"
         )
 

@@ -172,112 +172,113 @@ class _Rows:
         return out
 
 
-def run_chain(
-    kernel: Kernel,
-    target: Target,
-    plan: Plan,
-    job: ChainSpec,
-    *,
-    folder: ChainJournal | None = None,
-    every: int = 0,
-    report: Callable[[int], object] | None = None,
-) -> ChainRun:
-    """Return one chain, from its start or from where its checkpoint ends.
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainTask:
+    """The task that is sent to workers: a call runs one chain, from its start or from where its checkpoint ends.
 
-    Parameters
+    Attributes
     ----------
-    kernel, target, plan, job
+    kernel, target, plan
     folder : ChainJournal, optional
-        Where parts are written, and read if there are any of this chain.
+        Where parts are written, and read if there are any of the chain.
     every : int
         Iterations between parts.
-    report : callable, optional
-        Gets the iterations done, now and then.
-
-    Raises
-    ------
-    Stopped
-        Ctrl-C; it carries the chain with what was saved so far, `interrupted` is true.
     """
-    rng = np.random.Generator(np.random.PCG64(job.seed))
-    rows = _Rows(kernel, target, plan)
-    failed_before, failed_here = 0, target.failures
-    retried_before, retried_here = 0, target.retries
-    last_failure = ""
-    parts = folder.chain(job.number)[0] if folder is not None else []
-    if parts:
-        for part in parts:
-            rows.load(part)
-        last = parts[-1]
-        state = _restored(kernel, last, rows)
-        rng.bit_generator.state = last.rng
-        done, failed_before, last_failure = last.iteration, last.failures, last.last_failure
-        retried_before = last.retries
-    else:
-        state, done = kernel.start(job.starts, job.dispersed, rng), 0
-    number = len(parts)
-    del parts
-    kept, unkept = done, ""  # the iteration that the last part ends with, and why there is no later one
 
-    def failures() -> int:
-        return failed_before + target.failures - failed_here
+    kernel: Kernel
+    target: Target
+    plan: Plan
+    folder: ChainJournal | None
+    every: int
 
-    def retries() -> int:
-        return retried_before + target.retries - retried_here
+    def __call__(self, job: ChainSpec, report: Callable[[int], object] | None = None) -> ChainRun:
+        """Return one chain; `report` gets the iterations done, now and then.
 
-    def told() -> str:
-        return target.objective.last_failure if target.failures > failed_here else last_failure
+        Raises
+        ------
+        Stopped
+            Ctrl-C; it carries the chain with what was saved so far, `interrupted` is true.
+        """
+        kernel, target, plan, folder, every = self.kernel, self.target, self.plan, self.folder, self.every
+        rng = np.random.Generator(np.random.PCG64(job.seed))
+        rows = _Rows(kernel, target, plan)
+        failed_before, failed_here = 0, target.failures
+        retried_before, retried_here = 0, target.retries
+        last_failure = ""
+        parts = folder.chain(job.number)[0] if folder is not None else []
+        if parts:
+            for part in parts:
+                rows.load(part)
+            last = parts[-1]
+            state = _restored(kernel, last, rows)
+            rng.bit_generator.state = last.rng
+            done, failed_before, last_failure = last.iteration, last.failures, last.last_failure
+            retried_before = last.retries
+        else:
+            state, done = kernel.start(job.starts, job.dispersed, rng), 0
+        number = len(parts)
+        del parts
+        kept, unkept = done, ""  # the iteration that the last part ends with, and why there is no later one
 
-    def write() -> None:
-        """Write a part; where that fails the chain goes on, and the next part takes in what this one could not."""
-        nonlocal number, kept, unkept
-        if folder is None:
-            return
-        generator = _plain(rng.bit_generator.state)
-        part = ChainPart(kept, done, rows.new(), kernel.arrays(state), generator, failures(), told(), retries())
+        def failures() -> int:
+            return failed_before + target.failures - failed_here
+
+        def retries() -> int:
+            return retried_before + target.retries - retried_here
+
+        def told() -> str:
+            return target.objective.last_failure if target.failures > failed_here else last_failure
+
+        def write() -> None:
+            """Write a part; where that fails the chain goes on, and the next part takes in what this one could not."""
+            nonlocal number, kept, unkept
+            if folder is None:
+                return
+            generator = _plain(rng.bit_generator.state)
+            part = ChainPart(kept, done, rows.new(), kernel.arrays(state), generator, failures(), told(), retries())
+            try:
+                folder.append(job.number, number, part)
+            except OSError as error:
+                if not unkept:
+                    logger.warning(_UNKEPT, job.number, kept, folder.path, error.strerror or error)
+                unkept = str(error.strerror or error)
+                return
+            number, kept, unkept, rows.written = number + 1, done, "", rows.n
+
+        step, record, burnin, interval = kernel.step, kernel.record, plan.burninlength, plan.interval
+        pause = max(1, plan.niter // 200)
+        next_report = done + pause
+        next_part = done + every if folder is not None and every else -1
+        interrupted = False
         try:
-            folder.append(job.number, number, part)
-        except OSError as error:
-            if not unkept:
-                logger.warning(_UNKEPT, job.number, kept, folder.path, error.strerror or error)
-            unkept = str(error.strerror or error)
-            return
-        number, kept, unkept, rows.written = number + 1, done, "", rows.n
-
-    step, record, burnin, interval = kernel.step, kernel.record, plan.burninlength, plan.interval
-    pause = max(1, plan.niter // 200)
-    next_report = done + pause
-    next_part = done + every if folder is not None and every else -1
-    interrupted = False
-    try:
-        if number == 0:
-            write()
-        while done < plan.niter:
-            check_stop()
-            state, _ = step(state, rng)
-            done += 1
-            if done > burnin and (done - burnin) % interval == 0:
-                rows.add(record(state))
-            if done == next_part:
+            if number == 0:
                 write()
-                next_part = done + every
-            if done == next_report:
-                next_report = done + pause
-                if report is not None:
-                    report(done)
-        if done != kept:
-            write()
-    except KeyboardInterrupt:
-        if not outermost():
-            raise
-        interrupted = True
-    if report is not None:
-        report(done)
-    trouble = f"The checkpoint of chain {job.number} ends at iteration {kept}: {unkept}." if unkept else ""
-    run = ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), told(), interrupted, trouble)
-    if interrupted:
-        raise Stopped(run)
-    return run
+            while done < plan.niter:
+                check_stop()
+                state, _ = step(state, rng)
+                done += 1
+                if done > burnin and (done - burnin) % interval == 0:
+                    rows.add(record(state))
+                if done == next_part:
+                    write()
+                    next_part = done + every
+                if done == next_report:
+                    next_report = done + pause
+                    if report is not None:
+                        report(done)
+            if done != kept:
+                write()
+        except KeyboardInterrupt:
+            if not outermost():
+                raise
+            interrupted = True
+        if report is not None:
+            report(done)
+        trouble = f"The checkpoint of chain {job.number} ends at iteration {kept}: {unkept}." if unkept else ""
+        run = ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), told(), interrupted, trouble)
+        if interrupted:
+            raise Stopped(run)
+        return run
 
 
 def _restored(kernel: Kernel, part: ChainPart, rows: _Rows) -> Any:
@@ -315,31 +316,7 @@ def _plain(state: Any) -> Any:
     return int(state) if isinstance(state, np.integer) else state
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """The task that is sent to workers."""
-
-    kernel: Kernel
-    target: Target
-    plan: Plan
-    folder: ChainJournal | None
-    every: int
-
-    def __call__(self, job: ChainSpec, report: Callable[[int], object] | None = None) -> ChainRun:
-        return run_chain(self.kernel, self.target, self.plan, job, folder=self.folder, every=self.every, report=report)
-
-
-def run_chains(
-    kernel: Kernel,
-    target: Target,
-    plan: Plan,
-    jobs: list[ChainSpec],
-    *,
-    folder: ChainJournal | None = None,
-    every: int = 0,
-    executor: Any = None,
-    progress: Any = False,
-) -> Chains:
+def run_chains(work: ChainTask, jobs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
     """Return the chains.
 
     Raises
@@ -349,7 +326,6 @@ def run_chains(
     KeyboardInterrupt
         Ctrl-C before any row was saved.
     """
-    work = _Work(kernel, target, plan, folder, every)
     if executor is None or (isinstance(executor, int) and 1 in (executor, len(jobs)) and executor is not True):
         ran = _one_after_the_other(work, jobs, progress)
     else:
@@ -360,7 +336,7 @@ def run_chains(
     return ran._replace(found=found, notes=[*ran.notes, *(run.trouble for _, run in found if run.trouble)])
 
 
-def _one_after_the_other(work: _Work, jobs: list[ChainSpec], progress: Any) -> Chains:
+def _one_after_the_other(work: ChainTask, jobs: list[ChainSpec], progress: Any) -> Chains:
     found: list[tuple[int, ChainRun]] = []
     total = work.plan.niter * len(jobs)
     with Progress(progress, total, "iteration") as told:
@@ -377,7 +353,7 @@ def _one_after_the_other(work: _Work, jobs: list[ChainSpec], progress: Any) -> C
     return Chains(found, [])
 
 
-def _spread(work: _Work, jobs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
+def _spread(work: ChainTask, jobs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
     niter = work.plan.niter
     tell = (lambda done, total: progress(done * niter, total * niter)) if callable(progress) else progress
     runs = spread(work, jobs, executor=executor, progress=tell, force=_costly(work, jobs), patience=_PATIENCE)
@@ -394,11 +370,11 @@ def _spread(work: _Work, jobs: list[ChainSpec], executor: Any, progress: Any) ->
     return Chains(found, notes, runs.interrupted)
 
 
-def _where(work: _Work, number: int, run: ChainRun) -> str:
+def _where(work: ChainTask, number: int, run: ChainRun) -> str:
     return f"Interrupted in chain {number} at iteration {run.iterations} of {work.plan.niter}."
 
 
-def _costly(work: _Work, jobs: list[ChainSpec]) -> bool:
+def _costly(work: ChainTask, jobs: list[ChainSpec]) -> bool:
     """Tell whether a chain takes long enough for processes, by the time of one evaluation near the start."""
     theta = jobs[0].starts[0] * (1 + 1e-9)
     began = time.perf_counter()

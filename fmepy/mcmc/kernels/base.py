@@ -29,6 +29,7 @@ from fmepy.mcmc.proposals import JumpFunction, default_sd
 from fmepy.mcmc.target import Point, Target
 from fmepy.types import Matrix, Vector
 
+_FEW = 8  # numbers that numpy adds one after the other, too
 _TRIALS = 200  # tries of a dispersed start before it is given up
 _SHRINK = 0.95  # each try of a dispersed start is so much nearer
 _SPREAD = 2.0  # dispersed starts lie so many proposal standard deviations around the start
@@ -85,27 +86,35 @@ class Kernel(Protocol):
 
         One row is where the first member stands and the others are dispersed around; all are, if `dispersed`.
         """
-        ...
 
     def step(self, state: Any, rng: np.random.Generator) -> tuple[Any, Info]:
         """Return the next state (the old one is used up) and what happened."""
-        ...
 
     def record(self, state: Any) -> Record:
         """Return a row of the chain; the caller copies the arrays."""
-        ...
 
     def counts(self, state: Any) -> Counts:
         """Return what was counted so far."""
-        ...
 
     def arrays(self, state: Any) -> dict[str, Any]:
         """Return the state as plain arrays."""
-        ...
 
     def restore(self, arrays: Mapping[str, Any]) -> Any:
         """Return the state that `arrays` was made of."""
-        ...
+
+
+class OfPoint:
+    """What kernels share that move one point, and whose state has that `point` and the `precision` of the residuals."""
+
+    n_member = 1
+    target: Target
+
+    def record(self, state: Any) -> Record:
+        """Return one row; the variance is the current draw."""
+        p, target = state.point, self.target
+        sig = None if target.variances is None else 1.0 / state.precision if target.sampled else target.variance0
+        SS = sum(p.SS.tolist()) if len(p.SS) < _FEW else p.SS.sum()
+        return Record(p.theta, SS, sig, p.prior, p.log_posterior)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

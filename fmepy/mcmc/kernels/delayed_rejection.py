@@ -74,17 +74,11 @@ def acceptance(
     >>> round(acceptance([log(1.0), log(0.5), log(0.8)], log_q), 4)
     0.1948
     """
-    if path is None:
-        path = tuple(range(len(log_pi)))
-    return _alpha(log_pi, log_q, path, {} if known is None else known)
-
-
-def _alpha(log_pi: Sequence[float], log_q: Callable[[Path], float], path: Path, known: dict[Path, float]) -> float:
-    found = known.get(path)
-    if found is not None:
-        return found
-    known[path] = value = _computed(log_pi, log_q, path, known)
-    return value
+    path = tuple(range(len(log_pi))) if path is None else path
+    known = {} if known is None else known
+    if path not in known:
+        known[path] = _computed(log_pi, log_q, path, known)
+    return known[path]
 
 
 def _computed(log_pi: Sequence[float], log_q: Callable[[Path], float], path: Path, known: dict[Path, float]) -> float:
@@ -97,10 +91,10 @@ def _computed(log_pi: Sequence[float], log_q: Callable[[Path], float], path: Pat
     log_ratio = end - log_pi[path[0]] + log_q(back) - log_q(path)
     ratio = 1.0
     for k in range(2, len(path)):
-        backwards = 1.0 - _alpha(log_pi, log_q, back[:k], known)
+        backwards = 1.0 - acceptance(log_pi, log_q, back[:k], known)
         if backwards <= 0.0:
             return 0.0  # the reversed path would have ended before
-        forwards = 1.0 - _alpha(log_pi, log_q, path[:k], known)
+        forwards = 1.0 - acceptance(log_pi, log_q, path[:k], known)
         if forwards <= 0.0:
             return 0.0  # no such path: the k-th try would have been accepted
         log_ratio += log_q(back[:k]) - log_q(path[:k])

@@ -38,6 +38,7 @@ from fmepy.types import Matrix, Vector
 _JITTER = 1e-4  # sd of e, relative to that of the proposal given
 _ONE_IN = 0.1  # parallel moves with gamma = 1: from mode to mode
 _LARGEST = 10_000
+_ARRAYS = ("theta", "SS", "prior", "log_posterior", "sig", "accepted", "best", "archive")
 
 
 @dataclass(slots=True, eq=False)
@@ -52,44 +53,9 @@ class Population:
     accepted: Any
     best: Vector
     best_log_posterior: float
+    archive: Matrix  # of DE-MC(Z), (n_state, n_par)
     iteration: int = 0
-    archive: Matrix | None = None
     thin: int = 0
-
-    def arrays(self) -> dict[str, Any]:
-        """Return all of it as plain arrays."""
-        out = {name: getattr(self, name) for name in ("theta", "SS", "prior", "log_posterior", "sig", "accepted")}
-        out["best"], out["best_log_posterior"] = self.best, np.array(self.best_log_posterior)
-        out["counters"] = np.array([self.iteration, self.thin], dtype=np.int64)
-        out["archive"] = np.empty((0, self.theta.shape[1])) if self.archive is None else self.archive
-        return out
-
-    @classmethod
-    def restore(cls, arrays: Mapping[str, Any]) -> Population:
-        """Return the population that `arrays` was made of."""
-        iteration, thin = (int(v) for v in arrays["counters"])
-        return cls(
-            theta=arrays["theta"],
-            SS=arrays["SS"],
-            prior=arrays["prior"],
-            log_posterior=arrays["log_posterior"],
-            sig=arrays["sig"],
-            accepted=arrays["accepted"],
-            best=arrays["best"],
-            best_log_posterior=float(arrays["best_log_posterior"]),
-            iteration=iteration,
-            archive=arrays["archive"] if len(arrays["archive"]) else None,
-            thin=thin,
-        )
-
-    def counts(self) -> Counts:
-        """Return what was counted."""
-        return Counts(self.accepted.copy(), 0, 0, 0, self.best, self.best_log_posterior)
-
-    def record(self, target: Target) -> Record:
-        """Return one row per member."""
-        sig = None if target.variances is None else self.sig
-        return Record(self.theta, self.SS.sum(axis=1), sig, self.prior, self.log_posterior)
 
     def draw_variances(self, target: Target, rng: np.random.Generator) -> None:
         """Draw the variances given the states."""
@@ -121,6 +87,7 @@ def first_population(
         np.array([p.theta for p in points]), np.array([p.SS for p in points]), np.array([p.prior for p in points]),
         log_posterior, np.tile(1.0 / target.precision0[:n_variance], (n_member, 1)),
         np.zeros(n_member, dtype=np.int64), points[best].theta.copy(), float(log_posterior[best]),
+        np.empty((0, target.n_par)),
     )  # fmt: skip
     population.draw_variances(target, rng)
     return population
@@ -133,19 +100,26 @@ class OfPopulation:
 
     def record(self, state: Population) -> Record:
         """Return one row per member."""
-        return state.record(self.target)
+        sig = None if self.target.variances is None else state.sig
+        return Record(state.theta, state.SS.sum(axis=1), sig, state.prior, state.log_posterior)
 
     def counts(self, state: Population) -> Counts:
         """Return what was counted so far."""
-        return state.counts()
+        return Counts(state.accepted.copy(), 0, 0, 0, state.best, state.best_log_posterior)
 
     def arrays(self, state: Population) -> dict[str, Any]:
         """Return the state as plain arrays."""
-        return state.arrays()
+        return {
+            **{name: getattr(state, name) for name in _ARRAYS},
+            "best_log_posterior": np.array(state.best_log_posterior),
+            "counters": np.array([state.iteration, state.thin], dtype=np.int64),
+        }
 
     def restore(self, arrays: Mapping[str, Any]) -> Population:
         """Return the state that `arrays` was made of."""
-        return Population.restore(arrays)
+        iteration, thin = (int(v) for v in arrays["counters"])
+        parts, best = {name: arrays[name] for name in _ARRAYS}, float(arrays["best_log_posterior"])
+        return Population(best_log_posterior=best, iteration=iteration, thin=thin, **parts)
 
 
 class DEMCZ(OfPopulation):
@@ -154,34 +128,20 @@ class DEMCZ(OfPopulation):
     Parameters
     ----------
     target : Target
+    proposal
+        Nothing here: how far members start apart, `dispersion` knows.
     dispersion : Dispersion
         Where the first members and the first archive lie.
-    population : int
-        Members, at least 3.
-    archive : int
-        States in the first archive.
-    thin : int
-        Generations between additions to the archive.
-    snooker : float
-        Probability of a snooker move.
-    gamma : float or None
-        Factor of the parallel move; None: 2.38 / sqrt(2 n_par).
+    settings : Settings
+        In its `control` `population`, the members; `archive`, the states in the first archive; `thin`, the generations
+        between additions to it; `snooker`, the probability of such a move; `gamma`, the factor of the parallel move.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        dispersion: Dispersion,
-        *,
-        population: int,
-        archive: int,
-        thin: int,
-        snooker: float,
-        gamma: float | None,
-    ) -> None:
-        self.target, self.dispersion = target, dispersion
-        self.n_member, self.n_archive, self.thin, self.snooker = population, archive, thin, snooker
-        self.gamma = 2.38 / np.sqrt(2 * target.n_par) if gamma is None else gamma
+    def __init__(self, target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> None:
+        control = settings.control
+        self.target, self.dispersion, self.n_member = target, dispersion, control["population"]
+        self.n_archive, self.thin, self.snooker = control["archive"], control["thin"], control["snooker"]
+        self.gamma = 2.38 / np.sqrt(2 * target.n_par) if control["gamma"] is None else control["gamma"]
         self.jitter: Vector = _JITTER * np.sqrt(np.sum(dispersion.chol**2, axis=1))
 
     def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> Population:
@@ -195,7 +155,6 @@ class DEMCZ(OfPopulation):
     def step(self, state: Population, rng: np.random.Generator) -> tuple[Population, Info]:
         """Move every member once."""
         accepted = 0
-        assert state.archive is not None
         # a member moves along differences of the archive alone, so that all of them can be proposed at once
         moves = [(*self._proposal(x, state.archive, rng), rng.random()) for x in state.theta]
         points = self.target.evaluate_many(np.array([y for y, _, _ in moves]))
@@ -256,8 +215,4 @@ def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
     }
 
 
-def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> DEMCZ:
-    return DEMCZ(target, dispersion, **settings.control)
-
-
-SAMPLER = Sampler(_kernel, {"population": 3, "archive": None, "thin": 10, "snooker": 0.1, "gamma": None}, _checked)
+SAMPLER = Sampler(DEMCZ, {"population": 3, "archive": None, "thin": 10, "snooker": 0.1, "gamma": None}, _checked)

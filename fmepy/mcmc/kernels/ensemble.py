@@ -29,23 +29,23 @@ class EmceeKernel(OfPopulation):
     Parameters
     ----------
     target : Target
+    proposal
+        Nothing here: how far walkers start apart, `dispersion` knows.
     dispersion : Dispersion
-        Where the walkers start.
-    walkers : int
-        At least twice the number of parameters.
-    stretch : float
-        emcee's ``a``, above 1.
+    settings : Settings
+        In its `control` `walkers`, at least twice the number of parameters, and `stretch`, emcee's ``a``, above 1.
     """
 
-    def __init__(self, target: Target, dispersion: Dispersion, *, walkers: int, stretch: float) -> None:
+    def __init__(self, target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> None:
         import emcee
 
-        self.target, self.dispersion, self.n_member = target, dispersion, walkers
+        self._made_of = (target, proposal, dispersion, settings)
+        self.target, self.dispersion, self.n_member = target, dispersion, settings.control["walkers"]
         self._emcee = emcee
-        self._move = emcee.moves.StretchMove(a=stretch)
+        self._move = emcee.moves.StretchMove(a=settings.control["stretch"])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.target, self.dispersion, self.n_member, self._move.a)
+        return EmceeKernel, self._made_of
 
     def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> Population:
         """Return the first state."""
@@ -53,12 +53,10 @@ class EmceeKernel(OfPopulation):
 
     def step(self, state: Population, rng: np.random.Generator) -> tuple[Population, Info]:
         """Move both halves of the ensemble once."""
-        # what is known of a walker travels as emcee's "blobs"
+        # what is known of a walker travels as emcee's "blobs"; of a model it needs the densities, and random numbers
         blobs = np.column_stack([state.prior, state.SS])
         before = self._emcee.State(state.theta, log_prob=state.log_posterior, blobs=blobs)
-        model = self._emcee.model.Model(
-            None, self._densities, map, np.random.RandomState(rng.bit_generator)
-        )  # what emcee needs
+        model = self._emcee.model.Model(None, self._densities, map, np.random.RandomState(rng.bit_generator))
         after, accepted = self._move.propose(model, before)
         state.theta, state.log_posterior = after.coords, after.log_prob
         state.prior, state.SS = after.blobs[:, 0].copy(), after.blobs[:, 1:].copy()
@@ -78,10 +76,6 @@ class EmceeKernel(OfPopulation):
         return log_posterior, blobs
 
 
-def _rebuilt(target: Target, dispersion: Dispersion, walkers: int, stretch: float) -> EmceeKernel:
-    return EmceeKernel(target, dispersion, walkers=walkers, stretch=stretch)
-
-
 # --- what is known of the sampler
 
 
@@ -93,8 +87,4 @@ def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
     return {"walkers": whole_number(walkers, "control: walkers", max(2 * n_par, 4)), "stretch": stretch}
 
 
-def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> EmceeKernel:
-    return EmceeKernel(target, dispersion, **settings.control)
-
-
-SAMPLER = Sampler(_kernel, {"walkers": None, "stretch": 2.0}, _checked)
+SAMPLER = Sampler(EmceeKernel, {"walkers": None, "stretch": 2.0}, _checked)

@@ -16,14 +16,14 @@ Haario, H., Laine, M., Mira, A. and Saksman, E. (2006). DRAM: efficient adaptive
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
 import numpy as np
 
-from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, OfPoint, Sampler, Settings
 from fmepy.mcmc.kernels.delayed_rejection import Path, acceptance, n_terms, of_second
 from fmepy.mcmc.proposals import JumpFunction, factor
 from fmepy.mcmc.target import Point, Target, point_arrays, point_of
@@ -31,7 +31,6 @@ from fmepy.types import Matrix, Vector
 
 _LEAST_ACCEPTED = 5  # adaptation waits for more accepted moves than these (FME)
 _RIDGE = 1e-12  # relative; keeps a covariance definite whose draws lie in a plane
-_FEW = 8  # numbers that numpy adds one after the other, too
 _INF = float("inf")
 _COUNTERS = ("iteration", "accepted", "dr_steps", "alfasteps", "covupdates", "last_update", "pending", "seen")
 
@@ -58,7 +57,7 @@ class MetropolisState:
     scatter: Matrix | None = None  # sum of (x - mean)(x - mean)'
 
 
-class Metropolis:
+class Metropolis(OfPoint):
     """The kernel behind ``method="dram"``, one chain at a time.
 
     Parameters
@@ -66,33 +65,16 @@ class Metropolis:
     target : Target
     jump : ndarray, shape (n_par, n_par), or JumpFunction
         Lower factor of the proposal covariance, or the user's function.
-    drscale : sequence of float, length ntrydr - 1
-        Factors of the second and later tries, each on top of the one before.
-    updatecov : int
-        Iterations between adaptations; 0 for none.
-    covscale : float
-    adapt_until : int
-        The last iteration that may adapt.
+    dispersion : Dispersion
+    settings : Settings
+        Of it `drscale`, each factor on top of the one before; `updatecov`, 0 for none; `covscale`; `adapt_until`.
     """
 
-    n_member = 1
-
-    def __init__(
-        self,
-        target: Target,
-        jump: Matrix | JumpFunction,
-        *,
-        drscale: Sequence[float] = (),
-        updatecov: int = 0,
-        covscale: float = 1.0,
-        adapt_until: int = 0,
-        dispersion: Dispersion,
-    ) -> None:
-        self.target, self.jump, self.dispersion = target, jump, dispersion
-        self.scales: list[float] = [1.0, *np.cumprod(np.asarray(drscale, dtype=float)).tolist()]
+    def __init__(self, target: Target, jump: Matrix | JumpFunction, dispersion: Dispersion, settings: Settings) -> None:
+        self.target, self.jump, self.dispersion, self.settings = target, jump, dispersion, settings
+        self.scales: list[float] = [1.0, *np.cumprod(np.asarray(settings.drscale, dtype=float)).tolist()]
         self._halves = [-0.5 / s**2 for s in self.scales]
         self.n_try = len(self.scales)
-        self.updatecov, self.covscale, self.adapt_until = updatecov, covscale, adapt_until
         self.function = jump if isinstance(jump, JumpFunction) else None
 
     def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> MetropolisState:
@@ -138,9 +120,10 @@ class Metropolis:
         if target.sampled:
             state.precision = target.draw_precision(state.point.SS, rng)
             state.energy = float(state.point.SS @ state.precision) + state.point.prior
-        if self.updatecov and state.iteration <= self.adapt_until:
+        settings = self.settings
+        if settings.updatecov and state.iteration <= settings.adapt_until:
             state.pending += 1
-            if state.iteration > state.last_update + self.updatecov and state.accepted > _LEAST_ACCEPTED:
+            if state.iteration > state.last_update + settings.updatecov and state.accepted > _LEAST_ACCEPTED:
                 self._adapt(state)
         return state, Info(int(moved), tries)
 
@@ -200,18 +183,11 @@ class Metropolis:
         _absorb(state)
         assert state.scatter is not None
         cov = state.scatter / (state.seen - 1)
-        chol = factor(self.covscale * (cov + _RIDGE * np.diag(np.diag(cov))))
+        chol = factor(self.settings.covscale * (cov + _RIDGE * np.diag(np.diag(cov))))
         state.last_update = state.iteration
         if chol is not None:
             state.chol = chol
             state.covupdates += 1
-
-    def record(self, state: MetropolisState) -> Record:
-        """Return one row; the variance is the current draw."""
-        p, target = state.point, self.target
-        sig = None if target.variances is None else 1.0 / state.precision if target.sampled else target.variance0
-        SS = sum(p.SS.tolist()) if len(p.SS) < _FEW else p.SS.sum()
-        return Record(p.theta, SS, sig, p.prior, p.log_posterior)
 
     def counts(self, state: MetropolisState) -> Counts:
         """Return what was counted so far."""
@@ -261,16 +237,4 @@ def _absorb(state: MetropolisState) -> None:
     state.seen, state.pending = n, 0
 
 
-def _kernel(target: Target, proposal: Matrix | JumpFunction, dispersion: Dispersion, settings: Settings) -> Metropolis:
-    return Metropolis(
-        target,
-        proposal,
-        drscale=settings.drscale,
-        updatecov=settings.updatecov,
-        covscale=settings.covscale,
-        adapt_until=settings.adapt_until,
-        dispersion=dispersion,
-    )
-
-
-SAMPLER = Sampler(_kernel, adapts=True)
+SAMPLER = Sampler(Metropolis, adapts=True)

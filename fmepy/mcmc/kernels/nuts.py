@@ -36,7 +36,7 @@ import numpy as np
 
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.errors import ArgumentError, warn
-from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, OfPoint, Sampler, Settings
 from fmepy.mcmc.kernels.whitening import Unbounded, metric
 from fmepy.mcmc.proposals import factor
 from fmepy.mcmc.target import Point, Target, point_arrays, point_of
@@ -118,7 +118,7 @@ class _Tree:
     is_over: bool = False
 
 
-class Nuts:
+class Nuts(OfPoint):
     """The kernel behind ``method="nuts"``, one chain at a time.
 
     Parameters
@@ -127,24 +127,22 @@ class Nuts:
     proposal : ndarray, shape (n_par, n_par)
         Lower factor of the covariance to begin with.
     dispersion : Dispersion
-    burnin : int
-        Iterations that adapt.
-    target_accept : float
-        Mean acceptance probability that the steps are made for.
-    max_depth : int
-        A trajectory has at most 2**max_depth points.
+    settings : Settings
+        Of it `adapt_until`, the burn-in, and in `control` `target_accept`, the mean acceptance probability that the
+        steps are made for, and `max_depth`: a trajectory has at most 2**max_depth points.
     """
 
-    n_member = 1
-
-    def __init__(
-        self, target: Target, proposal: Matrix, dispersion: Dispersion, *, burnin: int, target_accept: float,
-        max_depth: int,
-    ) -> None:  # fmt: skip
+    def __init__(self, target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> None:
         target.need_gradient("nuts")
         self.target, self.proposal, self.dispersion = target, proposal, dispersion
-        self.burnin, self.target_accept, self.max_depth = burnin, target_accept, max_depth
-        self.ends = windows(burnin)
+        self.target_accept, self.max_depth = settings.control["target_accept"], settings.control["max_depth"]
+        self.burnin = settings.adapt_until if settings.adapt_until < sys.maxsize else 0
+        if not self.burnin:
+            warn(
+                "method='nuts' finds its steps and its metric in burn-in, and there is none: the whole chain has the "
+                "steps found at its start. Give burninlength, such as half of niter."
+            )
+        self.ends = windows(self.burnin)
         self.deep_from = max(self.ends[:-1], default=0)
 
     # --- what a kernel promises
@@ -199,12 +197,6 @@ class Nuts:
         if state.iteration <= self.burnin:
             self._adapt(state, run.acceptance / max(run.n, 1), rng)
         return state, Info(int(moved), run.n)
-
-    def record(self, state: NutsState) -> Record:
-        """Return one row; the variance is the current draw."""
-        p, target = state.point, self.target
-        sig = None if target.variances is None else 1.0 / state.precision if target.sampled else target.variance0
-        return Record(p.theta, p.SS.sum(), sig, p.prior, p.log_posterior)
 
     def counts(self, state: NutsState) -> Counts:
         """Return what was counted so far."""
@@ -424,15 +416,4 @@ def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
     return {"target_accept": accept, "max_depth": whole_number(control["max_depth"], "control: max_depth", 1)}
 
 
-def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> Nuts:
-    burnin = settings.adapt_until if settings.adapt_until < sys.maxsize else 0
-    kernel = Nuts(target, proposal, dispersion, burnin=burnin, **settings.control)
-    if not burnin:
-        warn(
-            "method='nuts' finds its steps and its metric in burn-in, and there is none: the whole chain has the steps "
-            "found at its start. Give burninlength, such as half of niter."
-        )
-    return kernel
-
-
-SAMPLER = Sampler(_kernel, {"target_accept": 0.8, "max_depth": 10}, _checked)
+SAMPLER = Sampler(Nuts, {"target_accept": 0.8, "max_depth": 10}, _checked)

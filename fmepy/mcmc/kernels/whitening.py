@@ -25,6 +25,7 @@ divergence. arXiv:2603.18845.
 from __future__ import annotations
 
 import numpy as np
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.numerics.tails import inverse_mills, log_probability
 from fmepy.types import BoolVector, Matrix, Vector
@@ -149,17 +150,14 @@ def bend_of(u: Vector) -> Vector:
     >>> bend_of(norm.ppf(rank)), bend_of(-expon.ppf(1 - rank)).round(1)
     (array([0., 1., 0., 0.]), array([-0.1,  0.1,  0.9,  0. ]))
     """
-    from scipy.optimize import nnls
-    from scipy.special import ndtri
-
     n = u.size
-    z = ndtri((np.arange(n) + 0.625) / (n + 0.25))
+    z = scipy.special.ndtri((np.arange(n) + 0.625) / (n + 0.25))
     mean, sd = u.mean(), u.std()
     if not sd > 0 or 1 - np.corrcoef(u, z)[0, 1] ** 2 < _STRAIGHT + 3 / n:
         return np.array([0.0, 1.0, 0.0, 0.0])
     A = np.column_stack([z, log_probability(z), -log_probability(-z)])
     least = np.array([_FLOOR * sd, 0.0, 0.0])
-    slopes = least + nnls(A - A.mean(axis=0), u - mean - A @ least)[0]
+    slopes = least + scipy.optimize.nnls(A - A.mean(axis=0), u - mean - A @ least)[0]
     return np.array([mean - A.mean(axis=0) @ slopes, *slopes])
 
 
