@@ -50,8 +50,8 @@ from fmepy.fitting.result import ModFit
 from fmepy.journal.files import file_digest
 from fmepy.workflow import plan
 from fmepy.workflow.display import Display, collected_warnings
-from fmepy.workflow.file.error_lines import placed_error
 from fmepy.workflow.file.python_file import causes, line_of
+from fmepy.workflow.file.toml import placed_error
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.steps.base import FITS, CalibrationTask, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables

@@ -27,11 +27,10 @@ from fmepy.parameters.maps import Elementwise
 from fmepy.tables.cells import profiles_among
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.case import Case, Parameter
-from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.observations import observed, read_data, replicates
 from fmepy.workflow.file.python_file import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
-from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.file.toml import TomlTable, placed
 from fmepy.workflow.steps.base import CalibrationTask
 
 

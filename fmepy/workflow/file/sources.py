@@ -26,12 +26,11 @@ from fmepy.tables.sheet import Sheet
 from fmepy.tables.text_files import unreadable
 from fmepy.types import Vector
 from fmepy.workflow.file.case import Case, model_kind
-from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.keys import model_keys
 from fmepy.workflow.file.observations import read_beside, read_times
 from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
 from fmepy.workflow.file.signatures import Key, checked
-from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.file.toml import TomlTable, placed
 
 _MOST_FILES = 10_000
 _MOST_ROWS = 10_000_000

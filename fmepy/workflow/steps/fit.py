@@ -12,8 +12,7 @@ from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import NO_FILE, Key, arguments_of
-from fmepy.workflow.report.agreement import agreement_facts, agreement_of
-from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.findings import Findings, agreement_facts, agreement_of
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import percent
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables

@@ -1,4 +1,4 @@
-"""The steps of a calibration in the order in which they run, a line each."""
+"""The steps of a calibration in the order in which they run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,8 @@ from fmepy.workflow.steps.sample import SampleStep
 from fmepy.workflow.steps.scenarios import ScenariosStep
 from fmepy.workflow.steps.screen import ScreenStep
 
-STEPS: dict[str, CalibrationStep] = {
-    "screen": ScreenStep(),
-    "fit": FitStep(),
-    "multistart": MultistartStep(),
-    "profile": ProfileStep(),
-    "sample": SampleStep(),
-    "ranges": RangesStep(),
-    "scenarios": ScenariosStep(),
-    "filter": FilterStep(),
-    "design": DesignStep(),
-}
+_IN_ORDER = (
+    ScreenStep, FitStep, MultistartStep, ProfileStep, SampleStep, RangesStep, ScenariosStep, FilterStep, DesignStep,
+)  # fmt: skip
+STEPS: dict[str, CalibrationStep] = {step.name: step() for step in _IN_ORDER}
 """By name. From outside: ``STEPS["name"] = MyStep()`` runs after these."""
