@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy import datasets
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_known, listed
 from fmepy.tables.sheet import DATE, LIKE_A_DATE, NUMBER, Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
 
@@ -65,9 +65,7 @@ def new(given: argparse.Namespace) -> int:
             "`--from` copies an example, `--data` drafts a file for a table of your own: give one of them."
         )
     example = given.example or "lynx"
-    if example not in EXAMPLES:
-        raise ArgumentError(f"There is no example {example!r}.{did_you_mean(example, EXAMPLES)} There are "
-                            f"{listed(EXAMPLES)}.")  # fmt: skip
+    check_known(example, EXAMPLES, f"There is no example {example!r}.")
     folder = Path(given.name)
     name = folder.resolve().name
     if not name:

@@ -345,8 +345,7 @@ def _times_of(section: TomlTable) -> Vector:
     """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
     given = section.data["times"]
     if isinstance(given, list):
-        listed: Vector = np.array(given, dtype=np.float64)
-        return listed
+        return np.array(given, dtype=np.float64)
     start, stop, step = numbers = [float(given[key]) for key in ("start", "stop", "step")]
     if not np.isfinite(numbers).all() or step <= 0 or stop < start:
         raise section.error("times", f"`times` must go from start up to stop by a positive step; got {given}.")
@@ -358,5 +357,4 @@ def _times_of(section: TomlTable) -> Vector:
         raise section.error(
             ("times", "stop"), f"`stop` must lie a whole number of steps after `start`, such as {near:g}."
         )
-    times: Vector = np.asarray(start + step * np.arange(round(rows) + 1), dtype=np.float64)
-    return times
+    return start + step * np.arange(round(rows) + 1, dtype=np.float64)

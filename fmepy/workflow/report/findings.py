@@ -66,8 +66,7 @@ class Findings:
     @property
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
         """What the record says of each step."""
-        records: Mapping[str, Mapping[str, Any]] = self.record.get("steps") or {}
-        return records
+        return self.record.get("steps") or {}
 
     def step(self, name: str) -> Mapping[str, Any]:
         """Return what the record says of a step."""

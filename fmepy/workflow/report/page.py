@@ -169,8 +169,7 @@ def _picture(what: str, draw: Callable[..., Any] | Any, **words: Any) -> str:
     """Return what `draw` draws with these words, or why it could not be drawn: no picture is worth a report."""
     try:
         blocks: Any = environment().get_template("blocks.html").module
-        shown: str = blocks.show(draw and draw(**words))
-        return shown
+        return Markup(blocks.show(draw and draw(**words)))
     except Exception as error:
         return Markup('<p class="small">The picture of the {} could not be drawn: {}</p>').format(what, error)
 
@@ -189,19 +188,14 @@ def glance_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
     fit = found.fit
     best = None if fit is None else best_facts(found, "fit")
     variables = best["agreement"]["variables"] if best and best["agreement"] else []
+    told = [f"{percent(max(v['explained'], 0.0))} of {v['name']}" for v in variables if v["is_told"]]
     panels = found.panels[:MOST_SHOWN]
     return {
-        "counts": len(warnings) + len(found.doubts), "best": best, "explained": _explained(variables),
+        "counts": len(warnings) + len(found.doubts), "best": best, "explained": names(told, 4) if told else "",
         "estimates": None if fit is None else _estimates(found, fit),
         "panels": panels, "has_band": any(p.curves["upper"].notna().any() for p in panels),
         "curves": panels and partial(_fitted, found, panels), "variables": variables,
     }  # fmt: skip
-
-
-def _explained(variables: Sequence[Mapping[str, Any]]) -> str:
-    """Return how much of each variable the fit explains: "94 % of Hare and 92 % of Lynx"."""
-    told = [v for v in variables if v["is_told"]]
-    return names([f"{percent(max(v['explained'], 0.0))} of {v['name']}" for v in told], 4) if told else ""
 
 
 def _estimates(found: Findings, fit: ModFit) -> Table | None:

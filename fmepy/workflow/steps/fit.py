@@ -65,16 +65,15 @@ def best_tables(task: CalibrationTask, best: ModFit) -> Tables:
 
 def residuals_of(task: CalibrationTask, fit: ModFit) -> pd.DataFrame | None:
     """Return the residuals of the data; None of a function that gives one number."""
+    table: pd.DataFrame | None = None
     if fit.cost is not None:
-        table: pd.DataFrame = fit.cost.residuals
-        return table
-    if hasattr(task.cost, "filter"):
-        filtered: pd.DataFrame = task.cost.filter(natural(task, fit.par), smooth=False).residuals
-        return filtered
-    if not len(fit.residuals):
-        return None
-    labels = [str(k) for k in fit.residuals.index] if fit.group_names else ["residual"] * len(fit.residuals)
-    return pd.DataFrame({"name": labels, "res": fit.residuals.to_numpy()})
+        table = fit.cost.residuals
+    elif hasattr(task.cost, "filter"):
+        table = task.cost.filter(natural(task, fit.par), smooth=False).residuals
+    elif len(fit.residuals):
+        labels = [str(k) for k in fit.residuals.index] if fit.group_names else "residual"
+        table = pd.DataFrame({"name": labels, "res": fit.residuals.to_numpy()})
+    return table
 
 
 # --- in the report

@@ -102,13 +102,12 @@ class ScreenStep(CalibrationStep):
         return Screened(sens, sets, together, _structural(task, own) if arguments.get("structural") else None)
 
     def tables(self, task: CalibrationTask, result: Screened) -> Tables:
-        known = result.structural
-        ranks = result.sensitivities.summary().frame.rename_axis("parameter").reset_index()
-        return {
-            "screen.csv": ranks,
-            **({} if result.collinearity is None else {"collin.csv": result.collinearity.frame}),
-            **({} if known is None else {"structural.csv": known.verdicts.rename_axis("parameter").reset_index()}),
-        }
+        found = {"screen.csv": result.sensitivities.summary().frame.rename_axis("parameter").reset_index()}
+        if result.collinearity is not None:
+            found["collin.csv"] = result.collinearity.frame
+        if result.structural is not None:
+            found["structural.csv"] = result.structural.verdicts.rename_axis("parameter").reset_index()
+        return found
 
     def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
         sens = result.sensitivities
