@@ -127,12 +127,9 @@ def _executed(given: argparse.Namespace) -> int:
         code: int = given.execute(given)
         sys.stdout.flush()
         return code
-    except ArgumentError as error:
-        print(error, file=sys.stderr)
-        return 2
     except FmepyError as error:
         print(error, file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ArgumentError) else 1
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return _INTERRUPTED

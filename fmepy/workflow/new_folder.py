@@ -11,8 +11,9 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -288,18 +289,15 @@ def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: b
     x = sheet.since(found.x, unit)[0] if is_date else sheet.numbers(found.x, missing=False)
     start, stop, step = _grid(float(x.min()), float(x.max()))
     made = Environment(loader=PackageLoader("fmepy.workflow", ""), trim_blocks=True, keep_trailing_newline=True)
-    made.filters.update(text=_text, short="{:.12g}".format)
+    made.filters.update(
+        text=partial(json.dumps, ensure_ascii=False), short="{:.12g}".format
+    )  # as TOML holds them
     return made.get_template("draft.toml").render(
         name=name, source=sheet.path.name, file=file, found=found, is_stacked=is_stacked, unit=unit,
         origin=str(times.min())[:10] if is_date else "", start=start, stop=stop, step=step,
         renamed={} if is_stacked else {c: v for c, v in found.observed.items() if c != v},
         variables={v: found.units.get(c, "") for c, v in found.observed.items()},
     )  # fmt: skip
-
-
-def _text(value: str | Sequence[str]) -> str:
-    """Return a text, or a list of texts, as TOML holds it."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _unit_of_dates(sheet: Sheet, name: str) -> str:

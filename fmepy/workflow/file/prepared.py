@@ -57,11 +57,10 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:
         notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
-    x_unit = ""
+    x_unit, cost, frame = "", None, pd.DataFrame() if file is None else file.frame
     read = {"data": file, "cost": conditions}
     files = {"model": source.files, **{part: [table.path] for part, table in read.items() if table is not None}}
     if source.cost is not None:
-        frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
         cost = _cost_of_python(case, source)
         source = replace(source, model=getattr(cost, "model", None))
     else:
@@ -72,8 +71,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         model = source.model
         known = () if isinstance(model, FunctionModel) else profiles_among(model.var_names, cells_of_model(model))
         at = float(model.times[0]) if isinstance(model, SteadyModel) else None
-        frame, cost = pd.DataFrame(), None  # a model by itself
-        if file is not None:
+        if file is not None:  # else it is a model by itself
             frame, words = observed(case, file, known, at=at)
             x_unit = str(words.pop("x_unit", ""))
             notes += [*words.pop("notes", []), *replicates(frame, words, file)]
@@ -81,7 +79,6 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
                 cost = table_cost(case, model, frame, words)
             else:
                 cost = _cost(case, model, file, frame, words, conditions)
-            frame = frame.reset_index(drop=True)
     of = _fitted(case, source, cost, notes)
     scale = {name: p.scale for name, p in of.items() if p.scale}
     section = case.section.table("parameters")
@@ -93,7 +90,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     if flat and "sample" in case.steps:
         notes.append(f"Parameters sampled on another scale, with a flat prior there: {', '.join(flat)}.")
     task = CalibrationTask(
-        case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
+        case=case, data=frame.reset_index(drop=True), notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
         start=pd.Series(on_scale.start(start), list(of)), lower=pd.Series(lower, list(of)),
         upper=pd.Series(upper, list(of)),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fmepy.workflow.steps.base import CalibrationStep
 from fmepy.workflow.steps.design import DesignStep
 from fmepy.workflow.steps.filter import FilterStep
-from fmepy.workflow.steps.fit import FitStep
-from fmepy.workflow.steps.multistart import MultistartStep
+from fmepy.workflow.steps.fit import FitStep, MultistartStep
 from fmepy.workflow.steps.profile import ProfileStep
 from fmepy.workflow.steps.ranges import RangesStep
 from fmepy.workflow.steps.sample import SampleStep

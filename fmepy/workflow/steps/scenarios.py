@@ -22,15 +22,7 @@ from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
-from fmepy.workflow.steps.scale import (
-    check_model,
-    known_covariance,
-    models,
-    natural,
-    natural_chain,
-    values_for,
-    with_parts,
-)
+from fmepy.workflow.steps.scale import check_model, known_covariance, natural, natural_chain, values_for, with_parts
 
 NUM = 100
 
@@ -151,7 +143,7 @@ class ScenariosStep(CalibrationStep):
 
 def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict[str, tuple[Any, pd.DataFrame]]]:
     """Return the column of the entities, if the table has it, and the model and the rows of each."""
-    by, of_entities = models(task)
+    by, of_entities = task.models
     if by is None or by not in table.columns:
         return None, {"": (task.model, table)}
     texts = table[by].map(entity_text)

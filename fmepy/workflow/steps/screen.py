@@ -154,8 +154,6 @@ def _as_table(f: Any, start: dict[str, float], words: dict[str, Any]) -> tuple[A
 
 def _not_told_apart(sens: SensFun) -> tuple[list[str], Any]:
     """Return the combinations of parameters that are not determined, and the largest sets of them that are."""
-    if len(sens.names) < 2:
-        return [], ()
     try:
         found = identifiability(sens)
     except Exception:  # a report needs it not
