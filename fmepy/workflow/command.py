@@ -246,7 +246,7 @@ def schema(given: argparse.Namespace) -> int:
     and, as the first line of a file:
       #:schema calibration.schema.json
     """
-    from fmepy.workflow.file.keys import file_schema
+    from fmepy.workflow.file.case import file_schema
 
     print(json.dumps(file_schema(), indent=2, ensure_ascii=False))
     return 0

@@ -289,9 +289,7 @@ def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: b
     x = sheet.since(found.x, unit)[0] if is_date else sheet.numbers(found.x, missing=False)
     start, stop, step = _grid(float(x.min()), float(x.max()))
     made = Environment(loader=PackageLoader("fmepy.workflow", ""), trim_blocks=True, keep_trailing_newline=True)
-    made.filters.update(
-        text=partial(json.dumps, ensure_ascii=False), short="{:.12g}".format
-    )  # as TOML holds them
+    made.filters.update(text=partial(json.dumps, ensure_ascii=False), short="{:.12g}".format)  # as TOML holds them
     return made.get_template("draft.toml").render(
         name=name, source=sheet.path.name, file=file, found=found, is_stacked=is_stacked, unit=unit,
         origin=str(times.min())[:10] if is_date else "", start=start, stop=stop, step=step,

@@ -89,7 +89,11 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         notes.append(f"Parameters sampled on another scale, with a flat prior there: {', '.join(flat)}.")
-    task = CalibrationTask(
+    if not of and case.steps:
+        raise case.section.error(
+            "parameters", "nothing is fitted: a parameter that is a table, name = { start = 1.0 }, is."
+        )
+    return CalibrationTask(
         case=case, data=frame.reset_index(drop=True), notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
         start=pd.Series(on_scale.start(start), list(of)), lower=pd.Series(lower, list(of)),
@@ -97,11 +101,6 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         inputs=_hashes(case, files), written=written, x_unit=x_unit,
     )  # fmt: skip
-    if not of and case.steps:
-        raise case.section.error(
-            "parameters", "nothing is fitted: a parameter that is a table, name = { start = 1.0 }, is."
-        )
-    return task
 
 
 def _conditions(case: Case) -> Sheet | None:
@@ -169,9 +168,6 @@ def _cost_of_python(case: Case, source: ModelSource) -> Any:
     cost, section = source.cost, case.section
     fixed = {p.name: p.start for p in case.parameters.values() if not p.fitted}
     if not isinstance(cost, Cost):
-        if not case.fitted:
-            raise section.error("parameters", "[parameters] must say what the function is given, and where the search "
-                                "begins: name = { start = 1.0 }.")  # fmt: skip
         return WithFixed(cost, fixed, section.beside(str(case.content["model"]["python"])).parent)
     known = [str(n) for n in cost.parms.index]
     changed = {k: v for k, v in fixed.items() if k in known and v != cost.parms[k]}
@@ -184,6 +180,9 @@ def _cost_of_python(case: Case, source: ModelSource) -> Any:
 def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dict[str, Parameter]:
     """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
     if not isinstance(cost, Cost):
+        if cost is not None and not case.fitted:
+            raise case.section.error("parameters", "[parameters] must say what the function is given, and where the "
+                                     "search begins: name = { start = 1.0 }.")  # fmt: skip
         return {p.name: p for p in case.parameters.values() if p.fitted}
     said = {n: case.parameter(n) for n in map(str, cost.parms.index)}
     used = {p.name for p in said.values() if p is not None}

@@ -25,8 +25,7 @@ from fmepy.models.steady import SteadyModel
 from fmepy.tables.sheet import Sheet
 from fmepy.tables.text_files import unreadable
 from fmepy.types import Vector
-from fmepy.workflow.file.case import Case, model_kind
-from fmepy.workflow.file.keys import model_keys
+from fmepy.workflow.file.case import Case, model_keys, model_kind
 from fmepy.workflow.file.observations import read_beside, read_times
 from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
 from fmepy.workflow.file.signatures import Key, checked
@@ -79,7 +78,8 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
         return _of_python(case, section)
     inputs, tables = _inputs(case)
     values = {p.name: p.start for p in case.parameters.values()}
-    values = _set_by(conditions, values) | values
+    if conditions is not None:
+        values = _set_by(conditions, values) | values
     if kind == "modules":
         for name in inputs:
             raise case.section.error(name, f"`{name}` are for models of equations; modules read series from data.")
@@ -91,14 +91,12 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
     return ModelSource(model, None, [t.path for t in tables], tables)
 
 
-def _set_by(conditions: Sheet | None, values: Mapping[str, float]) -> dict[str, float]:
+def _set_by(conditions: Sheet, values: Mapping[str, float]) -> dict[str, float]:
     """Return the first value of what conditions set: a number, or that of the parameter that is named.
 
     An empty cell means the model's own value, which a parameter that only the conditions set does not have.
     """
     found: dict[str, float] = {}
-    if conditions is None:
-        return found
     frame = conditions.frame
     rests = frame["start_from"].notna() if "start_from" in frame else pd.Series(False, index=frame.index)
     for name, column in frame.iloc[:, 1:].items():
