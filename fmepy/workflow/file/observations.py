@@ -167,8 +167,6 @@ def _of_rows(case: Case) -> list[str]:
 
 def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[str]:
     """Return a sentence about rows of the same time, of the same variable and entity; nothing where there are none."""
-    if words["x"] is None:
-        return []
     by = [words[k] for k in ("x", "depth", "entity") if k in words] + [frame.columns[0]] * ("y" in words)
     n = int(np.count_nonzero(frame.duplicated(by)))
     if not n:

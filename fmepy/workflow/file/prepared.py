@@ -315,7 +315,8 @@ def read_prior(section: TomlTable, parameter: Parameter) -> Any:
         )
     frozen = dist(**given)
     if given.get("scale", 1) <= 0 or np.isnan(frozen.support()).any():
-        raise table.error((), f"there is no distribution {name!r} of {_said(given)}. (A scale is above 0.)")
+        said = ", ".join(f"{k} = {v:g}" for k, v in given.items()) or "no arguments"
+        raise table.error((), f"there is no distribution {name!r} of {said}. (A scale is above 0.)")
     if not np.isfinite(frozen.logpdf(parameter.start)):
         low, high = frozen.support()
         where = f"that of {name!r} lies between {low:g} and {high:g}."
@@ -329,7 +330,3 @@ def priors_on(scales: Mapping[str, str], natural: Mapping[str, Any], *, jacobian
     """Return priors by name on the scales on which parameters are fitted; None where there are none."""
     found = {n: ScaledPrior(d, scales[n], jacobian) if n in scales else d for n, d in natural.items()}
     return found or None
-
-
-def _said(given: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} = {v:g}" for k, v in given.items()) or "no arguments"

@@ -332,6 +332,4 @@ def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> P
 
 def _deepest(place: Place, value: object, names: Sequence[str]) -> Place:
     """Return the place of the first of some names inside a table, else that of the table."""
-    return (
-        (*place, next(n for n in names if n in value)) if isinstance(value, dict) and set(names) & set(value) else place
-    )
+    return (*place, *[n for n in names if isinstance(value, dict) and n in value][:1])

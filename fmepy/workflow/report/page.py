@@ -41,11 +41,10 @@ from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
 from fmepy.models.on_grid import cells_of_model, profiles_of
 from fmepy.tables.cells import profiles_among
-from fmepy.workflow.file.python_file import FunctionModel
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, alike, correlations, table_of
-from fmepy.workflow.report.words import duration, environment, many, names, number, paragraphs, percent, readable
+from fmepy.workflow.report.words import duration, environment, many, names, number, percent, readable
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask
 from fmepy.workflow.steps.fit import best_facts
 from fmepy.workflow.steps.registry import STEPS
@@ -243,10 +242,9 @@ def task_facts(found: Findings) -> dict[str, Any]:
     return {
         "glance": _glance(found), "profiles": [] if profiles is None else list(profiles.species),
         "variables": list(profiles_among(getattr(model, "var_names", ()), cells_of_model(model))),
-        "cells": 0 if profiles is None else len(profiles.grid), "is_function": isinstance(model, FunctionModel),
+        "cells": 0 if profiles is None else len(profiles.grid), "parameters": _parameters(case.parameters),
         "kind": "steady" if "Steady" in type(model).__name__ else str(getattr(definition, "kind", "")),
-        "cost_kind": type(cost).__name__, "equations": _equations(case.content["model"].get("equations", "")),
-        "parameters": _parameters(case.parameters), "description": paragraphs(case.description),
+        "equations": _equations(case.content["model"].get("equations", "")),
         "natural_ends": [n for n, p in case.parameters.items() if p.fitted and not p.lower > -math.inf
                          and getattr(cost, "lower", {}).get(n) == 0],
     }  # fmt: skip

@@ -23,7 +23,6 @@ from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results,
 from fmepy.workflow.steps.scale import check_model, check_named, natural_chain, values_for, with_parts
 
 _DRAWN = ("parRange", "parMean")
-_BAND = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,8 +127,7 @@ class RangesStep(CalibrationStep):
         return {
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
-            "inside": inside, "total": total, "BAND": _BAND, "spread": np.sqrt(_BAND * (1 - _BAND) / max(total, 1)),
-            "bands": partial(_bands, found, result),
+            "inside": inside, "total": total, "bands": partial(_bands, found, result),
         }  # fmt: skip
 
 
