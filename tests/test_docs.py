@@ -69,7 +69,7 @@ def check_command(words: list[str]) -> None:
 
 
 def check_toml(table: dict[str, object]) -> None:
-    from fmepy.workflow.file import keys
+    from fmepy.workflow.file import case as keys
 
     of_modules = {*keys.model_keys()["modules"], "parameters"}
     assert set(table) <= (of_modules if "modules" in table else set(keys.file_keys()))
@@ -132,7 +132,7 @@ def test_every_page_is_in_the_contents():
 
 
 def test_the_page_of_calibrations_names_every_key_of_a_file_and_every_step():
-    from fmepy.workflow.file import keys
+    from fmepy.workflow.file import case as keys
     from fmepy.workflow.steps.registry import STEPS
 
     page = (ROOT / "docs" / "calibrate.md").read_text(encoding="utf-8")

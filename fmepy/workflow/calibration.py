@@ -211,10 +211,9 @@ def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list
         Those of the file's that are meant; default all.
     """
     case = task.case
-    chosen = list(case.steps if steps is None else steps)
     start, lower, upper = (natural(task, values) for values in (task.start, task.lower, task.upper))
     text = environment().get_template("asked.txt").render(
         task=task, case=case, start=start, lower=lower, upper=upper,
-        steps={name: STEPS[name].size(task, case.steps[name]) for name in chosen},
+        steps={name: STEPS[name].size(task, case.steps[name]) for name in (case.steps if steps is None else steps)},
     )  # fmt: skip
     return text.splitlines()

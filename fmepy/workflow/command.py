@@ -127,12 +127,9 @@ def _executed(given: argparse.Namespace) -> int:
         code: int = given.execute(given)
         sys.stdout.flush()
         return code
-    except ArgumentError as error:
-        print(error, file=sys.stderr)
-        return 2
     except FmepyError as error:
         print(error, file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ArgumentError) else 1
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return _INTERRUPTED
@@ -249,7 +246,7 @@ def schema(given: argparse.Namespace) -> int:
     and, as the first line of a file:
       #:schema calibration.schema.json
     """
-    from fmepy.workflow.file.keys import file_schema
+    from fmepy.workflow.file.case import file_schema
 
     print(json.dumps(file_schema(), indent=2, ensure_ascii=False))
     return 0

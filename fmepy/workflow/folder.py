@@ -131,11 +131,11 @@ class CalibrationFolder:
 
     # --- what is written
 
-    def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Write a table as CSV."""
-        text = table.to_csv(index=False, lineterminator="\n")
-        self.write_text(name, text)
-        self.note(name)
+    def write_tables(self, tables: Mapping[str, pd.DataFrame]) -> None:
+        """Write tables as CSV."""
+        for name, table in tables.items():
+            self.write_text(name, table.to_csv(index=False, lineterminator="\n"))
+            self.note(name)
 
     def note(self, name: str) -> None:
         """Note that a file was written here."""

@@ -1,21 +1,48 @@
-"""``fmepy new``: an example or a draft, with its data, in a folder of its own."""
+"""``fmepy new``: an example or a draft, with its data, in a folder of its own.
+
+A draft is of a table of data: columns guessed, each with the reason, and marked places to fill.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import re
 import shutil
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from fmepy import datasets
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_known, listed
+from fmepy.tables.sheet import DATE, LIKE_A_DATE, NUMBER, Sheet
+from fmepy.tables.text_files import read_text_file, unreadable
 
 TABLES = {"lynx": "lynx_hare", "hiv": "hiv", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
 """The observations of an example, where they are one of the tables of `fmepy.datasets`: there is no other copy."""
 _FOLDER = Path(__file__).parent / "examples"
+
+_TIMES = r"t|time|times|date|datetime|day|days|hour|hours|h|min|minute|minutes|week|weeks|month|year|years|age|x"
+_ENTITIES = (
+    r"id|subject|patient|animal|rat|batch|run|experiment|plot|site|group|replicate|tank|flask|well|entity|sample"
+)
+_ERRORS = r"sd|se|sem|std|err|error|sigma"
+_VALUES = r"y|val|value|values|obs|observation|observed|measurement|reading"
+_UNITS = (
+    r"(.*?)\s*[\[(]([^\])]*)[\])]\s*",
+    r"((?i:t|time))[ ._](s|sec|seconds?|min|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|yrs?|years?)",
+    r"(.+)[ ._]([pnuµmk]?(?:g|mol)(?:_per_|[ ._/])?(?:[uµm]?[lL]|c?m[23]|k?g)|[pnuµm](?:M|mol)|[unmk]g|pp[mbt]|degC)",
+)
+"""A column and its unit: in brackets, or at the end of a name such as time_h and conc_mgL."""
+_ROWS = 200  # of the model's table, about
 
 
 def new(given: argparse.Namespace) -> int:
@@ -39,9 +66,7 @@ def new(given: argparse.Namespace) -> int:
             "`--from` copies an example, `--data` drafts a file for a table of your own: give one of them."
         )
     example = given.example or "lynx"
-    if example not in EXAMPLES:
-        raise ArgumentError(f"There is no example {example!r}.{did_you_mean(example, EXAMPLES)} There are "
-                            f"{listed(EXAMPLES)}.")  # fmt: skip
+    check_known(example, EXAMPLES, f"There is no example {example!r}.")
     folder = Path(given.name)
     name = folder.resolve().name
     if not name:
@@ -52,8 +77,6 @@ def new(given: argparse.Namespace) -> int:
         print(f"{folder / name}.toml: {EXAMPLES[example]}.")
         print(f"Look at it, then: fmepy check {folder / name}.toml; fmepy calibrate {folder / name}.toml")
         return 0
-    from fmepy.workflow.draft import draft, read_columns, stacked
-
     sheet, columns = read_columns(Path(given.data).expanduser())
     table = stacked(sheet, columns) if columns.errors else None
     file = f"{sheet.path.stem}_long.csv" if table is not None else sheet.path.name
@@ -97,3 +120,194 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--from": {"dest": "example", "metavar": "KEY", "help": f"one of {', '.join(EXAMPLES)}; without it lynx"},
     "--data": {"metavar": "FILE", "help": "a table of your own: drafts a file from its columns"},
 }
+
+
+# --- a draft of a table
+
+
+@dataclass
+class DraftColumns:
+    """What the columns of a table seem to be.
+
+    Attributes
+    ----------
+    x, y, err, entity : str
+        Columns; "" where there is none. `y` is the column of values of a long table.
+    observed : dict of str to str
+        By column (in a long table by name in the first column) the variable of the model.
+    errors : dict of str to str
+        By column of readings of a wide table that of its standard errors.
+    ignore : list of str
+    units : dict of str to str
+        By column.
+    why : dict of str to str
+        By "x", "entity", "err": the reason of the guess.
+    """
+
+    x: str = ""
+    y: str = ""
+    err: str = ""
+    entity: str = ""
+    observed: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    ignore: list[str] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+
+
+def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
+    """Return a table and what its columns seem to be.
+
+    Raises
+    ------
+    ArgumentError
+        It cannot be read, holds no numbers, or words where numbers should be; with the line.
+    """
+    try:
+        sheet = read_text_file(path)
+    except OSError as error:
+        raise ArgumentError(f"--data: {unreadable(error, path)}") from None
+    frame, found = sheet.frame, DraftColumns()
+    ways = {c: [at for unit in _UNITS if (at := re.fullmatch(unit, c))] for c in map(str, frame.columns)}
+    split = {c: at[0].groups() if at else (c, "") for c, at in ways.items()}
+    bare = {c: name.strip() or c for c, (name, _) in split.items()}
+    found.units = {c: unit.strip() for c, (_, unit) in split.items() if unit.strip()}
+    numeric = [c for c in frame.columns if _share(frame[c], NUMBER) >= 0.5]
+    dates = [c for c in frame.columns if c not in numeric and _share(frame[c], DATE) >= 0.5]
+    texts = [c for c in frame.columns if c not in (*numeric, *dates)]
+
+    def named(words: str, among: Iterable[str]) -> str:
+        return next((c for c in among if re.fullmatch(words, bare[c], re.IGNORECASE)), "")
+
+    by_name = named(_TIMES, [*dates, *numeric])
+    unread = "" if by_name or dates else next((c for c in texts if _share(frame[c], LIKE_A_DATE) >= 0.5), "")
+    if unread:
+        raise ArgumentError(f"{path}: the dates of column {unread!r}, such as {str(frame[unread].dropna().iloc[0])!r}, "
+                            "can be read in several ways. Write them as 2001-12-31, in all cells.")  # fmt: skip
+    found.x = by_name or next(iter([*dates, *numeric]), "")
+    found.why["x"] = "recognised by the name" if by_name else f"the first column of {'dates' if dates else 'numbers'}"
+    rest = [c for c in numeric if c != found.x]
+    if not rest:
+        raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
+                            f"{listed(frame.columns)}; a draft needs times and, beside them, readings.")  # fmt: skip
+    first = frame.columns[0]
+    if first in texts and named(_VALUES, rest):
+        found.y = named(_VALUES, rest)
+        found.err = named(_ERRORS, [c for c in rest if c != found.y])
+        texts.remove(first)
+        rest = [c for c in rest if c not in (found.y, found.err)]
+    _guess_entity(frame, found, bare, [*texts, *rest])
+    rest = [c for c in rest if c != found.entity]
+    if found.y:
+        found.observed = {str(n): str(n) for n in dict.fromkeys(frame[first].dropna())}
+    else:
+        _guess_errors(found, bare, rest)
+        readings = [c for c in rest if c not in found.errors.values()]
+        experiments = frame.groupby(found.entity or np.zeros(len(frame)))
+        fixed = [c for c in readings if (experiments[c].nunique() <= 1).all()]
+        found.ignore = [c for c in frame.columns if c in fixed or (c in (*texts, *dates) and c not in
+                                                                  (found.x, found.entity))]  # fmt: skip
+        found.observed = {c: bare[c] for c in readings if c not in fixed}
+    if not found.observed:
+        raise ArgumentError(f"{path}: beside the times {found.x!r} no column of readings changes.")
+    own = [k for k in (found.x, found.y, found.err) if k in numeric]
+    for c in (*own, *(() if found.y else found.observed), *found.errors.values()):
+        sheet.numbers(c, missing=c != found.x, hint=" Leave the cell empty where nothing was read.")
+    found.observed = dict(zip(found.observed, _variables(found.observed.values()), strict=True))
+    return sheet, found
+
+
+def _share(column: pd.Series, pattern: re.Pattern[str]) -> float:
+    """Return the share of cells, of those that are not missing, that look like a pattern."""
+    cells = [str(cell).strip() for cell in column.dropna()]
+    return sum(bool(pattern.fullmatch(cell)) for cell in cells) / len(cells) if cells else 0.0
+
+
+def _guess_entity(frame: pd.DataFrame, found: DraftColumns, bare: dict[str, str], among: list[str]) -> None:
+    """Find the column that tells experiments apart: by its name, or a text without which times would be repeated."""
+    rows = frame[[found.x] if not found.y else [frame.columns[0], found.x]]
+    repeated = rows.duplicated().sum()
+    named = [c for c in among if re.fullmatch(_ENTITIES, bare[c], re.IGNORECASE)]
+    texts = [c for c in among if frame[c].dtype == object and c not in named]
+    for c in [*named, *texts]:
+        groups = frame[c].value_counts()
+        splits = c in named or rows.assign(**{c: frame[c]}).duplicated().sum() < repeated
+        if splits and 1 < len(groups) <= len(frame) / 2 and groups.min() > 1 and frame[c].notna().all():
+            found.entity = c
+            found.why["entity"] = f"{len(groups)} names, {groups.min()} rows or more of each"
+            return
+
+
+def _guess_errors(found: DraftColumns, bare: dict[str, str], rest: list[str]) -> None:
+    """Find the columns of standard errors: sd_A or A_sd of the column A, or sd of the only one."""
+    for c in rest:
+        at = re.fullmatch(rf"(?:({_ERRORS})[ _.]+)?(.*?)(?:[ _.]+({_ERRORS}))?", bare[c], re.IGNORECASE)
+        if at and (at[1] or at[3]):
+            mine = next((k for k in rest if at[2] in (k, bare[k]) and k != c), "")
+            found.errors |= {mine: c} if mine else {}
+        elif re.fullmatch(_ERRORS, bare[c], re.IGNORECASE) and len(rest) == 2:
+            found.errors = {next(k for k in rest if k != c): c}
+
+
+def _variables(names: Iterable[str]) -> list[str]:
+    """Return names that a model can have, none twice."""
+    out: list[str] = []
+    for name in names:
+        plain = re.sub(r"\W+", "_", name).strip("_") or "y"
+        plain = f"y_{plain}" if plain[0].isdigit() else plain
+        out.append(plain if plain not in out else f"{plain}_{len(out)}")
+    return out
+
+
+def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
+    """Return a wide table with columns of errors as a long one: a row a reading."""
+    keys = [c for c in (found.entity, found.x) if c]
+    if taken := {"name", "value", "sd"} & set(keys):
+        raise ArgumentError(f"{sheet.path}: rename the column {min(taken)!r}: columns of errors make a table with the "
+                            "columns 'name', 'value' and 'sd', a row a reading.")  # fmt: skip
+    parts = []
+    for column, variable in found.observed.items():
+        part = sheet.frame[keys].assign(value=sheet.numbers(column))
+        error = found.errors.get(column)
+        part["sd"] = np.nan if error is None else sheet.numbers(error)
+        part.insert(0, "name", variable)
+        parts.append(part.dropna(subset="value"))
+    table = pd.concat(parts, ignore_index=True)
+    if table["sd"].isna().any():
+        bad = table.loc[table["sd"].isna(), "name"].iloc[0]
+        raise ArgumentError(f"{sheet.path}: the readings of {bad!r} lack some standard errors, while others have them. "
+                            "Give all of them, or take the columns of errors out.")  # fmt: skip
+    return table
+
+
+def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: bool) -> str:
+    """Return the text of a calibration file with marked places to fill."""
+    from jinja2 import Environment, PackageLoader
+
+    times, is_date = sheet.frame[found.x], sheet.holds_dates(found.x)
+    unit = _unit_of_dates(sheet, found.x) if is_date else found.units.get(found.x, "")
+    x = sheet.since(found.x, unit)[0] if is_date else sheet.numbers(found.x, missing=False)
+    start, stop, step = _grid(float(x.min()), float(x.max()))
+    made = Environment(loader=PackageLoader("fmepy.workflow", ""), trim_blocks=True, keep_trailing_newline=True)
+    made.filters.update(text=partial(json.dumps, ensure_ascii=False), short="{:.12g}".format)  # as TOML holds them
+    return made.get_template("draft.toml").render(
+        name=name, source=sheet.path.name, file=file, found=found, is_stacked=is_stacked, unit=unit,
+        origin=str(times.min())[:10] if is_date else "", start=start, stop=stop, step=step,
+        renamed={} if is_stacked else {c: v for c, v in found.observed.items() if c != v},
+        variables={v: found.units.get(c, "") for c, v in found.observed.items()},
+    )  # fmt: skip
+
+
+def _unit_of_dates(sheet: Sheet, name: str) -> str:
+    """Return the unit in which the dates span some tens or hundreds."""
+    days = float(sheet.since(name, "days")[0].max())
+    return "hours" if days < 4 else "days" if days < 4000 else "years"
+
+
+def _grid(low: float, high: float) -> tuple[float, float, float]:
+    """Return start, stop and step of a model's table that holds all times; near zero it starts there."""
+    start = 0.0 if 0 < low < 0.1 * high else low
+    rough = max(high - start, 1e-9) / _ROWS
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(k * size for k in (1, 2, 5, 10) if k * size >= rough * (1 - 1e-9))
+    return start, start + step * math.ceil((high - start) / step - 1e-9), step

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fmepy import __version__
-from fmepy.errors import ArgumentError, did_you_mean, listed, sentence
+from fmepy.errors import ArgumentError, check_known, listed, sentence
 from fmepy.workflow.file.case import Case
 from fmepy.workflow.steps.base import FITS, CalibrationStep, Requirement, Results, best_fit
 from fmepy.workflow.steps.registry import STEPS
@@ -40,8 +40,7 @@ def chosen(case: Case, asked: Iterable[str] | None) -> list[str]:
     if asked is not None and not any(names):
         raise ArgumentError(f"no step is named; the steps of {case.file} are {listed(case.steps)}.")
     for name in names:
-        if name not in STEPS:
-            raise ArgumentError(f"there is no step {name!r}.{did_you_mean(name, STEPS)} Steps are {listed(STEPS)}.")
+        check_known(name, STEPS, f"there is no step {name!r}.", are="Steps are")
         if name not in case.steps:
             raise ArgumentError(
                 f"{case.file} has no step {name!r}; it has {listed(case.steps)}. Add a line `{name} = {{}}` to it."

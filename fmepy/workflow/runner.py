@@ -50,8 +50,8 @@ from fmepy.fitting.result import ModFit
 from fmepy.journal.files import file_digest
 from fmepy.workflow import plan
 from fmepy.workflow.display import Display, collected_warnings
-from fmepy.workflow.file.error_lines import placed_error
 from fmepy.workflow.file.python_file import causes, line_of
+from fmepy.workflow.file.toml import placed_error
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.steps.base import FITS, CalibrationTask, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
@@ -245,7 +245,7 @@ class CalibrationRun:
             self.results.pop(name, None)
             return False
         record.update({**there, "state": "done", "kept": True})
-        self._write({file: table for file, table in tables.items() if not self.folder.has(file)})
+        self.folder.write_tables({file: table for file, table in tables.items() if not self.folder.has(file)})
         self._took(name, record, tables)
         self._display.say(name, f"kept, its inputs are the same. {record['verdict']}")
         return True
@@ -271,17 +271,13 @@ class CalibrationRun:
         if getattr(result, "interrupted", False):
             raise KeyboardInterrupt
         tables = step.tables(self.task, result)
-        self._write(tables)
+        self.folder.write_tables(tables)
         record["state"], record["seconds"] = "done", round(time.monotonic() - began, 3)
         record["verdict"], record["warnings"] = step.verdict(self.task, result), list(warnings)
         self.results[name] = result
         self._took(name, record, tables)
         self.folder.keep(name, result, record)
         display.say(name, f"done in {record['seconds']:.1f} s. {record['verdict']}")
-
-    def _write(self, tables: Tables) -> None:
-        for file, table in tables.items():
-            self.folder.write_table(file, table)
 
     def _took(self, name: str, record: dict[str, Any], tables: Tables) -> None:
         self._inputs[name] = record["inputs"]
@@ -299,7 +295,7 @@ class CalibrationRun:
         self.tables.update(tables)
         mark = plan.digest({name: self._inputs[name] for name in there})
         if self.folder.mark() != mark or not self.folder.has(*files):
-            self._write(tables)
+            self.folder.write_tables(tables)
             try:
                 best.save(self.folder.path / FIT_FILE)
                 self.folder.note(FIT_FILE)

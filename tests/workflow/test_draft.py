@@ -11,10 +11,10 @@ import pytest
 
 import fmepy as fme
 from fmepy.workflow.command import main
-from fmepy.workflow.draft import read_columns
 from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.new_folder import read_columns
 
 T = np.arange(1.0, 9.0)
 WAVE = 0.02 * np.cos(5 * T)

@@ -14,9 +14,9 @@ import pytest
 
 from fmepy.workflow import new_folder
 from fmepy.workflow.command import main
-from fmepy.workflow.file import keys
+from fmepy.workflow.file import case as keys
+from fmepy.workflow.file.case import file_schema as schema
 from fmepy.workflow.file.case import read_case
-from fmepy.workflow.file.keys import file_schema as schema
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.steps.registry import STEPS
 from tests.workflow import browser

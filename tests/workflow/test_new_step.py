@@ -16,7 +16,7 @@ import fmepy as fme
 from fmepy.errors import ArgumentError
 from fmepy.journal.saving import Saved
 from fmepy.workflow.command import main
-from fmepy.workflow.file.keys import file_schema as schema
+from fmepy.workflow.file.case import file_schema as schema
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.steps.base import CalibrationStep, Requirement, best_fit
 from fmepy.workflow.steps.registry import STEPS

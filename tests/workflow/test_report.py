@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.workflow.report.agreement import agreement_facts, agreement_of, runs_of_signs
+from fmepy.workflow.report.findings import agreement_facts, agreement_of, runs_of_signs
 from fmepy.workflow.report.page import render, written
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, check_known, did_you_mean, listed
 from fmepy.tables.sheet import SECONDS, Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
 from fmepy.workflow.file.toml import Place, TomlTable
@@ -166,8 +167,6 @@ def _of_rows(case: Case) -> list[str]:
 
 def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[str]:
     """Return a sentence about rows of the same time, of the same variable and entity; nothing where there are none."""
-    if words["x"] is None:
-        return []
     by = [words[k] for k in ("x", "depth", "entity") if k in words] + [frame.columns[0]] * ("y" in words)
     n = int(np.count_nonzero(frame.duplicated(by)))
     if not n:
@@ -177,10 +176,8 @@ def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[
 
 def _check_column(file: Sheet, name: str, section: TomlTable, key: str | Place) -> None:
     """Refuse a column that is not there, at the key that names it; with the nearest."""
-    columns = file.frame.columns
-    if name not in columns:
-        near, there = did_you_mean(name, columns), listed(columns)
-        raise section.error(key, f"there is no column {name!r} in {file.path.name}.{near} It has {there}.")
+    wrong = f"there is no column {name!r} in {file.path.name}."
+    check_known(name, list(file.frame.columns), wrong, partial(section.error, key), "It has")
 
 
 def read_beside(section: TomlTable, key: str | Place, file: str, **how: str | None) -> Sheet:

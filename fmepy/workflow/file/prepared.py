@@ -27,11 +27,10 @@ from fmepy.parameters.maps import Elementwise
 from fmepy.tables.cells import profiles_among
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.case import Case, Parameter
-from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.observations import observed, read_data, replicates
 from fmepy.workflow.file.python_file import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
-from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.file.toml import TomlTable, placed
 from fmepy.workflow.steps.base import CalibrationTask
 
 
@@ -58,11 +57,10 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:
         notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
-    x_unit = ""
+    x_unit, cost, frame = "", None, pd.DataFrame() if file is None else file.frame
     read = {"data": file, "cost": conditions}
     files = {"model": source.files, **{part: [table.path] for part, table in read.items() if table is not None}}
     if source.cost is not None:
-        frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
         cost = _cost_of_python(case, source)
         source = replace(source, model=getattr(cost, "model", None))
     else:
@@ -73,8 +71,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         model = source.model
         known = () if isinstance(model, FunctionModel) else profiles_among(model.var_names, cells_of_model(model))
         at = float(model.times[0]) if isinstance(model, SteadyModel) else None
-        frame, cost = pd.DataFrame(), None  # a model by itself
-        if file is not None:
+        if file is not None:  # else it is a model by itself
             frame, words = observed(case, file, known, at=at)
             x_unit = str(words.pop("x_unit", ""))
             notes += [*words.pop("notes", []), *replicates(frame, words, file)]
@@ -82,7 +79,6 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
                 cost = table_cost(case, model, frame, words)
             else:
                 cost = _cost(case, model, file, frame, words, conditions)
-            frame = frame.reset_index(drop=True)
     of = _fitted(case, source, cost, notes)
     scale = {name: p.scale for name, p in of.items() if p.scale}
     section = case.section.table("parameters")
@@ -93,19 +89,18 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         notes.append(f"Parameters sampled on another scale, with a flat prior there: {', '.join(flat)}.")
-    task = CalibrationTask(
-        case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
+    if not of and case.steps:
+        raise case.section.error(
+            "parameters", "nothing is fitted: a parameter that is a table, name = { start = 1.0 }, is."
+        )
+    return CalibrationTask(
+        case=case, data=frame.reset_index(drop=True), notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
         start=pd.Series(on_scale.start(start), list(of)), lower=pd.Series(lower, list(of)),
         upper=pd.Series(upper, list(of)),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         inputs=_hashes(case, files), written=written, x_unit=x_unit,
     )  # fmt: skip
-    if not of and case.steps:
-        raise case.section.error(
-            "parameters", "nothing is fitted: a parameter that is a table, name = { start = 1.0 }, is."
-        )
-    return task
 
 
 def _conditions(case: Case) -> Sheet | None:
@@ -173,9 +168,6 @@ def _cost_of_python(case: Case, source: ModelSource) -> Any:
     cost, section = source.cost, case.section
     fixed = {p.name: p.start for p in case.parameters.values() if not p.fitted}
     if not isinstance(cost, Cost):
-        if not case.fitted:
-            raise section.error("parameters", "[parameters] must say what the function is given, and where the search "
-                                "begins: name = { start = 1.0 }.")  # fmt: skip
         return WithFixed(cost, fixed, section.beside(str(case.content["model"]["python"])).parent)
     known = [str(n) for n in cost.parms.index]
     changed = {k: v for k, v in fixed.items() if k in known and v != cost.parms[k]}
@@ -188,6 +180,9 @@ def _cost_of_python(case: Case, source: ModelSource) -> Any:
 def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dict[str, Parameter]:
     """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
     if not isinstance(cost, Cost):
+        if cost is not None and not case.fitted:
+            raise case.section.error("parameters", "[parameters] must say what the function is given, and where the "
+                                     "search begins: name = { start = 1.0 }.")  # fmt: skip
         return {p.name: p for p in case.parameters.values() if p.fitted}
     said = {n: case.parameter(n) for n in map(str, cost.parms.index)}
     used = {p.name for p in said.values() if p is not None}
@@ -320,7 +315,8 @@ def read_prior(section: TomlTable, parameter: Parameter) -> Any:
         )
     frozen = dist(**given)
     if given.get("scale", 1) <= 0 or np.isnan(frozen.support()).any():
-        raise table.error((), f"there is no distribution {name!r} of {_said(given)}. (A scale is above 0.)")
+        said = ", ".join(f"{k} = {v:g}" for k, v in given.items()) or "no arguments"
+        raise table.error((), f"there is no distribution {name!r} of {said}. (A scale is above 0.)")
     if not np.isfinite(frozen.logpdf(parameter.start)):
         low, high = frozen.support()
         where = f"that of {name!r} lies between {low:g} and {high:g}."
@@ -334,7 +330,3 @@ def priors_on(scales: Mapping[str, str], natural: Mapping[str, Any], *, jacobian
     """Return priors by name on the scales on which parameters are fitted; None where there are none."""
     found = {n: ScaledPrior(d, scales[n], jacobian) if n in scales else d for n, d in natural.items()}
     return found or None
-
-
-def _said(given: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} = {v:g}" for k, v in given.items()) or "no arguments"

@@ -214,7 +214,7 @@ def table_cost(case: Case, model: FunctionModel, obs: pd.DataFrame, words: Mappi
     Raises
     ------
     ArgumentError
-        With the line: the sections ``cost`` and ``data`` say what only models of fmepy can do; nothing is fitted.
+        With the line: the sections ``cost`` and ``data`` say what only models of fmepy can do.
     """
     said = case.content["cost"]
     wrong = [("cost", k) for k in said if k not in ("kind", *OF_TABLES)]
@@ -226,8 +226,5 @@ def table_cost(case: Case, model: FunctionModel, obs: pd.DataFrame, words: Mappi
             f"`{place[1]}` is for a Model; {case.content['model']['python']!r} is a function, whose table is compared "
             f"as `modCost` does: [cost] may hold {', '.join(OF_TABLES)}.",
         )
-    if not case.fitted:
-        raise case.section.error("parameters", "[parameters] must say what the function is given, and where the search "
-                                 "begins: name = { start = 1.0 }.")  # fmt: skip
     how = {k: v for k, v in said.items() if k in OF_TABLES}
     return TableCost(model, obs, {**how, **words})

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fmepy.errors import did_you_mean, listed
+from fmepy.errors import did_you_mean, listed, shortened
 from fmepy.workflow.file.toml import Place, TomlTable
 
 _BY_ANNOTATION = {"bool": (bool,), "int": (int,), "float": (float,), "str": (str,)}
@@ -168,7 +168,7 @@ def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
     if key.kinds and type(value) not in key.kinds:
         wanted = " or ".join(KINDS[k][0] for k in key.kinds)
         held = "hold" if isinstance(place[-1], int) else "be"
-        raise section.error(place, f"{name} must {held} {wanted}; got {_shown(value)}.")
+        raise section.error(place, f"{name} must {held} {wanted}; got {shortened(value)}.")
     if isinstance(value, str) and key.choices and value not in key.choices:
         near = did_you_mean(value, key.choices)
         raise section.error(place, f"`{word}={value!r}` is not known. Choose one of {listed(key.choices, 20)}.{near}")
@@ -191,12 +191,6 @@ def _check_limits(section: TomlTable, place: Place, name: str, value: float, key
     above, below = ("above", "below") if key.open else ("at least", "at most")
     limits = [f"{word} {limit:g}" for word, limit in ((above, key.least), (below, key.most)) if abs(limit) < 1e9]
     raise section.error(place, f"{name} must be {' and '.join(limits)}; got {value!r}.")
-
-
-def _shown(value: Any) -> str:
-    """Return a value for a message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def check_kind(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:

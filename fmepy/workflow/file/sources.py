@@ -25,13 +25,11 @@ from fmepy.models.steady import SteadyModel
 from fmepy.tables.sheet import Sheet
 from fmepy.tables.text_files import unreadable
 from fmepy.types import Vector
-from fmepy.workflow.file.case import Case, model_kind
-from fmepy.workflow.file.error_lines import placed
-from fmepy.workflow.file.keys import model_keys
+from fmepy.workflow.file.case import Case, model_keys, model_kind
 from fmepy.workflow.file.observations import read_beside, read_times
 from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
 from fmepy.workflow.file.signatures import Key, checked
-from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.file.toml import TomlTable, placed
 
 _MOST_FILES = 10_000
 _MOST_ROWS = 10_000_000
@@ -80,7 +78,8 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
         return _of_python(case, section)
     inputs, tables = _inputs(case)
     values = {p.name: p.start for p in case.parameters.values()}
-    values = _set_by(conditions, values) | values
+    if conditions is not None:
+        values = _set_by(conditions, values) | values
     if kind == "modules":
         for name in inputs:
             raise case.section.error(name, f"`{name}` are for models of equations; modules read series from data.")
@@ -92,14 +91,12 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
     return ModelSource(model, None, [t.path for t in tables], tables)
 
 
-def _set_by(conditions: Sheet | None, values: Mapping[str, float]) -> dict[str, float]:
+def _set_by(conditions: Sheet, values: Mapping[str, float]) -> dict[str, float]:
     """Return the first value of what conditions set: a number, or that of the parameter that is named.
 
     An empty cell means the model's own value, which a parameter that only the conditions set does not have.
     """
     found: dict[str, float] = {}
-    if conditions is None:
-        return found
     frame = conditions.frame
     rests = frame["start_from"].notna() if "start_from" in frame else pd.Series(False, index=frame.index)
     for name, column in frame.iloc[:, 1:].items():
@@ -346,8 +343,7 @@ def _times_of(section: TomlTable) -> Vector:
     """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
     given = section.data["times"]
     if isinstance(given, list):
-        listed: Vector = np.array(given, dtype=np.float64)
-        return listed
+        return np.array(given, dtype=np.float64)
     start, stop, step = numbers = [float(given[key]) for key in ("start", "stop", "step")]
     if not np.isfinite(numbers).all() or step <= 0 or stop < start:
         raise section.error("times", f"`times` must go from start up to stop by a positive step; got {given}.")
@@ -359,5 +355,4 @@ def _times_of(section: TomlTable) -> Vector:
         raise section.error(
             ("times", "stop"), f"`stop` must lie a whole number of steps after `start`, such as {near:g}."
         )
-    times: Vector = np.asarray(start + step * np.arange(round(rows) + 1), dtype=np.float64)
-    return times
+    return start + step * np.arange(round(rows) + 1, dtype=np.float64)

@@ -110,7 +110,6 @@ def drawn_each(
     text: str,
     *,
     said: Mapping[str, str] | None = None,
-    most: int = MOST_PANELS,
     file: str = "",
     caption: str = "",
     **how: Any,
@@ -124,14 +123,13 @@ def drawn_each(
     text : str
         What a panel shows, with ``{}`` for its name, and ``{said}`` for what `said` has of it.
     said : mapping of str to str, optional
-    most : int
     file : str
         That holds the numbers of all.
     caption : str
     **how
         See `drawn`.
     """
-    shown, rest = first_few(names, most, file)
+    shown, rest = first_few(names, MOST_PANELS, file)
     texts = [text.replace("{said}", (said or {}).get(name, "")).replace("{}", name) for name in shown]
     return drawn(lambda axes: draw(shown, axes=axes), texts, caption=f"{caption} {rest}".strip(), **how)
 

@@ -138,7 +138,7 @@ def environment() -> Environment:
         loader=PackageLoader(__package__), autoescape=lambda name: name is None or name.endswith(".html"),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {f.__name__: f for f in (number, percent, names, many, have, duration, short, listed)}
+    made.filters |= {f.__name__: f for f in (number, percent, names, many, have, duration, short, listed, paragraphs)}
     blocks = made.get_template("blocks.html").module
     made.globals |= {name: getattr(blocks, name) for name in ("show", "bullets", "ul", "fold")} | {"inf": math.inf}
     return made

@@ -21,6 +21,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.fitting.result import ModFit
+from fmepy.parameters.entities import entity_text
 from fmepy.workflow.file.observations import read_beside
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.file.toml import Place, TomlTable
@@ -90,6 +91,15 @@ class CalibrationTask:
     inputs: Mapping[str, str]
     written: Mapping[str, str] = field(default_factory=dict)
     x_unit: str = ""
+
+    @property
+    def models(self) -> tuple[str | None, dict[str, Any]]:
+        """The column of the entities, and the model as each of them has it, on its own scale; "" without any."""
+        of_entities = getattr(self.cost, "experiments", None)
+        if of_entities is None:
+            return None, {"": self.model}
+        labels = of_entities.column.labels
+        return str(self.cost.entity), {entity_text(label): self.cost.model_of(label) for label in labels}
 
     def error(self, key: str | Place, message: str) -> ArgumentError:
         """Return the error about a key of the file, with its line."""

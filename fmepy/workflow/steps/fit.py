@@ -1,8 +1,13 @@
-"""``fit``: the parameters at which the cost is lowest, from the start that the file gives."""
+"""``fit`` and ``multistart``: the parameters at which the cost is lowest, from the file's start or from several.
+
+Of several starts it is told, too, which optima they came to.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -12,13 +17,16 @@ from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import NO_FILE, Key, arguments_of
-from fmepy.workflow.report.agreement import agreement_facts, agreement_of
-from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.file.toml import TomlTable
+from fmepy.workflow.report.findings import Findings, agreement_facts, agreement_of
+from fmepy.workflow.report.pictures import Pictures, drawn
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import percent
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import at_natural_end, check_method, estimates, interval, natural
 
+STARTS = 8
+"""Of a section ``multistart`` that says no number."""
 BEST_TABLES = ("estimates.csv", "residuals.csv")
 _LOOSE = 0.5  # standard error beside the estimate from which a parameter is hardly determined
 
@@ -53,6 +61,52 @@ class FitStep(CalibrationStep):
         return {"is_other": found.fit is not result, **best_facts(found, self.name)}
 
 
+class MultistartStep(FitStep):
+    """The best fit of several starts, and where the others came to."""
+
+    name = "multistart"
+    says = "The same search from many starts."
+    purpose = "Search again from many other starting points, in case a better fit was missed"
+    title = "Was the best fit found?"
+    unit = "start"
+
+    keys: ClassVar[Mapping[str, Key]] = {
+        "starts": Key(
+            (int,), f"The number of starts, that of the file among them; without it {STARTS}.", least=2, most=1e9
+        ),
+        **FitStep.keys,
+    }
+
+    def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"starts": STARTS, **arguments}
+
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModFit:
+        how = {k: getattr(options, k) for k in ("seed", "executor", "progress", "checkpoint")}
+        return modFit(task.scaled_cost, task.start, **bounded(task), **arguments, **how)
+
+    def tables(self, task: CalibrationTask, result: ModFit) -> Tables:
+        many: Any = result.multistart
+        return {"starts.csv": natural(task, result.starts), "optima.csv": natural(task, many.optima)}
+
+    def failed_runs(self, result: ModFit) -> tuple[int, int, str]:
+        """Return how many starts came to no result, where that is the larger share, else how many runs failed."""
+        gone = result.starts[result.starts["value"].isna()]
+        n, of = len(gone), len(result.starts)
+        if n * max(result.evaluations, 1) > result.failures * of:
+            return n, of, str(gone["message"].iloc[0])
+        return super().failed_runs(result)
+
+    def facts(self, found: Findings, result: ModFit) -> Mapping[str, Any]:
+        many: Any = result.multistart
+        own = {} if found.results.get("fit") is not None or found.fit is None else best_facts(found, self.name)
+        return {
+            "many": many, "is_alone": bool(own),
+            "sentences": [item for part in many.shown() for item in getattr(part, "items", ())],
+            "course": partial(_course, found, result),
+            **own,
+        }  # fmt: skip
+
+
 def bounded(task: CalibrationTask) -> dict[str, Any]:
     """Return the bounds and the prior, as modFit takes them."""
     return {"lower": task.lower.to_dict(), "upper": task.upper.to_dict(), "prior": task.fit_prior}
@@ -66,16 +120,15 @@ def best_tables(task: CalibrationTask, best: ModFit) -> Tables:
 
 def residuals_of(task: CalibrationTask, fit: ModFit) -> pd.DataFrame | None:
     """Return the residuals of the data; None of a function that gives one number."""
+    table: pd.DataFrame | None = None
     if fit.cost is not None:
-        table: pd.DataFrame = fit.cost.residuals
-        return table
-    if hasattr(task.cost, "filter"):
-        filtered: pd.DataFrame = task.cost.filter(natural(task, fit.par), smooth=False).residuals
-        return filtered
-    if not len(fit.residuals):
-        return None
-    labels = [str(k) for k in fit.residuals.index] if fit.group_names else ["residual"] * len(fit.residuals)
-    return pd.DataFrame({"name": labels, "res": fit.residuals.to_numpy()})
+        table = fit.cost.residuals
+    elif hasattr(task.cost, "filter"):
+        table = task.cost.filter(natural(task, fit.par), smooth=False).residuals
+    elif len(fit.residuals):
+        labels = [str(k) for k in fit.residuals.index] if fit.group_names else "residual"
+        table = pd.DataFrame({"name": labels, "res": fit.residuals.to_numpy()})
+    return table
 
 
 # --- in the report
@@ -116,3 +169,19 @@ def _estimate_table(found: Findings, table: pd.DataFrame, at_end: Sequence[str])
         return "bad" if (column == "± %" and row["± %"] > 100 * _LOOSE) or row.get(column) == "yes" else ""
 
     return table_of(shown, "Estimates", file="estimates.csv", most=200, tone=tone)
+
+
+def _course(found: Findings, fit: Any, **words: Any) -> Pictures:
+    """Return how good each search became, and where it ended, with the parameters on their own scale."""
+    task, many = found.task, fit.multistart
+    own: Any = many
+    if task.scale:
+        lower, upper = (natural(task, end).where(np.isfinite(end), end) for end in (many.lower, many.upper))
+        scales = {name: "log" if task.scale.get(name) == "log" else how for name, how in many.scales.items()}
+        own = replace(many, starts=natural(task, many.starts), lower=lower, upper=upper, scales=scales)
+
+    def draw(axes: Any) -> None:
+        many.plot("waterfall", ax=axes[0])
+        own.plot("parameters", ax=axes[1])
+
+    return drawn(draw, **words)

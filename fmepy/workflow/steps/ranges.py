@@ -20,10 +20,9 @@ from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arg
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
-from fmepy.workflow.steps.scale import check_model, check_named, models, natural_chain, values_for, with_parts
+from fmepy.workflow.steps.scale import check_model, check_named, natural_chain, values_for, with_parts
 
 _DRAWN = ("parRange", "parMean")
-_BAND = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +92,7 @@ class RangesStep(CalibrationStep):
         words = {"num": self.num} | {k: v for k, v in arguments.items() if k != "with_error"}
         chain: ModMCMC | None = done["sample"] if self.needs(arguments) else None
         draws = None if chain is None else natural_chain(task, chain)
-        by, of_entities = models(task)
+        by, of_entities = task.models
         parts: dict[str, RangeSummary] = {}
         failures, num, interrupted, first, rng = 0, 0, False, "", np.random.default_rng([options.seed, 1])
         for k, (label, model) in enumerate(of_entities.items()):
@@ -128,8 +127,7 @@ class RangesStep(CalibrationStep):
         return {
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
-            "inside": inside, "total": total, "BAND": _BAND, "spread": np.sqrt(_BAND * (1 - _BAND) / max(total, 1)),
-            "bands": partial(_bands, found, result),
+            "inside": inside, "total": total, "bands": partial(_bands, found, result),
         }  # fmt: skip
 
 

@@ -58,11 +58,11 @@ class SampleStep(CalibrationStep):
     requirements: ClassVar[Mapping[str, Requirement]] = {
         "rhat": Requirement(
             Key((float,), "The largest R-hat of the chains' parameters.", least=1, open=True),
-            lambda chain: worst(chain.diagnostics(), "rhat"), "the largest R-hat is {:.4g}"),
+            lambda chain: float(chain.diagnostics()["rhat"].max(skipna=False)), "the largest R-hat is {:.4g}"),
         "ess": Requirement(
             Key((float,), "The smallest effective number of draws of a parameter.", least=0, open=True),
-            lambda chain: worst(chain.diagnostics(), "ess_bulk"), "the least effective sample is {:.4g}",
-            at_least=True),
+            lambda chain: float(chain.diagnostics()["ess_bulk"].min(skipna=False)),
+            "the least effective sample is {:.4g}", at_least=True),
     }  # fmt: skip
 
     keys = arguments_of(
@@ -165,14 +165,6 @@ def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], 
             size += f" for {'it' if sum(~known) == 1 else 'them'}"
         options.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
     return words | {"var0": variance_of(fit)}
-
-
-def worst(diagnostics: pd.DataFrame, what: str) -> float:
-    """Return the worst R-hat, or the least effective size, of all parameters; NaN if one of them cannot be said."""
-    values = diagnostics[what].to_numpy(dtype=float)
-    if np.isnan(values).any():
-        return float("nan")
-    return float(values.max() if what == "rhat" else values.min())
 
 
 # --- in the report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -16,7 +16,6 @@ from fmepy.fitting.control import filled
 from fmepy.fitting.methods.registry import METHODS, method_for
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
-from fmepy.parameters.entities import entity_text
 from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import as_prior
 from fmepy.workflow.steps.base import CalibrationTask
@@ -109,15 +108,6 @@ def interval(task: CalibrationTask, fit: ModFit, level: float = LEVEL) -> pd.Dat
         half = q * fit.std_error
     par = pd.Series(fit.par.to_numpy(dtype=float), index=fit.par.index)
     return pd.DataFrame({"lower": natural(task, par - half), "upper": natural(task, par + half)})
-
-
-def models(task: CalibrationTask) -> tuple[str | None, dict[str, Any]]:
-    """Return the column of the entities, and the model as each of them has it, on its own scale; "" without any."""
-    of_entities = getattr(task.cost, "experiments", None)
-    if of_entities is None:
-        return None, {"": task.model}
-    labels: Sequence[Any] = of_entities.column.labels
-    return str(task.cost.entity), {entity_text(label): task.cost.model_of(label) for label in labels}
 
 
 def check_named(task: CalibrationTask, step: str, key: str, given: Any, known: Iterable[Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
+from fmepy.errors import ArgumentError, FmepyError, check_known
 from fmepy.journal.saving import Saved
 from fmepy.models.base import Model
 from fmepy.montecarlo.normal import Norm
@@ -22,15 +22,7 @@ from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.words import many
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
-from fmepy.workflow.steps.scale import (
-    check_model,
-    known_covariance,
-    models,
-    natural,
-    natural_chain,
-    values_for,
-    with_parts,
-)
+from fmepy.workflow.steps.scale import check_model, known_covariance, natural, natural_chain, values_for, with_parts
 
 NUM = 100
 
@@ -151,19 +143,14 @@ class ScenariosStep(CalibrationStep):
 
 def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict[str, tuple[Any, pd.DataFrame]]]:
     """Return the column of the entities, if the table has it, and the model and the rows of each."""
-    by, of_entities = models(task)
+    by, of_entities = task.models
     if by is None or by not in table.columns:
         return None, {"": (task.model, table)}
     texts = table[by].map(entity_text)
-    unknown = [t for t in texts if t not in of_entities]
-    if unknown:
-        raise task.error(
-            ("scenarios", "table"),
-            f"the table of scenarios names {unknown[0]!r} in {by!r}, which the data do not have."
-            f"{did_you_mean(unknown[0], of_entities)} There are {listed(of_entities)}.",
-        )
     parts = {}
     for label in dict.fromkeys(texts):
+        wrong = f"the table of scenarios names {label!r} in {by!r}, which the data do not have."
+        check_known(label, of_entities, wrong, partial(task.error, ("scenarios", "table")))
         model = of_entities[label]
         local = {split_local(n)[0]: n for n in map(str, model.parms.index) if split_local(n)[1] == label}
         parts[label] = (model, table[texts == label].drop(columns=by).rename(columns=local))

@@ -102,13 +102,12 @@ class ScreenStep(CalibrationStep):
         return Screened(sens, sets, together, _structural(task, own) if arguments.get("structural") else None)
 
     def tables(self, task: CalibrationTask, result: Screened) -> Tables:
-        known = result.structural
-        ranks = result.sensitivities.summary().frame.rename_axis("parameter").reset_index()
-        return {
-            "screen.csv": ranks,
-            **({} if result.collinearity is None else {"collin.csv": result.collinearity.frame}),
-            **({} if known is None else {"structural.csv": known.verdicts.rename_axis("parameter").reset_index()}),
-        }
+        found = {"screen.csv": result.sensitivities.summary().frame.rename_axis("parameter").reset_index()}
+        if result.collinearity is not None:
+            found["collin.csv"] = result.collinearity.frame
+        if result.structural is not None:
+            found["structural.csv"] = result.structural.verdicts.rename_axis("parameter").reset_index()
+        return found
 
     def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
         sens = result.sensitivities
@@ -155,8 +154,6 @@ def _as_table(f: Any, start: dict[str, float], words: dict[str, Any]) -> tuple[A
 
 def _not_told_apart(sens: SensFun) -> tuple[list[str], Any]:
     """Return the combinations of parameters that are not determined, and the largest sets of them that are."""
-    if len(sens.names) < 2:
-        return [], ()
     try:
         found = identifiability(sens)
     except Exception:  # a report needs it not
