@@ -25,6 +25,7 @@ from fmepy.filtering.tangents import Directions
 from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
 from fmepy.language.equations import names_in
+from fmepy.language.functions import holds_choices
 from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.parameters.maps import TRANSFORMS
@@ -388,6 +389,11 @@ def broken(spec: Specification, label: Any, run: Pass, schedule: Schedule, p: Ve
     what = ""
     if run.reason == VARIANCE_NOT_POSITIVE:
         what = f" ({spec.variables[schedule.readings.variables[run.row]]!r})"
+    elif spec.space.is_traced and holds_choices(spec.space.rates):
+        what = (
+            ". If the rates on both sides of a condition lead back to it, the state slides along it, which has no "
+            "solution by stops: propagation='rk4' with a small dt steps over it"
+        )
     sample = int(np.sum(np.unique(schedule.readings.times) <= time))
     return SimulationError(
         f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",
