@@ -211,7 +211,7 @@ class ExplicitRuns:
 
     def go_along(self, start: float, times: Vector) -> None:
         """Let further runs go along another stretch of as many times, where there is but one."""
-        at = CourseTables._fields.index("start")
+        at = list(CourseTables.__annotations__).index("start")
         self._course[at : at + 1].view(np.float64)[0] = self.tables.begins[0] = start
         self.tables.times[:] = self.tables.rows[:] = times
 
