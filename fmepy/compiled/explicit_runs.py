@@ -29,6 +29,8 @@ _WORTH_A_THREAD = 200
 """States of all runs from which on Ctrl-C is to be heard while they run, which takes 50 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
+_START = list(CourseTables.__annotations__).index("start")
+"""Where that stands among the words of a course; before it there are numbers alone."""
 _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
 """What a run knows of the stiff method before there is one."""
 _LEARNING = threading.Lock()
@@ -211,8 +213,7 @@ class ExplicitRuns:
 
     def go_along(self, start: float, times: Vector) -> None:
         """Let further runs go along another stretch of as many times, where there is but one."""
-        at = list(CourseTables.__annotations__).index("start")
-        self._course[at : at + 1].view(np.float64)[0] = self.tables.begins[0] = start
+        self._course[_START : _START + 1].view(np.float64)[0] = self.tables.begins[0] = start
         self.tables.times[:] = self.tables.rows[:] = times
 
     def _compiled(self, has_delays: bool, watches: bool) -> Callable[..., None]:
