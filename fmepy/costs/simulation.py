@@ -43,7 +43,7 @@ from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import as_table
 from fmepy.tables.sheet import with_times
 from fmepy.types import IntVector, Seed, UserParameters
-from fmepy.vocabulary import with_own_words
+from fmepy.vocabulary import by_name, with_own_words
 
 if TYPE_CHECKING:
     from fmepy.costs.noise_model import MeasurementNoise
@@ -275,6 +275,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     given_x: Any = field(init=False)
     _given: dict[str, float] = field(init=False)
     _own: pd.Series = field(init=False)
+    elsewhere: ClassVar = by_name({"filter smooth forecast": "of a FimlofCost", "fit": "modFit(cost, {'k': 0.5})"})
     merged: ClassVar = ("transform", "parms", "measurement_noise", "censored", "noise_parms", "likelihood")
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ from fmepy.results.tables import Framed, Part, long_table, wrapped
 from fmepy.tables.cells import by_place
 from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import AxesArray, Cube, Matrix, Vector
-from fmepy.vocabulary import own_words
+from fmepy.vocabulary import by_name, own_words
 
 if TYPE_CHECKING:
     from fmepy.fitting.result import ModFit
@@ -73,6 +73,8 @@ class Prediction(Framed):
     reading: bool
     source: str = "fit"
     message: str = ""
+
+    elsewhere = by_name({"summary_frame head tail predicted_mean conf_int": "`frame`"})
 
     @property
     def contains(self) -> str:

@@ -24,6 +24,7 @@ from fmepy.plotting.axes import (
 )
 from fmepy.plotting.observations import DATA, draw_marked, draw_observed, observed
 from fmepy.plotting.profiles_in_time import panels_by_place
+from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
@@ -178,9 +179,13 @@ def plot_prediction(
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the curve's ``Axes.plot``.
     """
-    frame = prediction.frame
+    frame, calendar = prediction.frame, prediction.frame.attrs.get("calendar")
     x_name = str(frame.columns[0])
     variables = [str(v) for v in frame["var"].unique()]
+    if calendar is not None and isinstance(obs, pd.DataFrame) and calendar[0] in obs:
+        obs = obs.assign(**{calendar[0]: numbers_of_times(obs[calendar[0]], calendar)}).rename(
+            columns={calendar[0]: x_name}
+        )
     if frame.columns[1] == "x":
         return _prediction_by_place(prediction, obs, chosen(which, variables), axes, kwargs)
     points, x_label = observed(obs, x_name, variables, variables)

@@ -72,3 +72,10 @@ def test_numbers_stay_and_so_do_results_of_files(noisy, tmp_path):
     residuals = loaded.plot()[0]
     assert residuals.get_xlabel() == "x"  # a file has no cost
     np.testing.assert_array_equal(residuals.lines[-1].get_xdata(), fit.plot()[1].lines[-1].get_xdata())
+
+
+def test_the_dated_data_of_a_fit_are_drawn_into_its_prediction(cost):
+    (ax,) = fme.modFit(cost).predict(MODEL).plot(obs=DATA)
+    points = ax.lines[-1]
+    assert points.get_marker() == "o" or points.get_linestyle() == "None"
+    assert points.get_xdata()[:2].tolist() == [0.0, 14.0]
