@@ -68,7 +68,7 @@ plt.show()
 jumped = river.replace(
     model=fme.DifferenceModel(
         "next(level) = level + jump * pulse", parms={"jump": 0.0},
-        forcings={"pulse": (years, (years == year).astype(float))}, **settings,
+        forcings={"pulse": (np.append(years, 1980), np.append(years == year, 0).astype(float))}, **settings,
     )
 )  # fmt: skip
 fit_jump = fme.modFit(jumped, seed=1)

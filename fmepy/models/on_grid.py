@@ -465,7 +465,7 @@ class ProfileModel(DynamicModel):
         ...     return transport_1d(O2, grid, D=D, up=300.0).rate - k * O2
         >>> ax = OdeModel(sediment, state={"O2": 0.0}, grid=grid, times=[0, 1, 2, 5]).image("O2", unit="mmol/m3")
         >>> ax.get_xlabel(), ax.get_ylabel(), bool(ax.yaxis_inverted())
-        ('time', 'x', True)
+        ('time', 'depth', True)
         """
         from fmepy.plotting.profiles_in_time import plot_image
 
