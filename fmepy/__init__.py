@@ -104,7 +104,8 @@ def __getattr__(name: str) -> _typing.Any:
 
     from fmepy.vocabulary import answer_of
 
-    message = f"module {__name__!r} has no attribute {name!r}{answer_of(name)}"
+    own = answer_of("function", name)
+    message = f"module {__name__!r} has no attribute {name!r}{f'; here it is {own}' if own else ''}"
     raise AttributeError(message, name=name, obj=sys.modules[__name__])  # Python says what is near
 
 

@@ -211,15 +211,15 @@ def _is_near(a: str, b: str) -> bool:
     return row[-1] <= most
 
 
-def counted(n: int, one: str) -> str:
+def counted(n: int, one: str, many: str = "") -> str:
     """Return how many things there are, in words.
 
     Examples
     --------
-    >>> counted(1, "state"), counted(2, "state")
-    ('1 state', '2 states')
+    >>> counted(1, "state"), counted(2, "state"), counted(2, "datum", "data")
+    ('1 state', '2 states', '2 data')
     """
-    return f"{n} {one}" if n == 1 else f"{n} {one}s"
+    return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def listed(names: Iterable[object], most: int = 12) -> str:

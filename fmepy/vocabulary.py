@@ -36,7 +36,7 @@ def _answers(kind: str) -> dict[str, list[tuple[tuple[str, ...], str]]]:
     return out
 
 
-_NONE = inspect.Parameter.empty
+_NONE, _BARE = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_ONLY
 _RUN = "A run of a model"
 _OF_MODELS = (
     "state",
@@ -78,9 +78,9 @@ upper={'k': 10}.
     kinds = [p.kind for p in parameters.values()]
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
     most = len(kinds) if is_open else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    free = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    needed = [] if is_open else [n for n in known if parameters[n].default is _NONE and parameters[n].kind in free]
+    needed = [] if is_open else [n for n in known if parameters[n].default is _NONE and parameters[n].kind is not _BARE]
     own_self = len(parameters) - len(known)
+    n = most - own_self
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -90,7 +90,6 @@ upper={'k': 10}.
                 raise unknown_argument(verb, name, known)
             if name in switches and (np.ndim(value) or value not in (True, False)):
                 raise ArgumentError(f"`{name}={value!r}` must be True or False.")
-        n = most - own_self
         if len(args) > most and n < len(known):
             raise UnknownArgumentError(
                 f"{verb} takes {counted(n, 'argument')} without a name ({listed(known[:n])}); name what follows: "
@@ -104,7 +103,7 @@ upper={'k': 10}.
                 )
         for name in needed:
             if name not in given and known.index(name) >= len(args) - own_self:
-                example = next((says for _, says in _answers("needed").get(f"{verb}.{name}", ())), f"{name}=...")
+                example = answer_of("needed", f"{verb}.{name}") or f"{name}=..."
                 raise UnknownArgumentError(f"{verb} needs `{name}`, too: write {example} in its brackets.")
         return function(*args, **kwargs)
 
@@ -153,15 +152,15 @@ def own_key(name: str, known: Iterable[str]) -> str:
     return next((says for own, says in _answers("key").get(name, ()) if have.issuperset(own)), "")
 
 
-def answer_of(name: str) -> str:
-    """Return what a function of another package is called here, to be put behind a message; "" where it is not known.
+def answer_of(kind: str, name: str) -> str:
+    """Return what the table says of a name that has one answer; "" where it has none.
 
     Examples
     --------
-    >>> answer_of("tran_1D")
-    '; here it is transport_1d(C, grid, D=...)'
+    >>> answer_of("function", "tran_1D"), answer_of("function", "modFit")
+    ('transport_1d(C, grid, D=...)', '')
     """
-    return next((f"; here it is {says}" for _, says in _answers("function").get(name, ())), "")
+    return next((says for _, says in _answers(kind).get(name, ())), "")
 
 
 class AnswersInOwnWords:

@@ -47,7 +47,7 @@ class ModelsOfCost:
         """Which parameters every entity has; None without entities."""
         return None if self.entity is None else self.cases
 
-    @property
+    @cached_property
     def calendar(self) -> Any:
         """Name of the times, their origin, and the seconds of their unit; None where the data give no dates."""
         given = [getattr(self, name) for name in ("obs", "x", "unit", "origin")]

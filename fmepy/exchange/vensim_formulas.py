@@ -195,10 +195,8 @@ class Formulas:
                 return self._looked_up(x, first.args[1], where, kind)
             if first is None or not v.is_table:
                 raise UnsaidError(f"{v.label!r} is no table", table.line)
-            kind, own = (
-                kind or (first.subs[0].value if first.subs else "hold"),
-                self._table_name(v, self._place(v, table, where)),
-            )
+            kind = kind or (first.subs[0].value if first.subs else "hold")
+            own = self._table_name(v, self._place(v, table, where))
             found = f"{own}({x}" if is_table_word(own) and not NUMBER.fullmatch(x) else f"table({x}, {own}"
         return found + (")" if kind == "hold" else f', "{kind}")'), _ATOM
 
@@ -413,9 +411,10 @@ class Formulas:
     _call_pulse = _call_step = _call_ramp = _call_pulse_train = _call_test_input
 
     def _call_quantum(self, e: Expr, where: Where) -> Said:
-        if len(e.args) == 2 and e.args[1].word == "number" and e.args[1].value > 0:
-            return self._filled("{1!} * trunc({0!} / {1!})", e, where)
-        return self._filled(str(self.words["quantum/2"]), e, where) if len(e.args) == 2 else self._refuse(e)
+        if len(e.args) != 2:
+            self._refuse(e)
+        is_positive = e.args[1].word == "number" and e.args[1].value > 0
+        return self._filled("{1!} * trunc({0!} / {1!})" if is_positive else str(self.words["quantum/2"]), e, where)
 
     def _at_a_step(self, text: str, e: Expr, where: Where) -> str:
         """Return a constant time, so much earlier that what begins at it does so at the nearest step."""

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import positive_number
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import ArgumentError, SimulationError, counted
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.data import EntityRun
@@ -257,7 +257,7 @@ def _message(log: pd.DataFrame, threshold: float, flt: FilterResult) -> str:
     jumps = len(log) - removed
     if not len(log):
         return f"Nothing is beyond {threshold:g} sd in {flt.nobs} data."
-    data = "no datum" if not removed else "1 datum" if removed == 1 else f"{removed} data"
+    data = counted(removed, "datum", "data") if removed else "no datum"
     states = (
         "" if not jumps else "; 1 jump of a state reported" if jumps == 1 else f"; {jumps} jumps of states reported"
     )

@@ -27,7 +27,7 @@ from fmepy.fimlof.outputs import band, names_of_sums, on_own_scale, positive_nam
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.scales import check_scale
 from fmepy.results.tables import Framed, Part, long_table, wrapped
-from fmepy.tables.sheet import numbers_of_times
+from fmepy.tables.sheet import calendar_of, numbers_of_times
 from fmepy.types import AxesArray, Cube, Matrix, Seed, Vector
 from fmepy.vocabulary import by_name
 
@@ -189,7 +189,7 @@ def forecast(
         own = [d.table(f, r.label, entity) for d, f, r in zip(drawn, futures, flt.runs, strict=True)]
         table = pd.concat(own, ignore_index=True)
     frame = pd.concat(parts, ignore_index=True)
-    frame.attrs["calendar"] = flt.cost.calendar if hasattr(type(flt.cost), "calendar") else None
+    frame.attrs["calendar"] = calendar_of(flt.cost)
     return Forecast(
         frame,
         np.concatenate([P[:, :n, :n] for P in covariances]),

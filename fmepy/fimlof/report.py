@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.errors import counted
 from fmepy.results.tables import Part, Shown, bullets, heading, table
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _title(flt: FilterResult) -> str:
     names = ", ".join(flt.variables[:4]) + (f" and {len(flt.variables) - 4} more" if len(flt.variables) > 4 else "")
     if flt.failure is not None:
         return f"Filter of {names}: broke down"
-    return f"Filter of {names}: log-likelihood {flt.loglik:.7g} of {_number(flt.nobs, 'datum', 'data')}"
+    return f"Filter of {names}: log-likelihood {flt.loglik:.7g} of {counted(flt.nobs, 'datum', 'data')}"
 
 
 def _what(flt: FilterResult) -> list[str]:
@@ -98,17 +99,17 @@ def _what(flt: FilterResult) -> list[str]:
     if facts.initial == "known" and facts.start:
         start = f"known with uncertainty ({', '.join(facts.start)})"
     out = [
-        f"{_number(len(flt.variables), 'variable')}, {_number(len(times), 'reading')}{of}, {flt.xlabel} "
-        f"{times.min():g} to {times.max():g}; {_number(len(facts.states), 'state')}, "
-        f"{_number(facts.n_noise, 'noise input')}; the start is {start}."
+        f"{counted(len(flt.variables), 'variable')}, {counted(len(times), 'reading')}{of}, {flt.xlabel} "
+        f"{times.min():g} to {times.max():g}; {counted(len(facts.states), 'state')}, "
+        f"{counted(facts.n_noise, 'noise input')}; the start is {start}."
     ]
     limits = sum(map(bool, flt.residuals.get("censored", ())))
     if limits:
-        out.append(f"{_number(limits, 'reading')} of them {'is a limit' if limits == 1 else 'are limits'}.")
+        out.append(f"{counted(limits, 'reading')} of them {'is a limit' if limits == 1 else 'are limits'}.")
     used = len(times) - flt.nobs
     if used:
         what = "an unknown start" if facts.n_free else "the start"
-        out.append(f"{_number(used, 'datum', 'data')} went into {what} and {'does' if used == 1 else 'do'} not count.")
+        out.append(f"{counted(used, 'datum', 'data')} went into {what} and {'does' if used == 1 else 'do'} not count.")
     if any(how is not None for how in facts.transforms):
         told = ", ".join(
             f"{how} {v}" for v, how in zip(flt.variables, facts.transforms, strict=True) if how is not None
@@ -117,10 +118,6 @@ def _what(flt: FilterResult) -> list[str]:
             f"Compared on the scale of {told}; add log_jacobian = {flt.log_jacobian:.6g} to compare with others."
         )
     return out
-
-
-def _number(n: int, one: str, many: str | None = None) -> str:
-    return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def _size(flt: FilterResult, estimated: Any) -> tuple[list[str], bool]:
@@ -262,8 +259,8 @@ def _weak(flt: FilterResult, frame: pd.DataFrame, moments: pd.DataFrame) -> list
     if len(strange):
         row = strange.to_dict("records")[int(np.argmin(strange["p"]))]
         out.append(
-            f"{_number(len(strange), 'sample')} all but impossible under the model (p below 0.001 by Bonferroni), the "
+            f"{counted(len(strange), 'sample')} all but impossible under the model (p below 0.001 by Bonferroni), the "
             f"worst at {_who(flt, row)}{flt.xlabel} {row['time']:g}: chi-squared {row['chi2']:.4g} on "
-            f"{_number(row['n'], 'degree')} of freedom. If the model is not linear, the filter may have lost it there."
+            f"{counted(row['n'], 'degree')} of freedom. If the model is not linear, the filter may have lost it there."
         )
     return out

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.observation_scale import observation_scale
-from fmepy.errors import ArgumentError, SimulationError, did_you_mean
+from fmepy.errors import ArgumentError, SimulationError, counted, did_you_mean
 from fmepy.filtering.smoothing import History, drawn_states, history_of
 from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.diagnostics import (
@@ -388,9 +388,9 @@ class FilterResult(Filtered):
         if self.failure is not None:
             return f"FilterResult{of}: {self.failure}"
         flags, jumps = int(self.residuals["flag"].sum()), int(self.shocks["flag"].sum())
-        suspected = f"{flags} suspected {'datum' if flags == 1 else 'data'}"
+        suspected = counted(flags, "suspected datum", "suspected data")
         return (
-            f"FilterResult{of}: {self.nobs} {'datum' if self.nobs == 1 else 'data'}, log-likelihood {self.loglik:.7g}, "
+            f"FilterResult{of}: {counted(self.nobs, 'datum', 'data')}, log-likelihood {self.loglik:.7g}, "
             f"sum of squares {self.sumsq:.5g}; "
             f"{suspected}, {jumps} {'jump' if jumps == 1 else 'jumps'} of states beyond {self.threshold:g} sd"
         )

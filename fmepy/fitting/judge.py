@@ -244,18 +244,15 @@ def _lost(problem: Problem, theta: Vector, H: Matrix | None) -> list[int]:
 
 def _away(problem: Problem, theta: Vector) -> str:
     if problem.objective.kind == "cost":
+        data = counted(round(problem.objective.nobs), "datum", "data")
         return (
-            f"The cost falls without end, so there is no optimum: {_data(problem.objective.nobs)} do not hold "
+            f"The cost falls without end, so there is no optimum: {data} do not hold "
             f"{len(theta)} parameters here. Give bounds (lower=, upper=) or a prior, or fix some."
         )
     return (
         "The cost falls without end, so there is no optimum: it may be a likelihood with its sign turned (f is to "
         "return -2 log L), or need bounds."
     )
-
-
-def _data(nobs: float) -> str:
-    return "1 datum" if nobs == 1 else f"{nobs:.0f} data"
 
 
 def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvature, lost: list[int], far: bool) -> str:
@@ -322,7 +319,7 @@ def _of_data(problem: Problem) -> list[str]:
     told, objective = [], problem.objective
     nobs, n_par = objective.nobs, len(problem.names)
     if objective.is_scalar and nobs < n_par:
-        told.append(f"{_data(nobs)} for {n_par} parameters: the estimates are not determined.")
+        told.append(f"{counted(int(nobs), 'datum', 'data')} for {n_par} parameters: the estimates are not determined.")
     if not objective.is_scalar and nobs <= n_par:
         told.append(
             f"{counted(int(nobs), 'residual')} for {counted(n_par, 'parameter')}: there are no degrees of freedom, no "

@@ -38,7 +38,7 @@ from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.parameters.selection import profile_of
 from fmepy.results.tables import Framed, Part, long_table, wrapped
 from fmepy.tables.cells import by_place
-from fmepy.tables.sheet import numbers_of_times
+from fmepy.tables.sheet import calendar_of, numbers_of_times
 from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import by_name, own_words
 
@@ -175,7 +175,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
         return Prediction(_band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
     if is_fit(fit):
         band = _by_place(_band_of_fit(model, fit, times, level, reading), model)
-        band.attrs["calendar"] = _calendar(fit)
+        band.attrs["calendar"] = calendar_of(fit.source)
         return Prediction(band, level, bool(reading), "fit", _of_bounds(fit))
     draws = _draws_of(fit)
     if draws is None:
@@ -187,13 +187,8 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     return Prediction(_by_place(frame, model), level, bool(reading), "draws", note)
 
 
-def _calendar(fit: ModFit) -> Any:
-    """Return the calendar of the cost's data; None where they have no dates, or there is no such cost."""
-    return fit.source.calendar if hasattr(type(fit.source), "calendar") else None
-
-
 def _of_bounds(fit: ModFit) -> str:
-    """Return what is to be said of parameters on their bounds, which have no covariance."""
+    """Return the note on parameters at their bounds, which have no covariance."""
     if not (held := list(fit.at_bound)):
         return ""
     is_one = len(held) == 1
@@ -274,7 +269,7 @@ def _of_model(model: Any, fit: ModFit, times: Any) -> tuple[_Place, Matrix, Cube
     _check_scale(model, fit, used)
     if fit.tied is not None:
         model = _with_fixed(model, fit, [str(n) for n in model.parms.index])
-    bound, place = _bound(model, used, times, _calendar(fit))
+    bound, place = _bound(model, used, times, calendar_of(fit.source))
     keep_within(bound, fit.lower[used].to_numpy(dtype=float), fit.upper[used].to_numpy(dtype=float))
     Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
     return place, np.asarray(Y), np.asarray(S), used

@@ -20,7 +20,7 @@ from fmepy.models.mapped import MappedModel
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.selection import cells_of, names_in_short
-from fmepy.tables.sheet import numbers_of_times
+from fmepy.tables.sheet import calendar_of, numbers_of_times
 from fmepy.types import Vector
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _of_model(one: Any, f: Any, objective: Objective) -> list[Predicted]:
             "as lambda p: model(p)['y'].iloc[-1]."
         )
     first, last = float(model.times[0]), float(model.times[-1])
-    at = numbers_of_times(times, getattr(f, "calendar", None), f"`prediction`: the times of {variable!r}")
+    at = numbers_of_times(times, calendar_of(f), f"`prediction`: the times of {variable!r}")
     outside = at[~((at >= first) & (at <= last))]
     if at.ndim != 1 or not at.size or outside.size:
         told = f"{outside[0]:g}" if outside.size and np.isfinite(outside[0]) else repr(times)

@@ -10,7 +10,7 @@ the legend comes from the labels, in the first panel that shows something new.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -147,6 +147,13 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
     return drawn
 
 
+_OF_R = {
+    "main": "title", "xlab": "xlabel", "ylab": "ylabel", "col": "color", "lwd": "linewidth", "lty": "linestyle",
+    "pch": "marker", "cex": "markersize", "log": "yscale",
+}  # fmt: skip
+"""What keywords of R's pictures are called here."""
+
+
 def _check_keywords(name: str, given: Mapping[str, Any], own: set[str]) -> None:
     mine = own | set(SETTINGS) | {"figsize", "legpos"}
     if not set(given) - mine:
@@ -158,17 +165,12 @@ def _check_keywords(name: str, given: Mapping[str, Any], own: set[str]) -> None:
     known = mine | _artist_keywords()
     for key in given:
         if key not in known:
+            ours = _OF_R.get(key)
+            hint = f" Here it is `{ours}`." if ours else did_you_mean(key, sorted(known))
             raise ArgumentError(
-                f"{name} takes no keyword `{key}`.{_hint(key, known)} It takes "
+                f"{name} takes no keyword `{key}`.{hint} It takes "
                 f"{listed(sorted(mine))}, and matplotlib's keywords of what it draws."
             )
-
-
-def _hint(key: str, known: Collection[str]) -> str:
-    """Return what a keyword of R's pictures is called here, or the nearest."""
-    own = {"main": "title", "xlab": "xlabel", "ylab": "ylabel", "col": "color", "lwd": "linewidth", "lty": "linestyle",
-           "pch": "marker", "cex": "markersize", "log": "yscale"}.get(key)  # fmt: skip
-    return f" Here it is `{own}`." if own else did_you_mean(key, sorted(known))
 
 
 @cache

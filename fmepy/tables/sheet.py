@@ -254,6 +254,11 @@ def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
     return table
 
 
+def calendar_of(cost: Any) -> Any:
+    """Return the calendar of a cost's data, see `with_times`; None where they have no dates, or it is no such cost."""
+    return cost.calendar if hasattr(type(cost), "calendar") else None
+
+
 def numbers_of_times(times: Any, calendar: Any = None, what: str = "`times`") -> Vector:
     """Return times as numbers, at least one-dimensional: dates by a calendar, see `with_times`, where there is one.
 

@@ -364,6 +364,7 @@ def test_ctrl_c_returns_what_is_done():
     assert prof.interrupted
     assert prof.verdicts["b"].startswith("unfinished")
     assert len(prof.frame) > 5
+    assert "failed" not in prof.message
 
 
 # ------------------------------------------------------------------------------------------------- pictures

@@ -241,6 +241,8 @@ def test_ctrl_c_returns_what_is_done():
     assert result.interrupted
     assert result.frame["X1"].notna().sum() == 2
     assert result.failures["error"].unique().tolist() == ["Interrupted"]
+    assert "4 runs not run (Ctrl-C)" in repr(result)
+    assert "failed" not in repr(result)
 
 
 # --- pictures

@@ -209,7 +209,7 @@ class WatchTable:
     @cached_property
     def strict(self) -> Callable[[float, Any, Any], list[float]]:
         """``strict(t, z, inputs)``: 1 of roots that happen just after their time."""
-        return self._function([as_node(float(r.strict) if r.strict in (0, 1) else r.strict) for r in self.roots])
+        return self._function([as_node(r.strict) for r in self.roots])
 
     @cached_property
     def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:

@@ -236,7 +236,7 @@ def _fitted(found: Findings, panels: Sequence[FittedPanel], **words: Any) -> Pic
 
 
 def task_facts(found: Findings) -> dict[str, Any]:
-    """Return what was asked, and what came of it."""
+    """Return the facts of the section on the task."""
     case, model, cost = found.task.case, found.task.model, found.task.cost
     definition, profiles = getattr(model, "definition", None), profiles_of(model)
     return {
