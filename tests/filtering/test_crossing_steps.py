@@ -10,6 +10,8 @@ from fmepy.compiled.c_loops import checked_loop
 from fmepy.compiled.switching import run_stretch
 from fmepy.filtering import continuous_transition
 from fmepy.filtering.continuous_transition import CrossingSteps
+from fmepy.filtering.paths import draw_paths
+from fmepy.filtering.run import has_tangents
 
 T = np.arange(41.0)
 RAIN = (np.arange(51.0), np.maximum(3 * np.sin(2.3 * np.arange(51)), 0))
@@ -154,3 +156,34 @@ def test_a_state_that_slides_along_a_condition_is_told_to_step_over_it():
     cost = fme.FimlofCost(model, seen, process_noise={"x": 0.1}, measurement_noise={"x": 0.2})
     assert "slides along it, which has no solution by stops: propagation='rk4'" in cost.filter().failure
     assert np.isfinite(cost.replace(propagation="rk4", dt=1e-3)())
+
+
+@pytest.mark.parametrize(("name", "is_smooth"), [("overflow", False), ("a jump", False), (None, True)])
+def test_derivatives_along_a_pass_are_of_smooth_models(name, is_smooth, monkeypatch):
+    """Those of others are differences of passes: the derivatives of a run jump where its conditions cross."""
+    monkeypatch.setitem(MODELS, None, ("d(S)/dt = rain - k*S*S", "S"))
+    assert has_tangents(cost_of(name).filter().bound.filter_of(0).scheme) is is_smooth
+
+
+def test_a_relay_is_not_linear_where_its_start_is_unknown():
+    for rate, is_linear in (("where(x > 3, 0.6, 2.0) - 0.2*x", False), ("1 - 0.2*x", True)):
+        model = fme.OdeModel(f"d(x)/dt = {rate}", state={"x": 0.5}, times=T)
+        seen = {"time": T[1:], "x": 3 + np.sin(T[1:])}
+        cost = fme.FimlofCost(model, seen, process_noise={"x": 0.1}, measurement_noise={"x": 0.2}, initial="diffuse")
+        assert cost.specification.space.is_linear is is_linear
+
+
+class Silence:
+    """Random numbers that are all zero."""
+
+    def standard_normal(self, shape):
+        return np.zeros(shape)
+
+
+def test_no_path_depends_on_those_before_it():
+    bound_filter, run = (flt := cost_of("overflow").filter()).bound.filter_of(0), flt.runs[0]
+    start = bound_filter.start(run.p, None, run.schedule)
+    paths = draw_paths(bound_filter.scheme, run.schedule, start, bound_filter.inputs(run.p), 3, Silence())
+    assert np.isfinite(paths).all()
+    assert (paths[0] == paths[1]).all()
+    assert (paths[0] == paths[2]).all()

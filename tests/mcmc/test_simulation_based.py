@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import fmepy as fme
-from fmepy.errors import ArgumentError, FmepyError, ParameterError
+from fmepy.errors import ArgumentError, FmepyError, InterruptedWarning, ParameterError
 from fmepy.mcmc.simulation_based import CalibrationCheck
 
 WORDS = {"num": 100, "niter": 1200, "burninlength": 200, "jump": {"k": 0.06}, "updatecov": 100, "seed": 1}
@@ -150,3 +150,21 @@ def test_the_prior_of_a_local_parameter_is_that_of_every_entity(cost):
     check = fme.simulation_based_calibration(apart, {"k": stats.uniform(0.2, 0.6)}, num=2, niter=60, seed=1)
     assert list(check.truth) == ["k[a]", "k[b]"]
     assert (check.truth["k[a]"] != check.truth["k[b]"]).all()
+
+
+def test_replicates_that_ctrl_c_left_out_are_no_failures(cost):
+    seen = []
+
+    def impatient(p, rng):
+        seen.append(p)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return cost.simulate(p, seed=rng)
+
+    with pytest.warns(InterruptedWarning, match=r"2 of 5 replicates are done\.$"):
+        check = fme.simulation_based_calibration(
+            cost, PRIOR, num=5, niter=300, burninlength=100, jump={"k": 0.06}, seed=1, simulate=impatient
+        )
+    assert check.n_done == 2
+    assert "3 not run (Ctrl-C)" in str(check)
+    assert "failed" not in str(check)

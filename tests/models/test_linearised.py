@@ -39,3 +39,10 @@ def test_what_is_linear_says_so():
     assert near.is_linear
     assert near.rest[0] == pytest.approx(0.5)  # x moves from 3 to 3.5
     assert not linearised(model.definition, np.array([3.0]), np.array([0.5, 2.0]), 0.0, ["x"], ["a"]).is_linear
+
+
+@pytest.mark.parametrize(("text", "is_linear"), [("1 - 0.2*x", True), ("where(x > 3, 0.6, 2.0) - 0.2*x", False)])
+def test_a_choice_between_constants_is_not_linear(text, is_linear):
+    model = OdeModel(f"d(x)/dt = {text}", state={"x": 1.0}, times=[0, 1])
+    near = linearised(model.definition, np.array([1.0]), np.empty(0), 0.0, ["x"])
+    assert near.is_linear is is_linear
