@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Runs of systems with switches: where one crosses, its mode flips, and the run goes on, without Python.
 
-What happens at a crossing is what `models.running.crossings` does and explains. A run comes back where a condition has
-no value, and after as many flips as there is room for.
+What happens at a crossing is what `models.running.crossings` does and explains; root events fire on the way
+(`compiled.root_events`). A run comes back where a condition has no value, and after as many flips as there is room for.
 """
 
 from __future__ import annotations
@@ -15,14 +15,30 @@ import numpy as np
 from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_changes, prepare, set_outputs
 from fmepy.compiled.explicit_loop import begin_stiff, rates_of, watch_of
 from fmepy.compiled.kernels import are_finite, call, copy, integers, new
+from fmepy.compiled.root_events import (
+    FIRED,
+    NOTHING,
+    PACE,
+    REFUSED,
+    Roots,
+    RootsSeen,
+    begin_roots,
+    change,
+    look_at_roots,
+    polished,
+    read_sides,
+    ready_to_fire,
+    roots_room,
+    settle,
+)
 from fmepy.compiled.rosenbrock import IS_KNOWN, Stiff, is_on
 from fmepy.compiled.status import ALONE, CROSSED, DONE, STIFF
 from fmepy.types import IntVector, Matrix, Vector
 
 MOST, MOST_OF_WHOLE = 64, 50_000
 """Flips after which a run comes back, for somebody to see whether it slides along a switch: a stretch, a whole run."""
-PACE, MOST_FLIPS = 1000, 200_000
-"""Flips whose pace is looked at, and how many a run may have at that pace: of more it slides along a switch."""
+MOST_FLIPS = 200_000
+"""How many flips a run may have at the pace of its last: of more it slides along a switch."""
 FAR = 1e-4
 """Part of a state by which none may move within two times that are one: a switch may cross there unseen."""
 
@@ -51,6 +67,7 @@ class Switches(NamedTuple):
     flips : ndarray, shape (most, 3)
         Times, which of the watched, and the speed of its g.
     n_flips : ndarray, shape (1,)
+    roots : Roots
     """
 
     along: int
@@ -68,6 +85,7 @@ class Switches(NamedTuple):
     unknown: Vector
     flips: Matrix
     n_flips: Vector
+    roots: Roots
 
 
 def with_room(w: Switches, most: int) -> Switches:
@@ -76,7 +94,10 @@ def with_room(w: Switches, most: int) -> Switches:
 
 
 class _Seen(NamedTuple):
-    """What is seen at a time: the rates of z, a way, g and its speeds, the conditions, room, the rates before it."""
+    """What is seen at a time: the rates of z, a way, g and its speeds, the conditions, room, the rates before it.
+
+    And what is seen of the roots.
+    """
 
     at: Vector
     rates: Vector
@@ -86,12 +107,14 @@ class _Seen(NamedTuple):
     later: Vector
     moved: Vector
     before: Vector
+    roots: RootsSeen
 
 
 def _room(c, w):
-    n, n_watched = len(c.atol), len(w.watched)
+    n, n_watched = len(c.atol), len(w.watched) + len(w.roots.directions)
     return _Seen(
-        new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n), new(n)
+        new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n), new(n),
+        roots_room(c, w.roots),
     )  # fmt: skip
 
 
@@ -113,6 +136,7 @@ def _run_through(c, runs, w, seen, inputs, rows, stiff):
         copy(z, rows[0])
     change = make_changes(c, runs, inputs, 0, -1, c.start)
     w.n_flips[0] = w.unknown[w.n_switches] = 0.0
+    begin_roots(seen.roots)
     for k in range(len(c.bounds)):
         if change < 0 or not are_finite(z):
             return ALONE
@@ -134,28 +158,75 @@ def _run_through(c, runs, w, seen, inputs, rows, stiff):
 def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
     """Carry z through a stretch; return how it ended, and the next step."""
     z, t, row, times = runs.values[: len(c.atol)], c.begins[k], 0, c.times[c.bounds[k, 0] : c.bounds[k, 1]]
-    seen.at[0] = t
+    n_roots, seen.at[0] = len(w.roots.directions), t
     _read(w, seen, w.watched, 0, len(w.watched), c, t, z, inputs)
-    _set_offsets(c, w, seen, t, z, inputs)
+    if not _set_offsets(c, w, seen, t, z, inputs):
+        return ALONE, h
     while w.unknown[w.n_switches] == 0.0:
         status, came, reached, h = advance(
             rates_of, watch_of, (c.rates, c.watch, inputs), c, runs, t, h, c.max_step, times[row:], rows[row:], None,
             stiff,
         )  # fmt: skip
         row += came
-        if status != CROSSED:
+        if status != CROSSED and (status != DONE or n_roots == 0):
             return status, h
         copy(rows[row - 1, : len(z)], z)
-        if reached == times[-1]:
+        is_early, crossed, fired = status == CROSSED and reached != times[-1], -1, NOTHING
+        if not is_early and n_roots == 0:
             return DONE, h
-        if w.n_flips[0] == len(w.flips) or not _flip(c, w, seen, reached, z, inputs):
+        if is_early:
+            row -= 1
+            crossed = _crossed(c, w, seen, reached, z, inputs)
+        if n_roots > 0:
+            reached, row, fired = _through_roots(
+                c, w, seen, reached, z, inputs, times, rows, row, crossed - len(w.watched), c.begins[k]
+            )
+        if fired == REFUSED:
             return ALONE, h
-        _set_offsets(c, w, seen, reached, z, inputs)
-        if _comes_back(c, w, seen, reached, z, inputs):
+        is_flip = is_early and fired == NOTHING and crossed < len(w.watched)
+        if is_flip and (w.n_flips[0] == len(w.flips) or not _flip(c, w, seen, crossed, reached, z, inputs)):
+            return ALONE, h
+        if fired == FIRED:
+            h = 0.0  # the first step is found anew
+        if not is_early or row == len(times):
+            return DONE, h
+        if not _set_offsets(c, w, seen, reached, z, inputs) or (
+            is_flip and _comes_back(c, w, seen, reached, z, inputs)
+        ):
             return ALONE, h
         stiff.room[IS_KNOWN] = -1.0
-        row, t = row - 1, reached
+        t = reached
     return ALONE, h
+
+
+def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
+    """Fire the roots that cross at t; return the time of that, the next row, and whether any fired.
+
+    root : that which has crossed; below zero where none is known to have
+    """
+    r, s, n_watched = w.roots, seen.roots, len(w.watched)
+    if root >= 0:
+        least, most = times[row - 1] if row > 0 else begin, times[min(row, len(times) - 1)]
+        t = polished(c, r, s, root, t, z, inputs, _near(w, t), least, most)
+    near, end = _near(w, t), c.times[len(c.times) - 1]
+    while row < len(times) and times[row] <= t + near:  # the state before the hit
+        copy(z, rows[row])
+        row += 1
+    fired = ready_to_fire(c, r, s, t, z, inputs, near, near / w.near, end, root)
+    for at in range(len(r.order)):
+        j = r.order[at]
+        if fired == FIRED and s.fires[j] > 0.0:
+            if not change(c, r, s, j, t, z, inputs):
+                fired = REFUSED
+            seen.at[0] = t
+            _read(w, seen, w.watched, 0, n_watched, c, t, z, inputs)
+            settle(c, s, j, t, z, inputs)
+    return t, row, fired
+
+
+def _near(w, t):
+    """Return the time within which two times are one."""
+    return w.near * max(t - w.began, 1e-4 * abs(t))
 
 
 def run_stretch(c: CourseTables, runs: RunArrays, w: Switches):
@@ -193,7 +264,7 @@ def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
         if status != CROSSED or reached == c.times[-1] or w.n_flips[0] == len(w.flips) or w.unknown[w.n_switches] > 0.0:
             break
         copy(rows[row - 1, : len(z)], z)
-        if not _flip(c, w, seen, reached, z, inputs):
+        if not _flip(c, w, seen, _crossed(c, w, seen, reached, z, inputs), reached, z, inputs):
             break
         _set_offsets(c, w, seen, reached, z, inputs)
         if _comes_back(c, w, seen, reached, z, inputs):
@@ -208,26 +279,45 @@ def _look(c, w, seen, t, z, inputs):
     seen.at[0], seen.way[0] = t, 1.0
     for i in range(1, w.n_moving):
         seen.way[i] = seen.rates[i - 1] if i <= c.n_states else 0.0
-    call(w.along, seen.at, z, inputs, seen.way, seen.g)
+    if w.n_switches > 0:
+        call(w.along, seen.at, z, inputs, seen.way, seen.g)
 
 
-def _flip(c, w, seen, t, z, inputs):
-    """Flip the mode of what crosses at t, give the sensitivities their jump, and note it; False: it is not here to do.
+def _crossed(c, w, seen, t, z, inputs):
+    """Return which of the watched has crossed at t; behind switches stand roots.
 
     That is the one nearest to its crossing, in time, of those that have crossed: others may touch zero nearby.
+    """
+    _look(c, w, seen, t, z, inputs)
+    if len(w.roots.directions) > 0:
+        look_at_roots(c, w.roots, seen.roots, t, z, inputs)
+    call(c.watch, t, z, inputs, seen.watched)
+    k, least, is_past = 0, math.inf, False
+    for i in range(len(seen.watched)):
+        side = _side(w, seen, i, inputs)
+        speed = seen.g[w.n_switches + w.watched[i]] if i < len(w.watched) else seen.roots.speeds[i - len(w.watched)]
+        away = abs(seen.watched[i]) / (abs(speed) + 1e-300)
+        has_crossed = side * seen.watched[i] <= 0.0
+        if (has_crossed and not is_past) or (has_crossed == is_past and away < least):
+            k, least, is_past = i, away, has_crossed
+    return k
+
+
+def _side(w, seen, i, inputs):
+    """Return on which side of zero the i-th of the watched is, 1 or -1."""
+    if i >= len(w.watched):
+        return seen.roots.sides[i - len(w.watched)]
+    return 1.0 if w.are_levels[w.watched[i]] == 1 or inputs[w.modes + w.watched[i]] == 1.0 else -1.0
+
+
+def _flip(c, w, seen, k, t, z, inputs):
+    """Flip the mode of the k-th watched switch, give the sensitivities their jump, and note it.
+
+    To be called behind `_crossed`, which has looked. False: it is not here to do.
     """
     n, n_names = c.n_states, w.n_moving - 1 - c.n_states
     if not are_finite(z[:n]):
         return False
-    _look(c, w, seen, t, z, inputs)
-    call(c.watch, t, z, inputs, seen.watched)
-    k, least, is_past = 0, math.inf, False
-    for i in range(len(w.watched)):
-        side = 1.0 if w.are_levels[w.watched[i]] == 1 or inputs[w.modes + w.watched[i]] == 1.0 else -1.0
-        away = abs(seen.watched[i]) / (abs(seen.g[w.n_switches + w.watched[i]]) + 1e-300)
-        has_crossed = side * seen.watched[i] <= 0.0
-        if (has_crossed and not is_past) or (has_crossed == is_past and away < least):
-            k, least, is_past = i, away, has_crossed
     i, speed = w.watched[k], seen.g[w.n_switches + w.watched[k]]
     copy(seen.rates, seen.before)
     mode = inputs[w.modes + i]
@@ -319,9 +409,16 @@ def _mode(w, j, g):
 
 
 def _set_offsets(c, w, seen, t, z, inputs):
-    """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode."""
+    """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode.
+
+    False: where a root is, is not known here.
+    """
+    later, behind = _near(w, t), w.offsets + len(w.watched)
+    if len(w.roots.directions) > 0 and not read_sides(c, w.roots, seen.roots, t, z, inputs, later, behind):
+        return False
+    if len(w.watched) == 0:
+        return True
     _look(c, w, seen, t, z, inputs)
-    later = w.near * max(t - w.began, 1e-4 * abs(t))
     for i in range(len(z)):
         seen.moved[i] = z[i] + later * seen.rates[i] if i < c.n_states else z[i]
     call(c.watch, t, z, inputs, seen.watched)
@@ -334,8 +431,9 @@ def _set_offsets(c, w, seen, t, z, inputs):
             hair = 0.0
         hair = max(hair, 1e-14)
         value = seen.watched[i] + inputs[w.offsets + i]
-        side = 1.0 if w.are_levels[w.watched[i]] == 1 or inputs[w.modes + w.watched[i]] == 1.0 else -1.0
+        side = _side(w, seen, i, inputs)
         inputs[w.offsets + i] = value - side * hair if side * value < hair else 0.0
+    return True
 
 
 def _comes_back(c, w, seen, t, z, inputs):
@@ -343,7 +441,7 @@ def _comes_back(c, w, seen, t, z, inputs):
 
     To be called behind `_set_offsets`, which has looked.
     """
-    last, later = w.flips[int(w.n_flips[0]) - 1], w.near * max(t - w.began, 1e-4 * abs(t))
+    last, later = w.flips[int(w.n_flips[0]) - 1], _near(w, t)
     j = w.watched[int(last[1])]
     side = 1.0 if inputs[w.modes + j] == 1.0 else -1.0
     if w.are_levels[j] == 1 or not (side * last[2] > 0.0 and side * seen.g[w.n_switches + j] < 0.0):

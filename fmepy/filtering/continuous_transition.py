@@ -49,12 +49,12 @@ from fmepy.language.nodes import ZERO
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.explicit import CompiledStepper
 from fmepy.models.engines.scipy_steppers import LsodaStepper
-from fmepy.models.running.crossings import watch_table
 from fmepy.models.running.forcings import Forcing
 from fmepy.models.running.system import InputLayout, System, build_system
 from fmepy.models.running.time_switches import planned_crossings, planned_modes
 from fmepy.models.running.timeline import Segment, Timeline, known_crossings, run_segments
 from fmepy.models.running.tolerances import RELATIVE
+from fmepy.models.running.watch_table import watch_table
 from fmepy.types import Matrix, Vector
 
 RTOL, ATOL = 1e-8, 1e-12

@@ -22,13 +22,14 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.crossings import NEAR, Hit, so_far
+from fmepy.models.running.crossings import Hit, so_far
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
 from fmepy.models.running.system import scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, known_starts_of_many, unresolved
+from fmepy.models.running.watch_table import NEAR
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
@@ -127,11 +128,11 @@ class BoundOde(BoundDynamic):
             runner = self._runner(engine, kind)
             if runner is None:
                 break
-            own: list[Hit] = []
+            own: list[Hit] | None = None if hits is None else []
             try:
                 out = runner.run(p, own)
             except EndedRunError as ended:
-                if hits is not None:
+                if hits is not None and own:
                     hits += own
                 raise self._ended(ended, p) from ended
             except SimulationError as error:
@@ -145,7 +146,7 @@ class BoundOde(BoundDynamic):
                 if self._hold:
                     first = TAKEN_OVER if engine.name == RETRY.name else engine
                     self._order = [first, *self.engines[i + 1 :]]
-            if hits is not None:
+            if hits is not None and own:
                 hits += own
             return out
         reached = min((f.time for f in failures if f.time is not None), default=None)

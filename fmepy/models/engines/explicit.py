@@ -39,10 +39,10 @@ from fmepy.models.engines.adjoint import SweptRuns, is_swept
 from fmepy.models.engines.base import MOST_STEPS, Engine, NotWholeError, SolverOptions, failure_of
 from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
-from fmepy.models.running.crossings import watch_table
 from fmepy.models.running.events import GIVEN, Root, kinds_of
 from fmepy.models.running.problem import InitialValueProblem
 from fmepy.models.running.system import System, build_system, delays_of, scales_of
+from fmepy.models.running.watch_table import watch_table
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 MOST_IN_LANES = 500_000
@@ -137,10 +137,10 @@ class WholeRuns:
             changes=tuple(around.address(f"change{i}") for i in range(len(kinds))),
         )
         delays = _delays(system, around) if system.delays else None
-        self._table = watch_table(system) if system.watched and not system.delays else None  # which owns its code
+        self._table = watch_table(system) if system.n_watched and not system.delays else None  # which owns its code
         switches = None if self._table is None else self._table.switches
         if self._table is not None and switches is None:
-            raise NotWritableError("a condition of a switch")
+            raise NotWritableError("a condition of a switch, or what a root event does")
         own = None if switches is None else switches._replace(began=course.start)
         self._runs = ExplicitRuns(functions, stepper.solver, course, stepper.n_inputs, delays, own)
         # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each

@@ -15,25 +15,18 @@ Those that say ``when`` their condition holds also fire where another one begins
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import cached_property, lru_cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import floor, isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.compiled.llvm_code import NotWritableError
-from fmepy.compiled.machine_function import machine_function
-from fmepy.compiled.python_code import scalar_function
-from fmepy.compiled.switching import FAR, MOST, MOST_FLIPS, PACE, Switches, with_room
+from fmepy.compiled.root_events import ENDLESS, MANY, MANY_WITHIN, MOST_HITS, PACE, SLOW, STILL, TURN
+from fmepy.compiled.switching import FAR, MOST, MOST_FLIPS, with_room
 from fmepy.errors import EndedRunError, SimulationError
-from fmepy.language.derivatives import speeds_of
-from fmepy.language.equations import names_in, symbol, symbols
-from fmepy.language.nodes import as_node, fresh
 from fmepy.models.running.events import Settle, changed_states
-from fmepy.models.running.system import System, with_slopes
 from fmepy.models.running.time_switches import planned_modes
+from fmepy.models.running.watch_table import NEAR, WatchTable
 from fmepy.types import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -44,23 +37,8 @@ MOST_READINGS = 5
 """Of modes and algebraic states in turn, where both are read at the start of a stretch."""
 JUMP = 1e-5
 """Relative change of an algebraic state at a crossing above which it has jumped."""
-MOST_HITS = 10_000
-"""Crossings of roots in one run, fired or not, after which it counts as one that does not end."""
 MOST_AT_ONE_TIME = 100
 """Crossings one after the other at which time stands still."""
-NEAR = 1e-10
-"""Part of the run until now (`so_far`) within which two times are one: of hits, and of a hit and a row."""
-MOST_IN_PYTHON = 50
-"""Switches up to which Python's code is used: it is made sooner than machine code, and a run stops seldom."""
-MANY, MANY_WITHIN = 20, 1e-6
-"""So many crossings of one switch or root within such a part of it are enough."""
-_ENDLESS = 1e-8
-"""Part of it below which hits at ever shorter distances have no end (a ball that comes to rest)."""
-_STILL = 1e-12
-"""A root whose speed is less than this part of its terms only touches zero."""
-
-_TURN, _TURNED = 1e-8, 1e3
-"""Part of the run after which a speed has another sign, so many times as large, where a root only touches zero."""
 
 Rates = Callable[[float, Vector], Any]
 Hit = tuple[float, int, Any]
@@ -76,148 +54,6 @@ def so_far(t: float, start: float) -> float:
     (2.0, 0.01)
     """
     return max(t - start, 1e-4 * abs(t))
-
-
-class WatchTable:
-    """What is watched along the runs of a system, compiled: its conditions, and the roots of events.
-
-    Parameters
-    ----------
-    system : System
-    function : RatesFunction or None
-        Of a model without equations, whose roots may read its extra outputs.
-    extra_names : tuple of str
-    """
-
-    def __init__(self, system: System, function: Any = None, extra_names: tuple[str, ...] = ()) -> None:
-        self.system, self.roots, self._extra_names = system, system.roots, extra_names
-        used = names_in(e for r in self.roots for e in r.expressions) & set(extra_names)
-        self._extras = function if used else None
-
-    def _function(
-        self, expressions: Sequence[Any], more: Sequence[Any] = (), is_compiled: bool = False
-    ) -> Callable[..., Any]:
-        """Return ``function(t, z, inputs, *more)`` of expressions, `more` being the values of further symbols."""
-        s, n, layout = self.system, self.system.n_states, self.system.layout
-        further = [list(more)] if more else []
-        groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names), *further]
-        if self.is_large or is_compiled:
-            with suppress(NotWritableError):
-                return machine_function([*groups[:3], *further], expressions)
-        function, nothing = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
-
-        def values(t: float, z: Vector, inputs: Any, *f: Vector) -> list[float]:
-            given = inputs[: layout.size].tolist() if isinstance(inputs, np.ndarray) else inputs[: layout.size]
-            extras = nothing
-            if self._extras is not None:
-                p, u = given[: layout.n_parameters], layout.forcing_values(t, given)
-                found = self._extras.extras(t, np.asarray(z[:n]), np.array(p), np.array(u))
-                extras = [found[k] for k in self._extra_names]
-            return function((t,), list(map(float, z[:n])), given, extras, *(v.tolist() for v in f))
-
-        return values
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the switches are so many that machine code looks at them; it has the rates, too."""
-        return len(self.system.switches) > MOST_IN_PYTHON and self._extras is None
-
-    @cached_property
-    def rates(self) -> Callable[[float, Any, Any], Any]:
-        """``rates(t, z, inputs)`` of the states of a system that is large."""
-        return self._function(self.system.model_rates)
-
-    @cached_property
-    def conditions(self) -> Callable[[float, Any, Any], Any]:
-        """``conditions(t, z, inputs)``: g of all switches."""
-        return self._function([w.g for w in self.system.switches])
-
-    @cached_property
-    def values(self) -> Callable[[float, Any, Any], Any]:
-        """``values(t, z, inputs)``: all that ends a stretch where it crosses zero, watched switches and then roots."""
-        return self._function(self.system.watched_expressions)
-
-    def _with_slopes(self, expressions: Sequence[Any]) -> Callable[[float, Any, Any], Matrix]:
-        """Return expressions, and their derivatives to the time, the states and (scaled) the parameters, row by row."""
-        function, width = self._function(with_slopes(self.system, expressions)), 2 + self.system.n_states
-        return lambda t, z, inputs: np.array(function(t, z, inputs)).reshape(-1, width + len(self.system.names))
-
-    @cached_property
-    def along(self) -> Callable[[float, Any, Any, Vector], Any]:
-        """``along(t, z, inputs, way)``: g of all switches and then of the roots, and their derivatives along a way.
-
-        By which the time, the states, and the parameters of the sensitivities move.
-        """
-        return self._along_ways()
-
-    def _along_ways(self, is_compiled: bool = False) -> Callable[[float, Any, Any, Vector], Any]:
-        s, g = self.system, [*(w.g for w in self.system.switches), *(r.g for r in self.roots)]
-        moving = [s.time, *s.z[: s.n_states], *map(symbol, s.names)]
-        way = [fresh(f"way {i}") for i in range(len(moving))]
-        return self._function([*g, *speeds_of(g, dict(zip(moving, way, strict=True)))], way, is_compiled)
-
-    @cached_property
-    def _compiled_along(self) -> Any:
-        return self.along if self.is_large else self._along_ways(is_compiled=True)
-
-    @cached_property
-    def switches(self) -> Switches | None:
-        """What the compiled loop is to know to flip modes itself, where there is nothing else; `_compiled_along` lives.
-
-        None where there is something else.
-        """
-        s = self.system
-        if s.roots or s.delays or s.algebraic or self._extras is not None:
-            return None
-        at = getattr(self._compiled_along, "address", None)
-        if at is None:
-            return None
-        dependents = [sorted(set(d) - set(s.planned)) for d in s.dependents]
-        lists = (
-            s.watched,
-            [w.is_level for w in s.switches],
-            np.cumsum([*map(len, dependents)]),
-            list(chain(*dependents)),
-        )
-        places, starts = [np.array(v, dtype=np.int64) for v in lists], (s.layout.modes.start, s.layout.scales.start)
-        counts, nothing = (len(s.switches), 1 + s.n_states + len(s.names)), np.zeros(0)
-        return Switches(
-            at, *counts, *starts, s.layout.size, 0.0, NEAR, places[0], places[1], places[2], places[3],
-            nothing, np.zeros((0, 2)), nothing,
-        )  # fmt: skip
-
-    @cached_property
-    def slopes(self) -> Callable[[float, Any, Any], Matrix]:
-        """``slopes(t, z, inputs)``: g, g_t, g_y and scaled g_p of the roots."""
-        return self._with_slopes([r.g for r in self.roots])
-
-    @cached_property
-    def conditional(self) -> list[int]:
-        """The roots that say when their condition holds."""
-        return [j for j, r in enumerate(self.roots) if r.when is not None]
-
-    @cached_property
-    def holding(self) -> Callable[[float, Any, Any], list[float]]:
-        """``holding(t, z, inputs)``: 1 or 0 of each of the `conditional`."""
-        return self._function([as_node(self.roots[j].when) for j in self.conditional])
-
-    @cached_property
-    def priorities(self) -> Callable[[float, Any, Any], list[float]]:
-        """``priorities(t, z, inputs)`` of the roots."""
-        return self._function([as_node(r.priority or 0.0) for r in self.roots])
-
-    @cached_property
-    def strict(self) -> Callable[[float, Any, Any], list[float]]:
-        """``strict(t, z, inputs)``: 1 of roots that happen just after their time."""
-        return self._function([as_node(r.strict) for r in self.roots])
-
-    @cached_property
-    def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
-        """The values of the changes of each root, with the same slopes."""
-        return [self._with_slopes([as_node(c.value) for c in r.changes]) for r in self.roots]
-
-
-watch_table = lru_cache(maxsize=64)(WatchTable)
 
 
 class Crossings:
@@ -268,7 +104,7 @@ class Crossings:
         self._touching: set[int] = set()
         self._fastest = np.zeros(len(table.roots))  # of the speeds of roots at stops
         self._stops = self._at_one_time = 0
-        self._stopped, self._is_seen_at_once = -np.inf, False
+        self._stopped, self._paced, self._is_seen_at_once = -np.inf, -np.inf, False
         self._seen: tuple[float, Vector, tuple[Vector, Vector, Vector]] | None = None
 
     def begin(self, segments: Sequence[Segment]) -> None:
@@ -385,7 +221,8 @@ class Crossings:
     def _advanced(self, stepper: Stepper, start: float, z: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return what an engine returns; one that can flips modes on its way."""
         through = getattr(stepper, "through", None)
-        if through is None or self._unknown or not self.table.is_large or self.table.switches is None:
+        is_done_here = bool(self._unknown or self.table.roots) or not self.table.is_large
+        if through is None or is_done_here or self.table.switches is None:
             return stepper.advance(start, z, self.inputs, times)
         switches = with_room(self.table.switches._replace(began=self._start), MOST)
         reached, rows = through(start, z, self.inputs, times, switches)
@@ -571,7 +408,7 @@ class Crossings:
                 continue
             if abs(g[j]) > max(hair[j], self._crossed_at[j]):
                 self._sides[j] = np.sign(g[j])
-            elif abs(speed[j]) > _STILL * size[j]:
+            elif abs(speed[j]) > STILL * size[j]:
                 self._sides[j] = np.sign(speed[j])
             elif root.when is not None:  # what stands on its border holds, or does not
                 holds = self.table.holding(t, z, self.inputs)[self.table.conditional.index(j)]
@@ -592,26 +429,26 @@ class Crossings:
 
     def _turns(self, j: int, t: float, z: Vector, f: Vector, speed: float) -> bool:
         """Tell whether a root that rounding has carried over zero turns back at once: it touches zero."""
-        h = _TURN * so_far(t, self._start)
+        h = TURN * so_far(t, self._start)
         later = self._look(t + h, np.concatenate((z[: self._n] + h * f, z[self._n :])))[1][
             len(self.system.switches) + j
         ]
         self._seen = None
-        return bool(later * speed < 0 and abs(later) > _TURNED * abs(speed))
+        return bool(later * speed < 0 and abs(later) > SLOW * abs(speed))
 
     def _still_holding(self, through: Sequence[int], t: float, z: Vector, f: Vector) -> set[int]:
         """Return the roots that touch zero from above where their conditions hold on, by another of their parts."""
         falling = {j for j in through if self._sides[j] > 0 and self.table.roots[j].when is not None}
         if not falling:
             return falling
-        h = _TURN * so_far(t, self._start)
+        h = TURN * so_far(t, self._start)
         later = self.table.holding(t + h, np.concatenate((z[: self._n] + h * f, z[self._n :])), self.inputs)
         return {j for j, v in zip(self.table.conditional, later, strict=True) if j in falling and v > 0.5}
 
     def _polished(self, j: int, t: float, z: Vector, least: float, most: float) -> tuple[float, Vector]:
         """Return time and z at the crossing of root j, which an engine stopped beside by its own rounding."""
         (g, speed, size, *_), near = self._look_at_roots(t, z), NEAR * so_far(t, self._start)
-        if not abs(speed[j]) > _STILL * size[j] or abs(g[j]) > 1000 * near * abs(speed[j]):
+        if not abs(speed[j]) > STILL * size[j] or abs(g[j]) > 1000 * near * abs(speed[j]):
             return t, z
         at = min(max(t - g[j] / speed[j], least), most)
         if abs(at - t) < 1e-3 * near:
@@ -628,14 +465,14 @@ class Crossings:
         through = np.flatnonzero(crossing).tolist()
         if not through:
             return z
-        self._stops += 1
         self._at_one_time = self._at_one_time + 1 if t - self._stopped < near else 0
         self._stopped = t
-        if self._stops > MOST_HITS or self._at_one_time > MOST_AT_ONE_TIME:
+        if self._at_one_time > MOST_AT_ONE_TIME or self._are_endless(t):
             names = "; ".join(self.table.roots[j].told for j in through)
-            many = f"more than {MOST_HITS} crossings of roots" if self._stops > MOST_HITS else "time stands still"
+            endless = f"there would be more than {MOST_HITS:,} crossings of roots"
+            many = "time stands still" if self._at_one_time > MOST_AT_ONE_TIME else endless
             raise SimulationError(f"{many}, the last of {names}", time=t, exploded=True)
-        slow = np.abs(speed) * _TURNED < self._fastest  # as no other is
+        slow = np.abs(speed) * SLOW < self._fastest  # as no other is
         self._touching = {j for j in through if slow[j] and self._turns(j, t, z, f, speed[j])}
         self._touching |= self._still_holding(through, t, z, f)
         if not (through := [j for j in through if j not in self._touching]):
@@ -643,10 +480,10 @@ class Crossings:
         self._crossed_at[through] = 2 * np.abs(g[through])
         S, shifts = z[n:].reshape(-1, n), {}
         for j in sorted(through, key=lambda j: (roots[j].order, j)):
-            if self._sides[j] * speed[j] > _STILL * size[j]:  # no crossing, but the error of a state at rest
+            if self._sides[j] * speed[j] > STILL * size[j]:  # no crossing, but the error of a state at rest
                 continue
             if roots[j].direction in (0, -self._sides[j]):
-                if len(S) and not abs(speed[j]) > _STILL * size[j]:
+                if len(S) and not abs(speed[j]) > STILL * size[j]:
                     raise SimulationError(f"{roots[j].told} only grazes zero: no sensitivities follow it", time=t)
                 shifts[j] = -(S @ table[j, 2 : 2 + n] + table[j, 2 + n :]) / speed[j] if len(S) else None
         self._is_seen_at_once = False
@@ -662,6 +499,14 @@ class Crossings:
             if shift is not None:
                 z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
         return z
+
+    def _are_endless(self, t: float) -> bool:
+        """Count a stop; tell whether there would be too many at the pace of the last."""
+        n, self._stops = self._stops, self._stops + 1
+        if n % PACE:
+            return False
+        lasted, self._paced = max(t - self._paced, 1e-300), t
+        return n > 0 and n + PACE * (self._end - t) / lasted > MOST_HITS
 
     def _by_conditions(self, t: float, z: Vector, shifts: dict[int, Any], f: Vector, through: Sequence[int]) -> Vector:
         """Return z after the roots that cross, and after all whose condition begins to hold because of them."""
@@ -727,7 +572,7 @@ class Crossings:
         last, is_too_many = self._again(len(self.system.watched) + j, t)
         apart = [b - a for a, b in pairwise(last[-4:])]
         shrinks = len(apart) == 3 and apart[0] > apart[1] > apart[2]
-        if is_too_many or (shrinks and apart[2] < _ENDLESS * lasted and apart[1] < MANY_WITHIN * lasted):
+        if is_too_many or (shrinks and apart[2] < ENDLESS * lasted and apart[1] < MANY_WITHIN * lasted):
             raise SimulationError(
                 f"{self.table.roots[j].told} never ends: it fires at ever shorter distances, last at "
                 f"{', '.join(f'{a:.12g}' for a in last[-4:])}",

@@ -29,9 +29,9 @@ from fmepy.language.nodes import TABLE, ZERO, Node, in_order
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.algebraic import Constraints
-from fmepy.models.running.crossings import WatchTable, watch_table
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates
 from fmepy.models.running.time_switches import depends_on_parameters
+from fmepy.models.running.watch_table import WatchTable, watch_table
 from fmepy.numerics.structure import FEW, Structure, found_structure
 from fmepy.types import Matrix, Vector
 

@@ -61,7 +61,7 @@ class ModelRunner:
 
         Of `whole` runs Y has the outputs too, shape (n_time, n_var). A list of `hits` gets those of the root events.
         """
-        if self.whole is not None:
+        if self.whole is not None and hits is None:
             with suppress(NotWholeError):
                 return self.whole.with_slopes(p) if self.names else (self.whole.one(p), None)
         initial, events, settled, places = self._between
@@ -100,7 +100,7 @@ class ModelRunner:
         There are none where something other than a switch happens at times that depend on the run.
         """
         system = self._system
-        if system is None or system.roots or not hasattr(self._stepper, "along"):
+        if system is None or not hasattr(self._stepper, "along"):
             return None
         if system.algebraic and (system.watched or (system.switches and self.names)):  # which jump there
             return None

@@ -23,11 +23,12 @@ import numpy as np
 from fmepy.compiled.explicit_runs import CHANGES, Course, Stretch
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.models.engines.base import Stepper
-from fmepy.models.running.crossings import Crossings, watch_table
+from fmepy.models.running.crossings import Crossings
 from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
 from fmepy.models.running.system import InputLayout, System, system_rates
 from fmepy.models.running.time_switches import planned_crossings, planned_modes, plans_depend_on_parameters
+from fmepy.models.running.watch_table import watch_table
 from fmepy.numerics.finite import all_finite
 from fmepy.types import IntVector, Matrix, Vector
 

@@ -5,7 +5,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import SimulationError
-from fmepy.models.running import crossings
+from fmepy.models.running import crossings, watch_table
 
 N = 60
 
@@ -19,13 +19,13 @@ def many(**words):
 def test_they_give_what_python_gives(monkeypatch):
     bound = many().bind(["r", "limit"])
     Y, S = bound.sensitivities(bound.theta0)
-    monkeypatch.setattr(crossings, "MOST_IN_PYTHON", 10_000)
-    crossings.watch_table.cache_clear()
+    monkeypatch.setattr(watch_table, "MOST_IN_PYTHON", 10_000)
+    watch_table.watch_table.cache_clear()
     plain = many().bind(["r", "limit"])
     Y_plain, S_plain = plain.sensitivities(plain.theta0)
     np.testing.assert_allclose(Y, Y_plain, rtol=1e-9)
     np.testing.assert_allclose(S, S_plain, rtol=1e-7, atol=1e-9)
-    crossings.watch_table.cache_clear()
+    watch_table.watch_table.cache_clear()
 
 
 def test_they_are_a_run_that_is_known():
@@ -72,11 +72,11 @@ def test_those_that_hang_on_others_flip_without_python_and_give_the_same(monkeyp
     bound = hanging().bind(["r"])
     Y, S = bound.sensitivities(bound.theta0)
     here, flips[:] = len(flips), []
-    monkeypatch.setattr(crossings, "MOST_IN_PYTHON", 10_000)
-    crossings.watch_table.cache_clear()
+    monkeypatch.setattr(watch_table, "MOST_IN_PYTHON", 10_000)
+    watch_table.watch_table.cache_clear()
     plain = hanging().bind(["r"])
     Y_plain, S_plain = plain.sensitivities(plain.theta0)
-    crossings.watch_table.cache_clear()
+    watch_table.watch_table.cache_clear()
     np.testing.assert_allclose(Y, Y_plain, rtol=1e-8)
     np.testing.assert_allclose(S, S_plain, rtol=1e-6, atol=1e-8)
     assert here < 10 < 20 < len(flips)

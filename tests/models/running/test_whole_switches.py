@@ -40,7 +40,38 @@ def forced(t, x, y, *, a, b, c, u):
     return np.maximum(u - b * x, -0.2 * a), np.where(x > 0.8, x, 0.5) - c * y
 
 
+def hunted(t, x, y, *, a, b, c):
+    return a * x - b * x * y, b * x * y - c * y
+
+
+def driven(t, x, y, *, a, b, c, u):
+    return u * a - b * x, b * x - 0.1 * c * y
+
+
+def event(root, var, value, method="replace", **words):
+    return {"root": root, "var": var, "value": value, "method": method, **words}
+
+
 PARMS = {"a": 1.0, "b": 0.1, "c": 1.5}
+CULLS = [event("x - 15 * c", "x", "0.6 * a", "multiply", direction=1), event("y - 12", "y", "2 * b * x")]
+BOTH_WAYS = [event("x - 10", "y", "b", "add", direction=1), event("x - 10", "x", "-0.5 * b", "add", direction=-1)]
+OF_ORDERS = [event("y - 12", "x", "b * y", "add"), event("y - 12", "y", "0.1 * x", "replace", order=1),
+             event("2 * y - 24", "x", "0.9", "multiply", order=2)]  # fmt: skip
+OF_TIME = [event("t - 4 * c", "x", "a + 0.01 * t * x", "add"), event("sin(t) - 0.5", "y", 0.9, "multiply", direction=1)]
+IN_ROW = [event("t - 8", "x", "2 * a", "add"), event("x - 15", "x", 0.8, "multiply")]
+ROOTS = {
+    "culls": (hunted, {"events": CULLS}),
+    "culls and a switch": (grazed, {"events": CULLS}),
+    "culls and doses": (hunted, {"events": [*CULLS, *DOSES.to_dict("records")]}),
+    "both ways": (hunted, {"events": BOTH_WAYS}),
+    "of orders": (hunted, {"events": OF_ORDERS}),
+    "of time": (with_seasons, {"events": OF_TIME}),
+    "a hit in a row": (hunted, {"events": IN_ROW}),
+    "a hit at the end": (hunted, {"events": [event("t - 20", "x", 0.0)]}),
+    "by forcings": (driven, {"forcings": {"u": TABLE}, "events": [event("x - 12 * u", "x", "13 * u")]}),
+    "stiff, with culls": (fast, {"events": [event("x - 0.9", "y", "-0.5 * b", "add", direction=-1)]}),
+    "with outputs": (hunted, {"events": CULLS, "outputs": {"sum": "x + a * y"}}),
+}
 CASES = {
     "grazed": (grazed, {}),
     "nested": (nested, {}),
@@ -69,6 +100,7 @@ def by_parameters(t, x, y, *, a, b, c):
     return np.where(a > 1.05, 0.8 * a, np.minimum(a, c)) * x - b * x * y, b * x * y - c * y
 
 
+CASES |= ROOTS
 CASES["reached by states"] = (reached_by_states, {})
 CASES["by parameters"] = (by_parameters, {"parms": PARMS | {"c": 1.2}})
 KNOWN = {"known beforehand": (known_beforehand, {}), "known, with doses": (known_beforehand, {"events": DOSES})}
@@ -170,3 +202,52 @@ def test_a_condition_without_a_value_is_left_to_the_run_by_stretches():
     t, at = TIMES[:9], np.log(0.54 / 0.4) / 0.25  # from where on twice as fast
     x = np.where(t < at, 0.4 * np.exp(0.25 * t), 0.54 * np.exp(0.5 * (t - at)))
     np.testing.assert_allclose(Y[:, 0], x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_root_events_fire_without_python(name):
+    given = model(name)
+    assert len(given.hits())
+    for kind in ("plain", "exact"):
+        whole = given.bind()._whole(kind)
+        assert (whole.many if kind == "plain" else whole.many_with_slopes)(given.bind().theta0[None])[-1].tolist() == [
+            True
+        ]
+
+
+BALL = "d(height)/dt = speed\nd(speed)/dt = -g\nheight(0) = 5\nspeed(0) = 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "events", "refused"),
+    [
+        (BALL, [event("height", "speed", "-0.9 * speed", direction=-1)], False),
+        (BALL, [event("height", "speed", "-0.3 * speed", direction=-1)], True),  # it comes to rest, and runs end so
+        (BALL, [event("height - 5", "speed", "0")], True),  # the root stands still at the start
+        ("d(x)/dt = -g * x\nx(0) = 0", [event("x", "x", 1.0)], True),  # it stands on its root
+        (BALL, [event("height - 1e-4", "height", "log(height - 1)", direction=-1)], True),  # no value
+    ],
+)
+def test_what_is_not_simple_is_left_to_python(text, events, refused, monkeypatch):
+    given = OdeModel(text, times=np.linspace(0, 6, 13), parms={"g": 10.0}, events=events, rtol=1e-9, atol=1e-9)
+    bound = given.bind(hold_engine=True)
+    assert bound._whole("plain").many(np.array([[10.0]]))[1].tolist() == [not refused]
+    why: list[str] = []
+    for _ in range(2):
+        try:
+            why.append(str(bound.simulate(np.array([10.0])).round(6)))
+        except SimulationError as error:
+            why.append(str(error))
+        monkeypatch.setattr(runners.ModelRunner, "whole", None)
+        bound = given.replace().bind(hold_engine=True)
+    assert why[0] == why[1]
+
+
+def test_a_hundred_thousand_hits_are_the_most():
+    given = OdeModel("d(v)/dt = 1\nv(0) = 0\nd(n)/dt = 0\nn(0) = 0", times=[0, 30.5], parms={"step": 1e-3},
+                     events=[event("v - step", "v", 0.0), event("v - step", "n", 1.0, "add")])  # fmt: skip
+    assert given()["n"].iloc[-1] == 30_499  # the run ends where the next would be
+    with pytest.raises(
+        SimulationError, match="more than 100,000 crossings of roots, the last of the root event 'v - s"
+    ):
+        given({"step": 1e-4})

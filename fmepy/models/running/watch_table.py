@@ -1,0 +1,190 @@
+"""What is watched along the runs of a system, as functions: in Python, and in machine code for the compiled loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.explicit_runs import CHANGES
+from fmepy.compiled.llvm_code import NotWritableError
+from fmepy.compiled.machine import Code
+from fmepy.compiled.machine_function import machine_code, machine_function
+from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.root_events import Roots
+from fmepy.compiled.switching import Switches
+from fmepy.language.derivatives import speeds_of
+from fmepy.language.equations import names_in, symbol, symbols
+from fmepy.language.nodes import as_node, fresh
+from fmepy.models.running.system import System, with_slopes
+from fmepy.types import Matrix, Vector
+
+NEAR = 1e-10
+"""Part of the run until now (`so_far`) within which two times are one: of hits, and of a hit and a row."""
+MOST_IN_PYTHON = 50
+"""Switches up to which Python's code is used: it is made sooner than machine code, and a run stops seldom."""
+
+
+class WatchTable:
+    """What is watched along the runs of a system, compiled: its conditions, and the roots of events.
+
+    Parameters
+    ----------
+    system : System
+    function : RatesFunction or None
+        Of a model without equations, whose roots may read its extra outputs.
+    extra_names : tuple of str
+    """
+
+    def __init__(self, system: System, function: Any = None, extra_names: tuple[str, ...] = ()) -> None:
+        self.system, self.roots, self._extra_names = system, system.roots, extra_names
+        used = names_in(e for r in self.roots for e in r.expressions) & set(extra_names)
+        self._extras = function if used else None
+
+    def _function(self, expressions: Sequence[Any], more: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return ``function(t, z, inputs, *more)`` of expressions, `more` being the values of further symbols."""
+        s, n, layout = self.system, self.system.n_states, self.system.layout
+        further = [list(more)] if more else []
+        groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names), *further]
+        if self.is_large:
+            with suppress(NotWritableError):
+                return machine_function([*groups[:3], *further], expressions)
+        function, nothing = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
+
+        def values(t: float, z: Vector, inputs: Any, *f: Vector) -> list[float]:
+            given = inputs[: layout.size].tolist() if isinstance(inputs, np.ndarray) else inputs[: layout.size]
+            extras = nothing
+            if self._extras is not None:
+                p, u = given[: layout.n_parameters], layout.forcing_values(t, given)
+                found = self._extras.extras(t, np.asarray(z[:n]), np.array(p), np.array(u))
+                extras = [found[k] for k in self._extra_names]
+            return function((t,), list(map(float, z[:n])), given, extras, *(v.tolist() for v in f))
+
+        return values
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the switches are so many that machine code looks at them; it has the rates, too."""
+        return len(self.system.switches) > MOST_IN_PYTHON and self._extras is None
+
+    @cached_property
+    def rates(self) -> Callable[[float, Any, Any], Any]:
+        """``rates(t, z, inputs)`` of the states of a system that is large."""
+        return self._function(self.system.model_rates)
+
+    @cached_property
+    def conditions(self) -> Callable[[float, Any, Any], Any]:
+        """``conditions(t, z, inputs)``: g of all switches."""
+        return self._function([w.g for w in self.system.switches])
+
+    @cached_property
+    def values(self) -> Callable[[float, Any, Any], Any]:
+        """``values(t, z, inputs)``: all that ends a stretch where it crosses zero, watched switches and then roots."""
+        return self._function(self.system.watched_expressions)
+
+    def _with_slopes(self, expressions: Sequence[Any]) -> Callable[[float, Any, Any], Matrix]:
+        """Return expressions, and their derivatives to the time, the states and (scaled) the parameters, row by row."""
+        function, width = self._function(with_slopes(self.system, expressions)), 2 + self.system.n_states
+        return lambda t, z, inputs: np.array(function(t, z, inputs)).reshape(-1, width + len(self.system.names))
+
+    @cached_property
+    def along(self) -> Callable[[float, Any, Any, Vector], Any]:
+        """``along(t, z, inputs, way)``: g of all switches and then of the roots, and their derivatives along a way.
+
+        By which the time, the states, and the parameters of the sensitivities move.
+        """
+        g, way = [*(w.g for w in self.system.switches), *(r.g for r in self.roots)], self._way()
+        return self._function([*g, *speeds_of(g, way)], list(way.values()))
+
+    def _way(self) -> dict[Any, Any]:
+        s = self.system
+        moving = [s.time, *s.z[: s.n_states], *map(symbol, s.names)]
+        return {x: fresh(f"way {i}") for i, x in enumerate(moving)}
+
+    @cached_property
+    def _machine_code(self) -> Code | None:
+        """`along` of the switches alone, `slopes` and `changes` for the compiled loop; None of what has no word there.
+
+        A root's condition, and an end of a run, are for Python.
+        """
+        s, g, way = self.system, [w.g for w in self.system.switches], self._way()
+        if s.delays or s.algebraic or self._extras is not None:
+            return None
+        if any(r.when is not None or r.terminal for r in self.roots):
+            return None
+        changes = {f"change{j}": [as_node(c.value) for c in r.changes] for j, r in enumerate(self.roots)}
+        of_roots = {"slopes": [r.g for r in self.roots], **changes} if self.roots else {}
+        functions = {name: with_slopes(s, expressions) for name, expressions in of_roots.items()}
+        with suppress(NotWritableError):
+            return machine_code(
+                [[s.time], s.z[: s.n_states], s.inputs, [*way.values()]],
+                {"along": [*g, *speeds_of(g, way)]} | functions,
+            )
+        return None
+
+    @cached_property
+    def switches(self) -> Switches | None:
+        """What the compiled loop is to know to flip modes and to fire roots itself; None where there is more.
+
+        Its code lives as long as this table.
+        """
+        s, code, n = self.system, self._machine_code, len(self.roots)
+        if code is None:
+            return None
+        dependents = [sorted(set(d) - set(s.planned)) for d in s.dependents]
+        lists = (
+            s.watched,
+            [w.is_level for w in s.switches],
+            np.cumsum([*map(len, dependents)]),
+            list(chain(*dependents)),
+            [code.address(f"change{j}") for j in range(n)],
+            np.cumsum([len(r.changes) for r in self.roots]),
+            [v for r in self.roots for c in r.changes for v in (c.state, CHANGES[c.method], c.order)],
+            [r.direction for r in self.roots],
+            sorted(range(n), key=lambda j: (self.roots[j].order, j)),
+        )
+        places, starts = [np.array(v, dtype=np.int64) for v in lists], (s.layout.modes.start, s.layout.scales.start)
+        counts, nothing = (len(s.switches), 1 + s.n_states + len(s.names)), np.zeros(0)
+        slopes = code.address("slopes") if n else 0
+        roots = Roots(slopes, places[4], places[5], places[6].reshape(-1, 3), places[7], places[8])
+        return Switches(
+            code.address("along"), *counts, *starts, s.layout.size, 0.0, NEAR, places[0], places[1], places[2],
+            places[3], nothing, np.zeros((0, 2)), nothing, roots,
+        )  # fmt: skip
+
+    @cached_property
+    def slopes(self) -> Callable[[float, Any, Any], Matrix]:
+        """``slopes(t, z, inputs)``: g, g_t, g_y and scaled g_p of the roots."""
+        return self._with_slopes([r.g for r in self.roots])
+
+    @cached_property
+    def conditional(self) -> list[int]:
+        """The roots that say when their condition holds."""
+        return [j for j, r in enumerate(self.roots) if r.when is not None]
+
+    @cached_property
+    def holding(self) -> Callable[[float, Any, Any], list[float]]:
+        """``holding(t, z, inputs)``: 1 or 0 of each of the `conditional`."""
+        return self._function([as_node(self.roots[j].when) for j in self.conditional])
+
+    @cached_property
+    def priorities(self) -> Callable[[float, Any, Any], list[float]]:
+        """``priorities(t, z, inputs)`` of the roots."""
+        return self._function([as_node(r.priority or 0.0) for r in self.roots])
+
+    @cached_property
+    def strict(self) -> Callable[[float, Any, Any], list[float]]:
+        """``strict(t, z, inputs)``: 1 of roots that happen just after their time."""
+        return self._function([as_node(r.strict) for r in self.roots])
+
+    @cached_property
+    def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
+        """The values of the changes of each root, with the same slopes."""
+        return [self._with_slopes([as_node(c.value) for c in r.changes]) for r in self.roots]
+
+
+watch_table = lru_cache(maxsize=64)(WatchTable)
