@@ -56,10 +56,12 @@ class Switches(NamedTuple):
         Where in the inputs they begin.
     began, near : float
         The start of the run; the part of it until now within which two times are one.
-    watched : ndarray of int, shape (n_watched,)
-        Which switches are.
+    watched, read_again : ndarray of int
+        Which switches are; whose modes are read where a stretch begins that is not the first.
     are_levels : ndarray of int, shape (n_switches,)
         1 of a floor.
+    are_of_time : ndarray of int, shape (n_switches,)
+        1 of what no state stands in: the rates behind it may be of another kind.
     ends, dependents : ndarray of int
         Of every switch, the end of those that hang on it in `dependents`; those that are watched.
     unknown : ndarray, shape (n_switches + 1,)
@@ -79,7 +81,9 @@ class Switches(NamedTuple):
     began: float
     near: float
     watched: IntVector
+    read_again: IntVector
     are_levels: IntVector
+    are_of_time: IntVector
     ends: IntVector
     dependents: IntVector
     unknown: Vector
@@ -96,7 +100,7 @@ def with_room(w: Switches, most: int) -> Switches:
 class _Seen(NamedTuple):
     """What is seen at a time: the rates of z, a way, g and its speeds, the conditions, room, the rates before it.
 
-    And what is seen of the roots.
+    And by what a crossing moves with the parameters, modes, and what is seen of the roots.
     """
 
     at: Vector
@@ -107,6 +111,8 @@ class _Seen(NamedTuple):
     later: Vector
     moved: Vector
     before: Vector
+    shifts: Vector
+    modes: Vector
     roots: RootsSeen
 
 
@@ -114,7 +120,7 @@ def _room(c, w):
     n, n_watched = len(c.atol), len(w.watched) + len(w.roots.directions)
     return _Seen(
         new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n), new(n),
-        roots_room(c, w.roots),
+        new(w.n_moving), new(w.n_switches), roots_room(c, w.roots),
     )  # fmt: skip
 
 
@@ -140,7 +146,7 @@ def _run_through(c, runs, w, seen, inputs, rows, stiff):
     for k in range(len(c.bounds)):
         if change < 0 or not are_finite(z):
             return ALONE
-        copy(c.constants[k], inputs[c.n_parameters :])
+        _begin_stretch(c, w, seen, inputs, k)
         status, h = _stretch_through(c, runs, w, seen, inputs, rows[row:], stiff, k, h)
         if status != DONE:
             return STIFF if status == STIFF else ALONE
@@ -155,11 +161,22 @@ def _run_through(c, runs, w, seen, inputs, rows, stiff):
     return DONE
 
 
+def _begin_stretch(c, w, seen, inputs, k):
+    """Set the inputs that are constant along stretch k, but for the modes that go on."""
+    modes = inputs[w.modes : w.modes + w.n_switches]
+    copy(modes, seen.modes)
+    copy(c.constants[k], inputs[c.n_parameters :])
+    if k > 0:
+        for m in range(len(w.watched)):
+            modes[w.watched[m]] = seen.modes[w.watched[m]]
+
+
 def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
     """Carry z through a stretch; return how it ended, and the next step."""
     z, t, row, times = runs.values[: len(c.atol)], c.begins[k], 0, c.times[c.bounds[k, 0] : c.bounds[k, 1]]
     n_roots, seen.at[0] = len(w.roots.directions), t
-    _read(w, seen, w.watched, 0, len(w.watched), c, t, z, inputs)
+    read = w.watched if k == 0 else w.read_again
+    _read(w, seen, read, 0, len(read), c, t, z, inputs)
     if not _set_offsets(c, w, seen, t, z, inputs):
         return ALONE, h
     while w.unknown[w.n_switches] == 0.0:
@@ -184,9 +201,12 @@ def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
         if fired == REFUSED:
             return ALONE, h
         is_flip = is_early and fired == NOTHING and crossed < len(w.watched)
+        is_of_time = is_flip and w.are_of_time[w.watched[crossed]] == 1
+        if is_of_time:
+            row = _rows_before(w, reached, z, times, rows, row)
         if is_flip and (w.n_flips[0] == len(w.flips) or not _flip(c, w, seen, crossed, reached, z, inputs)):
             return ALONE, h
-        if fired == FIRED:
+        if fired == FIRED or is_of_time:
             h = 0.0  # the first step is found anew
         if not is_early or row == len(times):
             return DONE, h
@@ -208,10 +228,7 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
     if root >= 0:
         least, most = times[row - 1] if row > 0 else begin, times[min(row, len(times) - 1)]
         t = polished(c, r, s, root, t, z, inputs, _near(w, t), least, most)
-    near, end = _near(w, t), c.times[len(c.times) - 1]
-    while row < len(times) and times[row] <= t + near:  # the state before the hit
-        copy(z, rows[row])
-        row += 1
+    near, end, row = _near(w, t), c.times[len(c.times) - 1], _rows_before(w, t, z, times, rows, row)
     fired = ready_to_fire(c, r, s, t, z, inputs, near, near / w.near, end, root)
     for at in range(len(r.order)):
         j = r.order[at]
@@ -222,6 +239,14 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
             _read(w, seen, w.watched, 0, n_watched, c, t, z, inputs)
             settle(c, s, j, t, z, inputs)
     return t, row, fired
+
+
+def _rows_before(w, t, z, times, rows, row):
+    """Let rows at t show the state before what happens there; return the next one."""
+    while row < len(times) and times[row] <= t + _near(w, t):
+        copy(z, rows[row])
+        row += 1
+    return row
 
 
 def _near(w, t):
@@ -321,7 +346,6 @@ def _flip(c, w, seen, k, t, z, inputs):
     i, speed = w.watched[k], seen.g[w.n_switches + w.watched[k]]
     copy(seen.rates, seen.before)
     mode = inputs[w.modes + i]
-    inputs[w.modes + i] = 1.0 - mode if w.are_levels[i] == 0 else mode + 1.0 if speed > 0.0 else mode - 1.0
     n_flips = int(w.n_flips[0])
     w.flips[n_flips, 0], w.flips[n_flips, 1], w.flips[n_flips, 2] = t, k, speed
     n_flips += 1
@@ -330,28 +354,27 @@ def _flip(c, w, seen, k, t, z, inputs):
         lasted = max(t - w.flips[n_flips - PACE, 0], 1e-300)
         if n_flips + PACE * (c.times[len(c.times) - 1] - t) / lasted > MOST_FLIPS:
             return False
-    _flip_alike(w, seen, i, speed, inputs)
+    _mark_alike(w, seen, i, speed)
+    _set_shifts(c, w, seen, i, speed, z, inputs)
+    inputs[w.modes + i] = 1.0 - mode if w.are_levels[i] == 0 else mode + 1.0 if speed > 0.0 else mode - 1.0
+    for m in range(len(w.watched)):
+        if seen.later[m] != 0.0:
+            inputs[w.modes + w.watched[m]] = 1.0 if seen.later[m] > 0.0 else 0.0
     _read(w, seen, w.dependents, w.ends[i - 1] if i > 0 else 0, w.ends[i], c, t, z, inputs)
     for m in range(len(w.watched)):
-        if seen.later[m] > 0.0:
+        if seen.later[m] != 0.0:
             j = w.watched[m]
             _read(w, seen, w.dependents, w.ends[j - 1] if j > 0 else 0, w.ends[j], c, t, z, inputs)
     if n_names > 0 and speed != 0.0:
         call(c.rates, t, z, inputs, seen.rates)
         for j in range(n_names):
-            s = z[n * (1 + j) :]
-            for q in range(w.n_moving):
-                seen.way[q] = s[q - 1] if 0 < q <= n else 0.0
-            seen.way[1 + n + j] = inputs[w.scales + j]
-            call(w.along, seen.at, z, inputs, seen.way, seen.g)
-            shift = seen.g[w.n_switches + i] / speed
             for q in range(n):
-                s[q] -= shift * (seen.before[q] - seen.rates[q])
+                z[n * (1 + j) + q] -= seen.shifts[j] * (seen.before[q] - seen.rates[q])
     return True
 
 
-def _flip_alike(w, seen, i, speed, inputs):
-    """Flip what crosses as one with switch i, as x > 0 and 0 > x do: between them are rates of no time."""
+def _mark_alike(w, seen, i, speed):
+    """Mark by its way, 1 or -1, what may cross as one with switch i, as x > 0 and 0 > x do."""
     for m in range(len(w.watched)):
         j, seen.later[m] = w.watched[m], 0.0
         is_alike = j != i and w.are_levels[i] == w.are_levels[j] == 0 and abs(seen.g[j]) == abs(seen.g[i])
@@ -360,7 +383,25 @@ def _flip_alike(w, seen, i, speed, inputs):
             for at in range(w.ends[i - 1] if i > 0 else 0, w.ends[i]):
                 is_alike = is_alike and w.dependents[at] != j
             if is_alike:
-                inputs[w.modes + j], seen.later[m] = 1.0 if rises > 0.0 else 0.0, 1.0
+                seen.later[m] = 1.0 if rises > 0.0 else -1.0
+
+
+def _set_shifts(c, w, seen, i, speed, z, inputs):
+    """Set what the time of the crossing of switch i moves by with the parameters.
+
+    What moves by something else crosses by itself, and is marked no longer: between the two are rates of no time.
+    """
+    n = c.n_states
+    for j in range(w.n_moving - 1 - n):
+        for q in range(w.n_moving):
+            seen.way[q] = z[n * (1 + j) + q - 1] if 0 < q <= n else 0.0
+        seen.way[1 + n + j] = inputs[w.scales + j]
+        call(w.along, seen.at, z, inputs, seen.way, seen.g)
+        slope = seen.g[w.n_switches + i]
+        seen.shifts[j] = slope / speed
+        for m in range(len(w.watched)):
+            if abs(seen.g[w.n_switches + w.watched[m]]) != abs(slope):
+                seen.later[m] = 0.0
 
 
 def _read(w, seen, switches, begin, end, c, t, z, inputs):

@@ -430,7 +430,7 @@ def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
     if equations.algebraic and (len(equations.states) > stiff.MOST_STIFF_STATES or delays_of(equations)):
         return f"its method for algebraic states has no delays, and at most {stiff.MOST_STIFF_STATES} states"
     try:
-        _program(build_system(equations, (), True, roots=roots))
+        _program(build_system(equations, (), True, roots=roots, watches_lines=True))
     except NotWritableError as error:
         return f"it does not have {error}"
     return ""

@@ -182,7 +182,7 @@ class Crossings:
         """Return the rows of a segment, and z after its end: carried through the crossings in it."""
         times, start, has_roots = segment.times, segment.start, len(self.table.roots) > 0
         out = np.empty((len(times), len(z)))
-        done = 0
+        done, n_watched = 0, len(self.system.watched)
         while done < len(times):
             reached, rows = self._advanced(stepper, start, z, times[done:])
             early = stepper.watches_switches and (len(rows) < len(times) - done or reached[-1] < times[-1])
@@ -194,12 +194,13 @@ class Crossings:
             if not np.isfinite(z).all():
                 raise SimulationError("a state became NaN or infinite", time=start)
             fired = self.fired(start, z) if early else -1
-            root = fired - len(self.system.watched) if early else -1
+            root = fired - n_watched if early else -1
             if root >= 0:
                 least, most = (times[done - 1] if done else segment.start), times[min(done, len(times) - 1)]
                 start, z = self._polished(root, start, z, least, most)
             near = NEAR * so_far(start, self._start)
-            while has_roots and done < len(times) and times[done] <= start + near:  # the state before the hit
+            is_exact = has_roots or self.system.are_of_time[self.system.watched[fired]]
+            while is_exact and done < len(times) and times[done] <= start + near:  # the state before the hit
                 out[done] = z
                 done += 1
             before = z
@@ -263,7 +264,7 @@ class Crossings:
         self._seen = None  # the lines of forcings are others
         for k, i in enumerate(self.system.planned):
             self._set_mode(i, self._planned[segment][k])
-        self._read(self.system.watched, t, z)
+        self._read(self.system.read_again if segment else self.system.watched, t, z)
         for _ in range(MOST_READINGS if self._constraints is not None else 0):
             z, before = self._completed(t, z), self._plain
             self._read(self.system.watched, t, z)
@@ -316,7 +317,8 @@ class Crossings:
         n, switch, system = self._n, self.system.switches[i], self.system
         _, speeds, before = self._look(t, z)
         speed, S, k = speeds[i], z[n:].reshape(-1, n), self.inputs[system.layout.scales]
-        slopes = [self._along(t, z, 0.0, s, k * (np.arange(len(k)) == j))[1, i] for j, s in enumerate(S)]
+        moved = np.array([self._along(t, z, 0.0, s, k * (np.arange(len(k)) == j))[1] for j, s in enumerate(S)])
+        moved = moved.reshape(len(S), len(speeds))
         alike: list[int] = []
         if segment is None:
             mode = self.inputs[self._at + i]
@@ -326,6 +328,7 @@ class Crossings:
                 j for j in system.watched
                 if j != i and not (switch.is_level or system.switches[j].is_level) and abs(g[j]) == abs(g[i]) < np.inf
                 and abs(speeds[j]) == abs(speed) > 0 and j not in system.dependents[i]
+                and (np.abs(moved[:, j]) == np.abs(moved[:, i])).all()  # else it crosses by itself
             ]  # fmt: skip
         for j in alike:  # x > 0 and 0 > x cross as one: between them are rates of no time
             self._set_mode(j, 1.0 if speeds[j] > 0 else 0.0)
@@ -339,7 +342,7 @@ class Crossings:
         if len(S) and speed != 0:
             with np.errstate(all="ignore"):
                 jump = before - self.rates(t, after)
-                after = np.concatenate((after[:n], (S - np.outer(slopes, jump) / speed).ravel()))
+                after = np.concatenate((after[:n], (S - np.outer(moved[:, i], jump) / speed).ravel()))
         return after
 
     def _jumped(self, i: int, t: float, z: Vector) -> Vector:

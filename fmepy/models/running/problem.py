@@ -192,7 +192,7 @@ def problem_of(definition: Definition, names: tuple[str, ...], engine: Engine) -
         return None if names and not has_slopes(d) else InitialValueProblem(d, None, names)
     if engine.steps:  # its rates hold their conditions
         return InitialValueProblem(d, build_system(equations, names, False, roots=d.roots), names)
-    system = build_system(equations, names, True, roots=d.roots)
+    system = build_system(equations, names, True, roots=d.roots, watches_lines=engine.needs_equations)
     across = bool(system.watched) and (d.has_delays or not engine.watches_switches)
     if across:  # it goes through conditions as through anything else
         if names and not d.has_delays:

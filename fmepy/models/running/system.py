@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
-from fmepy.language.derivatives import derivatives_of, entries_of, gradients
+from fmepy.language.derivatives import derivative, derivatives_of, entries_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.language.nodes import ZERO, Mode, add, nodes_in, substituted
 from fmepy.models.running.events import Root
@@ -160,6 +160,22 @@ class System:
         """Of each of them, whether it is a floor."""
         return np.array([self.switches[i].is_level for i in self.watched], dtype=bool)
 
+    @cached_property
+    def are_of_time(self) -> tuple[bool, ...]:
+        """Of each switch, whether it is a condition of time, parameters and modes alone."""
+        known = {self.time, *self.inputs[: self.layout.n_parameters]}
+        return tuple(_is_known(w.g, known) for w in self.switches)
+
+    @cached_property
+    def read_again(self) -> tuple[int, ...]:
+        """Positions of the watched switches whose modes are read again where a stretch begins.
+
+        What is of time alone goes on, and if it crosses there, it does so right behind it, as anywhere. But what hangs
+        on a planned mode may jump.
+        """
+        planned = {j for i in self.planned for j in self.dependents[i]}
+        return tuple(i for i in self.watched if i in planned or not self.are_of_time[i])
+
     @property
     def watched_expressions(self) -> tuple[Any, ...]:
         """All that ends a stretch where it crosses zero: the watched switches, then the roots."""
@@ -187,7 +203,12 @@ class System:
 
 @lru_cache(maxsize=64)
 def build_system(
-    equations: Equations, names: tuple[str, ...], smooth: bool, planned_only: bool = False, roots: tuple[Root, ...] = ()
+    equations: Equations,
+    names: tuple[str, ...],
+    smooth: bool,
+    planned_only: bool = False,
+    roots: tuple[Root, ...] = (),
+    watches_lines: bool = False,
 ) -> System:
     """Return the system of a model, with sensitivities for `names`.
 
@@ -199,6 +220,9 @@ def build_system(
         Take out those alone whose crossings are known beforehand.
     roots : tuple of Root
         The root events of the model.
+    watches_lines : bool
+        Watch also what crosses at times that depend on parameters, where it is a straight line in time, so that whole
+        runs need to know no plan; of a system without delays and algebraic states.
     """
     time = symbol(equations.time)
     y = [symbol(s) for s in equations.states]
@@ -220,16 +244,22 @@ def build_system(
     inputs = [*p, *(c for pair in zip(a, b, strict=True) for c in pair), origin, *(w.mode for w in switches), *scales]
     inputs += [*lagged.values(), *(symbol(f"{k} to {n}") for n in names for k in lagged.values())]
     layout = InputLayout(len(p), len(a), len(switches), len(scales), len(delays))
-    planned = []
+    planned, watches_lines = [], watches_lines and not (delays or equations.algebraic)
     for i, w in enumerate(switches):
         moves = planned_only or not w.g.free_symbols <= {*p}  # what never crosses is read where a run begins
-        if w.g.free_symbols <= known and moves:
+        is_watched = watches_lines and not w.g.free_symbols.isdisjoint(p) and is_line(w.g, time)
+        if w.g.free_symbols <= known and moves and not is_watched:
             planned.append(i)
             known.add(w.mode)
     algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
     held = tuple(r.mapped(lambda e: e.subs(lines)) for r in roots)
     parts = len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, tuple(planned)
     return System(*parts, layout, algebraic, delays, held)
+
+
+def is_line(g: Any, time: Any) -> bool:
+    """Tell whether g is a straight line in time."""
+    return time not in derivative(g, time).free_symbols
 
 
 def _any(g: Any) -> bool:

@@ -18,7 +18,7 @@ from fmepy.compiled.python_code import array_function
 from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivative
 from fmepy.language.nodes import ZERO
-from fmepy.models.running.system import System
+from fmepy.models.running.system import System, is_line
 from fmepy.types import Matrix, Vector
 
 MOST_STOPS = 100_000
@@ -74,18 +74,18 @@ def _functions(system: System) -> list[tuple[_Function, bool]]:
     groups = [[system.time], [system.inputs[i] for i in _used(system)], [w.mode for w in planned]]
     out = []
     for w in planned:
-        slope = derivative(w.g, system.time)
-        is_line = system.time not in slope.free_symbols
-        out.append((array_function(groups, [w.g.subs({system.time: ZERO}) if is_line else w.g, slope]), is_line))
+        straight = is_line(w.g, system.time)
+        g = w.g.subs({system.time: ZERO}) if straight else w.g
+        out.append((array_function(groups, [g, derivative(w.g, system.time)]), straight))
     return out
 
 
 def _modes(system: System, p: Any, times: Vector, n: int) -> Matrix:
     """Return the modes of the first n planned switches at times."""
     M = np.zeros((len(system.planned), len(times)))
-    for k, (function, is_line) in enumerate(_functions(system)[:n]):
+    for k, (function, straight) in enumerate(_functions(system)[:n]):
         values = function((times,), p, M)
-        g = values[0] + values[1] * times if is_line else values[0]
+        g = values[0] + values[1] * times if straight else values[0]
         M[k] = _state(g, system.switches[system.planned[k]].is_level)
     return M
 
@@ -107,11 +107,11 @@ def _crossings(system: System, p: tuple[float, ...], start: float, last: float) 
     found: list[tuple[float, int]] = []
     edges = np.array([start, last])
     eps = _APART * max(abs(start), abs(last))
-    for k, (function, is_line) in enumerate(_functions(system)):
+    for k, (function, straight) in enumerate(_functions(system)):
         i = system.planned[k]
         is_level = system.switches[i].is_level
         M = _modes(system, p, _within(edges[:-1], edges[1:]), k)
-        if is_line:
+        if straight:
             g0, slope = (np.broadcast_to(v, len(edges) - 1) for v in function((0.0,), p, M))
             times = _of_lines(g0, slope, edges, is_level)
         else:

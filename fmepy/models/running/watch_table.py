@@ -138,7 +138,9 @@ class WatchTable:
         dependents = [sorted(set(d) - set(s.planned)) for d in s.dependents]
         lists = (
             s.watched,
+            s.read_again,
             [w.is_level for w in s.switches],
+            s.are_of_time,
             np.cumsum([*map(len, dependents)]),
             list(chain(*dependents)),
             [code.address(f"change{j}") for j in range(n)],
@@ -150,10 +152,10 @@ class WatchTable:
         places, starts = [np.array(v, dtype=np.int64) for v in lists], (s.layout.modes.start, s.layout.scales.start)
         counts, nothing = (len(s.switches), 1 + s.n_states + len(s.names)), np.zeros(0)
         slopes = code.address("slopes") if n else 0
-        roots = Roots(slopes, places[4], places[5], places[6].reshape(-1, 3), places[7], places[8])
+        roots = Roots(slopes, *places[6:8], places[8].reshape(-1, 3), *places[9:])
         return Switches(
-            code.address("along"), *counts, *starts, s.layout.size, 0.0, NEAR, places[0], places[1], places[2],
-            places[3], nothing, np.zeros((0, 2)), nothing, roots,
+            code.address("along"), *counts, *starts, s.layout.size, 0.0, NEAR, *places[:6], nothing, np.zeros((0, 2)),
+            nothing, roots,
         )  # fmt: skip
 
     @cached_property

@@ -102,6 +102,17 @@ def by_parameters(t, x, y, *, a, b, c):
 
 CASES |= ROOTS
 CASES["reached by states"] = (reached_by_states, {})
+
+
+def at_parameters(t, x, y, *, a, b, c):
+    spring = np.where((t > 2 * c) & (t < 2 * c + 4 * a), 1.5 * a, a)
+    return spring * x - b * x * y + 0.5 * np.floor((t - a) / (3 * c)), b * x * y - np.where(
+        t % (4 * a) < c, c, 1.2 * c
+    ) * y
+
+
+CASES["at parameters"] = (at_parameters, {})
+CASES["at parameters, with doses"] = (at_parameters, {"events": DOSES})
 CASES["by parameters"] = (by_parameters, {"parms": PARMS | {"c": 1.2}})
 KNOWN = {"known beforehand": (known_beforehand, {}), "known, with doses": (known_beforehand, {"events": DOSES})}
 """Cases whose switches are all of the time alone."""
@@ -129,6 +140,16 @@ def test_a_whole_run_is_the_run_by_stretches(name, monkeypatch):
     Y = bound.simulate(bound.theta0)
     expected = by_stretches(given, bound.theta0, monkeypatch)
     np.testing.assert_allclose(Y, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
+
+
+def test_times_that_depend_on_parameters_are_those_of_a_plan():
+    given = model("at parameters")
+    bound, plan = given.bind(), given.replace(engine="scipy").bind()
+    assert bound._whole("exact").many_with_slopes(bound.theta0[None])[-1].tolist() == [True]
+    for theta in (bound.theta0, bound.theta0 * [0.9, 1.1, 1.05]):
+        (Y, S), (Z, T) = bound.sensitivities(theta), plan.sensitivities(theta)
+        np.testing.assert_allclose(Y, Z, rtol=1e-6)
+        np.testing.assert_allclose(S, T, rtol=1e-5, atol=1e-6 * np.abs(T).max())
 
 
 @pytest.mark.parametrize("name", [*CASES, *KNOWN])
@@ -251,3 +272,14 @@ def test_a_hundred_thousand_hits_are_the_most():
         SimulationError, match="more than 100,000 crossings of roots, the last of the root event 'v - s"
     ):
         given({"step": 1e-4})
+
+
+@pytest.mark.parametrize("engine", ["explicit", "compiled", "scipy"])
+@pytest.mark.parametrize("times", [[0, 1, 2, 3.5], [0, 1.9, 3.5]])
+def test_conditions_that_cross_together_by_their_numbers_alone_have_a_jump_each(engine, times):
+    text = "d(x)/dt = where(t > a, 1, 0) + where(2 * b > t, 0, 2) + where(t > 2, 3, 0) + where(a < t, c, 0)\nx(0) = 0"
+    bound = OdeModel(text, times=times, parms={"a": 2.0, "b": 1.0, "c": 1.0}, engine=engine).bind()
+    Y, S = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(Y[-1], 1.5 * 7)
+    np.testing.assert_allclose(S[-1], [[-2, -4, 1.5]], rtol=1e-7)
+    np.testing.assert_allclose(S[:-1], 0, atol=1e-7)  # the row at their time shows what was before it
