@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fmepy.language.derivatives import speeds_of
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import as_node, fresh
 from fmepy.models.running.system import System, with_slopes
-from fmepy.types import Matrix, Vector
+from fmepy.types import IntVector, Matrix, Vector
 
 NEAR = 1e-10
 """Part of the run until now (`so_far`) within which two times are one: of hits, and of a hit and a row."""
@@ -136,26 +136,22 @@ class WatchTable:
         if code is None:
             return None
         dependents = [sorted(set(d) - set(s.planned)) for d in s.dependents]
-        lists = (
-            s.watched,
-            s.read_again,
-            [w.is_level for w in s.switches],
-            s.are_of_time,
-            np.cumsum([*map(len, dependents)]),
-            list(chain(*dependents)),
-            [code.address(f"change{j}") for j in range(n)],
-            np.cumsum([len(r.changes) for r in self.roots]),
-            [v for r in self.roots for c in r.changes for v in (c.state, CHANGES[c.method], c.order)],
-            [r.direction for r in self.roots],
-            sorted(range(n), key=lambda j: (self.roots[j].order, j)),
+        changes = [(c.state, CHANGES[c.method], c.order) for r in self.roots for c in r.changes]
+        roots = Roots(
+            slopes=code.address("slopes") if n else 0,
+            changes=_integers(code.address(f"change{j}") for j in range(n)),
+            ends=_integers(accumulate(len(r.changes) for r in self.roots)),
+            made=_integers(changes).reshape(-1, 3),
+            directions=_integers(r.direction for r in self.roots),
+            order=_integers(sorted(range(n), key=lambda j: (self.roots[j].order, j))),
         )
-        places, starts = [np.array(v, dtype=np.int64) for v in lists], (s.layout.modes.start, s.layout.scales.start)
-        counts, nothing = (len(s.switches), 1 + s.n_states + len(s.names)), np.zeros(0)
-        slopes = code.address("slopes") if n else 0
-        roots = Roots(slopes, *places[6:8], places[8].reshape(-1, 3), *places[9:])
         return Switches(
-            code.address("along"), *counts, *starts, s.layout.size, 0.0, NEAR, *places[:6], nothing, np.zeros((0, 2)),
-            nothing, roots,
+            along=code.address("along"), n_switches=len(s.switches), n_moving=1 + s.n_states + len(s.names),
+            modes=s.layout.modes.start, scales=s.layout.scales.start, offsets=s.layout.size, began=0.0, near=NEAR,
+            watched=_integers(s.watched), read_again=_integers(s.read_again),
+            are_levels=_integers(w.is_level for w in s.switches), are_of_time=_integers(s.are_of_time),
+            ends=_integers(accumulate(map(len, dependents))), dependents=_integers(chain(*dependents)),
+            unknown=np.zeros(0), flips=np.zeros((0, 2)), n_flips=np.zeros(0), roots=roots,
         )  # fmt: skip
 
     @cached_property
@@ -190,3 +186,7 @@ class WatchTable:
 
 
 watch_table = lru_cache(maxsize=64)(WatchTable)
+
+
+def _integers(values: Iterable[Any]) -> IntVector:
+    return np.array(list(values), dtype=np.int64)
