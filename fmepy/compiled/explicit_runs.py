@@ -17,7 +17,7 @@ from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.lanes import run_lanes
 from fmepy.compiled.machine import Code
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.compiled.switching import MOST_OF_WHOLE, Switches, run_switching, run_through, with_room
+from fmepy.compiled.switching import MOST_OF_WHOLE, Switches, run_through, with_room
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
@@ -286,7 +286,7 @@ class ExplicitRuns:
         return self._stiff is not None
 
     def one(
-        self, inputs: Vector, start: Vector | None = None, switches: Switches | None = None, into: Matrix | None = None
+        self, inputs: Vector, start: Vector | None = None, into: Matrix | None = None
     ) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
 
@@ -294,7 +294,6 @@ class ExplicitRuns:
 
         inputs : the parameters, or more
         start : z at the start, where it is not computed
-        switches : those whose modes flip on the way, in `inputs` too; the run is one stretch
         into : where the rows are written
         """
         is_reused = into is None and self.shape[0] * self.shape[1] <= _FEW
@@ -308,11 +307,7 @@ class ExplicitRuns:
         arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
             arrays.values[: len(start)] = start
-        if switches is None:
-            self._run(room)
-        else:
-            words, loop = packed(switches), c_loop(run_switching, "the solver of many switches")
-            self.called(loop, (arrays, room[1], (room, words)), self.at_course, room[1], address(words))
+        self._run(room)
         rows = arrays.out[0].copy() if is_reused else arrays.out[0]
         ended = arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
@@ -320,9 +315,7 @@ class ExplicitRuns:
         if is_reused:
             self._free.append(room)
         if ended[0] == status.STIFF and self.learns_stiff():
-            return self.one(inputs, start, switches, into)
-        if switches is not None:
-            inputs[:] = arrays.inputs[0, : len(inputs)]
+            return self.one(inputs, start, into)
         return rows, ended
 
     def _worst(self, t: float, arrays: RunArrays) -> list[float]:

@@ -2,7 +2,7 @@
 """Runs of systems with switches: where one crosses, its mode flips, and the run goes on, without Python.
 
 What happens at a crossing is what `models.running.crossings` does and explains; root events fire on the way
-(`compiled.root_events`). A run comes back where a condition has no value, and after as many flips as there is room for.
+(`compiled.root_events`). A run comes back after as many flips as there is room for, and where it slides along a switch.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from fmepy.compiled.rosenbrock import IS_KNOWN, Stiff, is_on
 from fmepy.compiled.status import ALONE, CROSSED, DONE, STIFF
 from fmepy.types import IntVector, Matrix, Vector
 
-MOST, MOST_OF_WHOLE = 64, 50_000
-"""Flips after which a run comes back, for somebody to see whether it slides along a switch: a stretch, a whole run."""
+MOST_OF_WHOLE = 50_000
+"""Flips after which a run comes back, for somebody to see whether it slides along a switch."""
 MOST_FLIPS = 200_000
 """How many flips a run may have at the pace of its last: of more it slides along a switch."""
 FAR = 1e-4
@@ -64,8 +64,8 @@ class Switches(NamedTuple):
         1 of what no state stands in: the rates behind it may be of another kind.
     ends, dependents : ndarray of int
         Of every switch, the end of those that hang on it in `dependents`; those that are watched.
-    unknown : ndarray, shape (n_switches + 1,)
-        1 of a condition without a value; how many there are.
+    unknown : ndarray, shape (n_switches,)
+        1 of a condition without a value, which is read again at every flip.
     flips : ndarray, shape (most, 3)
         Times, which of the watched, and the speed of its g.
     n_flips : ndarray, shape (1,)
@@ -94,7 +94,7 @@ class Switches(NamedTuple):
 
 def with_room(w: Switches, most: int) -> Switches:
     """Return switches for one call, with room for so many flips."""
-    return w._replace(unknown=np.zeros(w.n_switches + 1), flips=np.empty((most, 3)), n_flips=np.zeros(1))
+    return w._replace(unknown=np.zeros(w.n_switches), flips=np.empty((most, 3)), n_flips=np.zeros(1))
 
 
 class _Seen(NamedTuple):
@@ -141,7 +141,7 @@ def _run_through(c, runs, w, seen, inputs, rows, stiff):
     if row > 0:
         copy(z, rows[0])
     change = make_changes(c, runs, inputs, 0, -1, c.start)
-    w.n_flips[0] = w.unknown[w.n_switches] = 0.0
+    w.n_flips[0] = 0.0
     begin_roots(seen.roots)
     for k in range(len(c.bounds)):
         if change < 0 or not are_finite(z):
@@ -179,7 +179,7 @@ def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
     _read(w, seen, read, 0, len(read), c, t, z, inputs)
     if not _set_offsets(c, w, seen, t, z, inputs):
         return ALONE, h
-    while w.unknown[w.n_switches] == 0.0:
+    while True:
         status, came, reached, h = advance(
             rates_of, watch_of, (c.rates, c.watch, inputs), c, runs, t, h, c.max_step, times[row:], rows[row:], None,
             stiff,
@@ -216,7 +216,6 @@ def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
             return ALONE, h
         stiff.room[IS_KNOWN] = -1.0
         t = reached
-    return ALONE, h
 
 
 def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
@@ -263,39 +262,8 @@ def run_stretch(c: CourseTables, runs: RunArrays, w: Switches):
     stiff = Stiff(plan[0], c.plan, new(plan[1]))
     begin_stiff(stiff, c, plan)
     prepare(c, runs, runs.inputs[0])
-    w.n_flips[0] = w.unknown[w.n_switches] = 0.0
-    ended[0], ended[1] = _stretch_through(c, runs, w, _room(c, w), runs.inputs[0], runs.out[0], stiff, 0, ended[1])
-
-
-def run_switching(c: CourseTables, runs: RunArrays, w: Switches):
-    """Run once along the one stretch of a course, as `explicit_loop.run_watched` does, through its crossings.
-
-    The modes and offsets that it ends with stand in the inputs.
-    """
-    plan, seen = integers(c.plan, 3), _room(c, w)
-    stiff, inputs, rows, ended = Stiff(plan[0], c.plan, new(plan[1])), runs.inputs[0], runs.out[0], runs.ended[0]
-    t, h, row, z = c.start, 0.0, 0, runs.values[: len(c.atol)]
     w.n_flips[0] = 0.0
-    prepare(c, runs, inputs)
-    for i in range(len(w.unknown)):  # a run may have begun before, and learned that it is stiff
-        w.unknown[i] = 0.0
-    while True:
-        begin_stiff(stiff, c, plan)
-        status, came, reached, h = advance(
-            rates_of, watch_of, (c.rates, c.watch, inputs), c, runs, t, h, c.max_step, c.times[row:], rows[row:], None,
-            stiff,
-        )  # fmt: skip
-        row += came
-        if status != CROSSED or reached == c.times[-1] or w.n_flips[0] == len(w.flips) or w.unknown[w.n_switches] > 0.0:
-            break
-        copy(rows[row - 1, : len(z)], z)
-        if not _flip(c, w, seen, _crossed(c, w, seen, reached, z, inputs), reached, z, inputs):
-            break
-        _set_offsets(c, w, seen, reached, z, inputs)
-        if _comes_back(c, w, seen, reached, z, inputs):
-            break
-        row, t = row - 1, reached
-    ended[0], ended[1], ended[2] = status, row, reached
+    ended[0], ended[1] = _stretch_through(c, runs, w, _room(c, w), runs.inputs[0], runs.out[0], stiff, 0, ended[1])
 
 
 def _look(c, w, seen, t, z, inputs):
@@ -365,6 +333,8 @@ def _flip(c, w, seen, k, t, z, inputs):
         if seen.later[m] != 0.0:
             j = w.watched[m]
             _read(w, seen, w.dependents, w.ends[j - 1] if j > 0 else 0, w.ends[j], c, t, z, inputs)
+        elif w.unknown[w.watched[m]] > 0.0:
+            _read(w, seen, w.watched, m, m + 1, c, t, z, inputs)
     if n_names > 0 and speed != 0.0:
         call(c.rates, t, z, inputs, seen.rates)
         for j in range(n_names):
@@ -434,9 +404,8 @@ def _read_values(w, seen, switches, begin, end, z, inputs):
             is_old = False
         j = switches[at]
         g, before = seen.g[j], inputs[w.modes + j]
-        if not abs(g) < math.inf:
-            w.unknown[j] = 1.0
-            w.unknown[w.n_switches] += 1.0
+        w.unknown[j] = 0.0 if abs(g) < math.inf else 1.0
+        if w.unknown[j] > 0.0:
             inputs[w.modes + j] = 1.0 if g > 0.0 else 0.0
         else:
             inputs[w.modes + j] = _mode(w, j, g)

@@ -12,15 +12,14 @@ every engine:
    later than `start`; the last is the end of the segment), shape (n_times, n_z);
 2. it never evaluates the rates beyond ``times[-1]``;
 3. if it watches switches (``watches_switches``) it may come back early: it then returns fewer rows, the last of them at
-   the crossing, and the times that belong to them. It may offer ``through(start, z, inputs, times, switches)``, which
-   goes on behind a crossing by itself (`compiled.switching`), and sets the modes and offsets in the inputs;
+   the crossing, and the times that belong to them;
 4. it raises SimulationError if it cannot go on (step limit, step size, no convergence), with the time reached where
    that is known; it need not look for NaN, the driver does;
 5. it may offer ``along(course, definition)`` (`compiled.explicit_runs.Course`): whole runs along one course, from all
    parameters of the model to its states and outputs, without Python in between and without its lock, so that threads
    share the work: ``one(p) -> Y`` raises SimulationError, ``many(P) -> (Y, which runs came to their end)``; of a system
-   with sensitivities ``with_slopes(p) -> (Y, S)``. It is not asked where switches must be watched or the course
-   depends on the run, with sensitivities where they jump either;
+   with sensitivities ``with_slopes(p) -> (Y, S)``. It is not asked where the course depends on
+   the run;
 6. it may offer ``advance_into(rows, start, z, inputs, times)``, which writes z at all times into an array, and raises
    SimulationError where one is not finite;
 7. it keeps nothing from one call to the next that could change a result.

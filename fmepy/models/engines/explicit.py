@@ -28,7 +28,6 @@ from fmepy.compiled.llvm_operations import of_lanes
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.compiled.statements import slow_parts
-from fmepy.compiled.switching import Switches
 from fmepy.errors import SimulationError
 from fmepy.language.derivatives import derivatives_of, entries_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
@@ -83,12 +82,6 @@ class CompiledStepper:
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
-        return self.through(start, z, inputs, times, None)
-
-    def through(
-        self, start: float, z: Vector, inputs: Vector, times: Vector, switches: Switches | None
-    ) -> tuple[Vector, Matrix]:
-        """Return (times reached, z at them), through the crossings of switches; see `engines.base`."""
         free = self._free.setdefault(len(times), [])
         try:
             runs = free.pop()  # of no other thread's
@@ -96,7 +89,7 @@ class CompiledStepper:
         except IndexError:
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
             runs = ExplicitRuns(self.functions, self.solver, course, self.n_inputs)
-        out, (ended, n, reached, *worst) = runs.one(inputs, z, switches)
+        out, (ended, n, reached, *worst) = runs.one(inputs, z)
         free.append(runs)
         if ended == status.DONE:
             return times, out

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.compiled.root_events import ENDLESS, MANY, MANY_WITHIN, MOST_HITS, PACE, SLOW, STILL, TURN
-from fmepy.compiled.switching import FAR, MOST, MOST_FLIPS, with_room
+from fmepy.compiled.switching import FAR, MOST_FLIPS
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.models.running.events import Settle, changed_states
 from fmepy.models.running.time_switches import planned_modes
@@ -184,7 +184,7 @@ class Crossings:
         out = np.empty((len(times), len(z)))
         done, n_watched = 0, len(self.system.watched)
         while done < len(times):
-            reached, rows = self._advanced(stepper, start, z, times[done:])
+            reached, rows = stepper.advance(start, z, self.inputs, times[done:])
             early = stepper.watches_switches and (len(rows) < len(times) - done or reached[-1] < times[-1])
             n = len(rows) - 1 if early else len(rows)
             out[done : done + n] = rows[:n]
@@ -218,22 +218,6 @@ class Crossings:
                 self._check_way(fired, start, z, speed)
             self._set_offsets(start, z)
         return out, z
-
-    def _advanced(self, stepper: Stepper, start: float, z: Vector, times: Vector) -> tuple[Vector, Matrix]:
-        """Return what an engine returns; one that can flips modes on its way."""
-        through = getattr(stepper, "through", None)
-        is_done_here = bool(self._unknown or self.table.roots) or not self.table.is_large
-        if through is None or is_done_here or self.table.switches is None:
-            return stepper.advance(start, z, self.inputs, times)
-        switches = with_room(self.table.switches._replace(began=self._start), MOST)
-        reached, rows = through(start, z, self.inputs, times, switches)
-        self._seen = None
-        self._unknown.update(np.flatnonzero(switches.unknown[:-1]).tolist())
-        for t, k, speed in switches.flips[: int(switches.n_flips[0])].tolist():
-            self._note_flip(int(k), t)
-            if t == reached[-1]:
-                self._check_way(int(k), t, rows[-1], speed)
-        return reached, rows
 
     def _set_offsets(self, t: float, z: Vector) -> None:
         """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode."""

@@ -5,7 +5,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import SimulationError
-from fmepy.models.running import crossings, watch_table
+from fmepy.models.running import crossings, runners, watch_table
 
 N = 60
 
@@ -20,6 +20,7 @@ def test_they_give_what_python_gives(monkeypatch):
     bound = many().bind(["r", "limit"])
     Y, S = bound.sensitivities(bound.theta0)
     monkeypatch.setattr(watch_table, "MOST_IN_PYTHON", 10_000)
+    monkeypatch.setattr(runners.ModelRunner, "whole", None)
     watch_table.watch_table.cache_clear()
     plain = many().bind(["r", "limit"])
     Y_plain, S_plain = plain.sensitivities(plain.theta0)
@@ -71,15 +72,16 @@ def test_those_that_hang_on_others_flip_without_python_and_give_the_same(monkeyp
     flips = counted(monkeypatch)
     bound = hanging().bind(["r"])
     Y, S = bound.sensitivities(bound.theta0)
-    here, flips[:] = len(flips), []
+    assert not flips
     monkeypatch.setattr(watch_table, "MOST_IN_PYTHON", 10_000)
+    monkeypatch.setattr(runners.ModelRunner, "whole", None)
     watch_table.watch_table.cache_clear()
     plain = hanging().bind(["r"])
     Y_plain, S_plain = plain.sensitivities(plain.theta0)
     watch_table.watch_table.cache_clear()
     np.testing.assert_allclose(Y, Y_plain, rtol=1e-8)
     np.testing.assert_allclose(S, S_plain, rtol=1e-6, atol=1e-8)
-    assert here < 10 < 20 < len(flips)
+    assert len(flips) > 20
 
 
 def test_a_run_that_slides_along_one_of_many_is_told():

@@ -215,11 +215,11 @@ def test_more_crossings_than_there_is_room_for_are_taken_by_stretches(monkeypatc
     np.testing.assert_allclose(Y[0], expected, rtol=1e-4)
 
 
-def test_a_condition_without_a_value_is_left_to_the_run_by_stretches():
+def test_a_condition_without_a_value_is_read_again_when_another_flips():
     text = "d(x)/dt = k * where(x > 0.5, where(sqrt(x - 0.5) > 0.2, x, 0.5 * x), 0.5 * x)\nx(0) = 0.4"
     bound = OdeModel(text, times=TIMES[:9], parms={"k": 0.5}).bind()
     Y = bound.simulate(np.array([0.5]))
-    assert bound._whole("plain").many(np.array([[0.5]]))[1].tolist() == [False]
+    assert bound._whole("plain").many(np.array([[0.5]]))[1].tolist() == [True]
     t, at = TIMES[:9], np.log(0.54 / 0.4) / 0.25  # from where on twice as fast
     x = np.where(t < at, 0.4 * np.exp(0.25 * t), 0.54 * np.exp(0.5 * (t - at)))
     np.testing.assert_allclose(Y[:, 0], x, rtol=1e-5)
