@@ -582,6 +582,10 @@ class Crossings:
         self._offsets[len(self.system.watched) :], self._crossed_at = offsets, np.zeros(len(g))
         self._touching = set()
 
+    def set_sides(self, before: Vector) -> None:
+        """Set on which side every root is by its values before a crossing: events may have carried it across zero."""
+        self._sides = np.where(before > 0, 1.0, np.where(before < 0, -1.0, self._sides))
+
     def _ahead(self, j: int, t: float, z: Vector) -> float:
         """Return to which side a root goes that stands still at zero."""
         y, f = z[: self._n].copy(), self.rates(t, z)
