@@ -31,7 +31,7 @@ from fmepy.errors import EndedRunError, SimulationError
 from fmepy.language.derivatives import speeds_of
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import as_node, fresh
-from fmepy.models.running.events import Settle, changed_states
+from fmepy.models.running.events import Root, Settle, changed_states
 from fmepy.models.running.system import System, with_slopes
 from fmepy.models.running.time_switches import planned_modes
 from fmepy.types import Matrix, Vector
@@ -218,6 +218,15 @@ class WatchTable:
 
 
 watch_table = lru_cache(maxsize=64)(WatchTable)
+
+
+def hits_before(times: Vector, hits: Sequence[Hit], roots: Sequence[Root], start: float) -> Matrix:
+    """Return how many hits of each root the rows at some times show the state after, shape (n_time, n_root)."""
+    out = np.zeros((len(times), len(roots)))
+    for t, j, _ in hits:
+        is_seen_at_once = roots[j].when is not None and roots[j].strict is False
+        out[:, j] += times > t + (-1.0 if is_seen_at_once else 1.0) * NEAR * so_far(t, start)
+    return out
 
 
 class Crossings:
