@@ -40,6 +40,26 @@ def changed_arguments(
     return out
 
 
+def copied(value: Any) -> Any:
+    """Return an argument as it is now: arrays and tables, and lists and dicts of such, are copied.
+
+    What is made of it later, by ``replace``, does not change when the caller writes into them.
+
+    Examples
+    --------
+    >>> state = {"x": np.array([1.0, 2.0])}
+    >>> own = copied(state)
+    >>> state["x"][0] = 5.0
+    >>> own["x"].tolist()
+    [1.0, 2.0]
+    """
+    if isinstance(value, (np.ndarray, pd.Series, pd.DataFrame)):
+        return value.copy()
+    if type(value) is dict:
+        return {k: copied(v) for k, v in value.items()}
+    return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
+
+
 def whole_number(value: Any, argument: str, least: int = 0, most: int | None = None, hint: str = "") -> int:
     """Return a count, given as an int or as a float without a fraction (1e4).
 

@@ -369,8 +369,10 @@ class ExplicitRuns:
             self._run(room)
         return room[0].out, room[0].ended
 
-    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, list[float], Vector, Vector]:
+    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, list[float], Vector, Vector, Vector]:
         """Return the rows of a run with delays and how it ended, its last z, its inputs there with the lagged values.
+
+        At last comes what is watched, as it was before the crossing.
 
         first : the stretch from which on conditions are watched; what crosses zero then ends the run
         """
@@ -379,7 +381,7 @@ class ExplicitRuns:
         arrays.inputs[0, : len(inputs)] = inputs
         self._run(room, first)
         z, there = arrays.values[: len(self._solver.atol)], arrays.inputs[0, : len(inputs)]
-        return arrays.out[0], arrays.ended[0].tolist(), z, there
+        return arrays.out[0], arrays.ended[0].tolist(), z, there, arrays.seen[0]
 
 
 class RunsOfCourses:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import changed_arguments
+from fmepy.checks import changed_arguments, copied
 from fmepy.costs.censored import signs
 from fmepy.costs.conditions import read_conditions
 from fmepy.costs.entities import EntityColumn, Experiments, read_experiments
@@ -41,6 +41,11 @@ class ModelsOfCost:
     parms: pd.Series
     _given: dict[str, float]
     cases: Experiments
+
+    def _copy_arguments(self) -> None:
+        """Put copies in the place of the arguments, which a caller may write into."""
+        own: Any = self  # a dataclass
+        vars(self).update({f.name: copied(getattr(self, f.name)) for f in fields(own) if f.init})
 
     @property
     def experiments(self) -> Experiments | None:

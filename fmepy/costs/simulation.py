@@ -279,6 +279,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     merged: ClassVar = ("transform", "parms", "measurement_noise", "censored", "noise_parms", "likelihood")
 
     def __post_init__(self) -> None:
+        self._copy_arguments()
         _check_model(self.model)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         x, depths = read_depths(as_table(self.obs), self.x, self.model)
@@ -323,7 +324,7 @@ class SimulationCost(RunsOfCost, AddableCost):
             z = depths.of_row[comparison.places]
             comparison = replace(comparison, depths=z, n_outside=comparison.n_outside + beyond)
         comparison = with_errors_of(column.of(comparison), words)
-        vars(self).update(obs=table.copy(), _given=given_values(self.parms), comparison=comparison)
+        vars(self).update(obs=table, _given=given_values(self.parms), comparison=comparison)
         parms = self._read_cases(observations, column, by_row)
         check_given(self._given, self.model.parms, [*parms.index, *map(normal_name, self.entity_parms)])
         vars(self).update(parms=parms.copy(), _own=parms)  # whoever writes to `parms` changes no value of the cost

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import whole_number
+from fmepy.checks import copied, whole_number
 from fmepy.dmi.compiled_program import ModularProgram, Rules, loop_notes
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, refuse_missing, warn_of, with_lower_orders
@@ -145,7 +145,7 @@ class ModularModel(SimulatedModel):
         outputs: Sequence[str] | None = None, strict: bool = False, tol: float = 1e-9, max_iterations: int = 10,
         order: str = "sorted", unsettled: str = "minimise", seed: int = 0,
     ) -> None:  # fmt: skip
-        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._arguments = {k: copied(v) for k, v in locals().items() if k not in ("self", "__class__")}
         before = self._like
         self._set_times(times)
         self.rules = Rules(dt, method, order, tol, max_iterations, unsettled)

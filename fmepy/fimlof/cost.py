@@ -226,6 +226,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
     merged: ClassVar = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
 
     def __post_init__(self) -> None:
+        self._copy_arguments()
         without = isinstance(self.process_noise, Mapping) and not self.process_noise and self.initial == "known"
         if callable(getattr(self.model, "followed", None)) and not without:
             model, noise = self.model.followed(self.process_noise)
@@ -247,8 +248,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
             _check_first(specification, e)
             _check_repeated(specification, e)
             check_limits(specification, e)
-        by_entity = getattr(self.model, "entity_inputs", None) is not None  # which equations alone do not know
-        predictor = self.model if by_entity else followed
+        predictor = followed if getattr(self.model, "entity_inputs", None) is None else self.model  # by entity
         vars(self).update(_given=given, specification=specification, entities=entities, predictor=predictor)
         cases = column.cases(np.empty(0, dtype=np.intp))
         experiments = read_experiments(self, given, column, conditions, specification.parms, cases)

@@ -22,7 +22,7 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.crossings import Hit, so_far
+from fmepy.models.running.crossings import Hit, hits_before, so_far
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
@@ -30,7 +30,7 @@ from fmepy.models.running.system import scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, known_starts_of_many, unresolved
 from fmepy.models.running.watch_table import NEAR
-from fmepy.numerics.differences import central_differences, steps_beside
+from fmepy.numerics.differences import central_differences, differences_of_rows, steps_beside
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -463,10 +463,18 @@ class BoundOde(BoundDynamic):
         """Return Y and central differences of runs at tightened tolerances.
 
         The relative step is the cube root of the tightened `rtol`, which balances truncation (h^2) against the solver's
-        error (rtol / h).
+        error (rtol / h). Of a row that a hit passes on one side, they are of the other.
         """
         Y, steps = self.simulate(theta), self._steps_beside(theta)
+        if self._definition.roots:
+            return Y, differences_of_rows(self._beside_hits, theta, steps, self._box)
         return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, steps, self._box)
+
+    def _beside_hits(self, theta: Vector) -> tuple[Matrix, Matrix]:
+        """Return Y by tight tolerances, and how many hits of each root every row shows the state after."""
+        p, hits, roots = self._parameters(theta), list[Hit](), self._definition.roots
+        Y = self._with_outputs(p, self._run(p, "tight", hits)[0])
+        return Y, hits_before(self.times, hits, roots, self._timeline.start)
 
     def _with_output_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
         d = self._definition

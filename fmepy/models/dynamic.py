@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import changed_arguments
+from fmepy.checks import changed_arguments, copied
 from fmepy.errors import ModelError, SimulationError, counted, listed, sentence
 from fmepy.language.equations import Equations
 from fmepy.models.base import BoundModel, TakesDifferences
@@ -242,7 +242,7 @@ class DynamicModel(Runnable):
 
     def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
         arguments = arguments | {"forcings": series_by_name(arguments["forcings"])}
-        self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
+        self._arguments = {k: copied(v) for k, v in arguments.items() if k != "self" and not k.startswith("_")}
         self._set_times(arguments["times"])
         events, forcings = arguments.get("events"), arguments["forcings"]
         self.entity_inputs = inputs = inputs_by_entity(events, forcings)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import copied
 from fmepy.errors import ModelError, SimulationError, check_choice, warn
 from fmepy.language.equations import Equations
 from fmepy.models.definition.arguments import ModelArguments, check_profile_names
@@ -163,7 +164,7 @@ class SteadyModel(Runnable):
         ctol: float = 1e-8,
         max_iter: int | None = None,
     ) -> None:
-        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._arguments = {k: copied(v) for k, v in locals().items() if k not in ("self", "__class__")}
         self.tolerances = tolerances(rtol, atol, ctol, max_iter, positive)
         self.start, self.grid, self.t = check_choice(start, ("last", "given"), "start"), grid, float(t)
         if grid is not None and not isinstance(grid, Grid1D):

@@ -238,6 +238,49 @@ def central_differences(
     return np.stack(slopes, axis=-1)
 
 
+def differences_of_rows(
+    function: Callable[[Vector], tuple[Any, Any]], theta: Vector, steps: Vector,
+    box: tuple[Vector, Vector] | None = None,
+) -> Any:  # fmt: skip
+    """Return `central_differences` of a function whose rows jump: of a row that does on one side, those of the other.
+
+    Parameters
+    ----------
+    function : callable
+        Returns its value, and of each row of it, shape (n_row, ...), marks that differ where the row has jumped.
+    theta, steps, box
+        As of `central_differences`.
+
+    Examples
+    --------
+    >>> def falls(p):
+    ...     return 10 * p + 100 * (p > 2), p > 2
+    >>> differences_of_rows(falls, np.array([2.0]), np.full(1, 1e-5)).round(6)
+    array([[10.]])
+    """
+    seen: list[tuple[Vector, Any]] = []
+
+    def value(p: Vector) -> Any:
+        out, marks = function(p)
+        seen.append((p, marks))
+        return out
+
+    base, slopes = function(theta)[1], central_differences(value, theta, steps, box)
+    for j in range(theta.size):
+        jumped = {side: np.zeros(len(base), dtype=bool) for side in (1, -1)}
+        for p, marks in seen:
+            if p[j] != theta[j]:
+                jumped[1 if p[j] > theta[j] else -1] |= (marks != base).reshape(len(base), -1).any(axis=1)
+        for side in (1, -1):
+            rows, alone = jumped[side] & ~jumped[-side], np.where(np.arange(theta.size) == j, steps, 0.0)
+            if rows.any():
+                lower, upper = (b.copy() for b in box or (np.full(theta.size, -np.inf), np.full(theta.size, np.inf)))
+                (upper if side > 0 else lower)[j] = theta[j]
+                own = central_differences(lambda p: function(p)[0], theta, alone, (lower, upper))
+                slopes[rows, ..., j] = own[rows, ..., j]
+    return slopes
+
+
 # --- the noise of a function
 
 

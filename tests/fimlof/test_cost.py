@@ -40,6 +40,14 @@ def cost(model, data):
     )  # fmt: skip
 
 
+def test_a_copy_is_of_the_data_and_noise_as_they_were_given(model, data):
+    obs, noise = data.copy(), {"x": 0.5, "both": 1.0}
+    cost = fme.FimlofCost(model, obs, process_noise={"x": 0.4}, measurement_noise=noise)
+    before = cost()
+    obs.loc[3, "x"], noise["x"] = 90.0, 7.0
+    assert cost.replace(threshold=4)() == before
+
+
 # --- market growth
 
 

@@ -328,7 +328,7 @@ def test_sensitivities_through_root_events_and_delays_are_differences_of_runs():
 
 
 def test_roots_beside_forcings_events_outputs_and_directions():
-    text = "d(x)/dt = v + 0*lag(x, 0.3)\nd(v)/dt = u - x"
+    text = "d(x)/dt = v + 1e-12*lag(x, 0.3)\nd(v)/dt = u - x"
     words = {"state": {"x": 1, "v": 0}, "times": np.linspace(0, 12, 25), "forcings": {"u": ([0, 5, 12], [0, 1, 0])}}
     events = [
         dict(root="x", direction=1, var="v", value=0.9, method="multiply"),
@@ -336,16 +336,36 @@ def test_roots_beside_forcings_events_outputs_and_directions():
         dict(time=4.0, var="v", value=0.3, method="add"),
     ]
     late = fme.OdeModel(text, events=events, **words, **TIGHT)
-    plain = fme.OdeModel(text.replace(" + 0*lag(x, 0.3)", ""), events=events, **words, **TIGHT)
+    plain = fme.OdeModel(text.replace(" + 1e-12*lag(x, 0.3)", ""), events=events, **words, **TIGHT)
     np.testing.assert_allclose(late(), plain(), atol=2e-7)
     pd.testing.assert_frame_equal(late.hits(), plain.hits(), rtol=1e-7)
     assert len(late.hits()) > 4
 
 
+@pytest.mark.parametrize("direction", [-1, 0, 1])
+def test_roots_that_events_and_jumps_of_forcings_carry_across_zero_fire_as_without_a_delay(direction):
+    """What stood on the other side before an event, or before a forcing jumped, crosses from where it stands then."""
+    events = [
+        dict(var="x", time=1, value=-0.2), dict(var="x", time=2, value=1),
+        dict(root="x - u", direction=direction, var="y", value=1, method="add"),
+        dict(root="x - 0.45", var="y", value=100, method="add"),
+    ]  # fmt: skip
+    given = dict(
+        state={"x": 0, "y": 0}, times=[0, 3], events=events,
+        forcings={"u": ([0, 0.2, 0.7, 1.9], [0.1, 0.5, -0.1, 0.8], "constant")},
+    )  # fmt: skip
+    rates = "d(x)/dt = 1 - 2*where(t > 1.6, 1, 0)\nd(y)/dt = "
+    plain = fme.OdeModel(rates + "0", **given)
+    delayed = fme.OdeModel(rates + "1e-12*lag(x, 0.3)", history={"x": 0}, **given)
+    assert delayed.hits()["event"].tolist() == plain.hits()["event"].tolist()
+    np.testing.assert_allclose(delayed.hits()["time"], plain.hits()["time"], atol=1e-8)
+    np.testing.assert_allclose(delayed(), plain(), atol=1e-8)
+
+
 def test_roots_that_never_end_are_a_failed_run():
     with pytest.raises(SimulationError, match=r"never ends|more than 1000 crossings"):
         fme.OdeModel(
-            "d(h)/dt = v\nd(v)/dt = -9.81 + 0*lag(h, 0.1)", state={"h": 1, "v": 0}, times=[0, 10],
+            "d(h)/dt = v\nd(v)/dt = -9.81 + 1e-12*lag(h, 0.1)", state={"h": 1, "v": 0}, times=[0, 10],
             events=[dict(root="h", direction=-1, var="v", value=-0.5, method="multiply")],
         )()  # fmt: skip
 

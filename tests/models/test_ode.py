@@ -517,6 +517,16 @@ def test_replace_shares_the_equations_where_only_numbers_change():
         model.replace(parm={})
 
 
+def test_a_copy_is_of_the_arguments_as_they_were_given():
+    times, state, levels = np.arange(3.0), {"x": 1.0}, np.array([0.0, 1.0, 0.0])
+    doses = pd.DataFrame({"var": ["x"], "time": [1.0], "value": [2.0], "method": ["add"]})
+    model = OdeModel("d(x)/dt = u - k*x", state=state, times=times, parms={"k": 0.5},
+                     forcings={"u": (times, levels)}, events=doses)  # fmt: skip
+    before = model()
+    times[2], state["x"], levels[1], doses.loc[0, "value"] = 9.0, 5.0, 50.0, 70.0
+    np.testing.assert_array_equal(model.replace(rtol=1e-6)(), before)
+
+
 def test_twelve_subjects_are_one_compilation():
     model = OdeModel("d(y)/dt = u - k * y", state={"y": 1}, times=[0, 1, 5], parms={"k": 1.25},
                      forcings={"u": ([0, 1], [0, 1])}, events=[{"var": "y", "time": 2, "value": 1}])  # fmt: skip

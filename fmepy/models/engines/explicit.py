@@ -160,15 +160,16 @@ class WholeRuns:
         of_delay = _delay_failure(ended, reached, self._system, self._definition, p)
         return of_delay or failure_of(ended, reached, self._system.z, MOST_STEPS, worst)
 
-    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
+    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector, Vector]:
         """Return the rows, the time of the crossing (None: the run came to its end), and z and all inputs there.
 
-        Of a model with delays; inputs and first: see `ExplicitRuns.up_to_crossing`.
+        At last come the roots, as they were before it. Of a model with delays; inputs and first: see
+        `ExplicitRuns.up_to_crossing`.
         """
-        out, (ended, _, reached), z, there = self._runs.up_to_crossing(inputs, first)
+        out, (ended, _, reached), z, there, before = self._runs.up_to_crossing(inputs, first)
         if ended not in (status.DONE, status.CROSSED):
             raise self._failure(ended, reached, inputs[: len(self._definition.parameters)])
-        return out, reached if ended == status.CROSSED else None, z, there
+        return out, reached if ended == status.CROSSED else None, z, there, before
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
         """Return them, and their derivatives to the parameters that the system was made for, (n_time, n_var, n_par)."""

@@ -24,7 +24,7 @@ import numpy as np
 from fmepy.compiled.root_events import ENDLESS, MANY, MANY_WITHIN, MOST_HITS, PACE, SLOW, STILL, TURN
 from fmepy.compiled.switching import FAR, MOST_FLIPS
 from fmepy.errors import EndedRunError, SimulationError
-from fmepy.models.running.events import Settle, changed_states
+from fmepy.models.running.events import Root, Settle, changed_states
 from fmepy.models.running.time_switches import planned_modes
 from fmepy.models.running.watch_table import NEAR, WatchTable
 from fmepy.types import Matrix, Vector
@@ -54,6 +54,15 @@ def so_far(t: float, start: float) -> float:
     (2.0, 0.01)
     """
     return max(t - start, 1e-4 * abs(t))
+
+
+def hits_before(times: Vector, hits: Sequence[Hit], roots: Sequence[Root], start: float) -> Matrix:
+    """Return how many hits of each root the rows at some times show the state after, shape (n_time, n_root)."""
+    out = np.zeros((len(times), len(roots)))
+    for t, j, _ in hits:
+        is_seen_at_once = roots[j].when is not None and roots[j].strict is False
+        out[:, j] += times > t + (-1.0 if is_seen_at_once else 1.0) * NEAR * so_far(t, start)
+    return out
 
 
 class Crossings:
@@ -405,6 +414,10 @@ class Crossings:
         offsets = np.where(self._sides * g < hair, g - self._sides * hair, 0.0)
         self._offsets[len(self.system.watched) :], self._crossed_at = offsets, np.zeros(len(g))
         self._touching = set()
+
+    def set_sides(self, before: Vector) -> None:
+        """Set on which side every root is by its values before a crossing: events may have carried it across zero."""
+        self._sides = np.where(before > 0, 1.0, np.where(before < 0, -1.0, self._sides))
 
     def _ahead(self, j: int, t: float, z: Vector) -> float:
         """Return to which side a root goes that stands still at zero."""

@@ -168,14 +168,15 @@ class _DelayedRunner(ModelRunner):
 
         constants = [c for s in course(line.rows)[0].stretches[:1] for c in s.constants]
         inputs[len(p) : len(p) + len(constants)] = constants
-        _, _, z, there = up_to_crossing(*course(np.array([start])))
+        _, _, z, there, _ = up_to_crossing(*course(np.array([start])))
         inputs[layout.lags] = there[layout.lags]
         run.read_sides(start, z)
         for _ in range(MOST_CROSSINGS):
-            out, at, z, there = up_to_crossing(*course(line.rows))
+            out, at, z, there, before = up_to_crossing(*course(line.rows))
             if at is None:
                 return np.array(out)
             inputs[:size] = there[:size]
+            run.set_sides(before)
             try:
                 z = run.cross(at, z, run.fired(at, z))
             except EndedRunError as ended:
