@@ -57,6 +57,8 @@ class Profile(Framed):
         True if Ctrl-C ended it: the sides are as long as they came.
     predicted : DataFrame or None
         Of predictions of a model, by label: variable, time, entity; sd of a reading there and the scale on which it is.
+    calendar : tuple or None
+        What the dates of the cost's data were, see `fmepy.tables.sheet.with_times`, for pictures of predictions.
     """
 
     frame: pd.DataFrame
@@ -73,6 +75,7 @@ class Profile(Framed):
     evaluations: int = 0
     interrupted: bool = False
     predicted: pd.DataFrame | None = None
+    calendar: Any = None
 
     @property
     def test(self) -> str:
@@ -96,7 +99,9 @@ class Profile(Framed):
         return panels
 
 
-def profile_of(found: Sides, things: Mapping[str, Held], level: float, predicted: pd.DataFrame | None) -> Profile:
+def profile_of(
+    found: Sides, things: Mapping[str, Held], level: float, predicted: pd.DataFrame | None, calendar: Any
+) -> Profile:
     """Return what was found as tables and sentences."""
     best = found.best
     transforms = best.search.objective.transforms
@@ -126,6 +131,7 @@ def profile_of(found: Sides, things: Mapping[str, Held], level: float, predicted
         evaluations=found.evaluations,
         interrupted=found.interrupted,
         predicted=predicted,
+        calendar=calendar,
     )
 
 

@@ -82,6 +82,8 @@ class ModMCMC(Shown):
     noise : SaidNoise or None
         What was said of the noise of readings, for `predict`; None of a sum of squares, of a function, and of
         transformed draws.
+    calendar : tuple or None
+        What the dates of the cost's data were, see `fmepy.tables.sheet.with_times`, for `predict`.
 
     Notes
     -----
@@ -128,6 +130,7 @@ class ModMCMC(Shown):
     interrupted: bool = False
     engine: str = ""
     noise: SaidNoise | None = None
+    calendar: Any = None
     divergences: int = 0
     divergent: pd.DataFrame | None = None
     source: Any = field(
