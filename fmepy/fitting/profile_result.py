@@ -16,6 +16,7 @@ from fmepy.parallel.runs import INTERRUPTED
 from fmepy.parameters.scales import marked
 from fmepy.results.tables import Framed, Part, bullets, long_table, wrapped
 from fmepy.types import AxesArray
+from fmepy.vocabulary import by_name
 
 _ALL_BUT_FLAT = 0.1  # of the threshold of the likelihood ratio
 _FOLLOWS = 0.5  # relative change of another parameter along a flat profile that is worth telling
@@ -61,6 +62,7 @@ class Profile(Framed):
         What the dates of the cost's data were, see `fmepy.tables.sheet.with_times`, for pictures of predictions.
     """
 
+    elsewhere = by_name({"confint conf_int confidence ci conf_interval ci_report": "`intervals`"})
     frame: pd.DataFrame
     intervals: pd.DataFrame
     verdicts: pd.Series

@@ -30,6 +30,10 @@ LIKE_A_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2
 """A date or a time of the day, in whatever order and with whatever marks."""
 
 
+UNITS_BELOW = " A line of units has no place below the names: take it out, or write them as 'N (mg/L)'."
+"""What to do with a file whose first row holds no numbers."""
+
+
 @dataclass(frozen=True, eq=False)
 class Sheet:
     """A table and where it came from.
@@ -109,6 +113,10 @@ class Sheet:
                 why = " Write dates as 2001-12-31, in all cells of the column, or as numbers."
             elif is_text and COMMA.fullmatch(cell):
                 why = " A decimal point is written '.', or a comma in all cells of a file."
+            elif is_text and cell.lstrip()[:1] in ("<", ">"):
+                why = " A reading beyond a limit is the limit, with '<' or '>' in a column of marks (`censored`)."
+            elif is_text and self.header and line == self.lines[0]:
+                why = UNITS_BELOW
             raise self.error(f"{shortened(cell)} in column {name!r} is not a number.{why}{hint}", line) from None
         if not np.isfinite(value):
             raise self.error(
