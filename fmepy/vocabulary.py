@@ -143,7 +143,7 @@ def unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownA
             return UnknownArgumentError(f"{beginning}; here it is {' and '.join(f'`{k}`' for k in own)}: {example}.")
     hint = f" `model.replace({name}=...)` makes another model." if function == _RUN and name in _OF_MODELS else ""
     if known[:1] == ["parms"] and not hint:  # a run of a model, a cost
-        hint = f" Parameters stand in a dict: {{{name!r}: 0.5}}."
+        hint = f" If it is a parameter, it stands in a dict: {{{name!r}: 0.5}}."
     return UnknownArgumentError(f"{beginning}.{did_you_mean(name, known)} There are {listed(known, 40)}.{hint}")
 
 

@@ -314,7 +314,9 @@ def test_calls_of_costs_and_what_takes_no_argument_are_answered():
     cost = fme.SimulationCost(model, {"time": [1, 2], "A": [0.6, 0.4]})
     noisy = fme.FimlofCost(model, cost.obs, process_noise={"A": 0.1}, measurement_noise={"A": 0.1})
     for one in (model, cost, noisy, fme.transformed(cost, "log"), cost + cost.replace(obs={"time": [1], "A": [0.5]})):
-        with pytest.raises(UnknownArgumentError, match=r"no argument 'k'.* Parameters stand in a dict: .'k': 0.5."):
+        with pytest.raises(
+            UnknownArgumentError, match=r"no argument 'k'.* If it is a parameter, it stands in a dict: .'k': 0.5."
+        ):
             one(k=0.5)
     with pytest.raises(UnknownArgumentError, match=r"SimulationCost, called, takes 1 argument \('parms'\); got 2"):
         cost({}, 1)
