@@ -254,6 +254,8 @@ def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
         return obs
     if str(unit).startswith(("month", "quarter")):
         raise ArgumentError(f"`unit={unit!r}`: they differ in length. Number the rows, or take unit='days'.")
+    if unit is None:
+        raise ArgumentError(f"`origin={origin!r}` needs the unit in which dates count, such as unit='days'.")
     check_choice(unit, SECONDS, "unit")
     table = as_table(obs)
     if table.columns.tolist().count(x) != 1:

@@ -49,7 +49,7 @@ def test_a_cost_is_replaced_and_a_model_fitted_to_dates():
     [
         ({}, DataError, r"`obs`: column 'time' holds dates.*unit='days'"),
         ({"unit": "day"}, ArgumentError, r"`unit='day'` is not known.*Did you mean 'days'"),
-        ({"origin": "2024-03-01"}, ArgumentError, r"`unit=None` is not known. Choose one of 'seconds', 'minutes'"),
+        ({"origin": "2024-03-01"}, ArgumentError, "needs the unit in which dates count, such as unit='days'"),
         ({"unit": "days", "origin": "in March"}, ArgumentError, "`origin='in March'` is not a date such as '2001"),
     ],
 )
