@@ -335,3 +335,8 @@ def test_calls_of_costs_and_what_takes_no_argument_are_answered():
 def test_words_of_deSolve_are_answered(word, own):
     with pytest.raises(UnknownArgumentError, match=f"no argument '{word}'; here it is `{own}`"):
         fme.ode({"N": 1.0}, [0, 1], lambda t, y, p: [-y[0]], None, **{word: 1})
+
+
+def test_states_by_name_in_a_function_of_arrays_are_answered():
+    with pytest.raises(fme.errors.ModelError, match=r"IndexError: .* y is an array, of 'A', 'C'\."):
+        fme.ode({"A": 1.0, "C": 0.0}, [0, 1], lambda t, y, p: [-y["A"], y["A"]], None)
