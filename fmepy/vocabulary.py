@@ -73,8 +73,9 @@ upper={'k': 10}.
         raise TypeError(f"{function.__qualname__} takes any keyword.")
     known = [name for i, name in enumerate(parameters) if name not in ("self", "cls") and (i or not verb)]
     switches = {name for name, p in parameters.items() if p.annotation in (bool, "bool")}
-    have, verb = frozenset(known), verb or function.__qualname__.removesuffix(".__init__")
-    verb = _RUN if function.__name__ == "__call__" else verb
+    plain = _RUN if function.__name__ == "__call__" else function.__qualname__.removesuffix(".__init__")
+    have, verb = frozenset(known), verb or plain
+    verb = verb.replace(".__call__", ", called,")
     kinds = [p.kind for p in parameters.values()]
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
     most = len(kinds) if is_open else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -90,7 +91,10 @@ upper={'k': 10}.
                 raise unknown_argument(verb, name, known)
             if name in switches and (np.ndim(value) or value not in (True, False)):
                 raise ArgumentError(f"`{name}={value!r}` must be True or False.")
-        if len(args) > most and n < len(known):
+        if len(args) > most and n == len(known):
+            takes = f"{counted(n, 'argument')} ({listed(known)})" if n else "no argument"
+            raise UnknownArgumentError(f"{verb} takes {takes}; got {len(args) - own_self}.")
+        if len(args) > most:
             raise UnknownArgumentError(
                 f"{verb} takes {counted(n, 'argument')} without a name ({listed(known[:n])}); name what follows: "
                 f"{verb}({', '.join(known[:n])}, {known[n]}=...). There are {listed(known[n:], 40)}."
@@ -122,7 +126,8 @@ def answer_in_own_words(kind: type) -> None:
     for name, member in list(vars(kind).items()):
         function = getattr(member, "__func__", member)
         is_plain = inspect.isfunction(function) and not isinstance(member, staticmethod)
-        if name.startswith("_") or not is_plain or hasattr(function, "__wrapped__"):
+        is_open = name == "__call__" or not name.startswith("_")
+        if not (is_open and is_plain) or hasattr(function, "__wrapped__"):
             continue
         if all(p.kind is not p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
             answering: Any = own_words(function, f"{kind.__name__}.{name}")
@@ -137,6 +142,8 @@ def unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownA
         if set(own) <= set(known):
             return UnknownArgumentError(f"{beginning}; here it is {' and '.join(f'`{k}`' for k in own)}: {example}.")
     hint = f" `model.replace({name}=...)` makes another model." if function == _RUN and name in _OF_MODELS else ""
+    if known[:1] == ["parms"] and not hint:  # a run of a model, a cost
+        hint = f" If it is a parameter, it stands in a dict: {{{name!r}: 0.5}}."
     return UnknownArgumentError(f"{beginning}.{did_you_mean(name, known)} There are {listed(known, 40)}.{hint}")
 
 

@@ -307,3 +307,36 @@ def test_what_a_cost_does_not_have_is_answered_by_where_it_is():
             getattr(one, name)
         with pytest.raises(AttributeError, match="object has no attribute 'plit'"):
             _ = one.plit
+
+
+def test_calls_of_costs_and_what_takes_no_argument_are_answered():
+    model = fme.OdeModel("dA/dt = -k * A", state={"A": 1.0}, times=[0, 1, 2], parms={"k": 0.5})
+    cost = fme.SimulationCost(model, {"time": [1, 2], "A": [0.6, 0.4]})
+    noisy = fme.FimlofCost(model, cost.obs, process_noise={"A": 0.1}, measurement_noise={"A": 0.1})
+    for one in (model, cost, noisy, fme.transformed(cost, "log"), cost + cost.replace(obs={"time": [1], "A": [0.5]})):
+        with pytest.raises(
+            UnknownArgumentError, match=r"no argument 'k'.* If it is a parameter, it stands in a dict: .'k': 0.5."
+        ):
+            one(k=0.5)
+    with pytest.raises(UnknownArgumentError, match=r"SimulationCost, called, takes 1 argument \('parms'\); got 2"):
+        cost({}, 1)
+    ranges = fme.sensRange(model, parRange={"k": (0.4, 0.6)}, num=3, seed=1)
+    with pytest.raises(UnknownArgumentError, match=r"SensRange\.summary takes no argument; got 1"):
+        ranges.summary(1)
+    profile = fme.profile(cost, fme.modFit(cost))
+    with pytest.raises(AttributeError, match="here it is `intervals`"):
+        profile.confint()
+
+
+@pytest.mark.parametrize(
+    ("word", "own"),
+    [("hini", "dt"), ("rootfunc", "events"), ("fcontrol", "forcings"), ("lags", "history"), ("jacfunc", "bandwidth")],
+)
+def test_words_of_deSolve_are_answered(word, own):
+    with pytest.raises(UnknownArgumentError, match=f"no argument '{word}'; here it is `{own}`"):
+        fme.ode({"N": 1.0}, [0, 1], lambda t, y, p: [-y[0]], None, **{word: 1})
+
+
+def test_states_by_name_in_a_function_of_arrays_are_answered():
+    with pytest.raises(fme.errors.ModelError, match=r"IndexError: .* y is an array, of 'A', 'C'\."):
+        fme.ode({"A": 1.0, "C": 0.0}, [0, 1], lambda t, y, p: [-y["A"], y["A"]], None)

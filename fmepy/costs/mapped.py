@@ -16,6 +16,7 @@ from fmepy.models.base import Model
 from fmepy.models.mapped import MappedModel
 from fmepy.parameters.functions import TransformedFunction
 from fmepy.parameters.mapped import Mapped, Transforms, transforms_of
+from fmepy.tables.sheet import calendar_of
 from fmepy.types import UserParameters
 from fmepy.vocabulary import by_name, own_words
 
@@ -47,6 +48,11 @@ class MappedCost(Mapped, AddableCost):
         """Return the cost as a function of the mapped parameters `names` (None: all)."""
         map = self.map(self.checked_names(names))
         return mapped(self.inner.bind(map.full_names, **words), map, self.inner)
+
+    @property
+    def calendar(self) -> Any:
+        """What the dates of the data were, see `fmepy.tables.sheet.with_times`."""
+        return calendar_of(self.inner)
 
     @property
     def said_noise(self) -> SaidNoise | None:

@@ -39,7 +39,7 @@ from fmepy.errors import ArgumentError, DataError, SimulationError, listed, warn
 from fmepy.numerics.tails import minus2loglik_of_marked, residuals_of_marked
 from fmepy.results.tables import Part, Shown, table
 from fmepy.tables.columns import Columns
-from fmepy.tables.sheet import with_times
+from fmepy.tables.sheet import one_calendar, warn_of_calendars, with_times
 from fmepy.types import Vector
 from fmepy.vocabulary import own_words
 
@@ -135,6 +135,11 @@ class ModCost(Shown):
         return ", ".join(dict.fromkeys(c.x_name for c, _ in self.pieces if c.x_name is not None)) or "x"
 
     @property
+    def calendar(self) -> Any:
+        """What the dates of all observations were, see `fmepy.tables.sheet.with_times`; None of numbers."""
+        return one_calendar(c.calendar for c, _ in self.pieces)
+
+    @property
     def res(self) -> Vector:
         """The column ``res`` of `residuals`, as an array."""
         return np.concatenate([_residuals(c, mod)[1] for c, mod in self.pieces])
@@ -156,6 +161,7 @@ class ModCost(Shown):
             for other_c, other_mod in other.pieces:
                 if c.repeats(other_c) and np.array_equal(mod, other_mod):
                     warn_of_copy(f"of {listed(c.group_names)}")
+        warn_of_calendars(c.calendar for c, _ in (*self.pieces, *other.pieces))
         return joined_costs([self, other])
 
     def __radd__(self, other: object) -> ModCost:
@@ -404,8 +410,8 @@ def modCost(
         grid = _model_grid(table, x)
         _warn_of_ties(grid, x)
         curves = {name: _usable(grid, name, values) for name, values in output.items()}
-        ranges = _ranges(grid, curves, outside)
-        comparison = prepare(observations, ranges, weight=weight, scaleVar=scaleVar, outside=outside)
+        ends = _ranges(grid, curves, outside)
+        comparison = prepare(observations, ends, weight=weight, scaleVar=scaleVar, outside=outside)
         mod = _interpolate(curves, comparison, observations)
     _check_finite(mod, comparison)
     new = tabulate(comparison, mod)
@@ -454,11 +460,8 @@ def _ascends(grid: Vector) -> bool:
 
 
 def _warn_of_ties(grid: Vector, x: str) -> None:
-    if _ascends(grid):
-        return
     there = grid[~np.isnan(grid)]
-    repeated = len(there) - len(np.unique(there))
-    if repeated:
+    if not _ascends(grid) and (repeated := len(there) - len(np.unique(there))):
         warn(f"`model` has several rows at the same {x!r} ({repeated} too many); their mean is used.")
 
 
@@ -484,10 +487,9 @@ def _interpolate(curves: dict[str, tuple[Vector, Vector]], c: Comparison, observ
 
 
 def _check_finite(mod: Vector, c: Comparison) -> None:
-    finite = np.isfinite(mod)
-    if finite.all():
+    bad = np.flatnonzero(~np.isfinite(mod))
+    if not len(bad):
         return
-    bad = np.flatnonzero(~finite)
     i = int(bad[0])
     names = listed(dict.fromkeys(c.names[k] for k in bad))
     where = "" if c.x_name is None else f" at {c.x_name} = {c.x[i]:g}"

@@ -31,6 +31,7 @@ from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.selection import names_in_short
 from fmepy.tables.columns import Columns
+from fmepy.tables.sheet import one_calendar
 from fmepy.types import BoolVector, IntVector, Vector
 
 _FEWEST_REPEATED = 3  # rows: two equal pairs of readings may well be chance
@@ -91,10 +92,13 @@ class Observations:
         At least one, each with at least one observation.
     x_name : str or None
         Name of the independent variable.
+    calendar : tuple or None
+        What its dates were, see `fmepy.tables.sheet.with_times`.
     """
 
     variables: tuple[ObservedVariable, ...]
     x_name: str | None
+    calendar: Any = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,6 +134,8 @@ class Comparison(CostData):
         Readings with Laplace errors; None: all errors are normal.
     depths : ndarray, shape (n_obs,), or None
         Where in a profile every observation was made; None: x is all.
+    calendar : tuple or None
+        What the dates of x were, see `fmepy.tables.sheet.with_times`.
 
     The others are those of `CostData`; its groups are the variables, in the order of ``ModCost.var``.
     """
@@ -146,6 +152,7 @@ class Comparison(CostData):
     own_scale: BoolVector | None = None
     laplace: BoolVector | None = None
     depths: Vector | None = None
+    calendar: Any = None
 
     @property
     def all_marks(self) -> IntVector:
@@ -267,7 +274,7 @@ def read_observations(
         variables.append(replace(v, marks=marks[name][v.places]) if name in marks else v)
         if x is not None:
             _warn_of_repeated_rows(variables[-1], x, experiments)
-    return Observations(tuple(variables), x)
+    return Observations(tuple(variables), x, getattr(obs, "attrs", {}).get("calendar"))
 
 
 _ENOUGH_TO_TELL = 5
@@ -495,6 +502,7 @@ def prepare(
             with_error=np.full(n, variable.errors is not None),
             places=places,
             marks=kept.marks if ranges is not None and kept.marks is not None and kept.marks.any() else None,
+            calendar=observations.calendar,
         )
         pieces.append(piece)
     return replace(concatenate(pieces), places=np.concatenate([c.places for c in pieces if c.places is not None]))
@@ -598,6 +606,7 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         n_missing=np.concatenate([c.n_missing for c in comparisons]),
         n_outside=np.concatenate([c.n_outside for c in comparisons]),
         x_name=comparisons[0].x_name,
+        calendar=one_calendar(c.calendar for c in comparisons),
         entities=None
         if all(c.entities is None for c in comparisons)
         else tuple(chain.from_iterable(c.entities or (None,) * len(c) for c in comparisons)),

@@ -24,6 +24,7 @@ from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, values_by_name
 from fmepy.parameters.scales import marked
 from fmepy.results.notebook import InNotebook
+from fmepy.tables.sheet import calendar_of, one_calendar, warn_of_calendars
 from fmepy.types import UserParameters
 from fmepy.vocabulary import AnswersInOwnWords, by_name
 
@@ -120,10 +121,16 @@ class SumCost(AddableCost):
         for a, b in combinations(parts, 2):
             if a is b or (isinstance(a, AddableCost) and a.repeats(b)):
                 warn_of_copy(repr(a))
+        warn_of_calendars(map(calendar_of, parts))
         parts = _with_one_guess(parts)
         values, lower, upper = _common_parameters(parts)
         marked(values, _transforms(parts))
         vars(self).update(parts=parts, parms=values, lower=lower, upper=upper)
+
+    @property
+    def calendar(self) -> Any:
+        """What the dates of all parts were, see `fmepy.tables.sheet.with_times`; None where they differ."""
+        return one_calendar(map(calendar_of, self.parts))
 
     @property
     def said_noise(self) -> SaidNoise | None:

@@ -19,7 +19,7 @@ fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from fmepy.costs.base import CostData, KnownData, OfData
 from fmepy.costs.bound_mapped import mapped
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.objective import Objective, count_bad
-from fmepy.errors import ArgumentError, SimulationError, sentence
+from fmepy.errors import ArgumentError, SimulationError, counted, sentence
 from fmepy.models.bound_simulator import BoundAnew, Simulator, TableFunction
 from fmepy.models.mapped import with_values
 from fmepy.models.on_grid import cells_of_model
@@ -182,15 +182,20 @@ class BoundFunction(OfData):
         try:
             first = function(self.theta0)
         except SimulationError as error:
+            has_names = isinstance(function.parameters.given(self.theta0), Mapping)
+            got = "a dict, p['k'], for `p` has names" if has_names else "an array, p[0], for `p` has no names"
             raise ArgumentError(
-                f"`f` fails at the start {function.named(self.theta0)}: {sentence(error)} Try f(p) by hand, or another "
-                "start."
+                f"`f` fails at the start {function.named(self.theta0)}: {sentence(error)} It gets {got}. Try f(p) by "
+                "hand, or another start."
             ) from error
         self.kind, self.first = classify(first)
         self.is_scalar = self.kind == "number"
         if not np.all(np.isfinite(self.first)):
-            bad = f"{self.first}" if self.is_scalar else f"{count_bad(self.first)} residuals that are not finite"
-            raise ArgumentError(f"`f` gives {bad} at the start {function.named(self.theta0)}. Give another start.")
+            bad = f"{self.first}" if self.is_scalar else f"{counted(count_bad(self.first), 'residual')} not finite"
+            missing = "" if self.is_scalar else ", or leave out readings that are missing"
+            raise ArgumentError(
+                f"`f` gives {bad} at the start {function.named(self.theta0)}. Give another start{missing}."
+            )
         if not self.is_scalar:
             self.data = first.fixed if self.kind == "modcost" else KnownData.unweighted(self.first.size)
         self._size = np.size(self.first)
@@ -230,6 +235,8 @@ def classify(result: Any) -> tuple[str, Any]:
         if result.is_likelihood:  # its weights move with the parameters: squares alone would not do
             return "number", float(result.minus2loglik)
         return "modcost", np.array(result.res, dtype=float)
+    if np.iscomplexobj(result):
+        raise ArgumentError("`f` returned complex numbers; return their real and imaginary parts apart.")
     try:
         value = np.array("nothing" if result is None else result, dtype=float)
     except (TypeError, ValueError):

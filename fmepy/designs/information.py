@@ -20,6 +20,7 @@ from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.models.base import Model
 from fmepy.parameters.entities import entity_text
+from fmepy.tables.sheet import calendar_of
 from fmepy.types import Cube, Matrix, Vector
 
 VARIABLE, SD, PRICE = "variable", "sd", "cost"
@@ -53,7 +54,7 @@ class Readings:
         self.asked, self.theta, self._sd = asked, theta, sd
         self.model = asked.model if self.is_cost else asked
         self.x = str(getattr(asked, "x", None) or getattr(self.model, "x_name", "time"))
-        self.entity = getattr(asked, "entity", None)
+        self.entity, self.calendar = getattr(asked, "entity", None), calendar_of(asked)
         given = getattr(asked, "given_x", None)
         self.depth = str(given[1]) if isinstance(given, list | tuple) else None
         self.variance = 1.0  # of a reading without an sd of its own

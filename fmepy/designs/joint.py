@@ -124,7 +124,7 @@ class JointReadings(Readings):
         y, A, s = _along_the_mean(bound, theta)
         V = (A * s) @ A.T
         rows = bound.with_values(y).sensitivity_rows(theta)[2]
-        dm = -A @ (rows[::2] * np.sqrt(s)[:, None])
+        dm = -A @ (rows[: len(s)] * np.sqrt(s)[:, None])
         dV = np.empty((len(theta), *V.shape))
         for j, step in enumerate(_STEP * np.where(theta == 0, 1.0, np.abs(theta))):
             both = []

@@ -51,6 +51,8 @@ class OptimalDesign(Saved):
     sensitivity : DataFrame
         The candidates, and in ``sensitivity`` by how much the criterion would grow with a reading there.
     notes : tuple of str
+    calendar : tuple or None
+        What the dates of the cost's data were, see `fmepy.tables.sheet.with_times`.
     """
 
     chosen: pd.DataFrame
@@ -61,6 +63,7 @@ class OptimalDesign(Saved):
     efficiency: float
     sensitivity: pd.DataFrame
     notes: tuple[str, ...] = field(default=())
+    calendar: Any = None
 
     def told(self) -> list[str]:
         """Return what was found in sentences."""
@@ -330,6 +333,7 @@ def _result(task: _Task, space: DesignSpace, taken: list[int]) -> OptimalDesign:
     return OptimalDesign(
         chosen.sort_values(order, kind="stable", ignore_index=True), before, after, task.kind,
         float(task.value(M[:, None])[0]), float(efficiency), space.table.assign(sensitivity=of_rows), tuple(task.notes),
+        task.readings[0].calendar,
     )  # fmt: skip
 
 

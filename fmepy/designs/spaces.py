@@ -11,6 +11,7 @@ import pandas as pd
 
 from fmepy.designs.information import PRICE, VARIABLE, Readings
 from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.tables.sheet import holds_dates, numbers_of_times
 from fmepy.types import Cube, IntVector, Vector
 
 _GRID = 201  # times between two bounds among which is chosen first
@@ -105,7 +106,10 @@ class ReadingsInTime(DesignSpace):
 
     def __init__(self, task: Any, times: Any, variables: Any, min_gap: float) -> None:
         self.task, self.min_gap = task, float(min_gap)
-        low, high = (float(v) for v in times)
+        ends = numbers_of_times(times, task.readings[0].calendar)
+        if len(ends) != 2:
+            raise ArgumentError(f"`times={times!r}` must be two bounds, such as (0, 48).")
+        low, high = map(float, ends)
         if not low < high:
             raise ArgumentError(f"`times=({low:g}, {high:g})`: the bounds are crossed.")
         self.low, self.high = low, high
@@ -222,6 +226,9 @@ def _with_variables(readings: Readings, table: pd.DataFrame, variables: Any) -> 
         raise ArgumentError(
             f"`candidates` has no column {readings.x!r}, the times of readings (its columns: {listed(table.columns)})."
         )
+    if holds_dates(table[readings.x]):
+        days = numbers_of_times(table[readings.x], readings.calendar, f"`candidates`, column {readings.x!r}")
+        table = table.assign(**{readings.x: days})
     given = [variables] if isinstance(variables, str) else variables
     names = list(readings.variables if given is None else given)
     if VARIABLE not in table.columns:

@@ -233,19 +233,15 @@ class BoundFimlof(OfData):
         return np.concatenate(out)
 
     def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
-        """Return variable, time and row of two rows a datum, nu_ij / sqrt(s) and s_ij / (sqrt(2) s).
+        """Return variable, time and row of every datum's nu_ij / sqrt(s), then of every datum's s_ij / (sqrt(2) s).
 
         S'S of the rows, shape (2 n_obs, n_par), is the expected information.
         """
         likelihoods, slopes = self._derivatives(theta)
-        names, x, rows = [], [], []
-        for one, (nu, s, _), (schedule, _) in zip(likelihoods, slopes, self.schedules, strict=True):
-            mine = [self.spec.variables[i] for i in schedule.readings.variables]
-            names += [name for name in mine for _ in range(2)]
-            x.append(np.repeat(schedule.readings.times, 2))
-            pair = np.stack(information_rows(one, nu, s), axis=1)
-            rows.append(pair.reshape(-1, pair.shape[2]))
-        return names, np.concatenate(x), np.concatenate(rows)
+        pairs = [information_rows(one, nu, s) for one, (nu, s, _) in zip(likelihoods, slopes, strict=True)]
+        names = [self.spec.variables[i] for schedule, _ in self.schedules for i in schedule.readings.variables]
+        x = np.concatenate([schedule.readings.times for schedule, _ in self.schedules])
+        return 2 * names, np.tile(x, 2), np.concatenate([pair[k] for k in (0, 1) for pair in pairs])
 
     def standardised(self, theta: Vector) -> tuple[list[str], Vector]:
         """Return variable and residual of every datum, minus its innovation in units of its sd, entity by entity.

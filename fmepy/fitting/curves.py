@@ -15,6 +15,7 @@ from fmepy.fitting.lmfit_result import values_at
 from fmepy.fitting.predict import predict
 from fmepy.journal.encoding import Gone
 from fmepy.tables.cells import some_of
+from fmepy.tables.sheet import time_text
 
 if TYPE_CHECKING:
     from fmepy.fitting.result import ModFit
@@ -97,12 +98,13 @@ def _of_profiles(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
         except FmepyError:
             table = model(_values(fit, model) or None, times).melt(["time", "x"], var_name="var", value_name="fit")
             table = table.assign(lower=np.nan, upper=np.nan)
+        days = {t: f"{cost.x} {time_text(t, cost.calendar)}" for t in times}
         for name in dict.fromkeys(mine["name"]):
             rows, own = table[table["var"] == name], mine[(mine["name"] == name) & mine["x"].isin(times)]
             yield FittedPanel(
                 name if label is None else f"{name}, {cost.entity} {label}", "depth",
-                rows.assign(var=[f"{cost.x} {t:g}" for t in rows["time"]]),
-                own.assign(name=[f"{cost.x} {t:g}" for t in own["x"]], x=own["depth"]), False, "95 %", True,
+                rows.assign(var=rows["time"].map(days)),
+                own.assign(name=own["x"].map(days), x=own["depth"]), False, "95 %", True,
             )  # fmt: skip
 
 

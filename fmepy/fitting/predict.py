@@ -172,10 +172,13 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     if isinstance(fit, Profile):
         if times is not None or level != fit.level:
             raise ArgumentError("A profile has its own times and level: give them to profile().")
-        return Prediction(_band_of_profile(model, fit, reading), level, bool(reading), "profiles", fit.message)
+        band = _band_of_profile(model, fit, reading)
+        band.attrs["calendar"] = fit.calendar
+        return Prediction(band, level, bool(reading), "profiles", fit.message)
+    calendar = calendar_of(fit.source if is_fit(fit) else fit)
+    times = None if times is None else numbers_of_times(times, calendar)
     if is_fit(fit):
-        band = _by_place(_band_of_fit(model, fit, times, level, reading), model)
-        band.attrs["calendar"] = calendar_of(fit.source)
+        band = _by_place(_band_of_fit(model, fit, times, level, reading), model, calendar)
         return Prediction(band, level, bool(reading), "fit", _of_bounds(fit))
     draws = _draws_of(fit)
     if draws is None:
@@ -184,7 +187,7 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
             f"{type(fit).__name__}."
         )
     frame, note = _band_of_draws(model, *draws, times, level, reading)
-    return Prediction(_by_place(frame, model), level, bool(reading), "draws", note)
+    return Prediction(_by_place(frame, model, calendar), level, bool(reading), "draws", note)
 
 
 def _of_bounds(fit: ModFit) -> str:
@@ -198,9 +201,11 @@ def _of_bounds(fit: ModFit) -> str:
     )
 
 
-def _by_place(frame: pd.DataFrame, model: Any) -> pd.DataFrame:
+def _by_place(frame: pd.DataFrame, model: Any, calendar: Any) -> pd.DataFrame:
     time = str(frame.columns[0])
-    return by_place(frame, time, time, cells_of_model(model) if is_model(model) else None)
+    out = by_place(frame, time, time, cells_of_model(model) if is_model(model) else None)
+    out.attrs["calendar"] = calendar
+    return out
 
 
 _Place = tuple[str, Vector, list[str]]
@@ -227,8 +232,8 @@ def _own_of(model: Any, names: list[str], what: str, of: str) -> list[str]:
     raise ArgumentError(f"`model` has none of the {of}; it has {listed(have)}.{bands}")
 
 
-def _bound(model: Any, used: list[str], times: Any, calendar: Any = None) -> tuple[Any, _Place]:
-    bound = model.bind(used) if times is None else model.bind(used, times=numbers_of_times(times, calendar))
+def _bound(model: Any, used: list[str], times: Any) -> tuple[Any, _Place]:
+    bound = model.bind(used) if times is None else model.bind(used, times=times)
     x_name = str(getattr(model, "x_name", "time"))
     return bound, (x_name, np.asarray(bound.times, dtype=float), list(bound.var_names))
 
@@ -269,7 +274,7 @@ def _of_model(model: Any, fit: ModFit, times: Any) -> tuple[_Place, Matrix, Cube
     _check_scale(model, fit, used)
     if fit.tied is not None:
         model = _with_fixed(model, fit, [str(n) for n in model.parms.index])
-    bound, place = _bound(model, used, times, calendar_of(fit.source))
+    bound, place = _bound(model, used, times)
     keep_within(bound, fit.lower[used].to_numpy(dtype=float), fit.upper[used].to_numpy(dtype=float))
     Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
     return place, np.asarray(Y), np.asarray(S), used

@@ -20,7 +20,7 @@ from fmepy.models.mapped import MappedModel
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.selection import cells_of, names_in_short
-from fmepy.tables.sheet import calendar_of, numbers_of_times
+from fmepy.tables.sheet import calendar_of, holds_dates, numbers_of_times, time_text
 from fmepy.types import Vector
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Predicted:
         The parameters that theta holds.
     variable : str
     time : float
+    at : str
+        The time in words, a date where dates were asked for.
     entity : str or None
     """
 
@@ -50,6 +52,7 @@ class Predicted:
     names: tuple[str, ...]
     variable: str
     time: float
+    at: str
     entity: str | None
     lower: Vector
     upper: Vector
@@ -144,7 +147,7 @@ def predictions_asked(
     found, of = dict[str, HeldPrediction](), dict[str, Predicted]()
     for one in [prediction] if isinstance(prediction, tuple) else list(_several(prediction)):
         for p in _of_model(one, f, objective):
-            label = f"{p.variable} at {p.time:.6g}" + ("" if p.entity is None else f", {p.entity}")
+            label = f"{p.variable} at {p.at}" + ("" if p.entity is None else f", {p.entity}")
             found[label], of[label] = HeldPrediction(p.value, p.gradient), p
     return found, of
 
@@ -189,13 +192,15 @@ def _of_model(one: Any, f: Any, objective: Objective) -> list[Predicted]:
             "as lambda p: model(p)['y'].iloc[-1]."
         )
     first, last = float(model.times[0]), float(model.times[-1])
-    at = numbers_of_times(times, calendar_of(f), f"`prediction`: the times of {variable!r}")
+    calendar = calendar_of(f) if holds_dates(times) else None
+    at = numbers_of_times(times, calendar, f"`prediction`: the times of {variable!r}")
     outside = at[~((at >= first) & (at <= last))]
     if at.ndim != 1 or not at.size or outside.size:
         told = f"{outside[0]:g}" if outside.size and np.isfinite(outside[0]) else repr(times)
         raise ArgumentError(f"`prediction`: the time {told} lies outside those of the model, {first:g} to {last:g}.")
     words = objective.parameter_names, variable
-    return [Predicted(model, *words, float(t), label, objective.lower, objective.upper) for t in at]
+    bounds = objective.lower, objective.upper
+    return [Predicted(model, *words, float(t), time_text(t, calendar), label, *bounds) for t in at]
 
 
 def _model_behind(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:

@@ -16,6 +16,7 @@ from fmepy.parallel.runs import INTERRUPTED
 from fmepy.parameters.scales import marked
 from fmepy.results.tables import Framed, Part, bullets, long_table, wrapped
 from fmepy.types import AxesArray
+from fmepy.vocabulary import by_name
 
 _ALL_BUT_FLAT = 0.1  # of the threshold of the likelihood ratio
 _FOLLOWS = 0.5  # relative change of another parameter along a flat profile that is worth telling
@@ -57,8 +58,11 @@ class Profile(Framed):
         True if Ctrl-C ended it: the sides are as long as they came.
     predicted : DataFrame or None
         Of predictions of a model, by label: variable, time, entity; sd of a reading there and the scale on which it is.
+    calendar : tuple or None
+        What the dates of the cost's data were, see `fmepy.tables.sheet.with_times`, for pictures of predictions.
     """
 
+    elsewhere = by_name({"confint conf_int confidence ci conf_interval ci_report": "`intervals`"})
     frame: pd.DataFrame
     intervals: pd.DataFrame
     verdicts: pd.Series
@@ -73,6 +77,7 @@ class Profile(Framed):
     evaluations: int = 0
     interrupted: bool = False
     predicted: pd.DataFrame | None = None
+    calendar: Any = None
 
     @property
     def test(self) -> str:
@@ -96,7 +101,9 @@ class Profile(Framed):
         return panels
 
 
-def profile_of(found: Sides, things: Mapping[str, Held], level: float, predicted: pd.DataFrame | None) -> Profile:
+def profile_of(
+    found: Sides, things: Mapping[str, Held], level: float, predicted: pd.DataFrame | None, calendar: Any
+) -> Profile:
     """Return what was found as tables and sentences."""
     best = found.best
     transforms = best.search.objective.transforms
@@ -126,6 +133,7 @@ def profile_of(found: Sides, things: Mapping[str, Held], level: float, predicted
         evaluations=found.evaluations,
         interrupted=found.interrupted,
         predicted=predicted,
+        calendar=calendar,
     )
 
 

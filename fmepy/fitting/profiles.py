@@ -28,6 +28,7 @@ from fmepy.fitting.refits import Held, HeldParameter
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import check_names
 from fmepy.parameters.names import of_every_entity
+from fmepy.tables.sheet import calendar_of
 from fmepy.types import UserBounds
 from fmepy.vocabulary import own_words
 
@@ -157,7 +158,7 @@ def profile(
         asked, of_model = predictions_asked(prediction, f, best.search.objective)
         things |= asked
     found = walk_all(best, things, [level], num, executor=executor, progress=progress, checkpoint=checkpoint)
-    out = profile_of(found, things, level, table_of(of_model, fit, found.best.theta))
+    out = profile_of(found, things, level, table_of(of_model, fit, found.best.theta), calendar_of(f))
     errors = getattr(fit, "std_error", None)
     if errors is not None and prior is None and np.array_equal(out.par, fit.par):  # by the observed curvature
         out.standard_error.update(errors[np.isfinite(errors)])

@@ -147,7 +147,7 @@ class ModFit(Shown):
             "profile profiles profile_likelihood": "`fmepy.profile(cost, fit)`",
             "sample mcmc posterior emcee": "`fmepy.modMCMC(cost, fit)`",
             "best_fit fittedvalues eval yhat": "`predict(model)`, or `plot()`",
-            "conf_int conf_interval ci_out": "`confidence()`",
+            "conf_int confint conf_interval ci_out ci_report": "`confidence()`",
             "log_likelihood llf logL": "`loglik`",
             "jac jacobian grad": "`gradient`; the Jacobian belongs to the cost: cost.bind(names).jacobian(theta)",
             "hess hess_inv": "`hessian`",

@@ -17,6 +17,7 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.mcmc.runner import ChainRun, Chains, Plan
 from fmepy.mcmc.target import Target
 from fmepy.parameters.scales import marked, sampled
+from fmepy.tables.sheet import calendar_of
 from fmepy.types import Matrix
 
 _Found = list[tuple[int, ChainRun]]
@@ -101,6 +102,7 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
         engine=target.objective.engine,
         interrupted=ran.interrupted,
         noise=_noise(target),
+        calendar=calendar_of(target.objective.f),
         divergences=divergences,
         divergent=divergent,
         source=ReadingDensities(target.objective.bound, target.objective.data, "" if var is None else var.grouping),

@@ -123,6 +123,7 @@ def summarise(chain: ModMCMC, remove: Remove = None) -> ChainSummary:
 def _table(values: pd.DataFrame) -> pd.DataFrame:
     x = values.to_numpy(dtype=float)
     deviation = x.std(axis=0, ddof=1) if len(x) > 1 else np.full(x.shape[1], np.nan)
+    deviation[np.isfinite(deviation) & (np.ptp(x, axis=0) == 0)] = 0.0  # without rounding
     rows: dict[str, Vector] = {"mean": x.mean(axis=0), "sd": deviation, "min": x.min(axis=0)}
     rows |= {label: np.quantile(x, q, axis=0) for label, q in _QUANTILES.items()}
     rows["max"] = x.max(axis=0)

@@ -82,6 +82,8 @@ class ModMCMC(Shown):
     noise : SaidNoise or None
         What was said of the noise of readings, for `predict`; None of a sum of squares, of a function, and of
         transformed draws.
+    calendar : tuple or None
+        What the dates of the cost's data were, see `fmepy.tables.sheet.with_times`, for `predict`.
 
     Notes
     -----
@@ -128,6 +130,7 @@ class ModMCMC(Shown):
     interrupted: bool = False
     engine: str = ""
     noise: SaidNoise | None = None
+    calendar: Any = None
     divergences: int = 0
     divergent: pd.DataFrame | None = None
     source: Any = field(
@@ -333,9 +336,9 @@ class ModMCMC(Shown):
     def _table(self) -> pd.DataFrame:
         tables = [self.pars] if self.sig is None else [self.pars, self.sig]
         whole = pd.concat(tables, axis=1)
-        return pd.DataFrame(
-            {"mean": whole.mean().to_numpy(), "sd": whole.std().to_numpy()}, index=whole.columns
-        ).assign(best=[*self.bestpar, *[np.nan] * (whole.shape[1] - len(self.bestpar))])
+        sd = whole.std().mask(whole.max() == whole.min(), 0.0 if len(whole) > 1 else np.nan)  # without rounding
+        best = [*self.bestpar, *[np.nan] * (whole.shape[1] - len(self.bestpar))]
+        return pd.DataFrame({"mean": whole.mean().to_numpy(), "sd": sd.to_numpy(), "best": best}, index=whole.columns)
 
     def shown(self) -> list[str | Part]:
         """Return what ran, mean, sd and best value of each parameter, and how it ended."""

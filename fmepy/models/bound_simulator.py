@@ -256,7 +256,7 @@ class TableFunction:
         if result.x is None or first.x is None or (result.x == first.x).all():  # exactly: allclose takes its time
             return ""
         if not np.allclose(result.x, first.x, rtol=1e-9, atol=0):
-            return f"other values of {first.x_name!r} than at the start"
+            return f"other values of {first.x_name!r}, its x, than at the start"
         return ""
 
 

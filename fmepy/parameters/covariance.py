@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,11 @@ def in_order(given: Any, names: Sequence[str], argument: str) -> Matrix:
     """Return a square matrix in the order of `names`, whatever is in it."""
     if given is None:
         raise ParameterError(f"`{argument}` is missing: give the covariance of the parameters.")
+    if isinstance(given, Mapping):
+        raise ParameterError(
+            f"`{argument}` must be a matrix in the order of the parameters, or a table with their names; got a dict. "
+            f"Write np.diag(list(variances.values())), of {listed(names)}."
+        )
     labels = labels_of(given)
     if labels is not None:
         check_names(labels, names, argument=argument)

@@ -215,7 +215,7 @@ def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any, calendar:
     for ax in flat:
         tidy_ticks(ax)
     for ax in dated:
-        date_ticks(ax.xaxis, *calendar[1:])
+        date_ticks(ax.xaxis, *calendar[1:3])
 
 
 def _labels(ax: Axes) -> list[str]:

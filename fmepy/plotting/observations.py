@@ -11,6 +11,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.tables.columns import as_table, column_numbers
+from fmepy.tables.sheet import holds_dates, with_times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,7 +175,7 @@ def observed_points(
     for i, given in enumerate(tables):
         table, marks = _marks_of(table_of_variables(given, f"data set {i}" if i else "x"))
         first = table.iloc[:, 0]
-        is_long = not pd.api.types.is_numeric_dtype(first) and table.columns[0] != x_name
+        is_long = not pd.api.types.is_numeric_dtype(first) and table.columns[0] != x_name and not holds_dates(first)
         if is_long and variables is not None and not first.astype(str).isin(variables).any():
             is_long = False
         parts, own = _long(table, x_name, i) if is_long else _wide(table, x_name, i)
@@ -187,6 +188,19 @@ def observed_points(
             beyond = None if mine is None else mine[rows][kept]
             out.setdefault(name, []).append(Points(i, xs[kept], ys[kept], beyond))
     return out, found or x_name or "x"
+
+
+def dated_days(tables: Sequence[Any]) -> tuple[list[Any], Any]:
+    """Return tables whose dates of x are days since the first of them, and what that is, for `date_ticks`."""
+    out, calendar = list(tables), None
+    for i, given in enumerate(tables):
+        table = table_of_variables(given, f"data set {i}" if i else "x")
+        place = next((j for j in (0, 1) if holds_dates(table.iloc[:, j])), None)
+        if place is not None and table.columns.is_unique:
+            origin = None if calendar is None else calendar[1]
+            out[i] = with_times(table, str(table.columns[place]), "days", origin)
+            calendar = calendar or out[i].attrs["calendar"]
+    return out, calendar
 
 
 def table_of_variables(given: Any, told: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import get_axes, one_per_panel, picture, point_look, set_axes
-from fmepy.plotting.observations import draw_marked, observed_points
+from fmepy.plotting.observations import dated_days, draw_marked, observed_points
 from fmepy.types import AxesArray, Which
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def obsplot(
     >>> [ax.get_ylabel() for ax in panels]
     ['A', 'B', 'D']
     """
-    tables = [x, *more]
+    from fmepy.plotting.ticks import date_ticks
+
+    tables, calendar = dated_days([x, *more])
     points, x_name = observed_points(tables)
     names = chosen(which, list(points))
     if not names:
@@ -85,6 +87,8 @@ def obsplot(
             style = {**point_look(seen.data_set), "markersize": 5, **_of_data_set(kwargs, seen.data_set, len(tables))}
             draw_marked(ax, seen.x, seen.y, seen.marks, swapped, **style)
         set_axes(ax, x_name, name, swapped)
+        if calendar is not None and not swapped:
+            date_ticks(ax.xaxis, *calendar[1:3])
     return panels
 
 

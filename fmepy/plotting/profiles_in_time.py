@@ -72,7 +72,7 @@ def panels_by_place(
     """
     time = str(frame.columns[list(frame.columns).index("x") - 1])
     data = _by_depth(obs, [str(v) for v in frame["var"].unique()], time)
-    panels = get_axes(len(names), axes)
+    panels, known = get_axes(len(names), axes), [] if data is None else np.unique(data["time"]).tolist()
     for ax, name in zip(panels, names, strict=True):
         rows = frame[frame["var"] == name]
         is_profile = bool(rows["x"].notna().all())
@@ -82,14 +82,15 @@ def panels_by_place(
             continue
         seen = None if data is None or name not in set(data["var"]) else data[data["var"] == name]
         times = some_of(every := rows[time].unique(), most) if seen is None else np.unique(seen["time"]).tolist()
-        for i, at in enumerate(times):
+        colours = times if seen is None else known  # a time has one colour in all panels
+        for at in times:
             own = rows[np.isclose(rows[time], at, rtol=1e-9)]
             if not len(own):
                 raise DataError(
                     f"`obs` has {name!r} at {at:g}, and there are no rows of that time, for they are those of the "
                     "model's times: take times that hold it, predict(..., times=...) or model.replace(times=...)."
                 )
-            look = color(i, len(times))
+            look = color(colours.index(at), len(colours))
             draw(ax, own, True, look, f"{time} {at:g}")
             if seen is not None:
                 own = seen[seen["time"] == at]

@@ -49,9 +49,7 @@ class RoomyLocator(MaxNLocator):
         axis: Any = self.axis
         low, high = sorted(map(float, axis.get_view_interval()))
         whole = min(abs(low), abs(high)) >= _LARGE or _holds_whole_numbers(axis.axes)
-        wanted = axis.get_tick_params().get("labelsize", rcParams["xtick.labelsize"])
-        size = FontProperties(size=wanted).get_size_in_points()
-        width = axis.axes.bbox.width * 72 / axis.axes.figure.figure.dpi
+        size, width = _size_and_width(axis)
         for n in range(self.most, 0, -1):
             super().set_params(nbins=n, integer=whole)
             ticks = np.asarray(super().__call__())
@@ -75,6 +73,13 @@ class PlainLogLocator(LogLocator):
             return MaxNLocator(5).tick_values(low, high)
         self.set_params(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,))
         return super().tick_values(vmin, vmax)
+
+
+def _size_and_width(axis: Any) -> tuple[float, float]:
+    """Return the size of the labels of a horizontal axis, and its width, in points."""
+    wanted = axis.get_tick_params().get("labelsize", rcParams["xtick.labelsize"])
+    size = FontProperties(size=wanted).get_size_in_points()
+    return float(size), axis.axes.bbox.width * 72 / axis.axes.figure.figure.dpi
 
 
 def _plain(value: float, _: Any = None) -> str:
@@ -101,14 +106,15 @@ def date_ticks(axis: Any, origin: Any, seconds: float) -> None:
 
     dates: Any = matplotlib.dates  # which has no types
     start, days, locator = dates.date2num(origin), seconds / 86_400, dates.AutoDateLocator(origin.tzinfo)
-    room = axis.axes.bbox.width / axis.axes.figure.figure.dpi / 0.95  # inches of a date
     ends = start + days * np.array(axis.get_view_interval())
     places = np.array(locator.tick_values(*(dates.num2date(end, origin.tzinfo) for end in ends)))
     places = places[(ends[0] <= places) & (places <= ends[1])]
-    places = places[:: int(np.ceil(len(places) / max(room, 1)))]
     written = dates.AutoDateFormatter(locator, origin.tzinfo)
     written.scaled[1 / 24] = "%m-%d %H:%M"
-    axis.set_ticks((places - start) / days, list(map(written, places)))
+    (size, width), labels = _size_and_width(axis), np.array(list(map(written, places)), dtype=object)
+    letters = max(map(len, labels), default=0)
+    some = slice(None, None, int(np.ceil(len(places) * (letters * _LETTER + 0.8) * size / width)) or 1)
+    axis.set_ticks((places[some] - start) / days, labels[some].tolist())
 
 
 def tidy_ticks(ax: Axes) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import ArgumentError, SimulationError, sentence
 from fmepy.journal.evaluations import Evaluations
 from fmepy.numerics.differences import NOISE_FREE, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel import spread
@@ -123,16 +123,19 @@ class DifferenceRuns:
         level = np.abs(values) + np.abs(beside)
         question = {"parameters": names, "values of the parameters": theta, "sum of the outputs": values.sum()}
         with self.tasks.evaluations({**question, "number of outputs": values.size}) as known:
-            evaluate = partial(self._evaluated, run, known)
+            why: list[str] = []
+            evaluate = partial(self._evaluated, run, known, why)
             if self.tiny is None:
                 return _fitting_differences(partial(known.evaluate, "run", run), evaluate, theta, names, values, size,
-                                            level, box)  # fmt: skip
+                                            level, box, why)  # fmt: skip
             steps = roomy_steps(np.where(theta == 0, self.tiny, np.abs(theta) * self.tiny), *box)
-            matrix = _taken(evaluate, theta, steps, box, names, False, values)
+            matrix = _taken(evaluate, theta, steps, box, names, False, values, why)
             return Derivatives(matrix, f"forward, tiny={self.tiny:g}", _over(_ROUNDING * level, steps))
 
-    def _evaluated(self, run: Function, known: Evaluations, points: Sequence[Vector]) -> list[Vector | None]:
-        """Return the function at each row; None where it failed or is not finite."""
+    def _evaluated(
+        self, run: Function, known: Evaluations, why: list[str], points: Sequence[Vector]
+    ) -> list[Vector | None]:
+        """Return the function at each row; None where it failed, as `why` says then, or is not finite."""
         there = {i: (True, value) for i, p in enumerate(points) if (value := known.find("run", p)) is not None}
         began, done = time.perf_counter(), count(1)
 
@@ -148,12 +151,13 @@ class DifferenceRuns:
         if len(broken):
             first = broken.iloc[0]
             raise ArgumentError(f"`func`: a run for the differences ended with {first['error']}: {first['message']}")
+        why += runs.failures["message"].tolist()
         return [None if r is None or not np.isfinite(r).all() else r for r in runs.results]
 
 
 def _fitting_differences(
     run: Function, evaluate: Any, theta: Vector, names: Sequence[str], values: Vector, size: Vector, level: Vector,
-    box: Box,
+    box: Box, why: Sequence[str],
 ) -> Derivatives:  # fmt: skip
     """Return differences whose step fits the noise of the function, see `fmepy.numerics.differences`.
 
@@ -173,7 +177,7 @@ def _fitting_differences(
     fitting = measured_noise(one, theta, *box, scalar=False)
     smallest = magnitudes(theta, *box) * np.where(theta == 0, 1.0, 1e-3)
     steps = roomy_steps(fitting.step * np.maximum(np.abs(theta), smallest), *box)
-    matrix = _taken(evaluate, theta, steps, box, names, fitting.central, values)
+    matrix = _taken(evaluate, theta, steps, box, names, fitting.central, values, why)
     error = _ROUNDING * level
     if fitting.noise >= NOISE_FREE:
         error = np.maximum(error, fitting.absolute * size)
@@ -198,14 +202,15 @@ def _over(error: Vector, steps: Vector) -> Matrix:
 
 
 def _taken(
-    evaluate: Any, theta: Vector, steps: Vector, box: Box, names: Sequence[str], central: bool, values: Vector
-) -> Matrix:
+    evaluate: Any, theta: Vector, steps: Vector, box: Box, names: Sequence[str], central: bool, values: Vector,
+    why: Sequence[str],
+) -> Matrix:  # fmt: skip
     columns = derivatives(evaluate, theta, steps, *box, central=central, base=values)
     for name, column in zip(names, columns, strict=True):
         if column is None:
             raise SimulationError(
-                f"No derivative with respect to {name!r} could be taken: the runs beside these parameters failed. Try "
-                "func(p) there by hand, or another `tiny`.",
+                f"No derivative with respect to {name!r} could be taken: the runs beside these parameters failed"
+                f"{f', the last: {sentence(why[-1])}' if why else '.'} Try func(p) there by hand, or another `tiny`.",
                 parameters=dict(zip(names, map(float, theta), strict=True)),
             )
     return np.column_stack(columns)

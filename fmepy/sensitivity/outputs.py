@@ -19,6 +19,7 @@ from fmepy.numerics.differences import replaced
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.selection import chosen
 from fmepy.sensitivity.differences import Derivatives, DifferenceRuns, of_its_own
+from fmepy.tables.sheet import calendar_of
 from fmepy.types import Matrix, Vector
 
 _OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by the model)"
@@ -41,6 +42,7 @@ class Outputs:
     derivatives: Derivatives
     even: tuple[str, ...] = ()  # sds of noise at zero
     depths: Vector | None = None
+    calendar: Any = None  # what x was where it was dates, see `fmepy.tables.sheet.with_times`
     is_information: bool = False  # rows whose product is the expected information: in units of the errors already
 
     @property
@@ -191,7 +193,8 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: DifferenceRuns
     labels = tuple(names[i] for i in order)
     x = objective.x[order]
     x_name = compared.x_name if isinstance(compared, ModCost) else "x"
-    found = Outputs(tuple(wanted), start, labels, x, x, x_name, values, 1 / weights, derivatives)
+    found = Outputs(tuple(wanted), start, labels, x, x, x_name, values, 1 / weights, derivatives,
+                    calendar=calendar_of(compared))  # fmt: skip
     pieces = [c for c, _ in compared.pieces] if isinstance(compared, ModCost) else []
     if not any(c.depths is not None for c in pieces):
         return found
@@ -251,7 +254,7 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
     ones, nowhere = np.ones(n), (theta, theta)
     derivatives = of_its_own(lambda _: rows, theta, ones, ones, nowhere, "the cost's expected information", None)
     even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
-    return Outputs(names, theta, labels, x, x, x_name, ones, ones, derivatives, even, depths, is_information=True)
+    return Outputs(names, theta, labels, x, x, x_name, ones, ones, derivatives, even, depths, calendar_of(cost), True)
 
 
 def _check_finite(values: Vector, labels: Sequence[str], x: Vector, x_name: str, what: str = "") -> None:

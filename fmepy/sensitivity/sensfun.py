@@ -68,6 +68,8 @@ class SensFun(Framed):
         the rounding of exact ones.
     depths : ndarray, shape (n_row,), or None
         Of a model on a grid, or data by depth: the place of every row; NaN of what has none.
+    calendar : tuple or None
+        What x was where the data of a cost have dates, see `fmepy.tables.sheet.with_times`.
     """
 
     names: tuple[str, ...]
@@ -84,6 +86,7 @@ class SensFun(Framed):
     weighted: bool = False
     noise: Matrix | None = field(default=None, repr=False)
     depths: Vector | None = None
+    calendar: Any = None
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -323,6 +326,7 @@ def sensFun(
         weighted=weighted or (outputs.is_information and varscale is None),
         noise=outputs.derivatives.noise * np.abs(p) / np.abs(v)[:, None],
         depths=outputs.depths,
+        calendar=outputs.calendar,
     )
 
 

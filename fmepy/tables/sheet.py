@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, repeated, shortened
+from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, repeated, shortened, warn
 from fmepy.tables.columns import as_table, refuse_dates
 from fmepy.types import Vector
 
@@ -27,6 +28,10 @@ SECONDS = {
 """Units of time, in seconds; a year is one of 365.25 days."""
 LIKE_A_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2})?")
 """A date or a time of the day, in whatever order and with whatever marks."""
+
+
+UNITS_BELOW = " A line of units has no place below the names: take it out, or write them as 'N (mg/L)'."
+"""What to do with a file whose first row holds no numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +113,10 @@ class Sheet:
                 why = " Write dates as 2001-12-31, in all cells of the column, or as numbers."
             elif is_text and COMMA.fullmatch(cell):
                 why = " A decimal point is written '.', or a comma in all cells of a file."
+            elif is_text and cell.lstrip()[:1] in ("<", ">"):
+                why = " A reading beyond a limit is the limit, with '<' or '>' in a column of marks (`censored`)."
+            elif is_text and self.header and line == self.lines[0]:
+                why = UNITS_BELOW
             raise self.error(f"{shortened(cell)} in column {name!r} is not a number.{why}{hint}", line) from None
         if not np.isfinite(value):
             raise self.error(
@@ -233,7 +242,8 @@ def frame_sheet(frame: pd.DataFrame, label: str) -> Sheet:
 def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
     """Return data whose dates in the column x are times in a unit since an origin; numbers stay.
 
-    The name of the column, the origin and the seconds of the unit are in its ``attrs["calendar"]``, for pictures.
+    The name of the column, the origin and the seconds of the unit are in its ``attrs["calendar"]``, for pictures, and
+    whether the origin was given.
 
     Raises
     ------
@@ -244,19 +254,76 @@ def with_times(obs: Any, x: str | None, unit: str | None, origin: Any) -> Any:
         return obs
     if str(unit).startswith(("month", "quarter")):
         raise ArgumentError(f"`unit={unit!r}`: they differ in length. Number the rows, or take unit='days'.")
+    if unit is None:
+        raise ArgumentError(f"`origin={origin!r}` needs the unit in which dates count, such as unit='days'.")
     check_choice(unit, SECONDS, "unit")
     table = as_table(obs)
-    if table.columns.tolist().count(x) != 1 or pd.api.types.is_numeric_dtype(table[x]):
+    if table.columns.tolist().count(x) != 1:
         return table
+    if pd.api.types.is_numeric_dtype(table[x]):
+        known = table.attrs.get("calendar", (None,))
+        if known[0] != x or (known[2] == SECONDS[str(unit)] and _is_moment(known[1], origin)):
+            return table
+        dates = known[1] + pd.to_timedelta(table[x] * float(known[2]), unit="s")  # they were counted otherwise before
+        table, origin = table.assign(**{x: dates.dt.round("us")}), known[1] if origin is None else origin
     times, first = Sheet("`obs`", "obs", table.set_axis(range(len(table)), axis=0)).since(x, str(unit), origin)
     table = table.assign(**{x: times.to_numpy()})
-    table.attrs["calendar"] = (x, first, SECONDS[str(unit)])
+    table.attrs["calendar"] = (x, first, SECONDS[str(unit)], origin is not None)
     return table
+
+
+def _is_moment(moment: pd.Timestamp, origin: Any) -> bool:
+    """Tell whether an origin is a moment, or says nothing of it."""
+    with suppress(TypeError, ValueError):
+        return origin is None or bool(pd.to_datetime(_in_zone(origin, moment.tzinfo), utc=True) == moment)
+    return False
+
+
+def one_calendar(calendars: Iterable[Any]) -> Any:
+    """Return the calendar that several data share, see `with_times`; None where one has none, or another one."""
+    of = list(calendars)
+    return of[0] if of and None not in of and len({calendar[:3] for calendar in of}) == 1 else None
+
+
+def time_text(time: float, calendar: Any = None) -> str:
+    """Return a time in words: the date that it was, where there is a calendar, see `with_times`.
+
+    Examples
+    --------
+    >>> time_text(1.5), time_text(1.5, ("day", pd.Timestamp("2001-12-31"), 86_400))
+    ('1.5', '2002-01-01 12:00')
+    """
+    if calendar is None:
+        return f"{time:.6g}"
+    date = (calendar[1] + pd.Timedelta(seconds=time * float(calendar[2]))).round("s")
+    return f"{date:%Y-%m-%d %H:%M:%S}".removesuffix(":00").removesuffix(" 00:00")
+
+
+def warn_of_calendars(calendars: Iterable[Any]) -> None:
+    """Warn where several data count their dates each since its own first one, and nobody said that they should."""
+    of = [calendar for calendar in calendars if calendar is not None]
+    if len({calendar[1] for calendar in of}) > 1 and not all(calendar[3] for calendar in of):
+        days = sorted({time_text(0.0, calendar) for calendar in of})
+        warn(
+            f"The data of this sum count their dates from different days ({listed(days)}): each of these is time 0 of "
+            f"the model. Of one run give all of them the same, such as origin={days[0]!r}; of runs that each began "
+            "on its own day, say so by origin= of each."
+        )
 
 
 def calendar_of(cost: Any) -> Any:
     """Return the calendar of a cost's data, see `with_times`; None where they have no dates, or it is no such cost."""
     return cost.calendar if hasattr(type(cost), "calendar") else None
+
+
+def _sheet_of_times(times: Any, what: str) -> Sheet:
+    several = list(times) if np.ndim(times) else [times]
+    return Sheet(what, "times", pd.DataFrame({"times": pd.Series(several, dtype=object)}))
+
+
+def holds_dates(times: Any) -> bool:
+    """Tell whether times are dates, or texts of them."""
+    return _sheet_of_times(times, "").holds_dates("times")
 
 
 def numbers_of_times(times: Any, calendar: Any = None, what: str = "`times`") -> Vector:
@@ -267,13 +334,12 @@ def numbers_of_times(times: Any, calendar: Any = None, what: str = "`times`") ->
     ArgumentError
         Neither numbers nor dates, or dates without a calendar.
     """
-    several = list(times) if np.ndim(times) else [times]
-    sheet = Sheet(what, "times", pd.DataFrame({"times": pd.Series(several, dtype=object)}))
+    sheet = _sheet_of_times(times, what)
     if calendar is not None and sheet.holds_dates("times"):
         return np.asarray(sheet.since("times", "seconds", calendar[1], calendar[1].tzinfo)[0], dtype=float) / float(
             calendar[2]
         )
-    refuse_dates(several, what, ArgumentError)
+    refuse_dates(sheet.frame["times"].tolist(), what, ArgumentError)
     try:
         return np.atleast_1d(np.asarray(times, dtype=float))
     except (TypeError, ValueError):

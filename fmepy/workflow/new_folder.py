@@ -23,7 +23,7 @@ import pandas as pd
 
 from fmepy import datasets
 from fmepy.errors import ArgumentError, check_known, listed
-from fmepy.tables.sheet import DATE, LIKE_A_DATE, NUMBER, Sheet
+from fmepy.tables.sheet import DATE, LIKE_A_DATE, NUMBER, UNITS_BELOW, Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
 
 TABLES = {"lynx": "lynx_hare", "hiv": "hiv", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
@@ -189,7 +189,8 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     rest = [c for c in numeric if c != found.x]
     if not rest:
         raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
-                            f"{listed(frame.columns)}; a draft needs times and, beside them, readings.")  # fmt: skip
+                            f"{listed(frame.columns)}; a draft needs times and, beside them, readings."
+                            f"{'' if frame.empty or _share(frame.iloc[0], NUMBER) else UNITS_BELOW}")  # fmt: skip
     first = frame.columns[0]
     if first in texts and named(_VALUES, rest):
         found.y = named(_VALUES, rest)

@@ -168,3 +168,13 @@ def test_more_days_than_colours_are_drawn_from_dark_to_light():
     seen = MODEL(times=[0, *days]).query("time > 0").iloc[::7].rename(columns={"time": "day", "x": "depth"})
     panel = fme.SimulationCost(MODEL, seen[["day", "depth", "O2"]], x=["day", "depth"]).plot()[0]
     assert len({line.get_color() for line in panel.lines}) == len(days)
+
+
+def test_a_time_has_one_colour_in_all_panels_of_a_prediction():
+    cost = fme.SimulationCost(MODEL, WIDE, x=["day", "depth"])
+    band = fme.predict(MODEL, fme.modFit(cost, ["a", "k"]), times=[0, 0.5, 2, 7])
+    late = WIDE.assign(NH=WIDE["NH"].where(WIDE["day"] > 2))
+    O2, NH = band.plot(obs=late[["day", "depth", "O2", "NH"]])[:2]
+    known = {line.get_label(): line.get_color() for line in O2.lines}
+    (line,) = (line for line in NH.lines if line.get_label() == "time 7")
+    assert line.get_color() == known["time 7"]

@@ -360,6 +360,28 @@ def test_the_same_model_and_data_twice_are_told(decay, make_decay):
     modCost(decay(), A_DATA) + modCost(decay({"k": 0.4}), A_DATA)
 
 
+def test_dates_that_count_from_different_days_are_told(decay):
+    def table(first):
+        return {"day": pd.date_range(first, periods=3), "A": [8.0, 5.0, float(first[-1])]}
+
+    def dated(first, **words):
+        return SimulationCost(decay, table(first), x="day", unit="days", **words)
+
+    early, late = dated("2020-01-01"), dated("2020-01-02")
+    run = decay().rename(columns={"time": "day"})
+    compared = [modCost(run, table(first), x="day", unit="days") for first in ("2020-01-01", "2020-01-02")]
+    for add in (
+        lambda: early + late,
+        lambda: transformed(late, "log") + transformed(early, "log"),
+        lambda: compared[0] + compared[1],
+    ):
+        with pytest.warns(UserWarning, match=r"different days \('2020-01-01', '2020-01-02'\).* origin='2020-01-01'"):
+            add()
+    same = dated("2020-01-02", origin="2020-01-01")
+    assert (early + same)().residuals["x"].tolist() == [0, 1, 2, 1, 2, 3]
+    dated("2020-01-01", origin="2020-01-01") + dated("2020-01-02", origin="2020-01-02")  # they were said
+
+
 def test_a_sum_of_transformed_parts_says_so(decay):
     cost = transformed(SimulationCost(decay, A_DATA), "log") + transformed(SimulationCost(decay, B_DATA), "log")
     fit = modFit(cost, ["k"])

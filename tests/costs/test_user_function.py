@@ -160,6 +160,20 @@ def test_a_probe_that_fails_is_taken_on_the_other_side():
     assert objective.failures > 0
 
 
+@pytest.mark.parametrize(
+    ("f", "p", "says"),
+    [
+        (lambda p: [p[0], 1.0], {"a": 1.0}, r"KeyError: 0\. It gets a dict, p\['k'\], for `p` has names"),
+        (lambda p: [{**p}["a"]], [1.0], r"It gets an array, p\[0\], for `p` has no names"),
+        (lambda p: [1.0, np.nan], [1.0], r"1 residual not finite .* leave out readings that are missing"),
+        (lambda p: np.array([1j, 2.0]), [1.0], "`f` returned complex numbers"),
+    ],
+)
+def test_what_fails_at_the_start_is_told(f, p, says):
+    with pytest.raises(ArgumentError, match=says):
+        as_objective(f, p)
+
+
 def test_failures_are_simulation_errors_counted_and_told():
     def f(p):
         if p["a"] > 2:
@@ -203,7 +217,7 @@ def test_residuals_that_change_their_number_are_an_error():
         (lambda p: "text", "returned str"),
         (lambda p: np.array([]), "no residuals"),
         (lambda p: None, "not finite|NoneType|gives nan"),
-        (lambda p: p["b"], r"fails at the start .*KeyError: 'b'\. Try f"),
+        (lambda p: p["b"], r"fails at the start .*KeyError: 'b'\. It gets a dict.* Try f"),
         (lambda p: {"time": [0, 1]}, r"returned dict; .*in a calibration file by its sections \[data\] and \[cost\]"),
         (3, "must be a fmepy cost or a function"),
     ],

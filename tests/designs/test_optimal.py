@@ -411,3 +411,23 @@ def test_times_of_modules_are_those_of_their_steps():
         found = fme.design(of, {"k": 0.2}, times=(0, 5), n=2, seed=1, **({"sd": 0.1} if of is model else {}))
         assert (found.chosen["time"] % 0.5 == 0).all()
         assert found.chosen["time"].max() == 5.0
+
+
+def test_dates_of_a_dated_cost_are_its_times():
+    days = pd.date_range("2020-03-01", periods=5, freq="2D")
+    data = pd.DataFrame({"day": days, "A": DECAY(times=2.0 * np.arange(5))["A"] + [0.01, -0.02, 0.01, 0.0, -0.01]})
+    cost = fme.SimulationCost(DECAY, data, x="day", unit="days")
+    fit = fme.modFit(cost, ["k"])
+    plain = fme.design(cost, fit, times=(1, 9), n=2, seed=1)
+    dated = fme.design(cost, fit, times=("2020-03-02", "2020-03-10"), n=2, seed=1)
+    pd.testing.assert_frame_equal(dated.chosen, plain.chosen)
+    assert dated.plot()[0].get_xticklabels()[0].get_text().startswith("2020-03")
+    plt.close("all")
+    listed = pd.DataFrame({"day": ["2020-03-02", "2020-03-03", "2020-03-09"]})
+    assert fme.design(cost, fit, candidates=listed, n=1).chosen["day"].tolist() == [2.0]
+    with pytest.raises(ArgumentError, match="must be two bounds"):
+        fme.design(cost, fit, times=(1, 5, 9), n=2)
+    with pytest.raises(ArgumentError, match="`times` must hold numbers"):
+        fme.design(DECAY, {"k": 0.5}, times=("2020-03-02", "2020-03-10"), n=2, sd=0.1)
+    with pytest.raises(ArgumentError, match="origin='2020-03-01'` needs the unit"):
+        fme.SimulationCost(DECAY, data, x="day", origin="2020-03-01")

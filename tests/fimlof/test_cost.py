@@ -131,6 +131,7 @@ def test_the_rows_for_sensFun_make_up_the_information_and_collin_takes_them(cost
     names, x, rows = bound.sensitivity_rows(bound.theta0)
     assert rows.shape == (80, 4)
     assert len(names) == len(x) == 80
+    np.testing.assert_array_equal(x[:40], x[40:])  # rows of means, then of spreads: a picture parts them
     np.testing.assert_allclose(rows.T @ rows, bound.information(bound.theta0), rtol=1e-12)
     sens = fme.sensFun(cost, {"a": 0.8, "b": 0.5, "sd_w": 0.5, "sd_v": 0.8}, parscale=1.0)
     S = sens.matrix.to_numpy()

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from fmepy.errors import ArgumentError
+from fmepy.mcmc import modMCMC
 from fmepy.mcmc.chain_summary import kept_rows, sampled_values, summarise
 from fmepy.mcmc.diagnostics import chain_diagnostics
 
@@ -91,6 +92,13 @@ def test_one_variance_keeps_its_name_and_several_are_called_sig():
     two = {"var_T": np.ones(50), "var_V": np.ones(50)}
     assert list(sampled_values(sample(draws, two)).columns) == ["p1", "p2", "sig.var_T", "sig.var_V"]
     assert list(sampled_values(sample(draws)).columns) == ["p1", "p2"]
+
+
+def test_a_variance_that_is_not_drawn_has_no_spread():
+    chain = sample([np.linspace(0, 1, 30).reshape(-1, 1)], {"var_T": np.full(30, 0.1 + 0.2)}, ["a"])
+    assert summarise(chain).frame.loc["sd", "var_T"] == 0.0  # not what rounding leaves
+    printed = repr(modMCMC(lambda p: p[0] + np.array([0.0, 0.4, 0.1]), [0.0], var0=0.1 + 0.2, niter=30, seed=1))
+    assert printed.splitlines()[-1].split()[1:] == ["0.3", "0"]
 
 
 def test_a_single_draw_has_no_sd():

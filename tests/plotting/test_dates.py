@@ -39,7 +39,7 @@ def test_costs_fits_and_predictions(cost):
     fit = fme.modFit(cost)
     curve, residuals, trace = fit.plot()
     predicted = fit.predict(MODEL)
-    for ax in (curve, residuals, *cost.plot(fit.par), *predicted.plot()):
+    for ax in (curve, residuals, *cost.plot(fit.par), *predicted.plot(), cost().plot(), *fme.sensFun(cost).plot()):
         check(ax, 86_400)
     assert "-" not in "".join(shown(trace)[0])
     (ax,) = predicted.plot(xticks=[0, 100], xlabel="days")
@@ -79,3 +79,42 @@ def test_the_dated_data_of_a_fit_are_drawn_into_its_prediction(cost):
     points = ax.lines[-1]
     assert points.get_marker() == "o" or points.get_linestyle() == "None"
     assert points.get_xdata()[:2].tolist() == [0.0, 14.0]
+
+
+def test_chains_profiles_and_transformed_costs_know_their_dates(cost, tmp_path):
+    fit = fme.modFit(cost)
+    chain = fme.modMCMC(cost, fit, niter=60, seed=1)
+    loaded = fme.load(chain.save(tmp_path / "chain.json"))
+    for draws in (chain, loaded):
+        band = fme.predict(MODEL, draws, times=["2020-03-01", "2020-03-15", "2020-06-07"])
+        assert band.frame["time"].tolist() == [0.0, 14.0, 98.0]
+        check(band.plot()[0], 86_400)
+    profile = fme.profile(cost, fit, prediction=("N", ["2020-03-15", "2020-06-07 12:00"]))
+    assert list(profile.intervals.index) == ["N at 2020-03-15", "N at 2020-06-07 12:00"]
+    check(fme.predict(MODEL, profile).plot()[0], 86_400)
+    assert list(fme.profile(cost, fit, prediction=("N", 14)).intervals.index) == ["N at 14"]
+    check(fme.modFit(fme.transformed(cost, "log")).plot()[0], 86_400)
+
+
+def test_a_sum_has_dates_where_all_its_parts_count_alike(cost):
+    wide = fme.SimulationCost(MODEL, DATA[::2], x="day", unit="days")
+    both = fme.SimulationCost(MODEL, DATA[1:], x="day", unit="days", origin="2020-03-01") + wide
+    fit = fme.modFit(both)
+    for ax in (both().plot(), *fit.plot()[:2], *fme.sensFun(both).plot(), *fme.predict(MODEL, fit).plot(obs=DATA)):
+        check(ax, 86_400)
+    hours = cost.replace(model=MODEL.replace(times=np.linspace(0, 10_080, 31), parms={"r": 0.03 / 24}), unit="hours")
+    assert (both + hours).calendar is None
+    assert "-" not in "".join(shown((both + hours)().plot())[0])
+
+
+def test_observations_have_dates_of_their_first():
+    later = DATA.assign(day=DATES + pd.Timedelta(days=3)).melt("day")[["variable", "day", "value"]]
+    (ax,) = fme.obsplot(DATA, later)
+    assert [line.get_xdata()[0] for line in ax.lines] == [0.0, 3.0]
+    check(ax, 86_400)
+
+
+def test_short_labels_stand_closer_than_long_ones():
+    years = pd.DataFrame({"date": pd.date_range("1900-01-01", periods=21, freq="YS"), "N": np.arange(21.0)})
+    (ax,) = fme.obsplot(years, figsize=(4, 3))
+    assert shown(ax)[0] == ["1900", "1904", "1908", "1912", "1916", "1920"]

@@ -49,7 +49,7 @@ def test_a_cost_is_replaced_and_a_model_fitted_to_dates():
     [
         ({}, DataError, r"`obs`: column 'time' holds dates.*unit='days'"),
         ({"unit": "day"}, ArgumentError, r"`unit='day'` is not known.*Did you mean 'days'"),
-        ({"origin": "2024-03-01"}, ArgumentError, r"`unit=None` is not known. Choose one of 'seconds', 'minutes'"),
+        ({"origin": "2024-03-01"}, ArgumentError, "needs the unit in which dates count, such as unit='days'"),
         ({"unit": "days", "origin": "in March"}, ArgumentError, "`origin='in March'` is not a date such as '2001"),
     ],
 )
@@ -71,3 +71,20 @@ def test_texts_that_may_be_dates_are_answered_with_the_unit():
         DataError, match=r"holds '2024-03-01' in row 0, which is not a number\. If it holds dates.*unit='days'"
     ):
         fme.SimulationCost(MODEL, {"time": ["2024-03-01", "2024-03-02"], "N": [2.0, 1.0]})
+
+
+def test_a_copy_of_a_cost_counts_its_dates_anew():
+    model = fme.OdeModel("dA/dt = -k*A", state={"A": 10.0}, times=np.arange(100.0), parms={"k": 0.1})
+    data = pd.DataFrame({"day": [pd.Timestamp("2020-01-02"), pd.Timestamp("2020-01-03 12:00")], "A": [9.0, 8.0]})
+    cost = fme.SimulationCost(model, data, x="day", unit="days", origin="2020-01-01")
+    assert cost.replace(weight="mean").comparison.x.tolist() == [1.0, 2.5]
+    assert cost.replace(unit="hours").comparison.x.tolist() == [24.0, 60.0]
+    moved = cost.replace(origin="2019-12-31")
+    assert moved.comparison.x.tolist() == [2.0, 3.5]
+    assert moved.replace(unit="hours", origin="2020-01-01").comparison.x.tolist() == [24.0, 60.0]
+    assert fme.SimulationCost(model, cost.obs, x="day", unit="hours").comparison.x.tolist() == [24.0, 60.0]
+    noise = {"process_noise": {"A": 0.1}, "measurement_noise": {"A": 0.1}}
+    noisy = fme.FimlofCost(model, data, x="day", unit="days", origin="2020-01-01", **noise)
+    assert np.unique(noisy.replace(unit="hours").filter().residuals["x"]).tolist() == [24.0, 60.0]
+    with pytest.raises(ArgumentError, match="origin='soon'"):
+        cost.replace(origin="soon")

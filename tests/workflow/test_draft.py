@@ -95,6 +95,11 @@ def test_what_drafts_nothing_is_refused_with_what_to_do(tmp_path, capsys):
         "constant": ("t,y\n0,1\n1,1\n", "beside the times 't' no column of readings changes"),
         "german": ("Datum;A\n01.03.2021;1\n02.03.2021;2\n", "the dates of column 'Datum', such as '01.03.2021'"),
         "american": ("Date,A,B\n3/1/2021,1,2\n3/2/2021,2,3\n", "Write them as 2001-12-31, in all cells"),
+        "units": ("Tag;A\n[d];[mg/L]\n1;2,5\n2;3,5\n", "A line of units has no place below the names: take it out"),
+        "limit": (
+            "t,y\n0,1\n1,<0.5\n2,3\n3,4\n",
+            "limit.csv:3: '<0.5' in column 'y' is not a number. A reading beyond",
+        ),
         "names": ("time,A,sd,name\n0,1,1,a\n1,2,1,a\n0,3,1,b\n1,4,1,b\n", "rename the column 'name'"),
         "archive": ("PK\x03\x04", "is a workbook or an archive"),
         "huge": ("t,y\n" + "1,1\n" * 5_000_001, "has more than"),
@@ -173,7 +178,9 @@ def test_dates_are_times_since_the_first_or_an_origin_and_the_report_says_so(tmp
     note = next(note for note in task.notes if "left alone" in note)
     assert note.startswith("d.csv: left alone, as no variables of the model: 'note', 'T'.")
     done = fme.workflow.calibrate(tmp_path / "d.toml")
-    assert "date, hours since 2001-01-01" in done.report.read_text()
+    report = done.report.read_text()
+    assert "date, hours since 2001-01-01" in report
+    assert "%3Edate%3C/text" not in report  # every axis says since when
     silent = task_of(tmp_path, TEXT.replace("unit =", 'ignore = ["note", "T"]\nunit ='))
     assert not [note for note in silent.notes if "left alone" in note]
     rain = TEXT.replace("time = [0, 72]\nvalue = [0, 0]", 'file = "rain.csv"')

@@ -485,6 +485,7 @@ def test_curves_that_the_first_screen_has_no_room_for_stand_with_the_data(tmp_pa
     text = render(*made(tmp_path, HEAD.replace('"day" }', '"day", entity = "who" }') + "\nfit = {}\n" + MODEL, data))
     assert "could not be" not in text
     assert text.count("who n4: readings as points") == 1
+    assert "%3En4%3C/text" in text  # colours of deviations have a legend
 
 
 @pytest.mark.slow

@@ -137,7 +137,8 @@ def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tu
         raise SimulationError(why, parameters=parameters, time=t0) from error
     except Exception as error:
         why = str(error) if isinstance(error, ValueError) else _told(error)
-        raise ModelError(f"The model's function fails when it is called at the start: {sentence(why)}") from error
+        hint = f" Of f(t, y, p), y is an array, of {listed(rates.states)}." if isinstance(error, IndexError) else ""
+        raise ModelError(f"The model's function fails when it is called at the start: {sentence(why)}{hint}") from error
 
 
 def warn_of_order(rates: RatesFunction, *start: Any) -> None:

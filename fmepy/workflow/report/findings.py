@@ -151,6 +151,10 @@ class Findings:
         unit = self.task.x_unit
         return f"{self.x_name}, {unit}" if unit and unit not in self.x_name else self.x_name
 
+    def label_x(self, ax: Any, _: int = 0) -> None:
+        """Give a panel the independent variable with its unit below."""
+        ax.set_xlabel(self.x_label)
+
     @cached_property
     def panels(self) -> Sequence[FittedPanel]:
         """The data with the fitted curves and their bands; of a function of the user's without bands."""
@@ -383,6 +387,8 @@ def _all_shorter(n: int, length: int) -> float:
 
 def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
+    from fmepy.plotting.axes import MOST_NAMED, add_legend
+
     groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
 
     def draw(_: Sequence[str], axes: Sequence[Any]) -> None:
@@ -390,12 +396,14 @@ def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pi
             for level in (-SUSPICIOUS, SUSPICIOUS):
                 ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
             ax.axhline(0.0, color="0.7", linewidth=0.8)
-            for k, (_, part) in enumerate(own.groupby(own["entity"].fillna(""), sort=False)):
-                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k}")
+            for k, (label, part) in enumerate(own.groupby(own["entity"].fillna(""), sort=False)):
+                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k}", label=label)
             far = own[own["z"].abs() > SUSPICIOUS]
             ax.plot(far["x"], far["z"], "o", markersize=9, markerfacecolor="none", markeredgecolor="C3")
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))
-            ax.set(xlabel=found.x_name, ylabel="deviation, sd", ylim=(-top, top), title=name)
-            ax.title.set_fontsize("medium")
+            ax.set(xlabel=found.x_label, ylabel="deviation, sd", ylim=(-top, top))
+            ax.set_title(name, fontsize="medium")
+            if ax is axes[0] and 1 < own["entity"].nunique() <= MOST_NAMED:
+                add_legend(ax, "above")
 
     return drawn_each([n for n, _ in groups], draw, **words)

@@ -174,7 +174,7 @@ def _bands(found: Findings, result: Bands, **words: str) -> Pictures:
         is_first = part is first and name == part.var[0]
         part.plot(which=[name], quant=True, obs=seen, axes=[ax], legpos="above" if is_first else None)
         if len(part.frame[part.frame["var"] == name]) > 1 and not part.by_depth:
-            ax.set_xlabel(found.x_name)
+            found.label_x(ax)
 
     return drawn_parts(result.parts, result.by, draw, **words)
 

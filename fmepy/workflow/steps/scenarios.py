@@ -137,7 +137,7 @@ class ScenariosStep(CalibrationStep):
     def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
         return {
             "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
-            "curves": partial(_curves, result), "ends": _ends,
+            "curves": partial(_curves, found, result), "ends": _ends,
         }  # fmt: skip
 
 
@@ -184,9 +184,14 @@ def _draws(task: CalibrationTask, done: Results, num: int, seed: int) -> tuple[s
 # --- in the report
 
 
-def _curves(result: WhatIf, **words: str) -> Pictures:
+def _curves(found: Findings, result: WhatIf, **words: str) -> Pictures:
+    first = next(iter(result.parts.values())).summary()
+
     def draw(ax: Any, label: str, part: Scenarios, name: str) -> None:
-        part.summary().plot(which=[name], axes=[ax])
+        summary = part.summary()
+        summary.plot(which=[name], axes=[ax], legpos="above" if name == first.frame["var"].iloc[0] else None)
+        if ax.get_xlabel() == summary.x_name:  # no depth
+            found.label_x(ax)
 
     return drawn_parts(result.parts, result.by, draw, **words)
 

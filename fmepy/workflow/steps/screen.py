@@ -120,7 +120,7 @@ class ScreenStep(CalibrationStep):
             "combinations": combinations, "largest": largest,
             "importance": len(strength) <= _MOST_BARS and partial(_importance, sens), "names": names(sens.names),
             "courses": few and len(strength) <= _MOST_LINES and partial(
-                drawn_each, list(sens.var), sens.plot, finish=lambda ax, k: ax.set_xlabel(found.x_name)),
+                drawn_each, list(sens.var), sens.plot, finish=found.label_x),
             "sets": None if result.collinearity is None else _sets(result.collinearity),
             "structural": [] if result.structural is None else result.structural.told(),
             "tone": lambda row, column: "bad" * (column == "collinearity" and not row[column] < APART),
