@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, counted
+from fmepy.mcmc.convergence import FEWEST
 from fmepy.mcmc.diagnostics import chain_diagnostics
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, bullets, table
@@ -74,7 +75,7 @@ class ChainSummary(Framed):
 
     def shown(self) -> list[str | Part]:
         """Return the table, how many draws it is of, and the advice."""
-        of = f"{self.n_draw} draws, {counted(self.n_chain, 'chain')}"
+        of = f"{counted(self.n_draw, 'draw')}, {counted(self.n_chain, 'chain')}"
         return [table(self.frame), of, *bullets(self.advice, "! ")]
 
 
@@ -111,7 +112,7 @@ def summarise(chain: ModMCMC, remove: Remove = None) -> ChainSummary:
     chains = _by_chain(values)
     n_par = chain.pars.shape[1]
     advice = [
-        *_on_mixing(diagnostics, len(chains), chain.method),
+        *_on_mixing(diagnostics, len(chains), len(values), chain.method),
         *_on_acceptance(chain.acceptance_rate, chain.acceptance_by_try.to_numpy()[:, 0], chain.method),
         *_on_failures(chain.failures),
         *_on_resting([c[:, :n_par] for c in chains]),
@@ -232,7 +233,7 @@ def _by_chain(values: pd.DataFrame) -> list[Matrix]:
 # --- advice: each returns sentences, none if all is well
 
 
-def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, method: str) -> list[str]:
+def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, n_draw: int, method: str) -> list[str]:
     out, jumps, independent = [], method not in _OWN_STEPS, method not in _ENSEMBLES
     apart = diagnostics["rhat"][diagnostics["rhat"] > _RHAT].sort_values(ascending=False)
     if len(apart):
@@ -244,6 +245,8 @@ def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, method: str) -> list[str
         )
     needed = max(_ESS, _ESS_A_CHAIN * n_chain) if independent else _ESS
     worth = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1)
+    if n_draw < FEWEST * n_chain:  # of so few nobody says what they are worth
+        worth = worth.fillna(float(n_draw))
     few = worth[worth < needed].sort_values()
     if len(few):
         out.append(
@@ -277,7 +280,7 @@ def _on_acceptance(rate: Any, first: Vector, method: str) -> list[str]:
         )
     if len(high) and jumps:
         out.append(
-            f"{100 * high.max():.2g} % of the proposals were accepted{_in_chains(high, rates)}: the jumps are so short "
+            f"{100 * high.max():.0f} % of the proposals were accepted{_in_chains(high, rates)}: the jumps are so short "
             "that the chain crawls. Take a larger jump, or updatecov."
         )
     return out
