@@ -251,8 +251,8 @@ def simulation_based_calibration(
         for name, drawn in zip(names, truth.T, strict=True):
             if not np.isfinite(drawn).all():
                 raise ParameterError(
-                    f"`prior`: that of {name!r} draws {drawn[~np.isfinite(drawn)][0]}, as an improper one does. Truths are "
-                    "drawn from it: give a proper one, such as scipy.stats.norm(0.6, 0.1)."
+                    f"`prior`: that of {name!r} draws {drawn[~np.isfinite(drawn)][0]}, as an improper one does. "
+                    "Truths are drawn from it: give a proper one, such as scipy.stats.norm(0.6, 0.1)."
                 )
         question = {
             "parameters": names, "replicates": num, "method": method, "truths": truth, "draws": n_draws,
