@@ -445,7 +445,7 @@ class Density:
         except (TypeError, ValueError):
             raise ParameterError(
                 f"`prior`: that of {name!r} must be a distribution of one number. What is known of several parameters "
-                "together is a function that returns -2 log density, such as prior=lambda p: -2 * joint.logpdf([p['a'], "
+                "together is a function that returns -2 log density: prior=lambda p: -2 * joint.logpdf([p['a'], "
                 "p['b']])."
             ) from None
         if not lower < upper:
