@@ -36,7 +36,7 @@ from fmepy.mcmc.runner import ChainTask, Plan, run_chains, settle
 from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import as_bounds, as_prior, check_inside, is_fit
-from fmepy.parameters.scales import check_scale, scale_taken
+from fmepy.parameters.scales import check_prior_scale, check_scale, scale_taken
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 
 
@@ -212,9 +212,11 @@ def modMCMC(
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=declared)
     for row in starts:
         check_inside(row, low, high, objective.parameter_names)
+    taken = scale_taken(f, objective.parameter_names)
+    check_prior_scale(prior, taken)
     known = as_prior(prior, objective.parameters)
     target = Target(objective, low, high, known, variances(objective, var0, wvar0, n0))
-    check_scale(jump, scale_taken(f, objective.parameter_names), "jump")
+    check_scale(jump, taken, "jump")
     proposal = as_jump(jump, objective.parameters, low, high, objective.theta0)
     n_par = target.n_par
     settings = Settings(
