@@ -24,7 +24,6 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, counted
-from fmepy.mcmc.convergence import FEWEST
 from fmepy.mcmc.diagnostics import chain_diagnostics
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, bullets, table
@@ -244,9 +243,7 @@ def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, n_draw: int, method: str
             + (" and jump with its covariance (p=fit.par, jump=fit.cov_scaled)." if jumps else " (p=fit.par).")
         )
     needed = max(_ESS, _ESS_A_CHAIN * n_chain) if independent else _ESS
-    worth = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1)
-    if n_draw < FEWEST * n_chain:  # of so few nobody says what they are worth
-        worth = worth.fillna(float(n_draw))
+    worth = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1).fillna(n_draw)  # NaN of too few to tell
     few = worth[worth < needed].sort_values()
     if len(few):
         out.append(

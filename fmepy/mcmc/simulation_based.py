@@ -248,12 +248,11 @@ def simulation_based_calibration(
     work = _Replicate(cost, prior, draw, n_draws, {"method": method, **arguments})
     with resumable_tasks(checkpoint, "a simulation-based calibration", seed=seed) as tasks:
         truth = np.column_stack([np.asarray(d.rvs(size=num, random_state=tasks.rng)) for d in prior.values()])
-        for name, drawn in zip(names, truth.T, strict=True):
-            if not np.isfinite(drawn).all():
-                raise ParameterError(
-                    f"`prior`: that of {name!r} draws {drawn[~np.isfinite(drawn)][0]}, as an improper one does. "
-                    "Truths are drawn from it: give a proper one, such as scipy.stats.norm(0.6, 0.1)."
-                )
+        if (improper := ~np.isfinite(truth).all(axis=0)).any():
+            raise ParameterError(
+                f"`prior`: that of {names[int(np.argmax(improper))]!r} draws numbers that are not finite, as an "
+                "improper one does. Truths are drawn from it: give a proper one, such as scipy.stats.norm(0.6, 0.1)."
+            )
         question = {
             "parameters": names, "replicates": num, "method": method, "truths": truth, "draws": n_draws,
             "cost": repr(cost), "-2 log L at the cost's own values": _value(cost, names),

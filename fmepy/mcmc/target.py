@@ -163,9 +163,8 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
         raise ArgumentError(f"`var0` must be positive variances; got {values.tolist()}.")
     if grouping != "datum" and differ_within(objective.weights, objective.groups):
         warn(
-            "The errors of the data differ within a variable, and `var0` takes their place: all readings of a variable "
-            "count alike. Leave `var0`, `wvar0` and `n0` out, and the errors are those of the data; or give one `var0` "
-            "per datum."
+            "The errors of the data differ within a variable, and `var0` takes their place: all its readings count "
+            "alike. Without `var0`, `wvar0` and `n0` the errors are those of the data; or give one `var0` per datum."
         )
     labels = tuple(names) if names is not None else ("",) * len(values)
     weight = _weights(wvar0, "wvar0", labels)

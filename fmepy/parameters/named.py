@@ -444,9 +444,8 @@ class Density:
                 raise ValueError
         except (TypeError, ValueError):
             raise ParameterError(
-                f"`prior`: that of {name!r} must be a distribution of one number. What is known of several parameters "
-                "together is a function that returns -2 log density: prior=lambda p: -2 * joint.logpdf([p['a'], "
-                "p['b']])."
+                f"`prior`: that of {name!r} must be a distribution of one number. Of several together it is a function "
+                "that returns -2 log density: prior=lambda p: -2 * joint.logpdf([p['a'], p['b']])."
             ) from None
         if not lower < upper:
             raise ParameterError(

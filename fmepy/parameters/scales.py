@@ -168,7 +168,7 @@ def check_prior_scale(prior: Any, taken: Kinds | None) -> None:
     wrong = {n: k for n, k in (taken or {}).items() if k and getattr(given.get(n), "is_natural", False)}
     if wrong:
         raise ParameterError(
-            f"`prior`: those of {listed(wrong)} are densities of the parameters as they are, and the cost takes "
-            f"{listed(f'{k}({n})' for n, k in wrong.items())}. Use the cost of the parameters as they are: of a PEtab "
+            f"`prior`: those of {listed(wrong)} are densities of the parameters as they are; the cost takes "
+            f"{listed(f'{k}({n})' for n, k in wrong.items())}. Use the one that takes them as they are: of a PEtab "
             "problem problem.cost, with problem.start, lower=problem.lower, upper=problem.upper."
         )

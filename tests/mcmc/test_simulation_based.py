@@ -134,7 +134,7 @@ def test_there_are_no_more_bins_than_ranks():
         (lambda p: 0.0, {}, ArgumentError, "a function, or no prior"),
         ({"q": stats.norm()}, {}, ParameterError, "'q'"),
         ({"k": 0.5}, {}, ParameterError, "frozen scipy.stats distribution"),
-        ({"k": stats.uniform(0, np.inf)}, {}, ParameterError, "that of 'k' draws inf, as an improper one does"),
+        ({"k": stats.uniform(0, np.inf)}, {}, ParameterError, "that of 'k' draws numbers that are not finite"),
         (PRIOR, {"num": 0}, ArgumentError, "num"),
         (PRIOR, {"method": "gibbs"}, ArgumentError, "method"),
         (PRIOR, {"p": {"k": 1}}, ArgumentError, "start at the truth"),
