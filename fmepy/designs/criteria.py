@@ -5,7 +5,8 @@ D      log det M; of some parameters -log det C_ss    M^-1 (less that of the oth
 A      -trace C_ss                                    C P C
 E      the smallest eigenvalue of M (or of C_ss^-1)   v v'
 ME     -log of the ratio of eigenvalues (modified E)  -
-G      -largest variance of a prediction              -
+G      -largest variance of a prediction, in units     -
+       of that of its reading
 c      -g' C g, g the gradient of a prediction        C g g' C
 =====  =============================================  ==================================
 

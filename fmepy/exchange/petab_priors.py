@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class TruncatedPrior:
         What of the parameter has this distribution.
     lower, upper : float
         Beyond them the density is zero.
+    is_natural : bool
+        It is a density of the parameter itself: costs that take its logarithm refuse it.
     """
 
     family: str
@@ -43,18 +46,19 @@ class TruncatedPrior:
     scale: str
     lower: float
     upper: float
+    is_natural: ClassVar[bool] = True
 
     def _on_scale(self, x: Any) -> Any:
         with np.errstate(all="ignore"):
             return x if self.scale == "lin" else np.log(x) / _SLOPES[self.scale]
 
-    @property
+    @cached_property
     def _distribution(self) -> Any:
         from scipy import stats
 
         return getattr(stats, self.family)(**self.arguments)
 
-    @property
+    @cached_property
     def mass(self) -> float:
         """What of the distribution lies between the bounds."""
         ends = self._on_scale(np.maximum([self.lower, self.upper], -np.inf if self.scale == "lin" else 0.0))

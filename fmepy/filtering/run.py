@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,11 +185,17 @@ _NO_RECORD = _empty_record(0, 0, 0, 0)
 def run_filter(scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, record: bool = False) -> Pass:
     """Run a filter once; where it loses its digits, once more with factors of covariances.
 
-    With `record` states, covariances and transitions are kept.
+    With `record` states, covariances and transitions are kept. A reading without error of a free state has no variance
+    given the start; free states then get one of their own, on which what is not known at all does not depend.
     """
     run = _one_pass(scheme, schedule, start, inputs, record)
     if run.node >= 0 and run.reason == VARIANCE_NOT_POSITIVE and scheme.safe is not None:
-        return _one_pass(scheme.safe(), schedule, start, inputs, record)
+        run = _one_pass(scheme.safe(), schedule, start, inputs, record)
+    if run.node >= 0 and run.reason == VARIANCE_NOT_POSITIVE and len(start.free):
+        spread = start.P.copy()
+        spread[start.free, start.free] += np.mean(schedule.readings.values**2) or 1.0
+        scheme = scheme if scheme.safe is None else scheme.safe()
+        run = _one_pass(scheme, schedule, replace(start, P=spread), inputs, record)
     return run
 
 

@@ -27,6 +27,7 @@ from fmepy.fitting.result import ModFit
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import as_bounds, as_prior, check_inside
+from fmepy.parameters.scales import check_prior_scale, scale_taken
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
@@ -154,6 +155,7 @@ def modFit(
     objective = as_objective(f, p, jac=jac, args=args, kwargs=kwargs, hold_engine=True)
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
+    check_prior_scale(prior, scale_taken(f, objective.parameter_names))
     known = as_prior(prior, objective.parameters)
     if known is not None:
         known.check_support(objective.theta0, objective.parameter_names)

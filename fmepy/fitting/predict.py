@@ -349,6 +349,8 @@ def _band_of_draws(
     """Return the band between quantiles over at most a thousand draws, evenly spaced, and its message."""
     if not len(draws) or not np.isfinite(draws.to_numpy(dtype=float)).all():
         raise ArgumentError("The table of draws is empty, or holds values that are not finite.")
+    if len(draws) < 2 and not reading:
+        raise ArgumentError("A band needs two draws at least, and there is one: model(p) is its run.")
     rows = np.unique(np.linspace(0, len(draws) - 1, min(len(draws), _MOST_DRAWS)).round().astype(int))
     some = draws.iloc[rows]
     place, Y, why = _runs_of(model, some, times)

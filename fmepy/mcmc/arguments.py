@@ -15,7 +15,7 @@ from fmepy.mcmc.kernels.base import Dispersion, Kernel, Settings
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction
 from fmepy.mcmc.runner import ChainSpec, Plan
-from fmepy.mcmc.target import Target
+from fmepy.mcmc.target import Target, differ_within
 from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix
 
@@ -55,23 +55,28 @@ def as_starts(p: Any, chains: int) -> tuple[Any, Matrix | None, int]:
     return p.iloc[0], table, chains
 
 
-def from_fit(fit: Any, objective: Objective, jump: Any, var0: Any) -> tuple[Any, Any]:
+def from_fit(fit: Any, objective: Objective, jump: Any, var0: Any, sampled: bool) -> tuple[Any, Any]:
     """Return the proposal and the variance of the residuals, those of the fit that a chain starts at by default.
 
-    The proposal is ``2.4**2 / n_par`` times the fit's covariance; the variance that of the unweighted residuals, by
-    variable. With a prior and errors in the data these errors are the errors, and no variance is taken.
+    The proposal is ``2.4**2 / n_par`` times the fit's covariance; the variance is that of `variance_of`.
     """
     if jump is None:
         jump = fit.cov_scaled * (2.4**2 / len(fit.par))
-    return jump, (variance_of(fit) if var0 is None and not objective.is_scalar else var0)
+    return jump, (variance_of(fit, sampled) if var0 is None and not objective.is_scalar else var0)
 
 
-def variance_of(fit: Any) -> Any:
-    """Return the variance of a fit's residuals as `var0`; None for a likelihood, and for stated errors with a prior."""
-    weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
-    if fit.is_scalar or (fit.with_prior and weighted):
+def variance_of(fit: Any, sampled: bool) -> Any:
+    """Return the variance of a fit's residuals, unweighted, by variable, as `var0`; None where others are known.
+
+    A likelihood has its own. With a prior, stated errors are the errors; and where they differ within a variable, of
+    which one variance would count all readings alike, unless variances are to be sampled.
+    """
+    if fit.is_scalar or fit.cost is None:
+        return None if fit.is_scalar else fit.ms
+    weights = fit.cost.residuals["weight"].to_numpy(dtype=float)
+    if (fit.with_prior and not np.allclose(weights, 1.0)) or (not sampled and differ_within(weights, fit.groups)):
         return None
-    return fit.ms if fit.cost is None else fit.var_ms_unweighted
+    return fit.var_ms_unweighted
 
 
 def check_starts(target: Target, starts: Matrix) -> None:

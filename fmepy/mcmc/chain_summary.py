@@ -74,7 +74,7 @@ class ChainSummary(Framed):
 
     def shown(self) -> list[str | Part]:
         """Return the table, how many draws it is of, and the advice."""
-        of = f"{self.n_draw} draws, {counted(self.n_chain, 'chain')}"
+        of = f"{counted(self.n_draw, 'draw')}, {counted(self.n_chain, 'chain')}"
         return [table(self.frame), of, *bullets(self.advice, "! ")]
 
 
@@ -111,7 +111,7 @@ def summarise(chain: ModMCMC, remove: Remove = None) -> ChainSummary:
     chains = _by_chain(values)
     n_par = chain.pars.shape[1]
     advice = [
-        *_on_mixing(diagnostics, len(chains), chain.method),
+        *_on_mixing(diagnostics, len(chains), len(values), chain.method),
         *_on_acceptance(chain.acceptance_rate, chain.acceptance_by_try.to_numpy()[:, 0], chain.method),
         *_on_failures(chain.failures),
         *_on_resting([c[:, :n_par] for c in chains]),
@@ -233,7 +233,7 @@ def _by_chain(values: pd.DataFrame) -> list[Matrix]:
 # --- advice: each returns sentences, none if all is well
 
 
-def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, method: str) -> list[str]:
+def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, n_draw: int, method: str) -> list[str]:
     out, jumps, independent = [], method not in _OWN_STEPS, method not in _ENSEMBLES
     apart = diagnostics["rhat"][diagnostics["rhat"] > _RHAT].sort_values(ascending=False)
     if len(apart):
@@ -244,7 +244,7 @@ def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, method: str) -> list[str
             + (" and jump with its covariance (p=fit.par, jump=fit.cov_scaled)." if jumps else " (p=fit.par).")
         )
     needed = max(_ESS, _ESS_A_CHAIN * n_chain) if independent else _ESS
-    worth = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1)
+    worth = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1).fillna(n_draw)  # NaN of too few to tell
     few = worth[worth < needed].sort_values()
     if len(few):
         out.append(
@@ -278,7 +278,7 @@ def _on_acceptance(rate: Any, first: Vector, method: str) -> list[str]:
         )
     if len(high) and jumps:
         out.append(
-            f"{100 * high.max():.2g} % of the proposals were accepted{_in_chains(high, rates)}: the jumps are so short "
+            f"{100 * high.max():.0f} % of the proposals were accepted{_in_chains(high, rates)}: the jumps are so short "
             "that the chain crawls. Take a larger jump, or updatecov."
         )
     return out

@@ -36,7 +36,7 @@ from fmepy.mcmc.runner import ChainTask, Plan, run_chains, settle
 from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import as_bounds, as_prior, check_inside, is_fit
-from fmepy.parameters.scales import check_scale, scale_taken
+from fmepy.parameters.scales import check_prior_scale, check_scale, scale_taken
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 
 
@@ -80,7 +80,7 @@ def modMCMC(
     p : dict, Series, sequence, number, lmfit.Parameters, fit; for a fmepy cost also names, or None for all; or table
         The start. A table of several rows gives every chain its own (for ensembles also: every member). A fit (the
         result of `modFit`) gives its estimates, and where they are not given also `jump`, 2.4**2 / n_par times its
-        covariance, `var0`, the variances of its residuals, and its bounds.
+        covariance, `var0`, the variances of its residuals (errors that differ within a variable stay), and its bounds.
     jump : None, number, sequence, dict by name, matrix, table, or function
         Standard deviations of the proposal (negative: 0.1 \|p\|), or its covariance (a table is matched by its labels),
         such as ``fit.cov_scaled * 2.4**2 / n_par``. None: 0.1 \|p\|, a hundredth of the box (or 0.1) where p is 0; NaN,
@@ -205,16 +205,18 @@ def modMCMC(
         starts = objective.theta0[None, :].copy()
     declared = (objective.lower, objective.upper)
     if is_fit(p):
-        jump, var0 = from_fit(p, objective, jump, var0)
+        jump, var0 = from_fit(p, objective, jump, var0, wvar0 is not None or n0 is not None)
         declared = (np.maximum(declared[0], p.bounds[0]), np.minimum(declared[1], p.bounds[1]))
         if p.with_prior and prior is None:
             warn("The fit had a prior, and the chain has none: give `prior` here, too.")
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=declared)
     for row in starts:
         check_inside(row, low, high, objective.parameter_names)
+    taken = scale_taken(f, objective.parameter_names)
+    check_prior_scale(prior, taken)
     known = as_prior(prior, objective.parameters)
     target = Target(objective, low, high, known, variances(objective, var0, wvar0, n0))
-    check_scale(jump, scale_taken(f, objective.parameter_names), "jump")
+    check_scale(jump, taken, "jump")
     proposal = as_jump(jump, objective.parameters, low, high, objective.theta0)
     n_par = target.n_par
     settings = Settings(

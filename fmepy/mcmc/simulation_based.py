@@ -29,7 +29,7 @@ import pandas as pd
 
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.costs.user_function import is_cost
-from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice, listed
+from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice, counted, listed
 from fmepy.mcmc.convergence import ess_bulk
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC
@@ -106,7 +106,8 @@ class CalibrationCheck(Shown):
 
     def bins(self) -> int:
         """Return the number of bins in which ranks are counted: at least five are expected in each."""
-        return next((b for b in _BINS if self.n_done >= _LEAST * b), _BINS[-1])
+        most = min(self.n_done / _LEAST, self.n_draws + 1)
+        return next((b for b in _BINS if b <= most), _BINS[-1])
 
     def _p_value(self, ranks: pd.Series) -> float:
         from scipy.special import chdtrc
@@ -206,7 +207,7 @@ def simulation_based_calibration(
         A cost that cannot draw data and no `simulate`; a prior that is no dict of distributions with ``rvs``; an
         argument of `modMCMC` that is this function's; all replicates failed.
     ParameterError
-        The prior of a parameter that the cost does not have.
+        The prior of a parameter that the cost does not have; a prior that is improper.
 
     Notes
     -----
@@ -247,6 +248,11 @@ def simulation_based_calibration(
     work = _Replicate(cost, prior, draw, n_draws, {"method": method, **arguments})
     with resumable_tasks(checkpoint, "a simulation-based calibration", seed=seed) as tasks:
         truth = np.column_stack([np.asarray(d.rvs(size=num, random_state=tasks.rng)) for d in prior.values()])
+        if (improper := ~np.isfinite(truth).all(axis=0)).any():
+            raise ParameterError(
+                f"`prior`: that of {names[int(np.argmax(improper))]!r} draws numbers that are not finite, as an "
+                "improper one does. Truths are drawn from it: give a proper one, such as scipy.stats.norm(0.6, 0.1)."
+            )
         question = {
             "parameters": names, "replicates": num, "method": method, "truths": truth, "draws": n_draws,
             "cost": repr(cost), "-2 log L at the cost's own values": _value(cost, names),
@@ -319,5 +325,7 @@ def _notes(check: CalibrationCheck) -> list[str]:
     if check.interrupted:
         notes.append(f"{check.n_done} of {len(check.ranks)} replicates are done.")
     elif len(check.failures):
-        notes.append(f"{len(check.failures)} replicates failed; the first: {check.failures['message'].iloc[0]}")
+        notes.append(
+            f"{counted(len(check.failures), 'replicate')} failed; the first: {check.failures['message'].iloc[0]}"
+        )
     return notes

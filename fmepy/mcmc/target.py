@@ -41,7 +41,7 @@ from fmepy.errors import ArgumentError, SimulationError, listed, warn
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.densities import log_density
 from fmepy.parameters.named import Prior
-from fmepy.types import Matrix, Vector
+from fmepy.types import IntVector, Matrix, Vector
 
 _STEP = 6e-6  # relative, of differences of a prior: the cube root of the machine's precision
 _TINY = float(np.finfo(float).tiny)  # keeps logarithms and quotients of sums of squares that are zero finite
@@ -119,7 +119,7 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
     Warns
     -----
     UserWarning
-        Neither `var0` nor the cost says how large the errors are.
+        Neither `var0` nor the cost says how large the errors are, or both do.
     """
     if var0 is None:
         if wvar0 is not None or n0 is not None:
@@ -161,12 +161,23 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
         raise ArgumentError(f"`var0` has {len(values)} values; {fits} are needed.")
     if not np.all(np.isfinite(values) & (values > 0)):
         raise ArgumentError(f"`var0` must be positive variances; got {values.tolist()}.")
+    if grouping != "datum" and differ_within(objective.weights, objective.groups):
+        warn(
+            "The errors of the data differ within a variable, and `var0` takes their place: all its readings count "
+            "alike. Without `var0`, `wvar0` and `n0` the errors are those of the data; or give one `var0` per datum."
+        )
     labels = tuple(names) if names is not None else ("",) * len(values)
     weight = _weights(wvar0, "wvar0", labels)
     count = _weights(n0, "n0", labels)
     if count is None and weight is not None:
         count = weight * N
     return Variances(labels, values, np.zeros(len(values)) if count is None else count, N, count is not None, grouping)
+
+
+def differ_within(weights: Vector, groups: IntVector) -> bool:
+    """Tell whether the weights of data differ within a group."""
+    _, first, place = np.unique(groups, return_index=True, return_inverse=True)
+    return not np.allclose(weights, weights[first][place])
 
 
 def _warn_of_unit_errors(objective: Objective) -> None:

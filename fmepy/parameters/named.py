@@ -440,8 +440,13 @@ class Density:
         try:
             lower, upper = (-np.inf, np.inf) if support is None else map(float, support())
             width = np.inf if quantile is None else float(quantile(0.75)) - float(quantile(0.25))
+            if getattr(distribution, "dim", 1) != 1:  # a vector's density takes one number for all of it
+                raise ValueError
         except (TypeError, ValueError):
-            raise ParameterError(f"`prior`: that of {name!r} must be a distribution of one number.") from None
+            raise ParameterError(
+                f"`prior`: that of {name!r} must be a distribution of one number. Of several together it is a function "
+                "that returns -2 log density: prior=lambda p: -2 * joint.logpdf([p['a'], p['b']])."
+            ) from None
         if not lower < upper:
             raise ParameterError(
                 f"`prior`: the distribution of {name!r} has no support ([{lower:g}, {upper:g}]); look at its arguments."

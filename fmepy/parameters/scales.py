@@ -160,3 +160,15 @@ def check_scale(given: Any, taken: Kinds | pd.Series | None, argument: str) -> N
     raise ParameterError(
         f"`{argument}` holds {have} (of a fit or chain of such parameters); needed is {need}. {advice}"
     )
+
+
+def check_prior_scale(prior: Any, taken: Kinds | None) -> None:
+    """Refuse priors that say they are of parameters as they are, of a cost that takes them on another scale."""
+    given = prior if isinstance(prior, Mapping) else {}
+    wrong = {n: k for n, k in (taken or {}).items() if k and getattr(given.get(n), "is_natural", False)}
+    if wrong:
+        raise ParameterError(
+            f"`prior`: those of {listed(wrong)} are densities of the parameters as they are; the cost takes "
+            f"{listed(f'{k}({n})' for n, k in wrong.items())}. Use the one that takes them as they are: of a PEtab "
+            "problem problem.cost, with problem.start, lower=problem.lower, upper=problem.upper."
+        )

@@ -220,7 +220,7 @@ def _sizes(N: Any, n_par: int, maxcomb: float) -> list[int]:
     """Return the sizes of the sets; a warning names those left out because they are too many."""
     maxcomb = positive_number(maxcomb, "maxcomb", finite=False)
     if N is None:
-        wanted = list(range(2, n_par + 1))
+        wanted = list(range(min(2, n_par), n_par + 1))
         skipped = [n for n in wanted if comb(n_par, n) >= maxcomb]
         if skipped:
             warn(

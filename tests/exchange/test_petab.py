@@ -261,6 +261,10 @@ def test_priors_are_truncated_at_the_bounds(tmp_path):
     assert p.prior["k2"].logpdf(0.6) == pytest.approx(stats.laplace.logpdf(0.6, 0.5, 0.2) - np.log(inside))
     assert p.prior["k2"].logpdf(1.1) == -np.inf
     assert fme.modFit(p.cost, p.start, prior=p.prior, lower=p.lower, upper=p.upper).par["k2"] < 1
+    for verb in (fme.modFit, fme.modMCMC):  # of log10(k1), where 10 ** 0.2 would have the density of 0.2
+        with pytest.raises(ParameterError, match=r"those of 'k1' are densities of the parameter.*log10\(k1\)"):
+            verb(p.fit_cost, {"k1": 0.2, "k2": 0.5}, prior=p.prior)
+        assert verb(p.fit_cost, {"k2": 0.6}, prior={"k2": p.prior["k2"]}) is not None
 
 
 # --- formulas

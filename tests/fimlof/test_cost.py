@@ -307,6 +307,32 @@ def test_the_start_may_be_uncertain_by_sds_or_a_covariance(cost):
     assert cost.replace(initial_sd=table)() != cost()
 
 
+@pytest.mark.parametrize("algorithm", ["sequential", "joint", "sqrt"])
+def test_a_diffuse_start_of_readings_without_error_is_the_limit_of_small_ones(algorithm):
+    trend = fme.DifferenceModel(
+        "next(level) = level + slope\nnext(slope) = slope", state={"level": 0, "slope": 0}, times=np.arange(7)
+    )
+    obs = {"time": np.arange(7.0), "level": [300.0, 331.0, 342.0, 377.0, 391.0, 428.0, 440.0]}
+    cost = fme.FimlofCost(
+        trend, obs, process_noise={"level": 10.0, "slope": 3.0}, measurement_noise={"level": 0.0},
+        initial="diffuse", algorithm=algorithm,
+    )  # fmt: skip
+    nearly = cost.replace(measurement_noise={"level": 1e-5})
+    assert cost() == pytest.approx(nearly(), rel=1e-9)
+    # what the levels step by: Z is of 6 steps, normal but for a slope of which nothing is known, which counts the last
+    steps, later = np.diff(obs["level"]), np.arange(6.0)
+    V = 10.0**2 * np.eye(6) + 3.0**2 * np.minimum.outer(later, later)
+    W, one = np.linalg.inv(V), np.ones(6)
+    left = steps - one * (one @ W @ steps) / (one @ W @ one)
+    expected = 5 * np.log(2 * np.pi) + np.linalg.slogdet(V)[1] + np.log(one @ W @ one) + left @ W @ left
+    assert cost() == pytest.approx(expected, rel=1e-12)
+    flt = cost.filter()
+    assert flt.smoothed["level"].to_numpy() == pytest.approx(obs["level"], rel=1e-12)
+    assert flt.sd("smoothed")["slope"].to_numpy() == pytest.approx(
+        nearly.filter().sd("smoothed")["slope"].to_numpy(), rel=1e-6
+    )
+
+
 def test_a_diffuse_start_is_the_limit_of_a_wide_one(cost):
     """The likelihood then lacks the ln of the width, once a state, and the 2 pi of the data that are used up."""
     exact = -0.5 * cost.replace(initial="diffuse")()

@@ -126,6 +126,7 @@ def test_the_picture_says_what_the_band_contains(cost):
         (5, {}, ArgumentError, "modFit, modMCMC or profile"),
         (DRAWS.iloc[:0], {}, ArgumentError, "empty"),
         (DRAWS.assign(a=np.nan), {}, ArgumentError, "not finite"),
+        (DRAWS.head(1), {}, ArgumentError, "two draws at least"),
         ({"a": ["x"]}, {}, ArgumentError, "numbers only"),
         (DRAWS, {"reading": True}, ArgumentError, "noise of readings"),
         (DRAWS, {"times": [1.0]}, ArgumentError, "for fmepy models"),

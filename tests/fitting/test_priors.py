@@ -129,6 +129,7 @@ def test_bounds_and_support_hold_together(scored):
         ({"p": {"k": 0.1}, "prior": {"k": stats.uniform(0.1, 0.4)}, "upper": 0.1}, "leave nothing to fit"),
         ({"p": {"k": 0.1}, "prior": {"k": stats.uniform(0.1, -1)}}, "has no support"),
         ({"p": {"k": 0.1}, "prior": {"k": stats.norm([0, 1], 1)}}, "distribution of one number"),
+        ({"p": {"k": 0.1}, "prior": {"k": stats.multivariate_normal([0, 1])}}, "function that returns -2 log density"),
         ({"p": {"k": 0.0}, "prior": {"k": stats.gamma(2)}}, "outside the support"),
     ],
 )

@@ -107,6 +107,12 @@ def test_a_single_draw_has_no_sd():
     assert frame.loc["97.5%", "p2"] == 2.0
 
 
+def test_draws_too_few_to_be_judged_are_told():
+    summary = summarise(sample([[[1.0, 2.0]]]))
+    assert "p1 (1), p2 (1) is worth fewer than 400 independent draws" in summary.advice[0]
+    assert "1 draw, 1 chain" in str(summary)
+
+
 # --- remove
 
 

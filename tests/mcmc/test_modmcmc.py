@@ -621,3 +621,31 @@ def test_a_jump_that_is_a_fit_or_gives_no_point_is_answered():
         modMCMC(lambda p: p["a"] - np.arange(3.0), fit.par, jump=fit, niter=10, seed=1, var0=1.0)
     with pytest.raises(ArgumentError, match="`jump` returned None; the next point is needed"):
         modMCMC(lambda p: p["a"] - np.arange(3.0), fit.par, jump=lambda p: None, niter=10, seed=1, var0=1.0)
+
+
+# --- errors of the data that differ within a variable
+
+
+def uneven():
+    t, err = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.1, 0.1, 2.0, 2.0])
+    table = pd.DataFrame({"name": "y", "x": t, "val": [1.0, 2.1, 5.0, 1.0], "err": err})
+    return lambda p: fme.modCost({"x": t, "y": p["b"] * t}, table, x="x", y="val", err="err"), t / err
+
+
+def test_a_chain_from_a_fit_keeps_errors_that_differ_within_a_variable():
+    f, of_errors = uneven()
+    fit = fme.modFit(f, {"b": 0.5})
+    chain = modMCMC(f, fit, niter=4000, burninlength=500, seed=1)
+    assert chain.sig is None
+    sd = 1 / np.sqrt(
+        of_errors @ of_errors
+    )  # the posterior is normal; one variance for all readings makes it 13 times as wide
+    assert chain.pars["b"].mean() == pytest.approx(fit.par["b"], abs=0.2 * sd)
+    assert chain.pars["b"].std() == pytest.approx(sd, rel=0.1)
+
+
+def test_variances_in_place_of_errors_that_differ_are_told():
+    f, _ = uneven()
+    with pytest.warns(UserWarning, match="errors of the data differ within a variable, and `var0` takes their place"):
+        chain = modMCMC(f, fme.modFit(f, {"b": 0.5}), wvar0=1, niter=50, seed=1)
+    assert list(chain.sig.columns) == ["var_y"]

@@ -119,6 +119,14 @@ def test_the_summary_counts_what_is_as_central_as_the_level_says():
     assert check.summary()["p_value"].iloc[0] == pytest.approx(1)
 
 
+def test_there_are_no_more_bins_than_ranks():
+    ranks = pd.DataFrame({"k": np.arange(110.0) % 11})
+    nothing = pd.DataFrame(columns=["run", "parameters", "error", "message"])
+    check = CalibrationCheck(ranks, ranks, ranks, 10, nothing, "dram")
+    assert check.bins() == 10
+    assert check.summary()["p_value"].iloc[0] == pytest.approx(1)  # ten of each rank; with 20 bins it was NaN
+
+
 @pytest.mark.parametrize(
     ("prior", "more", "error", "told"),
     [
@@ -126,6 +134,7 @@ def test_the_summary_counts_what_is_as_central_as_the_level_says():
         (lambda p: 0.0, {}, ArgumentError, "a function, or no prior"),
         ({"q": stats.norm()}, {}, ParameterError, "'q'"),
         ({"k": 0.5}, {}, ParameterError, "frozen scipy.stats distribution"),
+        ({"k": stats.uniform(0, np.inf)}, {}, ParameterError, "that of 'k' draws numbers that are not finite"),
         (PRIOR, {"num": 0}, ArgumentError, "num"),
         (PRIOR, {"method": "gibbs"}, ArgumentError, "method"),
         (PRIOR, {"p": {"k": 1}}, ArgumentError, "start at the truth"),

@@ -228,6 +228,12 @@ def test_one_set_by_name_or_position_in_any_order():
     assert by_name.sets() == [tuple(FIVE)]
 
 
+def test_a_single_parameter_is_its_own_set():
+    assert collin(pd.DataFrame({"k": [1.0, 2.0, 3.0]})).frame.to_dict("records") == [
+        {"k": 1, "N": 1, "collinearity": 1.0}
+    ]
+
+
 def test_sizes_are_a_number_or_several():
     S = np.random.default_rng(0).normal(size=(9, 5))
     assert collin(S, N=[4, 2]).frame["N"].tolist() == [2] * 10 + [4] * 5

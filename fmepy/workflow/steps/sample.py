@@ -164,7 +164,7 @@ def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], 
             size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"
             size += f" for {'it' if sum(~known) == 1 else 'them'}"
         options.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
-    return words | {"var0": variance_of(fit)}
+    return words | {"var0": variance_of(fit, "wvar0" in arguments or "n0" in arguments)}
 
 
 # --- in the report
