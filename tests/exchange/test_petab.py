@@ -234,6 +234,28 @@ def test_concentrations_follow_a_compartment_that_gets_another_size(tmp_path):
     np.testing.assert_allclose(p.simulations()["simulation"], conversion([1, 2]) / 4, atol=1e-7)
 
 
+def test_concentrations_with_rate_rules_and_boundaries_follow_the_size_too(tmp_path):
+    from tests.exchange.files import parameter, rate, species
+
+    model = sbml(
+        Compartments=[compartment("cell", 2.0)], Species=[species("A", 3.0), species("F", 4.0, boundary=True)],
+        Parameters=[parameter("k1", 0.8), parameter("k2", 0.6)], Rules=[rate("A", "k1 - k2 * A")],
+    )  # fmt: skip
+    p = read(
+        tmp_path, 2, model=model, conditions="conditionId targetId targetValue\nlarge cell 4",
+        observables="observableId observableFormula noiseFormula\nobs_a A 0.5\nobs_f F 0.5",
+        experiments="experimentId time conditionId\ne0 0 -\ne0 1 large",
+        measurements="observableId experimentId time measurement\nobs_a e0 0.5 1\nobs_a e0 2 1\nobs_f e0 1 1",
+    )  # fmt: skip
+    rest = 0.8 / 0.6
+
+    def after(t, a):
+        return rest + (a - rest) * np.exp(-0.6 * t)
+
+    np.testing.assert_allclose(p.simulations()["simulation"], [after(0.5, 3), after(1, after(1, 3) / 2), 2], atol=1e-7)
+    check_score(p)
+
+
 def test_log_normal_noise_and_named_placeholders(tmp_path):
     p = read(
         tmp_path, 2,
