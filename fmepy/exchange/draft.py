@@ -58,8 +58,6 @@ class ForeignModel:
         By id in the file our name, of all.
     carried : dict of str to (str, Node)
         By id of a concentration in a compartment that changes: the state of its amount, and the size.
-    inside : dict of str to Node
-        By state that is a concentration the size of its compartment.
     start : float
         The time at which initial values hold.
     """
@@ -75,7 +73,6 @@ class ForeignModel:
     renamed: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     carried: dict[str, tuple[str, Node]] = field(default_factory=dict)
-    inside: dict[str, Node] = field(default_factory=dict)
     start: float = 0.0
     ignored: tuple[str, ...] = ()
     where: str = ""

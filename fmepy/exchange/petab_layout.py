@@ -204,22 +204,23 @@ class ProblemLayout:
                 kept = {k: v for k, v in period.changes.items() if k not in self.started}
                 fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
                 changes = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
-            for id, (text, where) in period.changes.items():
-                name, value = self._target(id, where), self._value(text, where)
-                if id in self.draft.carried:
-                    name, factor = self.draft.carried[id]
-                    value = mul(value, factor)
-                if name in self.states or not period.resets:
-                    changes[self.set.index(name)] = self._resolved(value)
-                    self._keep_amounts(name, value, changes)
+            changes |= self._later(period)
             stages.append(Stage(time, is_rest, False, changes))
         return stages
 
-    def _keep_amounts(self, size: str, value: Node, changes: dict[int, Node]) -> None:
-        """Let concentrations change where a compartment gets another size, unless they are set themselves."""
-        for state, of in self.draft.inside.items():
-            if of is symbol(size):
-                changes.setdefault(self.set.index(state), symbol(state) * of / self._resolved(value))
+    def _later(self, period: Period) -> dict[int, Node]:
+        """Return what a condition sets at the beginning of a period that is not the first.
+
+        Concentrations stay as they are where a compartment gets another size; in the model's own events amounts do.
+        """
+        given = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
+        new = {symbol(name): value for name, value in given.values()}
+        for id, (state, size) in self.draft.carried.items():
+            if id in given or size in new:
+                value = given[id][1] if id in given else symbol(self.draft.renamed[id])
+                given[id] = state, mul(value, new.get(size, size))
+        found = {n: self._resolved(e) for n, e in given.values() if n in self.states or not period.resets}
+        return {self.set.index(n): e for n, e in found.items()}
 
     def _check_values(self) -> None:
         """Refuse constants without a value that something needs."""

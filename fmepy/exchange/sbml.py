@@ -397,8 +397,6 @@ class _SbmlReader:
         by_itself = rule is None and id not in self.solved and (is_moved or varying or id in self.set_by_events)
         if not (by_rate or by_itself):
             self._quantity(s, np.nan, start)
-            if not is_amount and name in {*draft.rates, *draft.parms}:
-                draft.inside[name] = size
             return
         if by_rate:  # of the concentration: between events n' = c' V + c V', and at them n stays
             turnover = mul(names[id], self.rate_of(of)) if of in self.rules else as_node(0.0)
@@ -415,8 +413,6 @@ class _SbmlReader:
             draft.carried[id] = amount, size
         else:
             draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
-            if not is_amount:
-                draft.inside[name] = size
 
     def _start_of_species(self, s: Any, is_amount: bool, size: Node) -> Node | None:
         """Return the initial value as formulas mean it, None if there is none."""

@@ -13,7 +13,7 @@ import fmepy as fme
 from fmepy.errors import DataError, ModelError, ParameterError
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.language.equations import symbol
-from tests.exchange.files import CONVERSION, compartment, conversion, problem, sbml, signalling
+from tests.exchange.files import CONVERSION, compartment, conversion, problem, rate, sbml, signalling
 
 PARAMETERS = """
 parameterId parameterScale lowerBound upperBound nominalValue estimate
@@ -225,34 +225,20 @@ def test_a_period_at_rest_comes_first(tmp_path):
     check_score(p)
 
 
-def test_concentrations_follow_a_compartment_that_gets_another_size(tmp_path):
+@pytest.mark.parametrize("varying", [False, True])
+def test_concentrations_stay_where_a_condition_sets_the_size_of_their_compartment(tmp_path, varying):
+    words = {"Compartments": [compartment("compartment", 2.0, constant=not varying)]}
+    grows = [rate("compartment", "0 * k1")] if varying else []
     p = read(
-        tmp_path, 2, conditions="conditionId targetId targetValue\nlarge compartment 4",
-        experiments="experimentId time conditionId\ne0 0 -\ne0 1 large",
-        measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1",
+        tmp_path, 2, model=sbml(**{**CONVERSION, **words, "Rules": grows}),
+        conditions="conditionId targetId targetValue\nlarge compartment 4\nmore compartment compartment*2\nmore A A+3",
+        experiments="experimentId time conditionId\ne0 0 -\ne0 1 large\ne1 0 -\ne1 1 more",
+        measurements="observableId experimentId time measurement\n"
+        "obs_a e0 1 1\nobs_a e0 2 1\nobs_a e1 1 1\nobs_a e1 2 1",
     )  # fmt: skip
-    np.testing.assert_allclose(p.simulations()["simulation"], conversion([1, 2]) / 4, atol=1e-7)
-
-
-def test_concentrations_with_rate_rules_and_boundaries_follow_the_size_too(tmp_path):
-    from tests.exchange.files import parameter, rate, species
-
-    model = sbml(
-        Compartments=[compartment("cell", 2.0)], Species=[species("A", 3.0), species("F", 4.0, boundary=True)],
-        Parameters=[parameter("k1", 0.8), parameter("k2", 0.6)], Rules=[rate("A", "k1 - k2 * A")],
-    )  # fmt: skip
-    p = read(
-        tmp_path, 2, model=model, conditions="conditionId targetId targetValue\nlarge cell 4",
-        observables="observableId observableFormula noiseFormula\nobs_a A 0.5\nobs_f F 0.5",
-        experiments="experimentId time conditionId\ne0 0 -\ne0 1 large",
-        measurements="observableId experimentId time measurement\nobs_a e0 0.5 1\nobs_a e0 2 1\nobs_f e0 1 1",
-    )  # fmt: skip
-    rest = 0.8 / 0.6
-
-    def after(t, a):
-        return rest + (a - rest) * np.exp(-0.6 * t)
-
-    np.testing.assert_allclose(p.simulations()["simulation"], [after(0.5, 3), after(1, after(1, 3) / 2), 2], atol=1e-7)
+    a = conversion([1, 2])
+    mod = [*a, a[0] + 3, conversion(1, a[0] + 3, 1 - a[0])]
+    np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-7)
     check_score(p)
 
 
