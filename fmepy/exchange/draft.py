@@ -52,6 +52,8 @@ class ForeignModel:
         Constants that are expressions of initial values.
     events : list of dict
         Rows of `OdeModel`'s ``events``, with expressions.
+    of_file : list
+        Events as the file has them.
     begun : dict of str to Node
         Initial values after what happens at the start.
     renamed : dict of str to str
@@ -69,6 +71,7 @@ class ForeignModel:
     initial: dict[str, Node] = field(default_factory=dict)
     computed: dict[str, Node] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+    of_file: list[Any] = field(default_factory=list)
     begun: dict[str, Node] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)

@@ -19,13 +19,17 @@ from fmepy.errors import DataError, did_you_mean
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
+from fmepy.exchange.sbml_events import begin
+from fmepy.language.conditions import Joined, choose, relation
 from fmepy.language.equations import names_in, symbol, symbols
-from fmepy.language.nodes import Node, Number, Symbol, as_node, mul
+from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
 from fmepy.models.ode import OdeModel
-from fmepy.models.preequilibration import opened, start_name
+from fmepy.models.preequilibration import opened
 
 RTOL, ATOL = 1e-8, 1e-12
 NOISE = "{}_noise"
+JUST_BEFORE = 1e-10
+"""Of the time of a period, and at least of 1."""
 _OF_PROBLEM = "problem's {}"
 
 
@@ -47,12 +51,15 @@ class Stage:
     changes : dict of int to Node
         New values by position among constants and states: of a first period all constants, as functions of P; else
         functions of (t, P, M, y).
+    begin : float
+        Where its run begins: just before `time`, where events may be due at that time, which come after the changes.
     """
 
     time: float
     is_rest: bool
     is_first: bool
     changes: dict[int, Node]
+    begin: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +162,10 @@ class ProblemLayout:
                 draft.parms[name] = math.nan
             state = draft.carried[id][0] if id in draft.carried else name
             if id in targets and state in draft.initial:
-                start = free_name(start_name(state), draft.renamed.values())
+                start = free_name(f"{state}_set", draft.renamed.values())
                 self._original[start], draft.initial[state] = draft.initial[state], symbol(start)
-                draft.begun.pop(state, None)
                 draft.parms[start], self.started[id] = math.nan, start
+        begin(draft)
 
     def _defaults(self) -> dict[str, Node]:
         """Return the constants as they are without a condition, as functions of P and of other constants."""
@@ -195,17 +202,18 @@ class ProblemLayout:
             is_rest = period.time == -math.inf
             time = self.draft.start if is_rest else period.time
             if k == 0:
-                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period)))))
+                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period))), time))
                 if is_rest and len(periods) == 1:
-                    stages.append(Stage(self.draft.start, False, False, {}))
+                    stages.append(Stage(self.draft.start, False, False, {}, self.draft.start))
                 continue
             changes: dict[int, Node] = {}
             if period.resets:  # constants are the model's own again, but for the changes
                 kept = {k: v for k, v in period.changes.items() if k not in self.started}
                 fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
                 changes = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
-            changes |= self._later(period)
-            stages.append(Stage(time, is_rest, False, changes))
+            before = 0.0 if stages[-1].is_rest or not self.draft.events else JUST_BEFORE * max(abs(time), 1.0)
+            changes = self._set_off(changes | self._later(period), time - before)
+            stages.append(Stage(time, is_rest, False, changes, time - before))
         return stages
 
     def _later(self, period: Period) -> dict[int, Node]:
@@ -221,6 +229,24 @@ class ProblemLayout:
                 given[id] = state, mul(value, new.get(size, size))
         found = {n: self._resolved(e) for n, e in given.values() if n in self.states or not period.resets}
         return {self.set.index(n): e for n, e in found.items()}
+
+    def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
+        """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
+        at, out = {symbol("t"): as_node(begin)}, dict(changes)
+        after: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
+        for row in sorted(
+            self.draft.events, key=lambda row: -row["priority"].value if isinstance(row["priority"], Number) else 0.0
+        ):
+            when, value = substituted(self.draft.resolved([row["when"], row["value"]]), at)
+            if not names_in([when]) & {s.name for s in after}:  # type: ignore[attr-defined]
+                continue
+            place, new = self.set.index(row["var"]), {symbol(self.set[i]): e for i, e in out.items()}
+            begins = Joined(
+                [*(relation(">", e, 0.5) for e in substituted([when], after)), relation("<", when, 0.5)], "and"
+            )
+            value = substituted([value], after if row["early"] else new)[0]
+            out[place] = as_node(choose(begins, value, out.get(place, symbol(row["var"]))))
+        return out
 
     def _check_values(self) -> None:
         """Refuse constants without a value that something needs."""

@@ -204,7 +204,7 @@ class _SbmlReader:
         for rule in m.getListOfRules():
             if rule.isAlgebraic() and rule.isSetMath():
                 self.draft.algebraic.append(self._math(rule))
-        self.draft.events, self.draft.begun = read_events(self)
+        read_events(self)
         for id, name in self._asked_rates.items():
             self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
         if not self.draft.rates:  # a run needs a state

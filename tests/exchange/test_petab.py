@@ -13,7 +13,7 @@ import fmepy as fme
 from fmepy.errors import DataError, ModelError, ParameterError
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.language.equations import symbol
-from tests.exchange.files import CONVERSION, compartment, conversion, problem, rate, sbml, signalling
+from tests.exchange.files import CONVERSION, compartment, conversion, event, parameter, problem, rate, sbml, signalling
 
 PARAMETERS = """
 parameterId parameterScale lowerBound upperBound nominalValue estimate
@@ -240,6 +240,53 @@ def test_concentrations_stay_where_a_condition_sets_the_size_of_their_compartmen
     mod = [*a, a[0] + 3, conversion(1, a[0] + 3, 1 - a[0])]
     np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-7)
     check_score(p)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "does", "set_to", "wanted"),
+    [
+        ("time >= 5", {"n": "n + 1", "A": "A + 1"}, 10, [(1.4, 0), (11, 1), (11.1, 1)]),
+        ("time > 5", {"n": "n + 1", "A": "A + 1"}, 10, [(1.4, 0), (10, 0), (11.1, 1)]),
+        ("A > 3", {"n": "n + A", "A": "A - 5"}, 10, [(1.4, 0), (5, 10), (5.1, 10)]),
+        ("A < 3", {"n": "n + 1"}, 1, [(1.4, 0), (1, 0), (1.1, 0)]),
+        ("A >= 1.5", {"n": "n + 1"}, 1.2, [(1.4, 0), (1.2, 0), (1.3, 0)]),
+        ("time >= 5 && A > 3", {"n": "n + 1"}, 10, [(1.4, 0), (10, 1), (10.1, 1)]),
+    ],
+)
+def test_events_at_the_beginning_of_a_period_come_after_what_its_condition_sets(
+    tmp_path, trigger, does, set_to, wanted
+):
+    p = growing(
+        tmp_path, event(trigger, does), f"c A {set_to}", "experimentId time conditionId\ne0 0 -\ne0 5 c", (4, 5, 6)
+    )
+    close = np.array(wanted, dtype=float).ravel()
+    np.testing.assert_allclose(p.simulations()["simulation"], close, atol=1e-7)
+    if set_to != 1.2:  # there the trigger touches its border at the nominal rate
+        check_score(p)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "initial", "wanted"),
+    [("A > 3", False, [(4, 5), (4.1, 5)]), ("A > 3", True, [(5, 0), (5.1, 0)]), ("A > 6", False, [(5, 0), (5.1, 0)])],
+)
+def test_events_at_the_start_of_an_experiment_see_what_its_condition_sets(tmp_path, trigger, initial, wanted):
+    does = event(trigger, {"n": "n + A", "A": "A - 1"}, initial=initial)
+    p = growing(tmp_path, does, "c A 10*k1+4", "experimentId time conditionId\ne0 0 c", (0, 1))
+    np.testing.assert_allclose(p.simulations()["simulation"], np.array(wanted, dtype=float).ravel(), atol=1e-7)
+    check_score(p)
+
+
+def growing(folder, does, condition, experiments, times):
+    """Return the problem of A' = k1 = 0.1 with an event, measured together with n at some times."""
+    names = [parameter("A", 1.0, False), parameter("k1", 0.1), parameter("n", 0.0, False)]
+    rows = "\n".join(f"{o} e0 {t} 1" for t in times for o in ("obs_a", "obs_n"))
+    return read(
+        folder, 2, model=sbml(Parameters=names, Rules=[rate("A", "k1")], Events=[does]), experiments=experiments,
+        parameters="parameterId lowerBound upperBound nominalValue estimate\nk1 1e-3 10 0.1 true",
+        observables="observableId observableFormula noiseFormula\nobs_a A 0.5\nobs_n n 0.5",
+        conditions=f"conditionId targetId targetValue\n{condition}",
+        measurements=f"observableId experimentId time measurement\n{rows}",
+    )  # fmt: skip
 
 
 def test_log_normal_noise_and_named_placeholders(tmp_path):
