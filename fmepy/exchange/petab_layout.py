@@ -274,22 +274,35 @@ class ProblemLayout:
 
     def _formula(self, o: Observable, variable: str, rows: list[int]) -> ObservableFormula:
         own = {n: of_problem(f"{o.id} {n}") for n in (*o.placeholders, *o.noise_placeholders)}
+        value = self._prediction(o, (o.id,), own)
 
         def name(id: str) -> Node:
-            return own[id] if id in own else self._name(id)
+            return value if id == o.id else self._of_observable(id, (o.id,), own)
 
-        value = self._resolved(parse_formula(o.formula, name, o.where))
-
-        def noise_name(id: str) -> Node:
-            return value if id == o.id else name(id)
-
-        noise = self._resolved(parse_formula(o.noise, noise_name, o.where))
+        noise = self._resolved(parse_formula(o.noise, name, o.where))
         readings = [self.tables.readings[i] for i in rows]
         placeholders: dict[Symbol, list[Any]] = {}
         for names, what in ((o.placeholders, "overrides"), (o.noise_placeholders, "noise_overrides")):
             for j, n in enumerate(names):
                 placeholders[own[n]] = [self.by_default(self._value(getattr(r, what)[j], r.where)) for r in readings]
         return ObservableFormula(o, variable, np.array(rows), value, noise, placeholders)
+
+    def _prediction(self, o: Observable, within: tuple[str, ...], own: Mapping[str, Node]) -> Node:
+        """Return the formula of an observable; `within`: those in whose formulas it stands, and itself."""
+        return self._resolved(parse_formula(o.formula, lambda id: self._of_observable(id, within, own), o.where))
+
+    def _of_observable(self, id: str, within: tuple[str, ...], own: Mapping[str, Node]) -> Node:
+        """Return what a name in the formulas of an observable stands for; it may be another observable."""
+        other = self.tables.observables.get(id)
+        if id in own:
+            return own[id]
+        if other is None or id in self.draft.renamed or id in self.parameters:
+            return self._name(id)
+        if id in within:
+            raise DataError(f"the formulas of observables name one another: {' -> '.join([*within, id])}")
+        if other.placeholders:
+            raise DataError(f"{id!r} has placeholders, whose values are known in its own rows alone; write its formula")
+        return self._prediction(other, (*within, id), {})
 
     # --- the system
 

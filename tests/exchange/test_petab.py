@@ -155,6 +155,19 @@ def test_preequilibration_with_and_without_new_starts(tmp_path, again):
     check_score(p)
 
 
+def test_formulas_may_name_other_observables(tmp_path):
+    table = "observableId observableFormula noiseFormula\nobs_a 2*B 0.5\nobs_b 1+{} obs_a+0.1*obs_b"
+    words = {"measurements": "observableId simulationConditionId time measurement\nobs_b c0 1 0.7"}
+    p = read(tmp_path / "a", observables=table.format("obs_a"), **words)
+    mod = 1 + 2 * (1 - conversion(1))
+    assert p.loglik() == pytest.approx(stats.norm.logpdf(0.7, mod, mod - 1 + 0.1 * mod), abs=1e-8)
+    check_score(p)
+    with pytest.raises(DataError, match=r"line 3.*obs_b -> obs_b"):
+        read(tmp_path / "b", observables=table.format("obs_b"), **words)
+    with pytest.raises(DataError, match="'obs_a' has placeholders"):
+        read(tmp_path / "c", observables=table.format("obs_a").replace("2*B", "observableParameter1_obs_a*B"), **words)
+
+
 def test_overrides_by_row_of_observable_and_noise(tmp_path):
     p = read(
         tmp_path,
