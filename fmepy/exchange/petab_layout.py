@@ -121,6 +121,10 @@ class ProblemLayout:
         near = did_you_mean(id, [*draft.renamed, *self.parameters])
         raise DataError(f"{id!r} is neither in the model nor a parameter.{near}")
 
+    def _ours(self, id: str) -> str:
+        """Return what an id is called here, "" if it is of nothing in the model."""
+        return self.draft.renamed.get(self.tables.renamed.get(id, id), "")
+
     def _resolved(self, e: Node) -> Node:
         """Return an expression of constants, states and time alone."""
         return self.draft.resolved([e])[0]
@@ -134,7 +138,7 @@ class ProblemLayout:
         texts = [text for o in tables.observables.values() for text in (o.formula, o.noise)]
         texts += [v for periods in tables.experiments.values() for p in periods for v, _ in p.changes.values()]
         texts += [text for r in tables.readings for text in (*r.overrides, *r.noise_overrides)]
-        read = {*re.findall(r"\w+", " ".join(texts)), *self.draft.renamed}
+        read = {*re.findall(r"\b[^\W\d]\w*", " ".join(texts)), *self.draft.renamed}
         for id, row in tables.parameters[tables.parameters["estimated"]].iterrows():
             if tables.renamed.get(str(id), str(id)) not in read and id not in read:
                 raise DataError(
@@ -148,20 +152,21 @@ class ProblemLayout:
         """Make parameters of what conditions, or the table of parameters, set at the start."""
         draft = self.draft
         self.started: dict[str, str] = {}
-        experiments, observables = self.tables.experiments.values(), self.tables.observables.values()
-        targets = {t for periods in experiments for p in periods[:1] for t in p.changes}
-        outside = {t for periods in experiments for p in periods for t in p.changes} - {*draft.renamed}
-        words = set(re.findall(r"\w+", " ".join(f"{o.formula} {o.noise}" for o in observables)))
-        for id in sorted(outside & words):  # parameters of observables alone
-            draft.parms[draft.name_for(id)] = math.nan
-        self._original: dict[str, Node] = {}
-        for id in [*targets, *self.parameters]:
-            name = draft.renamed.get(self.tables.renamed.get(id, id), "")
-            if name in draft.computed:
-                self._original[name] = draft.computed.pop(name)
-                draft.parms[name] = math.nan
-            state = draft.carried[id][0] if id in draft.carried else name
-            if id in targets and state in draft.initial:
+        first, later = (
+            {t for periods in self.tables.experiments.values() for p in periods[part] for t in p.changes}
+            for part in (slice(1), slice(1, None))
+        )
+        texts = " ".join(f"{o.formula} {o.noise}" for o in self.tables.observables.values())
+        for id in sorted(((first | later) - {*draft.renamed}) & set(re.findall(r"\w+", texts))):
+            draft.parms[draft.name_for(id)] = math.nan  # of observables alone
+        of = dict(zip(draft.computed, draft.at_start(draft.computed.values()), strict=True))
+        names, moved = ({*map(self._ours, ids)} for ids in (first | later | {*self.parameters}, later))
+        once = [n for n, e in of.items() if n in names or names_in([e]) & moved]
+        self._original = {n: draft.computed.pop(n) for n in once}
+        draft.parms |= dict.fromkeys(once, math.nan)
+        for id in sorted(first):
+            state = draft.carried[id][0] if id in draft.carried else self._ours(id)
+            if state in draft.initial:
                 start = free_name(f"{state}_set", draft.renamed.values())
                 self._original[start], draft.initial[state] = draft.initial[state], symbol(start)
                 draft.parms[start], self.started[id] = math.nan, start
@@ -190,11 +195,12 @@ class ProblemLayout:
 
     def _target(self, id: str, where: str) -> str:
         draft = self.draft
-        name = draft.renamed.get(self.tables.renamed.get(id, id), "")
+        name = self._ours(id)
         if name in draft.parms or name in draft.rates or name in draft.initial or id in draft.carried:
             return name
         why = "has a rule in the model" if name else "is not in the model"
-        raise DataError(f"{where}: {id!r} {why}, so that a condition cannot set it.{did_you_mean(id, draft.renamed)}")
+        near = "" if name else did_you_mean(id, draft.renamed)
+        raise DataError(f"{where}: {id!r} {why}, so that a condition cannot set it.{near}")
 
     def _stages(self, periods: Sequence[Period]) -> list[Stage]:
         stages: list[Stage] = []

@@ -13,7 +13,18 @@ import fmepy as fme
 from fmepy.errors import DataError, ModelError, ParameterError
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.language.equations import symbol
-from tests.exchange.files import CONVERSION, compartment, conversion, event, parameter, problem, rate, sbml, signalling
+from tests.exchange.files import (
+    CONVERSION,
+    compartment,
+    conversion,
+    event,
+    initial,
+    parameter,
+    problem,
+    rate,
+    sbml,
+    signalling,
+)
 
 PARAMETERS = """
 parameterId parameterScale lowerBound upperBound nominalValue estimate
@@ -235,6 +246,22 @@ def test_a_period_at_rest_comes_first(tmp_path):
         measurements="observableId experimentId time measurement\nobs_a e0 0 1\nobs_a e0 1 1",
     )  # fmt: skip
     np.testing.assert_allclose(p.simulations()["simulation"], conversion([0, 1], 2, 0.3 / 0.9), atol=1e-7)
+    check_score(p)
+
+
+@pytest.mark.parametrize("target", ["k1", "d"])
+def test_what_the_model_computes_at_the_start_stays_when_a_later_condition_sets_it_or_what_it_is_made_of(
+    tmp_path, target
+):
+    names = [parameter("A", 1.0, False), parameter("k1", 0.5), parameter("k2", 0.1), parameter("d")]
+    p = read(
+        tmp_path, 2, model=sbml(Parameters=names, InitialAssignments=[initial("d", "2*k1*k2")], Rules=[rate("A", "d")]),
+        parameters="parameterId lowerBound upperBound nominalValue estimate\nk2 1e-3 10 0.1 true",
+        conditions=f"conditionId targetId targetValue\nc {target} 0.7*k2",
+        experiments="experimentId time conditionId\ne0 0 -\ne0 1 c",
+        measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1\nobs_a - 2 1",
+    )  # fmt: skip
+    np.testing.assert_allclose(p.simulations()["simulation"], [1.1, 1.17 if target == "d" else 1.2, 1.2], atol=1e-7)
     check_score(p)
 
 
