@@ -503,7 +503,7 @@ def test_no_class_name_stands_in_two_rooms():
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
     "language": 1_905, "compiled": 5_270, "models": 9_180, "costs": 5_370, "filtering": 3_035, "fimlof": 3_755,
-    "fitting": 4_640, "mcmc": 2_940, "boundary": 2_250, "dmi": 4_400, "exchange": 3_630, "designs": 1_530,
+    "fitting": 4_640, "mcmc": 2_940, "boundary": 2_250, "dmi": 4_400, "exchange": 3_670, "designs": 1_530,
     "montecarlo sensitivity": 2_510, "workflow": 4_650, "plotting": 2_130,
     "tables journal parallel results": 3_070, "parameters numerics root": 2_770,
 }  # fmt: skip

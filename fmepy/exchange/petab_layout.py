@@ -212,14 +212,15 @@ class ProblemLayout:
                 if is_rest and len(periods) == 1:
                     stages.append(Stage(self.draft.start, False, False, {}, self.draft.start))
                 continue
-            changes: dict[int, Node] = {}
+            early = JUST_BEFORE if self.draft.events and not stages[-1].is_rest else 0.0
+            start, changes = time - early * max(abs(time), 1.0), self._later(period)
             if period.resets:  # constants are the model's own again, but for the changes
                 kept = {k: v for k, v in period.changes.items() if k not in self.started}
                 fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
-                changes = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
-            before = 0.0 if stages[-1].is_rest or not self.draft.events else JUST_BEFORE * max(abs(time), 1.0)
-            changes = self._set_off(changes | self._later(period), time - before)
-            stages.append(Stage(time, is_rest, False, changes, time - before))
+                changes |= {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
+            else:
+                changes = self._set_off(changes, start)
+            stages.append(Stage(time, is_rest, False, changes, start))
         return stages
 
     def _later(self, period: Period) -> dict[int, Node]:
@@ -228,7 +229,7 @@ class ProblemLayout:
         Concentrations stay as they are where a compartment gets another size; in the model's own events amounts do.
         """
         given = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
-        new = {symbol(name): value for name, value in given.values()}
+        new: dict[Node, Node] = {symbol(name): value for name, value in given.values()}
         for id, (state, size) in self.draft.carried.items():
             if id in given or size in new:
                 value = given[id][1] if id in given else symbol(self.draft.renamed[id])
@@ -238,19 +239,16 @@ class ProblemLayout:
 
     def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
         """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
-        at, out = {symbol("t"): as_node(begin)}, dict(changes)
+        out, at = dict(changes), {symbol("t"): as_node(begin)}
         after: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
-        for row in sorted(
-            self.draft.events, key=lambda row: -row["priority"].value if isinstance(row["priority"], Number) else 0.0
-        ):
+        for row in sorted(self.draft.events, key=lambda row: -_number(row["priority"])):
             when, value = substituted(self.draft.resolved([row["when"], row["value"]]), at)
-            if not names_in([when]) & {s.name for s in after}:  # type: ignore[attr-defined]
+            then = substituted([when], after)[0]
+            if then is when:
                 continue
-            place, new = self.set.index(row["var"]), {symbol(self.set[i]): e for i, e in out.items()}
-            begins = Joined(
-                [*(relation(">", e, 0.5) for e in substituted([when], after)), relation("<", when, 0.5)], "and"
-            )
-            value = substituted([value], after if row["early"] else new)[0]
+            new = after if row["early"] else {symbol(self.set[i]): e for i, e in out.items()}
+            begins = Joined([relation(">", then, 0.5), relation("<", when, 0.5)], "and")
+            place, value = self.set.index(row["var"]), substituted([value], new)[0]
             out[place] = as_node(choose(begins, value, out.get(place, symbol(row["var"]))))
         return out
 
@@ -329,6 +327,10 @@ class ProblemLayout:
         later = opened(self.model)
         later.told_small.add("")
         return later
+
+
+def _number(e: Node) -> float:
+    return e.value if isinstance(e, Number) else 0.0
 
 
 def _start_value(row: Mapping[Any, Any]) -> float:
