@@ -52,14 +52,14 @@ class ForeignModel:
         Constants that are expressions of initial values.
     events : list of dict
         Rows of `OdeModel`'s ``events``, with expressions.
+    of_file : list
+        Events as the file has them.
     begun : dict of str to Node
         Initial values after what happens at the start.
     renamed : dict of str to str
         By id in the file our name, of all.
     carried : dict of str to (str, Node)
         By id of a concentration in a compartment that changes: the state of its amount, and the size.
-    inside : dict of str to Node
-        By state that is a concentration the size of its compartment.
     start : float
         The time at which initial values hold.
     """
@@ -71,11 +71,11 @@ class ForeignModel:
     initial: dict[str, Node] = field(default_factory=dict)
     computed: dict[str, Node] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+    of_file: list[Any] = field(default_factory=list)
     begun: dict[str, Node] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     carried: dict[str, tuple[str, Node]] = field(default_factory=dict)
-    inside: dict[str, Node] = field(default_factory=dict)
     start: float = 0.0
     ignored: tuple[str, ...] = ()
     where: str = ""

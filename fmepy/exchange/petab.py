@@ -269,9 +269,9 @@ def read_petab(path: Any) -> PetabProblem:
     Notes
     -----
     Formulas are read through a white list, and nothing in a file is run. A reading at the time of an event or of a new
-    period is of the state after it. An experiment's period at rest (preequilibration) runs on, ten times as long each
-    time, until nothing changes, events included; so do readings at time inf. Runs have the tolerances rtol = 1e-8 and
-    atol = 1e-12.
+    period is of the state after it; events due there come after what the period's condition sets. An experiment's
+    period at rest (preequilibration) runs on, ten times as long each time, until nothing changes, events included; so
+    do readings at time inf. Runs have the tolerances rtol = 1e-8 and atol = 1e-12.
 
     Examples
     --------

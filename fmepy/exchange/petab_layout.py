@@ -19,13 +19,17 @@ from fmepy.errors import DataError, did_you_mean
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
+from fmepy.exchange.sbml_events import begin
+from fmepy.language.conditions import Joined, choose, relation
 from fmepy.language.equations import names_in, symbol, symbols
-from fmepy.language.nodes import Node, Number, Symbol, as_node, mul
+from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
 from fmepy.models.ode import OdeModel
-from fmepy.models.preequilibration import opened, start_name
+from fmepy.models.preequilibration import opened
 
 RTOL, ATOL = 1e-8, 1e-12
 NOISE = "{}_noise"
+JUST_BEFORE = 1e-10
+"""Of the time of a period, and at least of 1."""
 _OF_PROBLEM = "problem's {}"
 
 
@@ -47,12 +51,15 @@ class Stage:
     changes : dict of int to Node
         New values by position among constants and states: of a first period all constants, as functions of P; else
         functions of (t, P, M, y).
+    begin : float
+        Where its run begins: just before `time`, where events may be due at that time, which come after the changes.
     """
 
     time: float
     is_rest: bool
     is_first: bool
     changes: dict[int, Node]
+    begin: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +121,10 @@ class ProblemLayout:
         near = did_you_mean(id, [*draft.renamed, *self.parameters])
         raise DataError(f"{id!r} is neither in the model nor a parameter.{near}")
 
+    def _ours(self, id: str) -> str:
+        """Return what an id is called here, "" if it is of nothing in the model."""
+        return self.draft.renamed.get(self.tables.renamed.get(id, id), "")
+
     def _resolved(self, e: Node) -> Node:
         """Return an expression of constants, states and time alone."""
         return self.draft.resolved([e])[0]
@@ -127,7 +138,7 @@ class ProblemLayout:
         texts = [text for o in tables.observables.values() for text in (o.formula, o.noise)]
         texts += [v for periods in tables.experiments.values() for p in periods for v, _ in p.changes.values()]
         texts += [text for r in tables.readings for text in (*r.overrides, *r.noise_overrides)]
-        read = {*re.findall(r"\w+", " ".join(texts)), *self.draft.renamed}
+        read = {*re.findall(r"\b[^\W\d]\w*", " ".join(texts)), *self.draft.renamed}
         for id, row in tables.parameters[tables.parameters["estimated"]].iterrows():
             if tables.renamed.get(str(id), str(id)) not in read and id not in read:
                 raise DataError(
@@ -141,24 +152,25 @@ class ProblemLayout:
         """Make parameters of what conditions, or the table of parameters, set at the start."""
         draft = self.draft
         self.started: dict[str, str] = {}
-        experiments, observables = self.tables.experiments.values(), self.tables.observables.values()
-        targets = {t for periods in experiments for p in periods[:1] for t in p.changes}
-        outside = {t for periods in experiments for p in periods for t in p.changes} - {*draft.renamed}
-        words = set(re.findall(r"\w+", " ".join(f"{o.formula} {o.noise}" for o in observables)))
-        for id in sorted(outside & words):  # parameters of observables alone
-            draft.parms[draft.name_for(id)] = math.nan
-        self._original: dict[str, Node] = {}
-        for id in [*targets, *self.parameters]:
-            name = draft.renamed.get(self.tables.renamed.get(id, id), "")
-            if name in draft.computed:
-                self._original[name] = draft.computed.pop(name)
-                draft.parms[name] = math.nan
-            state = draft.carried[id][0] if id in draft.carried else name
-            if id in targets and state in draft.initial:
-                start = free_name(start_name(state), draft.renamed.values())
+        first, later = (
+            {t for periods in self.tables.experiments.values() for p in periods[part] for t in p.changes}
+            for part in (slice(1), slice(1, None))
+        )
+        texts = " ".join(f"{o.formula} {o.noise}" for o in self.tables.observables.values())
+        for id in sorted(((first | later) - {*draft.renamed}) & set(re.findall(r"\w+", texts))):
+            draft.parms[draft.name_for(id)] = math.nan  # of observables alone
+        of = dict(zip(draft.computed, draft.at_start(draft.computed.values()), strict=True))
+        names, moved = ({*map(self._ours, ids)} for ids in (first | later | {*self.parameters}, later))
+        once = [n for n, e in of.items() if n in names or names_in([e]) & moved]
+        self._original = {n: draft.computed.pop(n) for n in once}
+        draft.parms |= dict.fromkeys(once, math.nan)
+        for id in sorted(first):
+            state = draft.carried[id][0] if id in draft.carried else self._ours(id)
+            if state in draft.initial:
+                start = free_name(f"{state}_set", draft.renamed.values())
                 self._original[start], draft.initial[state] = draft.initial[state], symbol(start)
-                draft.begun.pop(state, None)
                 draft.parms[start], self.started[id] = math.nan, start
+        begin(draft)
 
     def _defaults(self) -> dict[str, Node]:
         """Return the constants as they are without a condition, as functions of P and of other constants."""
@@ -183,11 +195,12 @@ class ProblemLayout:
 
     def _target(self, id: str, where: str) -> str:
         draft = self.draft
-        name = draft.renamed.get(self.tables.renamed.get(id, id), "")
+        name = self._ours(id)
         if name in draft.parms or name in draft.rates or name in draft.initial or id in draft.carried:
             return name
         why = "has a rule in the model" if name else "is not in the model"
-        raise DataError(f"{where}: {id!r} {why}, so that a condition cannot set it.{did_you_mean(id, draft.renamed)}")
+        near = "" if name else did_you_mean(id, draft.renamed)
+        raise DataError(f"{where}: {id!r} {why}, so that a condition cannot set it.{near}")
 
     def _stages(self, periods: Sequence[Period]) -> list[Stage]:
         stages: list[Stage] = []
@@ -195,31 +208,49 @@ class ProblemLayout:
             is_rest = period.time == -math.inf
             time = self.draft.start if is_rest else period.time
             if k == 0:
-                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period)))))
+                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period))), time))
                 if is_rest and len(periods) == 1:
-                    stages.append(Stage(self.draft.start, False, False, {}))
+                    stages.append(Stage(self.draft.start, False, False, {}, self.draft.start))
                 continue
-            changes: dict[int, Node] = {}
+            early = JUST_BEFORE if self.draft.events and not stages[-1].is_rest else 0.0
+            start, changes = time - early * max(abs(time), 1.0), self._later(period)
             if period.resets:  # constants are the model's own again, but for the changes
                 kept = {k: v for k, v in period.changes.items() if k not in self.started}
                 fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
-                changes = {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
-            for id, (text, where) in period.changes.items():
-                name, value = self._target(id, where), self._value(text, where)
-                if id in self.draft.carried:
-                    name, factor = self.draft.carried[id]
-                    value = mul(value, factor)
-                if name in self.states or not period.resets:
-                    changes[self.set.index(name)] = self._resolved(value)
-                    self._keep_amounts(name, value, changes)
-            stages.append(Stage(time, is_rest, False, changes))
+                changes |= {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
+            else:
+                changes = self._set_off(changes, start)
+            stages.append(Stage(time, is_rest, False, changes, start))
         return stages
 
-    def _keep_amounts(self, size: str, value: Node, changes: dict[int, Node]) -> None:
-        """Let concentrations change where a compartment gets another size, unless they are set themselves."""
-        for state, of in self.draft.inside.items():
-            if of is symbol(size):
-                changes.setdefault(self.set.index(state), symbol(state) * of / self._resolved(value))
+    def _later(self, period: Period) -> dict[int, Node]:
+        """Return what a condition sets at the beginning of a period that is not the first.
+
+        Concentrations stay as they are where a compartment gets another size; in the model's own events amounts do.
+        """
+        given = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
+        new: dict[Node, Node] = {symbol(name): value for name, value in given.values()}
+        for id, (state, size) in self.draft.carried.items():
+            if id in given or size in new:
+                value = given[id][1] if id in given else symbol(self.draft.renamed[id])
+                given[id] = state, mul(value, new.get(size, size))
+        found = {n: self._resolved(e) for n, e in given.values() if n in self.states or not period.resets}
+        return {self.set.index(n): e for n, e in found.items()}
+
+    def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
+        """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
+        out, at = dict(changes), {symbol("t"): as_node(begin)}
+        after: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
+        for row in sorted(self.draft.events, key=lambda row: -_number(row["priority"])):
+            when, value = substituted(self.draft.resolved([row["when"], row["value"]]), at)
+            then = substituted([when], after)[0]
+            if then is when:
+                continue
+            new = after if row["early"] else {symbol(self.set[i]): e for i, e in out.items()}
+            begins = Joined([relation(">", then, 0.5), relation("<", when, 0.5)], "and")
+            place, value = self.set.index(row["var"]), substituted([value], new)[0]
+            out[place] = as_node(choose(begins, value, out.get(place, symbol(row["var"]))))
+        return out
 
     def _check_values(self) -> None:
         """Refuse constants without a value that something needs."""
@@ -247,22 +278,35 @@ class ProblemLayout:
 
     def _formula(self, o: Observable, variable: str, rows: list[int]) -> ObservableFormula:
         own = {n: of_problem(f"{o.id} {n}") for n in (*o.placeholders, *o.noise_placeholders)}
+        value = self._prediction(o, (o.id,), own)
 
         def name(id: str) -> Node:
-            return own[id] if id in own else self._name(id)
+            return value if id == o.id else self._of_observable(id, (o.id,), own)
 
-        value = self._resolved(parse_formula(o.formula, name, o.where))
-
-        def noise_name(id: str) -> Node:
-            return value if id == o.id else name(id)
-
-        noise = self._resolved(parse_formula(o.noise, noise_name, o.where))
+        noise = self._resolved(parse_formula(o.noise, name, o.where))
         readings = [self.tables.readings[i] for i in rows]
         placeholders: dict[Symbol, list[Any]] = {}
         for names, what in ((o.placeholders, "overrides"), (o.noise_placeholders, "noise_overrides")):
             for j, n in enumerate(names):
                 placeholders[own[n]] = [self.by_default(self._value(getattr(r, what)[j], r.where)) for r in readings]
         return ObservableFormula(o, variable, np.array(rows), value, noise, placeholders)
+
+    def _prediction(self, o: Observable, within: tuple[str, ...], own: Mapping[str, Node]) -> Node:
+        """Return the formula of an observable; `within`: those in whose formulas it stands, and itself."""
+        return self._resolved(parse_formula(o.formula, lambda id: self._of_observable(id, within, own), o.where))
+
+    def _of_observable(self, id: str, within: tuple[str, ...], own: Mapping[str, Node]) -> Node:
+        """Return what a name in the formulas of an observable stands for; it may be another observable."""
+        other = self.tables.observables.get(id)
+        if id in own:
+            return own[id]
+        if other is None or id in self.draft.renamed or id in self.parameters:
+            return self._name(id)
+        if id in within:
+            raise DataError(f"the formulas of observables name one another: {' -> '.join([*within, id])}")
+        if other.placeholders:
+            raise DataError(f"{id!r} has placeholders, whose values are known in its own rows alone; write its formula")
+        return self._prediction(other, (*within, id), {})
 
     # --- the system
 
@@ -283,6 +327,10 @@ class ProblemLayout:
         later = opened(self.model)
         later.told_small.add("")
         return later
+
+
+def _number(e: Node) -> float:
+    return e.value if isinstance(e, Number) else 0.0
 
 
 def _start_value(row: Mapping[Any, Any]) -> float:

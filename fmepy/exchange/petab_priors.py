@@ -62,7 +62,8 @@ class TruncatedPrior:
     def mass(self) -> float:
         """What of the distribution lies between the bounds."""
         ends = self._on_scale(np.maximum([self.lower, self.upper], -np.inf if self.scale == "lin" else 0.0))
-        return float(np.diff(self._distribution.cdf(ends))[0])
+        with np.errstate(invalid="ignore"):  # of arguments that no distribution has
+            return float(np.diff(self._distribution.cdf(ends))[0])
 
     def logpdf(self, x: Any) -> Any:
         """Return the log density at x."""

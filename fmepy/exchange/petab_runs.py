@@ -118,7 +118,7 @@ class BoundReadings(TakesDifferences, OfRuns):
                 legs.append(_Leg(stage, np.array([np.inf]), True, [], []))
                 continue
             rows = [i for i in mine if stage.time <= readings[i].time < end]
-            times = np.unique([*(readings[i].time for i in rows), *([] if last else [end])])
+            times = np.unique([*(readings[i].time for i in rows), *([] if last else [stages[k + 1].begin])])
             at = np.searchsorted(times, [readings[i].time for i in rows]).tolist()
             if len(times):
                 legs.append(_Leg(stage, times, not last, rows, at))
@@ -203,7 +203,7 @@ class BoundReadings(TakesDifferences, OfRuns):
         """Return states at the leg's rows, their derivatives, and the times."""
         if np.isfinite(leg.times[0]):
             return (*self._states(self._bound(leg, M, leg.times), theta, slopes), leg.times)
-        start, span = leg.stage.time, float(self._ode.times[-1] - self._ode.times[0])
+        start, span = leg.stage.begin, float(self._ode.times[-1] - self._ode.times[0])
         bounds = (self._bound(leg, M, start + span * np.array(pair)) for pair in pairwise(SPANS))
         bound, _ = first_at_rest(bounds, lambda b: self._states(b, theta, None)[0], self._layout.states, ATOL)
         Y, S = self._states(bound, theta, slopes)
@@ -219,12 +219,12 @@ class BoundReadings(TakesDifferences, OfRuns):
     def _bound(self, leg: _Leg, M: Vector, times: Vector) -> Any:
         """Return the bound model of a leg with these constants; legs of the same times share it."""
         is_first = leg.stage.is_first
-        key = (is_first, leg.stage.time, times.tobytes())
+        key = (is_first, leg.stage.begin, times.tobytes())
         if key not in self._bounds:
             names = [self._layout.constants[i] for i in self._active]
             names = names if is_first else [*names, *map(start_name, self._layout.states)]
             model = self._ode if is_first else self._later
-            bound = model.bind(names, times=times, start=leg.stage.time, hold_engine=self._hold)
+            bound = model.bind(names, times=times, start=leg.stage.begin, hold_engine=self._hold)
             self._bounds[key] = bound, bound.holder(self._layout.of_model)
         bound, hold = self._bounds[key]
         hold(M[self._in_model])

@@ -343,8 +343,9 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
         estimated = said in _TRUE
         scale = t.choice(i, "parameterScale", SCALES, "lin") if version == 1 else "lin"
         lower, upper = (t.number(i, f"{k}Bound", d) for k, d in (("lower", -math.inf), ("upper", math.inf)))
-        if estimated and not lower <= upper:
-            raise t.error(i, "lowerBound", f"the lower bound {lower:g} of {id!r} is above the upper one, {upper:g}.")
+        if estimated and not lower < upper:
+            why = f"the lower bound {lower:g} of {id!r} is not below the upper one, {upper:g}."
+            raise t.error(i, "lowerBound", why + " Part them, or write that it is not estimated.")
         if estimated and scale != "lin" and not lower > 0:
             raise t.error(i, "lowerBound", f"{lower:g} has no {scale}: the lower bound of {id!r} must be above zero.")
         nominal = t.number(i, "nominalValue", math.nan)

@@ -204,7 +204,7 @@ class _SbmlReader:
         for rule in m.getListOfRules():
             if rule.isAlgebraic() and rule.isSetMath():
                 self.draft.algebraic.append(self._math(rule))
-        self.draft.events, self.draft.begun = read_events(self)
+        read_events(self)
         for id, name in self._asked_rates.items():
             self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
         if not self.draft.rates:  # a run needs a state
@@ -391,14 +391,19 @@ class _SbmlReader:
         size = names[s.getCompartment()]
         start = self._start_of_species(s, is_amount, size)
         is_moved = change is not None and not s.getBoundaryCondition() and not s.getConstant()
-        varying = not is_amount and s.getCompartment() in {*self.rules, *self.set_by_events, *self.solved}
-        if id in self.rules or id in self.solved or not (is_moved or varying or id in self.set_by_events):
+        rule, of = self.rules.get(id), s.getCompartment()
+        varying = not is_amount and of in {*self.rules, *self.set_by_events, *self.solved}
+        by_rate = varying and of not in self.solved and rule is not None and rule.isRate() and rule.isSetMath()
+        by_itself = rule is None and id not in self.solved and (is_moved or varying or id in self.set_by_events)
+        if not (by_rate or by_itself):
             self._quantity(s, np.nan, start)
             return
-        if not is_moved or change is None:
+        if by_rate:  # of the concentration: between events n' = c' V + c V', and at them n stays
+            turnover = mul(names[id], self.rate_of(of)) if of in self.rules else as_node(0.0)
+            change = add(mul(self._math(rule), size), turnover)
+        elif not is_moved or change is None:
             change = as_node(0.0)
-        factor = s.getConversionFactor() or self.m.getConversionFactor()
-        if factor and is_moved:
+        elif factor := s.getConversionFactor() or self.m.getConversionFactor():
             change = mul(names[factor], change)
         start = self._given_start(s, self._math(self.starts[id]) if id in self.starts else start)
         if varying:
@@ -408,8 +413,6 @@ class _SbmlReader:
             draft.carried[id] = amount, size
         else:
             draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
-            if not is_amount:
-                draft.inside[name] = size
 
     def _start_of_species(self, s: Any, is_amount: bool, size: Node) -> Node | None:
         """Return the initial value as formulas mean it, None if there is none."""

@@ -40,17 +40,18 @@ class SbmlEvent:
     """Of those that have a delay, what happens after it."""
 
 
-def read_events(reader: Any) -> tuple[list[dict[str, Any]], dict[str, Node]]:
-    """Return the rows of events of a model, and the initial values of states that events at the start change."""
-    events = []
+def read_events(reader: Any) -> None:
+    """Give a draft the rows of events of its model, and what happens at the start."""
+    draft = reader.draft
+    events = draft.of_file
     for number, e in enumerate(reader.m.getListOfEvents()):
         if e.isSetTrigger() and e.getTrigger().isSetMath():
             try:
                 events.append(_event(reader, e, e.getIdAttribute() or f"event{number + 1}"))
             except ModelError as error:
                 raise error if reader.path in str(error) else reader.refuse(e, str(error)) from None
-    begun = _at_start(reader.draft, events)
-    return [row for e in events for row in (*e.rows, *e.later)], begun
+    begin(draft)
+    draft.events = [row for e in events for row in (*e.rows, *e.later)]
 
 
 def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
@@ -164,13 +165,13 @@ def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]
     e.rows = _rows(draft, e.condition, e.changes, **at_once)
 
 
-def _at_start(draft: Any, events: list[SbmlEvent]) -> dict[str, Node]:
-    """Return the initial values that events set which happen at the start, one after the other.
+def begin(draft: Any) -> None:
+    """Give a draft the initial values that events set which happen at the start, one after the other.
 
     Those whose trigger holds, and did not hold before, happen; then those that begin to hold because of them.
     """
     begun: dict[str, Node] = {}
-    draft.begun = begun
+    draft.begun, events = begun, draft.of_file
     held = {e.id: as_node(float(e.held)) for e in events}
     soon = relation(">", symbol("t"), draft.start + JUST_AFTER)
     for _ in range(MOST_AT_START):
@@ -193,7 +194,6 @@ def _at_start(draft: Any, events: list[SbmlEvent]) -> dict[str, Node]:
     for e in events:
         if _is(holds[e.id], 0.0) and _begins(draft, e):
             e.later += _rows(draft, soon, e.changes, **e.words)
-    return begun
 
 
 def _number(draft: Any, e: Node) -> float:

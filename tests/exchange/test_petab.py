@@ -13,7 +13,18 @@ import fmepy as fme
 from fmepy.errors import DataError, ModelError, ParameterError
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.language.equations import symbol
-from tests.exchange.files import CONVERSION, compartment, conversion, problem, sbml, signalling
+from tests.exchange.files import (
+    CONVERSION,
+    compartment,
+    conversion,
+    event,
+    initial,
+    parameter,
+    problem,
+    rate,
+    sbml,
+    signalling,
+)
 
 PARAMETERS = """
 parameterId parameterScale lowerBound upperBound nominalValue estimate
@@ -155,6 +166,19 @@ def test_preequilibration_with_and_without_new_starts(tmp_path, again):
     check_score(p)
 
 
+def test_formulas_may_name_other_observables(tmp_path):
+    table = "observableId observableFormula noiseFormula\nobs_a 2*B 0.5\nobs_b 1+{} obs_a+0.1*obs_b"
+    words = {"measurements": "observableId simulationConditionId time measurement\nobs_b c0 1 0.7"}
+    p = read(tmp_path / "a", observables=table.format("obs_a"), **words)
+    mod = 1 + 2 * (1 - conversion(1))
+    assert p.loglik() == pytest.approx(stats.norm.logpdf(0.7, mod, mod - 1 + 0.1 * mod), abs=1e-8)
+    check_score(p)
+    with pytest.raises(DataError, match=r"line 3.*obs_b -> obs_b"):
+        read(tmp_path / "b", observables=table.format("obs_b"), **words)
+    with pytest.raises(DataError, match="'obs_a' has placeholders"):
+        read(tmp_path / "c", observables=table.format("obs_a").replace("2*B", "observableParameter1_obs_a*B"), **words)
+
+
 def test_overrides_by_row_of_observable_and_noise(tmp_path):
     p = read(
         tmp_path,
@@ -225,13 +249,84 @@ def test_a_period_at_rest_comes_first(tmp_path):
     check_score(p)
 
 
-def test_concentrations_follow_a_compartment_that_gets_another_size(tmp_path):
+@pytest.mark.parametrize("target", ["k1", "d"])
+def test_what_the_model_computes_at_the_start_stays_when_a_later_condition_sets_it_or_what_it_is_made_of(
+    tmp_path, target
+):
+    names = [parameter("A", 1.0, False), parameter("k1", 0.5), parameter("k2", 0.1), parameter("d")]
     p = read(
-        tmp_path, 2, conditions="conditionId targetId targetValue\nlarge compartment 4",
-        experiments="experimentId time conditionId\ne0 0 -\ne0 1 large",
-        measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1",
+        tmp_path, 2, model=sbml(Parameters=names, InitialAssignments=[initial("d", "2*k1*k2")], Rules=[rate("A", "d")]),
+        parameters="parameterId lowerBound upperBound nominalValue estimate\nk2 1e-3 10 0.1 true",
+        conditions=f"conditionId targetId targetValue\nc {target} 0.7*k2",
+        experiments="experimentId time conditionId\ne0 0 -\ne0 1 c",
+        measurements="observableId experimentId time measurement\nobs_a e0 1 1\nobs_a e0 2 1\nobs_a - 2 1",
     )  # fmt: skip
-    np.testing.assert_allclose(p.simulations()["simulation"], conversion([1, 2]) / 4, atol=1e-7)
+    np.testing.assert_allclose(p.simulations()["simulation"], [1.1, 1.17 if target == "d" else 1.2, 1.2], atol=1e-7)
+    check_score(p)
+
+
+@pytest.mark.parametrize("varying", [False, True])
+def test_concentrations_stay_where_a_condition_sets_the_size_of_their_compartment(tmp_path, varying):
+    words = {"Compartments": [compartment("compartment", 2.0, constant=not varying)]}
+    grows = [rate("compartment", "0 * k1")] if varying else []
+    p = read(
+        tmp_path, 2, model=sbml(**{**CONVERSION, **words, "Rules": grows}),
+        conditions="conditionId targetId targetValue\nlarge compartment 4\nmore compartment compartment*2\nmore A A+3",
+        experiments="experimentId time conditionId\ne0 0 -\ne0 1 large\ne1 0 -\ne1 1 more",
+        measurements="observableId experimentId time measurement\n"
+        "obs_a e0 1 1\nobs_a e0 2 1\nobs_a e1 1 1\nobs_a e1 2 1",
+    )  # fmt: skip
+    a = conversion([1, 2])
+    mod = [*a, a[0] + 3, conversion(1, a[0] + 3, 1 - a[0])]
+    np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-7)
+    check_score(p)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "does", "set_to", "wanted"),
+    [
+        ("time >= 5", {"n": "n + 1", "A": "A + 1"}, 10, [(1.4, 0), (11, 1), (11.1, 1)]),
+        ("time > 5", {"n": "n + 1", "A": "A + 1"}, 10, [(1.4, 0), (10, 0), (11.1, 1)]),
+        ("A > 3", {"n": "n + A", "A": "A - 5"}, 10, [(1.4, 0), (5, 10), (5.1, 10)]),
+        ("A < 3", {"n": "n + 1"}, 1, [(1.4, 0), (1, 0), (1.1, 0)]),
+        ("A >= 1.5", {"n": "n + 1"}, 1.2, [(1.4, 0), (1.2, 0), (1.3, 0)]),
+        ("time >= 5 && A > 3", {"n": "n + 1"}, 10, [(1.4, 0), (10, 1), (10.1, 1)]),
+    ],
+)
+def test_events_at_the_beginning_of_a_period_come_after_what_its_condition_sets(
+    tmp_path, trigger, does, set_to, wanted
+):
+    p = growing(
+        tmp_path, event(trigger, does), f"c A {set_to}", "experimentId time conditionId\ne0 0 -\ne0 5 c", (4, 5, 6)
+    )
+    close = np.array(wanted, dtype=float).ravel()
+    np.testing.assert_allclose(p.simulations()["simulation"], close, atol=1e-7)
+    if set_to != 1.2:  # there the trigger touches its border at the nominal rate
+        check_score(p)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "initial", "wanted"),
+    [("A > 3", False, [(4, 5), (4.1, 5)]), ("A > 3", True, [(5, 0), (5.1, 0)]), ("A > 6", False, [(5, 0), (5.1, 0)])],
+)
+def test_events_at_the_start_of_an_experiment_see_what_its_condition_sets(tmp_path, trigger, initial, wanted):
+    does = event(trigger, {"n": "n + A", "A": "A - 1"}, initial=initial)
+    p = growing(tmp_path, does, "c A 10*k1+4", "experimentId time conditionId\ne0 0 c", (0, 1))
+    np.testing.assert_allclose(p.simulations()["simulation"], np.array(wanted, dtype=float).ravel(), atol=1e-7)
+    check_score(p)
+
+
+def growing(folder, does, condition, experiments, times):
+    """Return the problem of A' = k1 = 0.1 with an event, measured together with n at some times."""
+    names = [parameter("A", 1.0, False), parameter("k1", 0.1), parameter("n", 0.0, False)]
+    rows = "\n".join(f"{o} e0 {t} 1" for t in times for o in ("obs_a", "obs_n"))
+    return read(
+        folder, 2, model=sbml(Parameters=names, Rules=[rate("A", "k1")], Events=[does]), experiments=experiments,
+        parameters="parameterId lowerBound upperBound nominalValue estimate\nk1 1e-3 10 0.1 true",
+        observables="observableId observableFormula noiseFormula\nobs_a A 0.5\nobs_n n 0.5",
+        conditions=f"conditionId targetId targetValue\n{condition}",
+        measurements=f"observableId experimentId time measurement\n{rows}",
+    )  # fmt: skip
 
 
 def test_log_normal_noise_and_named_placeholders(tmp_path):
@@ -302,7 +397,8 @@ def test_formulas_that_are_none_are_refused_with_their_place(formula):
         ("conditions", "conditionId K1\nc0 1", "'K1' is not in the model.*Did you mean 'k1'"),
         ("conditions", "conditionId there\nc0 1", "'there' has a rule"),
         ("parameters", PARAMETERS + "k1 lin 0 1 1 1", "'k1' is there twice"),
-        ("parameters", PARAMETERS + "k3 lin 2 1 1 1", "above the upper"),
+        ("parameters", PARAMETERS + "k3 lin 2 1 1 1", "bound 2 of 'k3' is not below the upper one, 1"),
+        ("parameters", PARAMETERS + "k3 lin 1 1 1 1", "line 4, column 'lowerBound'.* not below the upper one"),
         ("parameters", PARAMETERS + "k3 ln 0 1 1 1", "'ln' is not one of"),
         ("parameters", PARAMETERS + "k3 lin 0 1 - 0", "needs a value"),
         ("parameters", PARAMETERS.replace("k1", "k11"), "line 2.*'k11' is in no model.* Did you mean 'k1'"),

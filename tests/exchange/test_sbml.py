@@ -339,6 +339,14 @@ def test_an_event_that_sets_the_size_of_a_compartment_keeps_amounts(tmp_path):
     close(m()["A"], [4, 4, 2, 7])
 
 
+def test_an_event_that_sets_the_size_keeps_the_amount_of_a_concentration_with_a_rate_rule(tmp_path):
+    m = model(
+        tmp_path, T, Compartments=[compartment(size=1.0, constant=False)], Species=[species("A", 4.0, boundary=True)],
+        Rules=[rate("A", "0.5"), rate("cell", "0.4 * cell")], Events=[event("time >= 0.7", {"cell": "2 * cell"})],
+    )  # fmt: skip
+    close(m()["A"], [4, 4.25, 4.35 / 2 + 0.15, 4.35 / 2 + 0.65], 1e-5)
+
+
 def test_sensitivities_go_through_events_that_follow_one_another(tmp_path):
     m = model(
         tmp_path, T, Parameters=[parameter("x", 0.0, False), parameter("y", 0.0, False), parameter("a", 0.7)],
