@@ -57,7 +57,7 @@ class Switches(NamedTuple):
     began, near : float
         The start of the run; the part of it until now within which two times are one.
     watched, read_again : ndarray of int
-        Which switches are; whose modes are read where a stretch begins that is not the first.
+        Which switches are; whose modes are read behind a hit, and where a stretch begins that is not the first.
     are_levels : ndarray of int, shape (n_switches,)
         1 of a floor.
     are_of_time : ndarray of int, shape (n_switches,)
@@ -223,7 +223,7 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
 
     root : that which has crossed; below zero where none is known to have
     """
-    r, s, n_watched = w.roots, seen.roots, len(w.watched)
+    r, s = w.roots, seen.roots
     if root >= 0:
         least, most = times[row - 1] if row > 0 else begin, times[min(row, len(times) - 1)]
         t = polished(c, r, s, root, t, z, inputs, _near(w, t), least, most)
@@ -235,7 +235,7 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
             if not change(c, r, s, j, t, z, inputs):
                 fired = REFUSED
             seen.at[0] = t
-            _read(w, seen, w.watched, 0, n_watched, c, t, z, inputs)
+            _read(w, seen, w.read_again, 0, len(w.read_again), c, t, z, inputs)
             settle(c, s, j, t, z, inputs)
     return t, row, fired
 

@@ -494,7 +494,7 @@ class Crossings:
         for j, shift in shifts.items():
             self._record(j, t, shift)
             z = self._settle(t, self._changed(j, t, z, shift, f))
-            self._read(self.system.watched, t, z)
+            self._read(self.system.read_again, t, z)
             f = self.rates(t, z)
             if shift is not None:
                 z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
@@ -526,7 +526,7 @@ class Crossings:
             self._record(j, t, shift)
             g = self.table.values(t, z, self.inputs)[n_watched:]
             z = self._settle(t, self._changed(j, t, z, shift, f, seen if roots[j].early else None))
-            self._read(self.system.watched, t, z)
+            self._read(self.system.read_again, t, z)
             f = self.rates(t, z)
             if shift is not None:
                 z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))

@@ -283,3 +283,13 @@ def test_conditions_that_cross_together_by_their_numbers_alone_have_a_jump_each(
     np.testing.assert_allclose(Y[-1], 1.5 * 7)
     np.testing.assert_allclose(S[-1], [[-2, -4, 1.5]], rtol=1e-7)
     np.testing.assert_allclose(S[:-1], 0, atol=1e-7)  # the row at their time shows what was before it
+
+
+@pytest.mark.parametrize("engine", ["explicit", "scipy"])
+def test_a_condition_of_time_that_crosses_where_a_root_fires_has_its_jump(engine):
+    text = "d(x)/dt = where(t > a, 1, 0)\nx(0) = 0\nd(y)/dt = 0\ny(0) = 0"
+    bound = OdeModel(text, times=[0, 5, 8], parms={"a": 5.0, "b": 2.5}, engine=engine,
+                     events=[event("t - 2 * b", "y", "x + 1", "add")]).bind()  # fmt: skip
+    Y, S = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(Y[1:], [[0, 0], [3, 1]], atol=1e-8)
+    np.testing.assert_allclose(S[2, 0], [-1, 0], atol=1e-7)
