@@ -138,6 +138,11 @@ class BoundMappedLikelihood(BoundMapped):
         none = np.zeros(len(self.theta0), dtype=bool)
         return none if mine is None else self.map.scale_parameters(np.asarray(mine, dtype=bool), self.theta0)
 
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the likelihood has kinks."""
+        return getattr(self.bound, "has_kinks", False)
+
     def inflated(self, factor: float) -> Any:
         """Return the same with the process noise inflated, see `fmepy.costs.base`; None where there is none."""
         bound = self.bound.inflated(factor) if hasattr(self.bound, "inflated") else None

@@ -255,6 +255,11 @@ class BoundScoredSum(BoundSum):
             elsewhere |= b.map.moves & ~mine
         return np.asarray(out & ~elsewhere)
 
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the likelihood of a part has kinks."""
+        return any(getattr(b.bound, "has_kinks", False) for b in self._blocks)
+
     def inflated(self, factor: float) -> Any:
         """Return the same with the process noise of all parts inflated; None if there is none."""
         return self._of([b.bound.inflated(factor) if b.bound.is_scalar else None for b in self._blocks])

@@ -168,6 +168,11 @@ class BoundLikelihood(OfPredictions):
         """Return None: there is no process noise."""
         return
 
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the likelihood has kinks, as Laplace's does, where predictions meet readings."""
+        return self._compared.laplace is not None
+
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L; raise SimulationError if the model fails, or a reading has no likelihood."""
         return self._minus2loglik(*self._of_predictions(self.predictions.values(theta[self._at]), theta), theta)

@@ -247,6 +247,11 @@ class Objective(AroundBound):
         mine = getattr(self.bound, "scale_parameters", None) if self.has_score else None
         return np.zeros(self.theta0.size, dtype=bool) if mine is None else np.asarray(mine)
 
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the cost is known to have kinks, at one of which its best value may stand: its score is not zero."""
+        return bool(getattr(self.bound, "has_kinks", False))
+
     def inflated(self, factor: float) -> Objective | None:
         """Return the objective with the process noise of its cost inflated; None where there is none."""
         bound = self.bound.inflated(factor) if self.has_score and hasattr(self.bound, "inflated") else None

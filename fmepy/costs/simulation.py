@@ -125,8 +125,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         How likely readings are. A word: "normal" or "laplace", of the reading; "log-normal", "log-laplace",
         "log10-normal" or "log10-laplace", of its logarithm, on which it is compared then (no `transform`), while the
         likelihood is of the reading itself. Noise is on that scale: an sd, or the scale of Laplace errors (their sd is
-        sqrt(2) times it). Laplace's likelihood has kinks, where predictions meet readings: a search by its score may
-        stop there and say so, and ``method="Nelder-Mead"`` goes on. Counts: "poisson", or "negative-binomial", whose
+        sqrt(2) times it). Laplace's likelihood has kinks, where predictions meet readings: from where its score leads
+        `modFit` goes on with a simplex (up to 20 parameters). Counts: "poisson", or "negative-binomial", whose
         variance is mean + mean^2 / size; the size is what `measurement_noise` says, such as ``{"cases": "size"}`` with
         ``parms={"size": 10.0}``. A class of your own: `measurement_noise` then says what else it depends on; without it
         the column `err` does, or nothing.

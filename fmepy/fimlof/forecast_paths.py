@@ -178,7 +178,7 @@ def _typical(run: EntityRun, variable: int) -> float:
 
 def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, end: float) -> Vector:
     if steps is not None:
-        steps = whole_number(steps, "steps", 1)
+        steps = whole_number(steps, "steps", 1, hint="; the times themselves go by `times=`")
         spacing = spec.dt or 1.0
         if spec.definition.kind != "difference":
             data = np.unique(run.schedule.readings.times)

@@ -100,7 +100,7 @@ def judged(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: boo
     H = None if found.spectra is None else found.spectra.hessian
     lost = _lost(problem, theta, H)
     away = _runs_away(objective.value(theta), theta)
-    far = bool(found.offset > _OFFSET)
+    far = bool(found.offset > _OFFSET) and not objective.has_kinks  # at a kink the gradient is not zero
     return SearchRecord(
         theta=theta,
         at_bound=problem.at_bound(theta),
@@ -297,7 +297,11 @@ def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[s
     """Return the message where there is no covariance, or not the usual one."""
     told, spectra = [], found.spectra
     if problem.expects:
-        told.append("The observed information is not positive definite: standard errors are from the expected one.")
+        told.append(
+            "The likelihood has kinks: standard errors are from the expected information."
+            if problem.objective.has_kinks
+            else "The observed information is not positive definite: standard errors are from the expected one."
+        )
     if spectra is None:
         return told
     free = spectra(~problem.at_bound(theta) & ~np.isnan(spectra.hessian.diagonal()))

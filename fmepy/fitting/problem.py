@@ -285,8 +285,8 @@ class Problem:
 
         In the coordinates in which the expected information is one, the observed one is about one: steps of 0.03
         standard errors serve for all directions, however badly the parameters are conditioned (shorter ones where that
-        is more than a part of a parameter). Where the observed one is not positive definite, which is no maximum, twice
-        the expected one stands for it, and `expects` says so.
+        is more than a part of a parameter). Where the observed one is not positive definite, which is no maximum, or is
+        of a likelihood with kinks, it says nothing: twice the expected one stands for it, and `expects` says so.
         """
         kept = self.counting(theta)
         H = np.full((theta.size, theta.size), np.nan)
@@ -294,6 +294,9 @@ class Problem:
             expected = self.information(theta)[np.ix_(kept, kept)]
             box = self.lower[kept], self.upper[kept]
             size = self.sizes(theta)[kept]
+            if self.objective.has_kinks:
+                self.expects, H[np.ix_(kept, kept)] = True, 2 * expected
+                return H
 
             def gradient(some: Vector) -> Vector:
                 return np.asarray(self.gradient(replaced(theta, kept, some))[kept])

@@ -96,8 +96,14 @@ def test_the_estimate_of_a_laplace_scale_is_the_mean_absolute_residual():
     bound = cost.bind()
     assert bound.score(theta)[1] == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(np.diag(bound.information(theta)), 5 / theta[1] ** 2, rtol=1e-6)
-    fit = fme.modFit(cost, method="Nelder-Mead")
-    np.testing.assert_allclose(fit.par, theta, rtol=1e-3)
+    other = cost.replace(obs={"time": np.arange(5.0), "A": y[::-1]})
+    for asked, at in ((cost, theta), (cost + other, theta), (fme.transformed(cost, "log"), np.log(theta))):
+        fit = fme.modFit(asked)
+        np.testing.assert_allclose(fit.par, at, rtol=1e-3, atol=1e-3)
+        assert fit.converged and "The likelihood has kinks" in fit.message
+    fit = fme.modFit(cost)
+    information = bound.information(fit.par.to_numpy())
+    np.testing.assert_allclose(fit.cov_scaled, np.linalg.inv(information), rtol=1e-6)
     with pytest.raises(ArgumentError, match="the errors of 'A' are not normal"):
         fme.predict(model, fit, reading=True)
 

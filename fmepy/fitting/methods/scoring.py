@@ -30,6 +30,7 @@ import numpy as np
 import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.errors import SimulationError
+from fmepy.fitting.methods.scipy_minimize import NELDER_MEAD
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import changes
 from fmepy.numerics.differences import replaced
@@ -45,6 +46,7 @@ _MOST_PAIRS = 30
 _ROUNDING, _SEEN = 1e-13, 1e-10  # of -2 log L: its own, and a change of it
 _FAR = 1e6  # sizes of a parameter
 _SINGULAR = 1e-5  # a diagonal of the factor of an information with ones on its diagonal
+_MOST_OVER_KINKS = 20  # parameters that a simplex moves
 _FILLED = 0.2  # a matrix with fewer entries than this part of all is factored as a sparse one
 
 
@@ -65,6 +67,8 @@ def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     first = _search(problem, problem.start, control)
     if first is None:
         best = _climb(problem, problem.start, control)
+        if problem.objective.has_kinks and problem.moving.sum() <= _MOST_OVER_KINKS:
+            return _over_kinks(problem, best)
         return Outcome(best.theta, best.converged, best.message, best.iterations, "fmepy scoring")
     climbs, agree = [first], 2 * float(control["agree"])
     while len(climbs) < int(control["tries"]) and not _agreed(climbs, agree):
@@ -80,6 +84,16 @@ def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
         climbs[climbs.index(best)] = best = replace(whole, iterations=best.iterations + whole.iterations)
     iterations = sum(c.iterations for c in climbs)
     return Outcome(best.theta, best.converged, f"{best.message} {_told(climbs, agree)}", iterations, "fmepy scoring")
+
+
+def _over_kinks(problem: Problem, best: _Climb) -> Outcome:
+    """Go on from where the score leads no further with a simplex, which needs no slope."""
+    again = problem.taken_up(best.theta)
+    found = NELDER_MEAD.run(again, NELDER_MEAD.control)
+    problem.best, problem.trace = again.best, again.trace
+    message = f"The likelihood has kinks, so that a simplex went on from where its score led. {found.message}"
+    engine = f"fmepy scoring, then {found.engine}"
+    return replace(found, message=message, iterations=best.iterations + found.iterations, engine=engine)
 
 
 # --- several searches
