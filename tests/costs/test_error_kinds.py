@@ -100,7 +100,8 @@ def test_the_estimate_of_a_laplace_scale_is_the_mean_absolute_residual():
     for asked, at in ((cost, theta), (cost + other, theta), (fme.transformed(cost, "log"), np.log(theta))):
         fit = fme.modFit(asked)
         np.testing.assert_allclose(fit.par, at, rtol=1e-3, atol=1e-3)
-        assert fit.converged and "The likelihood has kinks" in fit.message
+        assert fit.converged
+        assert "The likelihood has kinks" in fit.message
     fit = fme.modFit(cost)
     information = bound.information(fit.par.to_numpy())
     np.testing.assert_allclose(fit.cov_scaled, np.linalg.inv(information), rtol=1e-6)
