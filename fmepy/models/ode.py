@@ -152,8 +152,9 @@ class OdeModel(ProfileModel):
 
     **Algebraic states** are those without a rate. As many equations 0 = g(t, x, w, p) as there are of them determine
     them at every time, at the start too, where w is solved for from the guess in `state`, and again after events and
-    jumps of forcings. The model must be of index one: dg/dw regular, so that g can be solved for w (Hairer and Wanner
-    1996, section VI.1). Models of higher index, such as a pendulum whose equation is that of its length, are refused.
+    jumps of forcings, where a row shows w before it (and outputs by the forcings behind it). The model must be of index
+    one: dg/dw regular, so that g can be solved for w (Hairer and Wanner 1996, section VI.1). Models of higher index,
+    such as a pendulum whose equation is that of its length, are refused.
     "compiled" solves both kinds of equation together, by its stiff method; with scipy's solvers and fixed steps the
     rates are those of the x alone, and w is solved for in each of their evaluations. Sensitivities are exact as of any
     equations.
