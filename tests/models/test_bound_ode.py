@@ -183,7 +183,7 @@ def test_so_does_a_difference_model_and_a_failure_is_a_sentence():
     np.testing.assert_allclose(Y[0, :, 0], np.exp(0.1 * np.arange(5)))
 
 
-def test_jumps_at_known_times_are_run_together_those_that_parameters_move_one_by_one():
+def test_jumps_at_known_times_are_run_together_curves_that_parameters_move_one_by_one():
     times = np.linspace(0, 4, 9)
     of_time = OdeModel("d(x)/dt = where(t > 1.5, -k, k) * where(t % 2 < 0.5, 2, 1)", state={"x": 1.0}, times=times,
                        parms={"k": 1.0}, outputs={"double": "2 * x"}, engine="explicit", atol=1e-9)  # fmt: skip
@@ -197,9 +197,12 @@ def test_jumps_at_known_times_are_run_together_those_that_parameters_move_one_by
     np.testing.assert_array_equal(Y[:, :, 1], 2 * Y[:, :, 0])
     np.testing.assert_allclose(bound.sensitivities(Theta[0])[1][:, 0, 0], unit, atol=1e-8)
     lagged = of_time.replace(rhs="d(x)/dt = where(t > k, -1, 1)", outputs=None)
-    assert not lagged.bind().runs_on_threads
-    Y, _ = simulate_many(lagged.bind(), Theta)
-    np.testing.assert_allclose(Y[:, -1, 0], [-1.0, 1.0, -3.0], atol=1e-8)
+    curve = of_time.replace(rhs="d(x)/dt = where(t**2 > k**2, -1, 1)", outputs=None)
+    assert lagged.bind().runs_on_threads
+    assert not curve.bind().runs_on_threads
+    for model, last in ((lagged, -3.0), (curve, -2.0)):
+        Y, _ = simulate_many(model.bind(), Theta)
+        np.testing.assert_allclose(Y[:, -1, 0], [-1.0, 1.0, last], atol=1e-8)
 
 
 def test_sensitivities_of_whole_runs_are_those_of_another_engine_outputs_forcings_and_starts_included():
