@@ -57,7 +57,7 @@ class Switches(NamedTuple):
     began, near : float
         The start of the run; the part of it until now within which two times are one.
     watched, read_again : ndarray of int
-        Which switches are; whose modes are read behind a hit, and where a stretch begins that is not the first.
+        Which switches are; whose modes are read where a stretch begins that is not the first.
     are_levels : ndarray of int, shape (n_switches,)
         1 of a floor.
     are_of_time : ndarray of int, shape (n_switches,)
@@ -100,7 +100,8 @@ def with_room(w: Switches, most: int) -> Switches:
 class _Seen(NamedTuple):
     """What is seen at a time: the rates of z, a way, g and its speeds, the conditions, room, the rates before it.
 
-    And by what a crossing moves with the parameters, modes, and what is seen of the roots.
+    And by what a crossing moves with the parameters, modes, values of g at which these stay as they are (NaN: of none),
+    and what is seen of the roots.
     """
 
     at: Vector
@@ -113,15 +114,23 @@ class _Seen(NamedTuple):
     before: Vector
     shifts: Vector
     modes: Vector
+    known: Vector
     roots: RootsSeen
 
 
 def _room(c, w):
     n, n_watched = len(c.atol), len(w.watched) + len(w.roots.directions)
-    return _Seen(
+    seen = _Seen(
         new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n), new(n),
-        new(w.n_moving), new(w.n_switches), roots_room(c, w.roots),
+        new(w.n_moving), new(w.n_switches), new(w.n_switches), roots_room(c, w.roots),
     )  # fmt: skip
+    _forget(seen.known)
+    return seen
+
+
+def _forget(known):
+    for i in range(len(known)):
+        known[i] = math.nan
 
 
 def run_through(c: CourseTables, runs: RunArrays, w: Switches):
@@ -232,10 +241,13 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
     for at in range(len(r.order)):
         j = r.order[at]
         if fired == FIRED and s.fires[j] > 0.0:
+            seen.at[0] = t
+            call(w.along, seen.at, z, inputs, seen.way, seen.g)
+            copy(seen.g[: w.n_switches], seen.known)  # what the changes do not move crosses by itself
             if not change(c, r, s, j, t, z, inputs):
                 fired = REFUSED
-            seen.at[0] = t
-            _read(w, seen, w.read_again, 0, len(w.read_again), c, t, z, inputs)
+            _read(w, seen, w.watched, 0, len(w.watched), c, t, z, inputs)
+            _forget(seen.known)
             settle(c, s, j, t, z, inputs)
     return t, row, fired
 
@@ -386,7 +398,7 @@ def _read(w, seen, switches, begin, end, c, t, z, inputs):
         j = switches[at]
         g, rises, is_level = seen.g[j], seen.g[w.n_switches + j], w.are_levels[j] == 1
         mode = _mode(w, j, g)
-        if not abs(g) < math.inf or g != (mode if is_level else 0.0):
+        if not abs(g) < math.inf or g != (mode if is_level else 0.0) or g == seen.known[j]:
             continue
         mode = (mode - 1.0 if rises < 0.0 else mode) if is_level else 1.0 if rises > 0.0 else 0.0
         if mode != inputs[w.modes + j]:  # what hangs on it decides where others are going
@@ -404,6 +416,8 @@ def _read_values(w, seen, switches, begin, end, z, inputs):
             is_old = False
         j = switches[at]
         g, before = seen.g[j], inputs[w.modes + j]
+        if g == seen.known[j]:
+            continue
         w.unknown[j] = 0.0 if abs(g) < math.inf else 1.0
         if w.unknown[j] > 0.0:
             inputs[w.modes + j] = 1.0 if g > 0.0 else 0.0

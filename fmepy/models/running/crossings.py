@@ -265,19 +265,24 @@ class Crossings:
                 break
         self._set_offsets(t, z)
 
-    def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
-        """Set modes from their g, inner ones first; where g is zero (or a whole number), from where it is going."""
-        if not self._read_values(switches, t, z):
+    def _read(self, switches: Sequence[int], t: float, z: Vector, known: Any = None) -> None:
+        """Set modes from their g, inner ones first; where g is zero (or a whole number), from where it is going.
+
+        known : sequence of float, optional
+            g of all switches at which their modes stay as they are.
+        """
+        if not self._read_values(switches, t, z, known):
             return
         for i in switches:
-            mode = self._border(i, float(self.table.conditions(t, z, self.inputs)[i]))
-            if mode is None:
+            g = float(self.table.conditions(t, z, self.inputs)[i])
+            mode = self._border(i, g)
+            if mode is None or (known is not None and g == known[i]):
                 continue
             rises, is_level = self._look(t, z)[1][i], self.system.switches[i].is_level
             mode = mode - 1.0 if is_level and rises < 0 else 1.0 if not is_level and rises > 0 else mode
             if mode != self.inputs[self._at + i]:  # what hangs on it decides where others are going
                 self._set_mode(i, mode)
-                self._read_values([j for j in self.system.dependents[i] if j not in self.system.planned], t, z)
+                self._read_values([j for j in self.system.dependents[i] if j not in self.system.planned], t, z, known)
 
     def _border(self, i: int, g: float) -> float | None:
         """Return the mode of a switch that stands on its border, as if it stayed there; None of another."""
@@ -285,12 +290,14 @@ class Crossings:
             return 0.0 if g == 0.0 else None
         return g if isfinite(g) and g == floor(g) else None
 
-    def _read_values(self, switches: Sequence[int], t: float, z: Vector) -> bool:
+    def _read_values(self, switches: Sequence[int], t: float, z: Vector, known: Any = None) -> bool:
         """Set modes from their g, as if what stands on its border stayed there; tell whether any does."""
         is_any_at_border, values = False, None
         for i in switches:
             values = self.table.conditions(t, z, self.inputs) if values is None else values
             g, before = values[i], self.inputs[self._at + i]
+            if known is not None and g == known[i]:
+                continue
             (self._unknown.discard if isfinite(g) else self._unknown.add)(i)
             if g != g:
                 g = 0.0  # it has no say, or the rates have no value either
@@ -492,13 +499,19 @@ class Crossings:
             self._is_seen_at_once = any(roots[j].when is not None and strict[j] < 0.5 for j in shifts)
             return self._by_conditions(t, z, shifts, f, through)
         for j, shift in shifts.items():
-            self._record(j, t, shift)
-            z = self._settle(t, self._changed(j, t, z, shift, f))
-            self._read(self.system.read_again, t, z)
-            f = self.rates(t, z)
-            if shift is not None:
-                z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
+            z, f = self._fire(j, t, z, shift, f)
         return z
+
+    def _fire(self, j: int, t: float, z: Vector, shift: Any, f: Vector, seen: Any = None) -> tuple[Vector, Vector]:
+        """Return z behind root j and the rates there; a condition that it has not moved will cross by itself."""
+        self._record(j, t, shift)
+        before = self.table.conditions(t, z, self.inputs)
+        z = self._settle(t, self._changed(j, t, z, shift, f, seen))
+        self._read(self.system.watched, t, z, before)
+        f = self.rates(t, z)
+        if shift is not None:
+            z = self._settle(t, np.concatenate((z[: self._n], z[self._n :] - np.outer(shift, f).ravel())))
+        return z, f
 
     def _are_endless(self, t: float) -> bool:
         """Count a stop; tell whether there would be too many at the pace of the last."""
@@ -510,7 +523,7 @@ class Crossings:
 
     def _by_conditions(self, t: float, z: Vector, shifts: dict[int, Any], f: Vector, through: Sequence[int]) -> Vector:
         """Return z after the roots that cross, and after all whose condition begins to hold because of them."""
-        roots, conditional, n, n_watched = self.table.roots, self.table.conditional, self._n, len(self.system.watched)
+        roots, conditional, n_watched = self.table.roots, self.table.conditional, len(self.system.watched)
 
         def holding(z: Vector) -> dict[int, bool]:
             return {j: v > 0.5 for j, v in zip(conditional, self.table.holding(t, z, self.inputs), strict=True)}
@@ -523,13 +536,8 @@ class Crossings:
             j, shift, seen = waiting.pop(0)
             if not (roots[j].persistent or held.get(j, True)):
                 continue
-            self._record(j, t, shift)
             g = self.table.values(t, z, self.inputs)[n_watched:]
-            z = self._settle(t, self._changed(j, t, z, shift, f, seen if roots[j].early else None))
-            self._read(self.system.read_again, t, z)
-            f = self.rates(t, z)
-            if shift is not None:
-                z = self._settle(t, np.concatenate((z[:n], z[n:] - np.outer(shift, f).ravel())))
+            z, f = self._fire(j, t, z, shift, f, seen if roots[j].early else None)
             after, now = self.table.values(t, z, self.inputs)[n_watched:], holding(z)
             now |= {k: held[k] for k in through if k in now and after[k] == g[k]}  # they stand on zero, as before
             waiting += [(k, shift, (z, f)) for k in conditional if now[k] and not held[k]]

@@ -168,7 +168,7 @@ class System:
 
     @cached_property
     def read_again(self) -> tuple[int, ...]:
-        """Positions of the watched switches whose modes are read again where a stretch begins, and behind a hit.
+        """Positions of the watched switches whose modes are read again where a stretch begins.
 
         What is of time alone goes on, and if it crosses there, it does so right behind it, as anywhere. But what hangs
         on a planned mode may jump.

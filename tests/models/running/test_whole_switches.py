@@ -293,3 +293,17 @@ def test_a_condition_of_time_that_crosses_where_a_root_fires_has_its_jump(engine
     Y, S = bound.sensitivities(bound.theta0)
     np.testing.assert_allclose(Y[1:], [[0, 0], [3, 1]], atol=1e-8)
     np.testing.assert_allclose(S[2, 0], [-1, 0], atol=1e-7)
+
+
+@pytest.mark.parametrize("engine", ["explicit", "compiled", "scipy"])
+@pytest.mark.parametrize("switch", ["where(t > 2*b, 2, 0)", "where(z > 2*b, 2, 0)", "floor(t/(2*b))", "floor(z/b/2)"])
+@pytest.mark.parametrize("words", [{}, {"when": "where(z > a, 1, 0)"}])
+def test_a_condition_that_crosses_as_a_root_fires_has_a_jump_of_its_own(switch, words, engine):
+    """By their numbers alone they do so at one time, 2: what the root changes does not move the condition."""
+    text = f"d(x)/dt = {switch}\nd(y)/dt = 0\nd(z)/dt = 1\nx(0) = 0\ny(0) = 0\nz(0) = 0"
+    bound = OdeModel(text, times=[0, 2, 3], parms={"a": 2.0, "b": 1.0}, engine=engine,
+                     events=[event("z - a", "y", "t", "add", **words)]).bind()  # fmt: skip
+    Y, S = bound.sensitivities(bound.theta0)
+    height = 2.0 if "where" in switch else 1.0
+    np.testing.assert_allclose(Y[-1], [height, 2, 3], rtol=1e-6)
+    np.testing.assert_allclose(S[-1], [[0, -2 * height], [1, 0], [0, 0]], atol=1e-6)
