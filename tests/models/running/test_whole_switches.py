@@ -57,6 +57,7 @@ CULLS = [event("x - 15 * c", "x", "0.6 * a", "multiply", direction=1), event("y 
 BOTH_WAYS = [event("x - 10", "y", "b", "add", direction=1), event("x - 10", "x", "-0.5 * b", "add", direction=-1)]
 OF_ORDERS = [event("y - 12", "x", "b * y", "add"), event("y - 12", "y", "0.1 * x", "replace", order=1),
              event("2 * y - 24", "x", "0.9", "multiply", order=2)]  # fmt: skip
+OF_TIMES = [event("t - 4 * a", "x", "y", order=1), event("2 * t - 8 * a", "y", "0.9 * y")]
 OF_TIME = [event("t - 4 * c", "x", "a + 0.01 * t * x", "add"), event("sin(t) - 0.5", "y", 0.9, "multiply", direction=1)]
 IN_ROW = [event("t - 8", "x", "2 * a", "add"), event("x - 15", "x", 0.8, "multiply")]
 ROOTS = {
@@ -65,6 +66,7 @@ ROOTS = {
     "culls and doses": (hunted, {"events": [*CULLS, *DOSES.to_dict("records")]}),
     "both ways": (hunted, {"events": BOTH_WAYS}),
     "of orders": (hunted, {"events": OF_ORDERS}),
+    "of orders, the last first": (hunted, {"events": OF_TIMES}),
     "of time": (with_seasons, {"events": OF_TIME}),
     "a hit in a row": (hunted, {"events": IN_ROW}),
     "a hit at the end": (hunted, {"events": [event("t - 20", "x", 0.0)]}),
@@ -100,6 +102,7 @@ def by_parameters(t, x, y, *, a, b, c):
     return np.where(a > 1.05, 0.8 * a, np.minimum(a, c)) * x - b * x * y, b * x * y - c * y
 
 
+ROOTS["a mode that stays"] = (by_parameters, {"parms": PARMS | {"a": 1.1, "c": 1.2}, "events": CULLS})
 CASES |= ROOTS
 CASES["reached by states"] = (reached_by_states, {})
 
@@ -229,11 +232,12 @@ def test_a_condition_without_a_value_is_read_again_when_another_flips():
 def test_root_events_fire_without_python(name):
     given = model(name)
     assert len(given.hits())
+    Theta = np.tile(given.bind().theta0, (2, 1))  # the second knows nothing of the first
     for kind in ("plain", "exact"):
         whole = given.bind()._whole(kind)
-        assert (whole.many if kind == "plain" else whole.many_with_slopes)(given.bind().theta0[None])[-1].tolist() == [
-            True
-        ]
+        found = (whole.many if kind == "plain" else whole.many_with_slopes)(Theta)
+        assert found[-1].tolist() == [True, True]
+        np.testing.assert_array_equal(*found[0])
 
 
 BALL = "d(height)/dt = speed\nd(speed)/dt = -g\nheight(0) = 5\nspeed(0) = 0"
@@ -243,8 +247,10 @@ BALL = "d(height)/dt = speed\nd(speed)/dt = -g\nheight(0) = 5\nspeed(0) = 0"
     ("text", "events", "refused"),
     [
         (BALL, [event("height", "speed", "-0.9 * speed", direction=-1)], False),
+        (BALL.replace("-g", "-where(height > 2, g, 1.1 * g)"), [event("height", "speed", "-0.9 * speed")], False),
         (BALL, [event("height", "speed", "-0.3 * speed", direction=-1)], True),  # it comes to rest, and runs end so
         (BALL, [event("height - 5", "speed", "0")], True),  # the root stands still at the start
+        (BALL, [event("height - 5", "speed", "0", direction=-1)], False),  # and so it is where it cannot fire from
         ("d(x)/dt = -g * x\nx(0) = 0", [event("x", "x", 1.0)], True),  # it stands on its root
         (BALL, [event("height - 1e-4", "height", "log(height - 1)", direction=-1)], True),  # no value
     ],
