@@ -79,7 +79,8 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     Warns
     -----
     UserWarning
-        `jump` is NaN for some parameters, as a fit's covariance is for those on a bound: they take the default.
+        `jump` is NaN for some parameters, as a fit's covariance is for those on a bound, or negative: they take the
+        default.
 
     Raises
     ------
@@ -129,6 +130,11 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
         raise ArgumentError(
             f"`jump` has the standard deviations {given.tolist()}; one that is 0 never moves its parameter. Leave the "
             "parameter out of `p` to keep it fixed."
+        )
+    if (below := np.flatnonzero(given < 0)).size:
+        warn(
+            f"modMCMC: `jump` is negative for {listed(names[i] for i in below)} ({given[below[0]]:g}): it stands, as "
+            f"in FME, for the default standard deviation ({sd[below[0]]:g}). A step of your own is positive."
         )
     return np.diag(np.where(given < 0, sd, given))
 
