@@ -73,7 +73,7 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     ----------
     jump : None, number, sequence, dict or Series by name, matrix, table, or callable
         None: standard deviations 0.1 |p|, see `default_sd`. A number or a vector: standard deviations, negative ones
-        replaced by the default. A matrix: the covariance; a table is matched by its labels, and may be of more
+        replaced by the default, with a warning. A matrix: the covariance; a table is matched by its labels, and may be of more
         parameters. A callable gives the next point.
 
     Warns
@@ -90,7 +90,7 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     Examples
     --------
     >>> p = Parameters(("a", "b"), np.array([1.0, 2.0]))
-    >>> as_jump([0.5, -1], p, np.full(2, -np.inf), np.full(2, np.inf), p.values)
+    >>> as_jump([0.5, 0.2], p, np.full(2, -np.inf), np.full(2, np.inf), p.values)
     array([[0.5, 0. ],
            [0. , 0.2]])
     """
