@@ -73,8 +73,8 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     ----------
     jump : None, number, sequence, dict or Series by name, matrix, table, or callable
         None: standard deviations 0.1 |p|, see `default_sd`. A number or a vector: standard deviations, negative ones
-        replaced by the default, with a warning. A matrix: the covariance; a table is matched by its labels, and may be of more
-        parameters. A callable gives the next point.
+        replaced by the default, with a warning. A matrix: the covariance; a table is matched by its labels, and may be
+        of more parameters. A callable gives the next point.
 
     Warns
     -----
