@@ -360,3 +360,11 @@ def test_a_method_that_takes_any_keyword_hands_it_on(model, fit):
     (panel,) = fme.predict(model, fit).plot(color="black", title="a band")
     assert (panel.lines[0].get_color(), panel.get_title()) == ("black", "a band")
     assert model.replace(times=[0, 1]).times.tolist() == [0, 1]
+
+
+def test_a_model_of_modules_answers_in_its_own_words():
+    growth = fme.dmi.Module("growth", "d(N)/dt = r*N\nN(0) = 10\noutput N")
+    with pytest.raises(UnknownArgumentError, match=r"ModularModel has no argument 'parms'"):
+        fme.dmi.ModularModel([growth], times=range(3), dt=1.0, parms={"r": 0.5})
+    with pytest.raises(UnknownArgumentError, match=r"ModularModel needs `dt`, too"):
+        fme.dmi.ModularModel([growth], {"r": 0.5}, times=range(3))
