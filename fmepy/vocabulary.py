@@ -69,9 +69,9 @@ def own_words(function: Callable[P, R], verb: str = "") -> Callable[P, R]:
 upper={'k': 10}.
     """
     parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        raise TypeError(f"{function.__qualname__} takes any keyword.")
-    known = [name for i, name in enumerate(parameters) if name not in ("self", "cls") and (i or not verb)]
+    words = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
+    takes_any = len(words) < len(parameters)  # as pictures do: what they do not know goes on to matplotlib
+    known = [name for i, name in enumerate(words) if name not in ("self", "cls") and (i or not verb)]
     switches = {name for name, p in parameters.items() if p.annotation in (bool, "bool")}
     plain = _RUN if function.__name__ == "__call__" else function.__qualname__.removesuffix(".__init__")
     have, verb = frozenset(known), verb or plain
@@ -80,19 +80,22 @@ upper={'k': 10}.
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
     most = len(kinds) if is_open else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [] if is_open else [n for n in known if parameters[n].default is _NONE and parameters[n].kind is not _BARE]
-    own_self = len(parameters) - len(known)
+    own_self = len(words) - len(known)
     n = most - own_self
+    named = f"; {listed(known[n:], 40)} by name" if known[n:] else ""
+    by_name_only = "arguments by name alone" if takes_any else "no argument"
+    in_order = [name for name in known[:n] if name in needed]
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         given: Mapping[str, Any] = kwargs
         for name, value in given.items():
-            if name not in have:
+            if name not in have and not takes_any:
                 raise unknown_argument(verb, name, known)
             if name in switches and (np.ndim(value) or value not in (True, False)):
                 raise ArgumentError(f"`{name}={value!r}` must be True or False.")
         if len(args) > most and n == len(known):
-            takes = f"{counted(n, 'argument')} ({listed(known)})" if n else "no argument"
+            takes = f"{counted(n, 'argument')} ({listed(known)})" if n else by_name_only
             raise UnknownArgumentError(f"{verb} takes {takes}; got {len(args) - own_self}.")
         if len(args) > most:
             raise UnknownArgumentError(
@@ -103,10 +106,15 @@ upper={'k': 10}.
             if name in given:
                 raise UnknownArgumentError(
                     f"{verb} has `{name}` twice: {name}={shortened(given[name])}, and without a name "
-                    f"{shortened(value)}. Its order is {listed(known[:n])}."
+                    f"{shortened(value)}. Its order is {listed(known[:n])}{named}."
                 )
         for name in needed:
             if name not in given and known.index(name) >= len(args) - own_self:
+                if name in in_order[1:] and len(args) > own_self:  # perhaps what was given is the second
+                    raise UnknownArgumentError(
+                        f"{verb} needs `{name}`, too: {verb}({', '.join(in_order)}), in this order; here "
+                        f"`{known[0]}` is of the type {type(args[own_self]).__name__}."
+                    )
                 example = answer_of("needed", f"{verb}.{name}") or f"{name}=..."
                 raise UnknownArgumentError(f"{verb} needs `{name}`, too: write {example} in its brackets.")
         return function(*args, **kwargs)
@@ -122,16 +130,15 @@ def with_own_words(kind: C) -> C:
 
 
 def answer_in_own_words(kind: type) -> None:
-    """Let the public methods of a class, but those that take any keyword, answer an unknown one with ours."""
+    """Let the public methods of a class answer an unknown keyword with ours."""
     for name, member in list(vars(kind).items()):
         function = getattr(member, "__func__", member)
         is_plain = inspect.isfunction(function) and not isinstance(member, staticmethod)
         is_open = name == "__call__" or not name.startswith("_")
         if not (is_open and is_plain) or hasattr(function, "__wrapped__"):
             continue
-        if all(p.kind is not p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
-            answering: Any = own_words(function, f"{kind.__name__}.{name}")
-            setattr(kind, name, answering if member is function else type(member)(answering))
+        answering: Any = own_words(function, f"{kind.__name__}.{name}")
+        setattr(kind, name, answering if member is function else type(member)(answering))
 
 
 def unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownArgumentError:

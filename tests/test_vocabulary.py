@@ -182,6 +182,10 @@ def filtered():
         (lambda c, f: fme.FimlofCost(c.model, c.obs), r"FimlofCost needs `process_noise`, too: write process_noise={"),
         (lambda c, f: fme.PredictionErrorCost(c.model, c.obs), r"PredictionErrorCost needs `gain`, too: write gain={"),
         (lambda c, f: fme.modFit(), r"modFit needs `f`, too: write f=..."),
+        (lambda c, f: fme.profile(f), r"profile\(f, fit\), in this order; here `f` is of the type ModFit"),
+        (lambda c, f: fme.predict(c.model, f, 3), r"predict takes 2 arguments without a name"),
+        (lambda c, f: fme.predict(f), r"predict\(model, fit\), in this order; here `model` is of the type ModFit"),
+        (lambda c, f: c.model.replace(1), "replace takes arguments by name alone"),
         (lambda c, f: fme.screen_bad_data(c, f.par, threshold=3), "`threshold` twice: threshold=3, and without a name"),
         (lambda c, f: fme.Grid1D(N=3), "here it is `edges`"),
     ],
@@ -340,3 +344,27 @@ def test_words_of_deSolve_are_answered(word, own):
 def test_states_by_name_in_a_function_of_arrays_are_answered():
     with pytest.raises(fme.errors.ModelError, match=r"IndexError: .* y is an array, of 'A', 'C'\."):
         fme.ode({"A": 1.0, "C": 0.0}, [0, 1], lambda t, y, p: [-y["A"], y["A"]], None)
+
+
+def test_a_variable_in_the_place_of_the_observations_is_told(model, fit):
+    band = fme.predict(model, fit)
+    with pytest.raises(
+        UnknownArgumentError, match=r"`obs` twice: .*without a name 'N'. Its order is 'obs'; 'which', 'ax"
+    ):
+        band.plot("N", obs=model())
+    with pytest.raises(ArgumentError, match="A variable is chosen by which='N'"):
+        band.plot("N")
+
+
+def test_a_method_that_takes_any_keyword_hands_it_on(model, fit):
+    (panel,) = fme.predict(model, fit).plot(color="black", title="a band")
+    assert (panel.lines[0].get_color(), panel.get_title()) == ("black", "a band")
+    assert model.replace(times=[0, 1]).times.tolist() == [0, 1]
+
+
+def test_a_model_of_modules_answers_in_its_own_words():
+    growth = fme.dmi.Module("growth", "d(N)/dt = r*N\nN(0) = 10\noutput N")
+    with pytest.raises(UnknownArgumentError, match=r"ModularModel has no argument 'parms'"):
+        fme.dmi.ModularModel([growth], times=range(3), dt=1.0, parms={"r": 0.5})
+    with pytest.raises(UnknownArgumentError, match=r"ModularModel needs `dt`, too"):
+        fme.dmi.ModularModel([growth], {"r": 0.5}, times=range(3))

@@ -20,6 +20,7 @@ from fmepy.costs.observable_parameters import RowParameters, known_names, uses_o
 from fmepy.costs.observations import Comparison, Observations
 from fmepy.errors import ArgumentError, ParameterError, listed
 from fmepy.models.entity import EntityModel
+from fmepy.models.on_grid import profiles_at_rest
 from fmepy.models.preequilibration import opened
 from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import merge_parameters
@@ -404,9 +405,10 @@ class RunsOfCost(ModelsOfCost):
             return plot_days(curves, seen, day=self.x, entity=self.entity, axes=axes, **kwargs)
         c, curves, x_name = self.comparison, self.run(parms, times), str(getattr(self.predictor, "x_name", "time"))
         curves.attrs["calendar"] = self.calendar
+        upright = kwargs.setdefault("xyswap", bool(profiles_at_rest(self.predictor)))
         if c.scale.is_logarithmic(len(c)):  # what is compared as logarithms is seen as such
-            kwargs.setdefault("yscale", "log")
-        kwargs.setdefault("ylabel" if kwargs.get("xyswap") else "xlabel", str(self.x))  # as the data call it
+            kwargs.setdefault("xscale" if upright else "yscale", "log")
+        kwargs.setdefault("ylabel" if upright else "xlabel", str(self.x))  # as the data call it
         seen = self.readings
         if self.experiments is None:
             from fmepy.plotting.models import plot_model

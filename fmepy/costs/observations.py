@@ -523,6 +523,8 @@ def _inside(
         f"{last:g}."
     )
     if outside == "error":
+        if first == last:
+            both += " A steady state has one row and no time: x=None compares it."
         raise DataError(
             f"{n_outside} of {len(keep)} observations of {v.name!r} lie outside the model's range: {both} Run the "
             "model over the whole range, or leave them out: outside='drop' of SimulationCost and modCost counts them."

@@ -73,7 +73,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         Columns of the values of a long table, and of standard errors. With a `transform`, errors are on the
         transformed scale: with ``transform="log"`` an error of 0.1 is about ten per cent.
     unit, origin : str, date, optional
-        Of dates as times, as `modCost` takes them; `obs` then holds numbers.
+        Of dates as times, as `modCost` takes them; `obs` then holds numbers. Without `origin` 0 is the first date of
+        the whole table, for all entities.
     weight : {"none", "std", "mean"}
         Without `err`, the error of a variable: 1, the standard deviation, or the mean absolute value of its
         observations that are used, on the transformed scale.

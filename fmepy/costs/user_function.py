@@ -32,7 +32,7 @@ from fmepy.costs.objective import Objective, count_bad
 from fmepy.errors import ArgumentError, SimulationError, counted, sentence
 from fmepy.models.bound_simulator import BoundAnew, Simulator, TableFunction
 from fmepy.models.mapped import with_values
-from fmepy.models.on_grid import cells_of_model
+from fmepy.models.on_grid import cells_of_model, profiles_at_rest
 from fmepy.parameters.functions import UserFunction
 from fmepy.parameters.maps import Selected, Tied, ties_of
 from fmepy.parameters.named import Parameters, as_parameters, check_names, is_fit, merge_parameters
@@ -364,6 +364,7 @@ def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | 
         rtol=_rtol(model),
         bound=source,
         cells=cells_of_model(model),
+        profiles=profiles_at_rest(model),
     )
 
 

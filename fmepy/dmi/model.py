@@ -37,6 +37,7 @@ from fmepy.models.ode import OdeModel
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
+from fmepy.vocabulary import with_own_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@with_own_words
 class ModularModel(SimulatedModel):
     """A model of modules and a data base.
 

@@ -351,6 +351,11 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
         nominal = t.number(i, "nominalValue", math.nan)
         if not estimated and math.isnan(nominal):
             raise t.error(i, "nominalValue", f"{id!r} is not estimated, so it needs a value.")
+        if estimated and scale != "lin" and nominal <= 0:
+            why = (
+                f"{nominal:g} has no {scale}: the nominal value of {id!r}, from which a fit begins, must be above zero."
+            )
+            raise t.error(i, "nominalValue", f"{why} An empty cell is the middle between the bounds.")
         names = ("objectivePriorType", "objectivePriorParameters")
         names = names if version == 1 else ("priorDistribution", "priorParameters")
         prior, of_prior = (t.text(i, n, "") for n in names)

@@ -14,6 +14,7 @@ from fmepy.errors import FmepyError
 from fmepy.fitting.lmfit_result import values_at
 from fmepy.fitting.predict import predict
 from fmepy.journal.encoding import Gone
+from fmepy.models.on_grid import profiles_at_rest
 from fmepy.tables.cells import some_of
 from fmepy.tables.sheet import time_text
 
@@ -42,7 +43,9 @@ class FittedPanel:
     band : str
         What the band contains.
     upright : bool
-        x is a depth, downwards; curves are profiles at times, which var and name say.
+        x is a depth, downwards.
+    quantity : str
+        Of what the curves are profiles, at times that var and name say; empty of others.
     """
 
     title: str
@@ -52,6 +55,7 @@ class FittedPanel:
     on_log: bool
     band: str
     upright: bool = False
+    quantity: str = ""
 
 
 def fitted_panels(fit: ModFit) -> list[FittedPanel]:
@@ -68,7 +72,7 @@ def fitted_panels(fit: ModFit) -> list[FittedPanel]:
 
 def _of_runs(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
     """Yield the panels of a cost by simulation: one a variable, or one an entity."""
-    names, seen = list(cost.comparison.group_names), cost.readings
+    names, seen, upright = list(cost.comparison.group_names), cost.readings, bool(profiles_at_rest(cost.predictor))
     on_log = cost.comparison.scale.is_logarithmic(len(cost.comparison))
     labels = (None,) if cost.experiments is None else cost.experiments.column.labels
     for label in labels[:_MOST]:
@@ -78,11 +82,11 @@ def _of_runs(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
         curves = pd.concat([t for table in tables for t in (table, gap)][:-1], ignore_index=True)
         if label is not None:
             mine = seen[seen["entity"].map(str) == str(label)]
-            yield FittedPanel(f"{cost.entity} {label}", cost.x, curves, mine, on_log, "95 %")
+            yield FittedPanel(f"{cost.entity} {label}", cost.x, curves, mine, on_log, "95 %", upright)
             continue
         for name in names:
             rows = curves[curves["var"] == name], seen[seen["name"] == name]
-            yield FittedPanel("", cost.x, *rows, on_log, "95 % of the model's value")
+            yield FittedPanel("", cost.x, *rows, on_log, "95 % of the model's value", upright)
 
 
 def _of_profiles(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
@@ -102,9 +106,10 @@ def _of_profiles(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
         for name in dict.fromkeys(mine["name"]):
             rows, own = table[table["var"] == name], mine[(mine["name"] == name) & mine["x"].isin(times)]
             yield FittedPanel(
-                name if label is None else f"{name}, {cost.entity} {label}", "depth",
+                "", "depth",
                 rows.assign(var=rows["time"].map(days)),
                 own.assign(name=own["x"].map(days), x=own["depth"]), False, "95 %", True,
+                name if label is None else f"{name}, {cost.entity} {label}",
             )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from fmepy.fitting.refits import Search
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import replaced
 from fmepy.parallel import spread
-from fmepy.parallel.interruption import interruptible
+from fmepy.parallel.interruption import Stopped, interruptible
 from fmepy.parameters.named import as_bounds, check_names
 from fmepy.results.tables import Framed, Part, long_table, table, wrapped
 from fmepy.types import Matrix, Vector
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TOGETHER = 64  # places that are evaluated one after the other, whatever the workers
+_AT_ONCE = 16  # of them, in one call of the cost: what Ctrl-C may lose
 _LINE = 16  # re-fits that follow each other
 _SAME = 1e-3  # of a cell of the grid: minima so near each other are one, and so near a side stand on it
 
@@ -252,30 +253,44 @@ class _Places:
     optimise: bool
 
     def __call__(self, some: Matrix) -> Matrix:
-        """Return the costs, NaN where there is none, and whether the others converged, shape (2, n)."""
+        """Return the costs, NaN where there is none, and whether the others converged, shape (2, n).
+
+        Raises
+        ------
+        Stopped
+            Ctrl-C; it brings along the places that are done.
+        """
         near, far = map(copy, self.searches)
         near.objective = far.objective = near.objective.alone(near.objective.theta0, near.lower, near.upper)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not self.optimise:
-                Theta = np.tile(self.theta, (len(some), 1))
-                Theta[:, self.places] = some
-                costs = near.problem(near.objective.theta0).costs(Theta)
-                return np.array([np.where(np.isfinite(costs), costs, np.nan), np.ones(len(some))])
-            out, start = np.full((2, len(some)), np.nan), self.theta
-            for k, place in enumerate(some):
-                ends: list[tuple[Vector, float, bool]] = []
-                for begin in (
-                    start,
-                    self.theta,
-                ):  # the neighbour may stand in a worse valley, or where nothing responds
-                    found = self._refit(near, begin, place, place)
-                    ends += [] if found is None else [found]
-                if ends and not any(converged for _, _, converged in ends):
-                    found = self._refit(far, min(ends, key=lambda end: end[1])[0], place, place)
-                    ends += [] if found is None else [found]
-                if ends:
-                    start, out[0, k], out[1, k] = min(ends, key=lambda end: (not end[2], end[1]))
-            return out
+        out = np.full((2, len(some)), np.nan)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                (self._refits if self.optimise else self._plain)(near, far, some, out)
+        except KeyboardInterrupt:
+            raise Stopped(out) from None
+        return out
+
+    def _plain(self, near: Search, _: Search, some: Matrix, out: Matrix) -> None:
+        problem = near.problem(near.objective.theta0)
+        for k in range(0, len(some), _AT_ONCE):
+            piece = some[k : k + _AT_ONCE]
+            Theta = np.tile(self.theta, (len(piece), 1))
+            Theta[:, self.places] = piece
+            costs = problem.costs(Theta)
+            out[0, k : k + _AT_ONCE], out[1, k : k + _AT_ONCE] = np.where(np.isfinite(costs), costs, np.nan), 1.0
+
+    def _refits(self, near: Search, far: Search, some: Matrix, out: Matrix) -> None:
+        start = self.theta
+        for k, place in enumerate(some):
+            ends: list[tuple[Vector, float, bool]] = []
+            for begin in (start, self.theta):  # the neighbour may stand in a worse valley, or where nothing responds
+                found = self._refit(near, begin, place, place)
+                ends += [] if found is None else [found]
+            if ends and not any(converged for _, _, converged in ends):
+                found = self._refit(far, min(ends, key=lambda end: end[1])[0], place, place)
+                ends += [] if found is None else [found]
+            if ends:
+                start, out[0, k], out[1, k] = min(ends, key=lambda end: (not end[2], end[1]))
 
     def _refit(self, search: Search, start: Vector, low: Vector, high: Vector) -> tuple[Vector, float, bool] | None:
         """Return the end of a search with the parameters inside a box, None if it fails."""

@@ -30,7 +30,7 @@ from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms
 from fmepy.models.base import keep_within, simulate_many
-from fmepy.models.on_grid import cells_of_model
+from fmepy.models.on_grid import cells_of_model, profiles_at_rest
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names, is_fit
@@ -204,7 +204,7 @@ def _of_bounds(fit: ModFit) -> str:
 def _by_place(frame: pd.DataFrame, model: Any, calendar: Any) -> pd.DataFrame:
     time = str(frame.columns[0])
     out = by_place(frame, time, time, cells_of_model(model) if is_model(model) else None)
-    out.attrs["calendar"] = calendar
+    out.attrs |= {"calendar": calendar, "profiles": profiles_at_rest(model)}
     return out
 
 

@@ -82,10 +82,10 @@ def modMCMC(
         result of `modFit`) gives its estimates, and where they are not given also `jump`, 2.4**2 / n_par times its
         covariance, `var0`, the variances of its residuals (errors that differ within a variable stay), and its bounds.
     jump : None, number, sequence, dict by name, matrix, table, or function
-        Standard deviations of the proposal (negative: 0.1 \|p\|), or its covariance (a table is matched by its labels),
-        such as ``fit.cov_scaled * 2.4**2 / n_par``. None: 0.1 \|p\|, a hundredth of the box (or 0.1) where p is 0; NaN,
-        as for a parameter on a bound of the fit, is the same, with a warning. A function ``jump(p)`` returns the next
-        point, symmetrically; ``jump(p, rng)`` gets the random numbers to use.
+        Standard deviations of the proposal (negative: 0.1 \|p\|, with a warning), or its covariance (a table is matched
+        by its labels), such as ``fit.cov_scaled * 2.4**2 / n_par``. None: 0.1 \|p\|, a hundredth of the box (or 0.1)
+        where p is 0; NaN, as for a parameter on a bound of the fit, is the same, with a warning. A function ``jump(p)``
+        returns the next point, symmetrically; ``jump(p, rng)`` gets the random numbers to use.
         For ensembles it says how far the members start apart.
     lower, upper : number, sequence, or dict by name
         Bounds; None and NaN mean none. Outside, `f` is not called. A cost's own bounds hold unless told otherwise.

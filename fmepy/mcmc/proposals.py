@@ -73,13 +73,14 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     ----------
     jump : None, number, sequence, dict or Series by name, matrix, table, or callable
         None: standard deviations 0.1 |p|, see `default_sd`. A number or a vector: standard deviations, negative ones
-        replaced by the default. A matrix: the covariance; a table is matched by its labels, and may be of more
-        parameters. A callable gives the next point.
+        replaced by the default, with a warning. A matrix: the covariance; a table is matched by its labels, and may be
+        of more parameters. A callable gives the next point.
 
     Warns
     -----
     UserWarning
-        `jump` is NaN for some parameters, as a fit's covariance is for those on a bound: they take the default.
+        `jump` is NaN for some parameters, as a fit's covariance is for those on a bound, or negative: they take the
+        default.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     Examples
     --------
     >>> p = Parameters(("a", "b"), np.array([1.0, 2.0]))
-    >>> as_jump([0.5, -1], p, np.full(2, -np.inf), np.full(2, np.inf), p.values)
+    >>> as_jump([0.5, 0.2], p, np.full(2, -np.inf), np.full(2, np.inf), p.values)
     array([[0.5, 0. ],
            [0. , 0.2]])
     """
@@ -129,6 +130,11 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
         raise ArgumentError(
             f"`jump` has the standard deviations {given.tolist()}; one that is 0 never moves its parameter. Leave the "
             "parameter out of `p` to keep it fixed."
+        )
+    if (below := np.flatnonzero(given < 0)).size:
+        warn(
+            f"modMCMC: `jump` is negative for {listed(names[i] for i in below)} ({given[below[0]]:g}): it stands, as "
+            f"in FME, for the default standard deviation ({sd[below[0]]:g}). A step of your own is positive."
         )
     return np.diag(np.where(given < 0, sd, given))
 

@@ -60,6 +60,8 @@ class Simulator(OfRuns):
         What stands behind it, and runs.
     cells : Cells or None
         Of a model on a grid, which variables are cells of profiles.
+    profiles : tuple of str
+        Of a steady state on a grid, whose x is a depth: the variables that are profiles.
     """
 
     names: tuple[str, ...]
@@ -73,6 +75,7 @@ class Simulator(OfRuns):
     rtol: float | None
     bound: BoundAnew | TableFunction
     cells: Cells | None = None
+    profiles: tuple[str, ...] = ()
 
     @property
     def is_model(self) -> bool:

@@ -66,6 +66,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
     _arguments: dict[str, Any]
     entity_inputs: EntityInputs | None = None
     """Events and forcings that belong to entities."""
+    profiles: Any = ()
+    """Variables over depth, where x is a depth: of a steady state on a grid."""
     _bound: Any = None
     _like: Self | None = None  # while a copy is made: of which model
     _carried: tuple[str, ...] = ()
@@ -180,6 +182,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
         rows, Y = bound.until_end(theta)
         table = pd.DataFrame(Y, columns=self._columns)
         table.insert(0, self.x_name, rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
+        if self.profiles:
+            table.attrs["profiles"] = self.profiles  # for pictures
         return table
 
     @cached_property

@@ -165,6 +165,13 @@ def cells_of_model(model: Any) -> Cells | None:
     return {cell: (name, x) for name, cells in profiles for cell, x in zip(cells, mid, strict=True)}
 
 
+def profiles_at_rest(model: Any) -> tuple[str, ...]:
+    """Return the profiles of a steady state on a grid, whose x is a depth; none of other models."""
+    while not isinstance(model, SteadyModel) and hasattr(model, "inner"):
+        model = model.inner
+    return model.profiles if isinstance(model, SteadyModel) else ()
+
+
 def in_cells(name: str, n: int) -> list[str]:
     """Return what a profile is called in each of n cells."""
     return [f"{name}[{i}]" for i in range(1, n + 1)]

@@ -188,6 +188,15 @@ class SteadyModel(Runnable):
             self.engine_note += "; derivatives are differences of the rates"
         check_start(self.first(d.parms.to_numpy(dtype=float)), self.tolerances, self.name_of, "state")
 
+    @cached_property
+    def profiles(self) -> tuple[str, ...]:
+        """The variables that are profiles, on a grid: others are one number of the run, which stands in all rows."""
+        if self.grid is None:
+            return ()
+        d, source = self._definition, self.source()
+        beside = source.outputs(self.first(source.p)) if isinstance(source, OfFunction) else {}
+        return tuple(v for v in self.var_names if v not in d.extra_names or np.ndim(beside.get(v, 0.0)))
+
     @property
     def name_of(self) -> Callable[[int], str]:
         """The name of state i in messages."""

@@ -26,7 +26,7 @@ from fmepy.checks import as_rng
 from fmepy.costs.noise import places_of_variances
 from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
-from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
+from fmepy.montecarlo.summaries import STATISTICS, Scratch, checked_variances, column_groups, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
@@ -56,12 +56,15 @@ class RangeSummary(Framed):
         The variables that carry observation errors.
     x_name : str
         What x is called.
+    profiles : tuple of str
+        Of a steady state on a grid, the variables that are profiles over x.
     """
 
     frame: pd.DataFrame
     kind: str
     predicted: tuple[str, ...]
     x_name: str
+    profiles: tuple[str, ...] = ()
 
     @property
     def by_depth(self) -> bool:
@@ -79,7 +82,7 @@ class RangeSummary(Framed):
 
     def plot(
         self,
-        xyswap: bool = False,
+        xyswap: bool | None = None,
         which: Which = None,
         legpos: str | None = "above",
         quant: bool = False,
@@ -93,8 +96,8 @@ class RangeSummary(Framed):
 
         Parameters
         ----------
-        xyswap : bool
-            x on the vertical axis, downwards from its top: profiles against depth.
+        xyswap : bool, optional
+            x on the vertical axis, downwards from its top: the default of a `SteadyModel` on a grid.
         which : names or positions from 0, optional
             The variables; all by default.
         legpos : str or None
@@ -149,6 +152,8 @@ class SensRange(Framed):
     cells : dict or None
         Of a model on a grid, of every variable that is a cell (``O2[3]``) the profile and its place; summaries and
         pictures are of profiles.
+    profiles : tuple of str
+        Of a steady state on a grid, the variables that are profiles over x.
     """
 
     frame: pd.DataFrame
@@ -165,6 +170,7 @@ class SensRange(Framed):
     engine: str = ""
     _summary: RangeSummary | None = None
     cells: dict[str, tuple[str, float]] | None = None
+    profiles: tuple[str, ...] = ()
 
     def shown(self) -> list[str | Part]:
         """Return the description of the runs, and their table."""
@@ -182,7 +188,7 @@ class SensRange(Framed):
         values = self.values.reshape(n_runs, -1)
         ok = ~np.isnan(values[:, 0])  # a failed run is NaN in all its outputs
         table = np.concatenate([statistics(group) for group in column_groups(values, ok)])
-        return summarise(table, self.var, self.x, self.x_name, self.kind, self.predicted, self.cells)
+        return summarise(table, self.var, self.x, self.x_name, self.kind, self.predicted, self.cells, self.profiles)
 
     def with_error(self, var: Any, *, seed: Seed = None) -> SensRange:
         """Return the runs with observation errors added: one independent normal draw per run, variable and x.
@@ -259,7 +265,7 @@ class SensRange(Framed):
         else:
             given = dict.fromkeys(self.var, var)
         out = {k: np.full(n, _number(v, k)) for k, v in given.items()}
-        return _checked_variances(out)
+        return checked_variances(out)
 
     def _sampled_variances(self, table: pd.DataFrame, rng: np.random.Generator) -> dict[str, Vector]:
         columns = [str(c) for c in table.columns]
@@ -278,7 +284,7 @@ class SensRange(Framed):
         for v, places in of.items():  # no number is drawn where there is nothing to choose
             chosen = rng.choice(places, size=len(rows)) if len(places) > 1 else np.repeat(places, len(rows))
             out[v] = values[rows, chosen]
-        return _checked_variances(out)
+        return checked_variances(out)
 
     def _rows_of(self, table: pd.DataFrame) -> IntVector:
         """Return the row of `table` that belongs to each run."""
@@ -299,14 +305,14 @@ class SensRange(Framed):
             )
         return self.pset
 
-    def plot(self, which: Which = None, xyswap: bool = False, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+    def plot(self, which: Which = None, xyswap: bool | None = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw all runs as lines, one panel per variable (boxes for a single x); return the Axes.
 
         Parameters
         ----------
         which : names or positions from 0, optional
-        xyswap : bool
-            x on the vertical axis, downwards from its top.
+        xyswap : bool, optional
+            x on the vertical axis, downwards from its top: the default of a `SteadyModel` on a grid.
         axes : Axes or array of Axes, optional
         **kwargs
             ``xlabel ylabel xlim ylim xscale yscale title`` for the axes (a list: one a panel); the rest (``color``,
@@ -331,16 +337,6 @@ def _number(value: Any, name: str) -> float:
         raise ArgumentError(f"`var`: the variance of {name!r} is {value!r}; a number is needed.") from None
 
 
-def _checked_variances(variances: dict[str, Vector]) -> dict[str, Vector]:
-    for name, values in variances.items():
-        bad = ~(np.isfinite(values) & (values >= 0))
-        if bad.any():
-            raise ArgumentError(
-                f"`var`: the variance of {name!r} is {values[bad][0]:g}; it must be a finite number, at least 0."
-            )
-    return variances
-
-
 def _frame(pars: pd.DataFrame, values: Cube, var: tuple[str, ...], x: Vector) -> pd.DataFrame:
     outputs = pd.DataFrame(values.reshape(len(values), -1), columns=output_names(var, x), index=pars.index)
     return pd.concat([pars, outputs], axis=1)
@@ -348,14 +344,14 @@ def _frame(pars: pd.DataFrame, values: Cube, var: tuple[str, ...], x: Vector) ->
 
 def summarise(
     table: Matrix, var: tuple[str, ...], x: Vector, x_name: str, kind: str = PARAMETERS,
-    predicted: tuple[str, ...] = (), cells: Cells | None = None,
+    predicted: tuple[str, ...] = (), cells: Cells | None = None, profiles: tuple[str, ...] = (),
 ) -> RangeSummary:  # fmt: skip
     """Return statistics, shape (n_var * n_x, n_statistic), as a summary."""
     frame = pd.DataFrame(table, columns=list(STATISTICS), index=output_names(var, x))
     frame.insert(0, "x", np.tile(x, len(var)))
     frame.insert(1, "var", np.repeat(np.array(var, dtype=object), len(x)))
     frame["N"] = frame["N"].astype(int)
-    return RangeSummary(by_place(frame, "x", x_name, cells), kind, profiles_among(predicted, cells), x_name)
+    return RangeSummary(by_place(frame, "x", x_name, cells), kind, profiles_among(predicted, cells), x_name, profiles)
 
 
 @interruptible(Ran.told)
@@ -483,6 +479,7 @@ def sensRange(
     return SensRange(
         frame, values, pars, x, var, ensemble.sets.pset, ran.failures, x_name,
         interrupted=ran.interrupted, engine=ran.engine, _summary=summary, cells=ensemble.simulator.cells,
+        profiles=ensemble.simulator.profiles,
     )  # fmt: skip
 
 
@@ -493,4 +490,5 @@ def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSu
         ran = ensemble.stream(scratch.take, rows, executor, progress)
         table = np.concatenate([statistics(group) for group in scratch.column_groups()])
     simulator = ensemble.simulator
-    return summarise(table, ensemble.var, simulator.x, simulator.x_name, cells=simulator.cells), ran
+    of = simulator.x, simulator.x_name, PARAMETERS, (), simulator.cells, simulator.profiles
+    return summarise(table, ensemble.var, *of), ran

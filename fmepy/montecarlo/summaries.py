@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.errors import ArgumentError
 from fmepy.parallel.runs import counted_failures
-from fmepy.types import BoolVector, Matrix
+from fmepy.types import BoolVector, Matrix, Vector
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
 STATISTICS = ("Mean", "Sd", "Min", "Max", *QUANTILES, "N")
@@ -103,3 +104,14 @@ class Scratch:
     def close(self) -> None:
         """Give the disk back."""
         self.file.close()
+
+
+def checked_variances(variances: dict[str, Vector]) -> dict[str, Vector]:
+    """Return the variances of errors by variable; refuse what is none."""
+    for name, values in variances.items():
+        bad = ~(np.isfinite(values) & (values >= 0))
+        if bad.any():
+            raise ArgumentError(
+                f"`var`: the variance of {name!r} is {values[bad][0]:g}; it must be a finite number, at least 0."
+            )
+    return variances

@@ -107,29 +107,23 @@ def draw_fitted(ax: Axes, panel: Any) -> None:
     several = len(names) > 1
     for k, name in enumerate(names):
         rows, seen = panel.curves[panel.curves["var"] == name], panel.seen[panel.seen["name"] == name]
-        if panel.upright:
-            ax.fill_betweenx(rows["x"], rows["lower"], rows["upper"], color=color(k), alpha=0.25, linewidth=0)
-            ax.plot(rows["fit"], rows["x"], color=color(k), label=name)
-            look = {**DATA, "color": color(k), "label": None}
-            draw_marked(ax, seen["x"], seen["obs"], seen.get("censored"), True, **look)
-            continue
-        draw_curve(ax, rows["x"], rows, color=color(k), label=name if several else "fit", band=panel.band)
-        look = {**DATA, "color": color(k), "label": None} if several else DATA
-        draw_marked(ax, seen["x"], seen["obs"], seen.get("censored"), **look)
+        named = several or panel.quantity != ""
+        draw_curve(ax, rows["x"], rows, color=color(k), label=name if named else "fit", band=panel.band,
+                   xyswap=panel.upright)  # fmt: skip
+        look = {**DATA, "color": color(k), "label": None} if named else DATA
+        draw_marked(ax, seen["x"], seen["obs"], seen.get("censored"), panel.upright, **look)
     if panel.on_log:
-        ax.set_yscale("log")
-    if panel.upright:
-        set_axes(ax, panel.x_name, panel.title, True)
-        return
+        (ax.set_xscale if panel.upright else ax.set_yscale)("log")
     ax.set_title(panel.title, fontsize="medium")
-    set_axes(ax, panel.x_name, "" if several else names[0])
+    set_axes(ax, panel.x_name, panel.quantity or ("" if several else names[0]), panel.upright)
 
 
-def draw_curve(ax: Axes, x: Any, rows: pd.DataFrame, *, band: str, **look: Any) -> None:
+def draw_curve(ax: Axes, x: Any, rows: pd.DataFrame, *, band: str, xyswap: bool = False, **look: Any) -> None:
     """Draw a curve (column fit) and its band (lower, upper)."""
-    (line,) = ax.plot(x, rows["fit"], **look)
+    (line,) = ax.plot(*((rows["fit"], x) if xyswap else (x, rows["fit"])), **look)
     if rows["upper"].notna().any():
-        ax.fill_between(x, rows["lower"], rows["upper"], color=line.get_color(), alpha=0.25, linewidth=0, label=band)
+        fill = ax.fill_betweenx if xyswap else ax.fill_between
+        fill(x, rows["lower"], rows["upper"], color=line.get_color(), alpha=0.25, linewidth=0, label=band)
 
 
 def _residual_groups(fit: Any) -> list[tuple[str, pd.DataFrame, str]]:
@@ -189,15 +183,17 @@ def plot_prediction(
     if frame.columns[1] == "x":
         return _prediction_by_place(prediction, obs, chosen(which, variables), axes, kwargs)
     points, x_label = observed(obs, x_name, variables, variables)
-    wanted = [v for v in variables if v in points] if which is None and points else chosen(which, variables)
+    profiles = frame.attrs.get("profiles", ())
+    upright, shown = bool(profiles), [v for v in variables if v in (points or profiles or variables)]
+    wanted = shown if which is None else chosen(which, variables)
 
     def draw(ax: Axes, name: str) -> None:
         rows = frame[frame["var"] == name]
-        draw_curve(ax, rows[x_name].to_numpy(), rows, band=prediction.contains,
+        draw_curve(ax, rows[x_name].to_numpy(), rows, band=prediction.contains, xyswap=upright,
                    **{"color": color(0), "label": "fit", **kwargs})  # fmt: skip
-        draw_observed(ax, points.get(name, ()))
+        draw_observed(ax, points.get(name, ()), upright)
 
-    return each_panel(wanted, draw, axes, x=x_label)
+    return each_panel(wanted, draw, axes, x=x_label, xyswap=upright)
 
 
 def _prediction_by_place(prediction: Any, obs: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) -> AxesArray:

@@ -29,7 +29,7 @@ def plot_model(
     obspar: Mapping[str, Any] | None = None,
     which: Which = None,
     labels: Sequence[str] | None = None,
-    xyswap: bool = False,
+    xyswap: bool | None = None,
     axes: Axes | Iterable[Axes] | None = None,
     **kwargs: Any,
 ) -> AxesArray:
@@ -47,11 +47,13 @@ def plot_model(
     obspar : dict, optional
         How the observations look: keywords of ``Axes.plot``.
     which : names or positions from 0, optional
-        The variables to show; all of the first output that are numbers by default.
+        The variables to show; by default all of the first output that are numbers, of a `SteadyModel` on a grid all
+        that are profiles.
     labels : sequence of str, optional
         One per output; they make a legend in the first panel.
-    xyswap : bool
-        Draw x upwards on the vertical axis, downwards from its top: profiles against depth.
+    xyswap : bool, optional
+        Draw x upwards on the vertical axis, downwards from its top: profiles against depth. The default is True of runs
+        of a `SteadyModel` on a grid.
     axes : Axes or array of Axes, optional
         Where to draw; new panels by default.
     **kwargs
@@ -93,7 +95,9 @@ def plot_model(
     if labels is not None and (isinstance(labels, str) or len(labels) != len(tables)):
         raise ArgumentError(f"`labels={labels!r}` must be a list of {len(tables)} texts, one per output.")
     known = list(dict.fromkeys(c for t in tables for c in _numeric_columns(t)))
-    names = chosen(which, known) if which is not None else _numeric_columns(tables[0])
+    profiles = [v for v in tables[0].attrs.get("profiles", ()) if v in known]
+    upright = bool(profiles) if xyswap is None else xyswap
+    names = chosen(which, known) if which is not None else profiles or _numeric_columns(tables[0])
     if not names:
         raise DataError("The outputs hold no variable to show: there is no column of numbers beside x.")
     seen, _ = observed(obs, x, known, names, needs_x=True)
@@ -104,10 +108,10 @@ def plot_model(
         for table, style, label in zip(tables, styles, labels or [None] * len(tables), strict=True):  # type: ignore[list-item]
             if name in table.columns:
                 line, dot = (table.iloc[:, 0], table[name]), {"marker": "o"} if len(table) == 1 else {}
-                ax.plot(*(line[::-1] if xyswap else line), **{**dot, **style, "label": label})
-        draw_observed(ax, seen.get(name, ()), xyswap, {**unnamed, **(obspar or {})})
+                ax.plot(*(line[::-1] if upright else line), **{**dot, **style, "label": label})
+        draw_observed(ax, seen.get(name, ()), upright, {**unnamed, **(obspar or {})})
 
-    return each_panel(names, draw, axes, x=x, xyswap=xyswap)
+    return each_panel(names, draw, axes, x=x, xyswap=upright)
 
 
 def _numeric_columns(table: pd.DataFrame) -> list[str]:
@@ -151,7 +155,7 @@ def _draw_states(frame: pd.DataFrame, axes: Any, kwargs: dict[str, Any]) -> Axes
 
 @picture
 def plot_entities(
-    curves: pd.DataFrame, observed: pd.DataFrame, *, entity: str, axes: Any = None, **kwargs: Any
+    curves: pd.DataFrame, observed: pd.DataFrame, *, entity: str, xyswap: bool = False, axes: Any = None, **kwargs: Any
 ) -> AxesArray:
     """Draw curves and data of several experiments, a panel an entity, a colour a variable; return the Axes.
 
@@ -163,6 +167,8 @@ def plot_entities(
         Columns: name (of the variable), entity, x, obs.
     entity : str
         What an entity is called.
+    xyswap : bool
+        x on the vertical axis, downwards from its top.
     axes : array of Axes, optional
         One an entity.
     **kwargs
@@ -177,12 +183,16 @@ def plot_entities(
         own, seen = curves[curves.iloc[:, 0] == label], observed[observed["entity"].map(str) == str(label)]
         for j, name in enumerate(variables):
             style = {"color": color(j), "label": name if several else None}
-            ax.plot(own.iloc[:, 1].to_numpy(), own[name].to_numpy(), **{**style, **kwargs})
+            line = own.iloc[:, 1].to_numpy(), own[name].to_numpy()
+            ax.plot(*(line[::-1] if xyswap else line), **{**style, **kwargs})
             mine = seen[seen["name"] == name]
-            draw_marked(ax, mine["x"], mine["obs"], mine.get("censored"), marker="o", linestyle="none", markersize=3.5,
-                        color=color(j) if several else "0.2")  # fmt: skip
+            draw_marked(ax, mine["x"], mine["obs"], mine.get("censored"), xyswap, marker="o", linestyle="none",
+                        markersize=3.5, color=color(j) if several else "0.2")  # fmt: skip
         ax.set_title(f"{entity} {label}", fontsize="medium")
         own_axis, first = axes is not None or k + ncols >= len(labels), axes is not None or k % ncols == 0
         ax.tick_params(labelbottom=own_axis)
-        set_axes(ax, str(curves.columns[1]) if own_axis else "", variables[0] if first and not several else "")
+        with_x, with_name = (first, own_axis) if xyswap else (own_axis, first)
+        set_axes(
+            ax, str(curves.columns[1]) if with_x else "", variables[0] if with_name and not several else "", xyswap
+        )
     return panels

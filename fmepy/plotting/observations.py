@@ -63,7 +63,8 @@ def observed(
         return {}, x_name
     many = not isinstance(obs, (pd.DataFrame, Mapping))
     if many and (isinstance(obs, str) or not isinstance(obs, Sequence)):
-        raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.")
+        hint = f" A variable is chosen by which={obs!r}." if isinstance(obs, str) else ""
+        raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.{hint}")
     out: dict[str, list[Points]] = {}
     found = ""
     for i, one in enumerate(obs if many else [obs]):

@@ -43,15 +43,17 @@ _MOST_COLUMNS, _GRID, _SQUARE = 6, (2.2, 1.9), (1.8, 1.6)
 
 
 @picture
-def plot_runs(runs: Any, *, which: Which = None, xyswap: bool = False, axes: Any = None, **kwargs: Any) -> AxesArray:
+def plot_runs(
+    runs: Any, *, which: Which = None, xyswap: bool | None = None, axes: Any = None, **kwargs: Any
+) -> AxesArray:
     """Draw every run as a line, one panel per variable; for a single x a box per variable; return the Axes.
 
     Parameters
     ----------
     runs : SensRange
     which : names or positions from 0, optional
-    xyswap : bool
-        x on the vertical axis, downwards from its top.
+    xyswap : bool, optional
+        x on the vertical axis, downwards from its top: the default of a steady state on a grid.
     axes : Axes or array of Axes, optional
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
@@ -59,16 +61,24 @@ def plot_runs(runs: Any, *, which: Which = None, xyswap: bool = False, axes: Any
     if runs.cells:
         return _profiles_of_runs(runs, which, axes, kwargs)
     single = len(runs.x) == 1
+    names, upright = _over_depth(runs, which, xyswap)
 
     def draw(ax: Axes, name: str) -> None:
         values = runs.values[:, list(runs.var).index(name)]
         values = values[~np.isnan(values).any(axis=1)]
         if single:
-            _box(ax, values[:, 0], xyswap, kwargs)
+            _box(ax, values[:, 0], upright, kwargs)
         else:
-            _lines(ax, runs.x, values, xyswap, kwargs)
+            _lines(ax, runs.x, values, upright, kwargs)
 
-    return each_panel(chosen(which, runs.var), draw, axes, x="" if single else runs.x_name, xyswap=xyswap)
+    return each_panel(names, draw, axes, x="" if single else runs.x_name, xyswap=upright)
+
+
+def _over_depth(result: Any, which: Which, xyswap: bool | None) -> tuple[list[str], bool]:
+    """Return what is drawn, and whether x goes down: of a steady state on a grid its profiles, against depth."""
+    profiles = [v for v in result.profiles if v in result.var]
+    names = profiles if which is None and profiles else chosen(which, result.var)
+    return names, bool(profiles) if xyswap is None else xyswap
 
 
 def _profiles_of_runs(runs: Any, which: Which, axes: Any, kwargs: Mapping[str, Any]) -> AxesArray:
@@ -108,7 +118,7 @@ def _box(ax: Axes, values: Any, xyswap: bool, kwargs: Mapping[str, Any]) -> None
 def plot_bands(
     summary: Any,
     *,
-    xyswap: bool = False,
+    xyswap: bool | None = None,
     which: Which = None,
     quant: bool = False,
     obs: Any = None,
@@ -121,8 +131,8 @@ def plot_bands(
     Parameters
     ----------
     summary : RangeSummary
-    xyswap : bool
-        x on the vertical axis, downwards from its top.
+    xyswap : bool, optional
+        x on the vertical axis, downwards from its top: the default of a steady state on a grid.
     which : names or positions from 0, optional
     quant : bool
         Min to Max and Mean +- Sd (False), or q05 to q95 and q25 to q75 with the median (True).
@@ -145,22 +155,23 @@ def plot_bands(
     """
     if summary.by_depth:
         return _bands_of_profiles(summary, which, quant, obs, axes, kwargs)
-    names, shade = chosen(which, summary.var), kwargs.pop("color", color(0))
+    shade = kwargs.pop("color", color(0))
+    names, upright = _over_depth(summary, which, xyswap)
     points, x_label = observed(obs, summary.x_name, summary.var, names)
     kinds: set[str] = set()
     single = summary.frame["x"].nunique() == 1
 
     def draw(ax: Axes, name: str) -> None:
         rows = summary.frame[summary.frame["var"] == name]
-        (_dot if single else _band)(ax, rows, xyswap, quant, shade, kwargs)
-        draw_observed(ax, points.get(name, ()), xyswap or single, obspar)
+        (_dot if single else _band)(ax, rows, upright, quant, shade, kwargs)
+        draw_observed(ax, points.get(name, ()), upright or single, obspar)
         if (kind := summary.kind_of(name)) not in kinds:
             kinds.add(kind)
             title_legend(ax, kind)
 
     if single:
         return each_panel(names, draw, axes, y="")
-    return each_panel(names, draw, axes, x=x_label, xyswap=xyswap)
+    return each_panel(names, draw, axes, x=x_label, xyswap=upright)
 
 
 def _bands_of_profiles(

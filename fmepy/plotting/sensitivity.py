@@ -55,6 +55,7 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
     if sens.depths is not None:
         return _by_depth(sens, chosen(which, sens.var), axes, kwargs)
     labels, x, S = sens.frame.iloc[:, 1].to_numpy(), sens.frame.iloc[:, 0].to_numpy(), sens.matrix.to_numpy()
+    spreads = np.zeros(len(x), dtype=bool) if sens.spreads is None else np.asarray(sens.spreads)
     groups = {name: [name] for name in chosen(which, sens.var)}
     if which is None and axes is not None and np.size(axes) == 1 < len(groups):
         groups = {"All variables": list(sens.var)}
@@ -62,13 +63,19 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
     def draw(ax: Axes, title: str) -> None:
         zero_line(ax)
         for k, variable in enumerate(groups[title]):
-            at, values = _courses(x[labels == variable], S[labels == variable])
+            mine = labels == variable
+            at, values = _courses(x[mine & ~spreads], S[mine & ~spreads])
             dashes: dict[str, Any] = {"linestyle": DASHES[k % len(DASHES)]} if len(groups[title]) > 1 else {}
             for j, name in enumerate(sens.pars.index):
                 look = point_look(j) if len(at) == 1 else {**line_look(j), **dashes}
                 ax.plot(at, values[:, j], **{**look, "label": None if k else str(name), **kwargs})
             if dashes:
                 ax.plot([], [], color="0.4", label=variable, **dashes)
+            if (mine & spreads).any():
+                at, values = _courses(x[mine & spreads], S[mine & spreads])
+                for j in range(values.shape[1]):
+                    ax.plot(at, values[:, j], color=color(j), linestyle="", marker=".", markersize=3)
+                ax.plot([], [], color="0.4", linestyle="", marker=".", label=None if k else "of the spread")
 
     panel = (6.0, 4.2) if len(groups) == 1 else (4.0, 3.0)
     return each_panel(list(groups), draw, axes, x=sens.xname or "x", y="sensitivity", panel=panel)

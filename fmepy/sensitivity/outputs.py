@@ -43,6 +43,7 @@ class Outputs:
     even: tuple[str, ...] = ()  # sds of noise at zero
     depths: Vector | None = None
     calendar: Any = None  # what x was where it was dates, see `fmepy.tables.sheet.with_times`
+    spreads: Any = None  # which rows are of the spread of a reading, of a likelihood
     is_information: bool = False  # rows whose product is the expected information: in units of the errors already
 
     @property
@@ -234,11 +235,18 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
     names = tuple(objective.parameter_names[k] for k in positions)
     theta = objective.theta0[positions]
     bound: Any = cost.bind(list(objective.parameter_names)) if is_cost(cost) else None
-    x_name, depths = "x", getattr(getattr(cost, "comparison", None), "depths", None)
+    x_name, depths, spreads = "x", getattr(getattr(cost, "comparison", None), "depths", None), None
     if callable(getattr(bound, "sensitivity_rows", None)):
         labels, x, rows = bound.sensitivity_rows(objective.theta0)
         x_name = str(getattr(cost, "x", "x"))
         order = _by_variable(list(labels))
+        half = len(rows) // 2  # readings, then their spreads: of one cost, where spreads count
+        if (
+            len(rows) > getattr(bound, "nobs", np.inf)
+            and not hasattr(cost, "parts")
+            and list(labels[:half]) == list(labels[half:])
+        ):
+            spreads = order >= half
         labels, x, rows = tuple(labels[i] for i in order), np.asarray(x, float)[order], np.asarray(rows)[order]
         depths = depths if depths is None else np.resize(depths, len(rows))[order]  # of means, then of spreads
     elif objective.has_score:
@@ -254,7 +262,9 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
     ones, nowhere = np.ones(n), (theta, theta)
     derivatives = of_its_own(lambda _: rows, theta, ones, ones, nowhere, "the cost's expected information", None)
     even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
-    return Outputs(names, theta, labels, x, x, x_name, ones, ones, derivatives, even, depths, calendar_of(cost), True)
+    return Outputs(
+        names, theta, labels, x, x, x_name, ones, ones, derivatives, even, depths, calendar_of(cost), spreads, True
+    )
 
 
 def _check_finite(values: Vector, labels: Sequence[str], x: Vector, x_name: str, what: str = "") -> None:

@@ -68,6 +68,8 @@ class SensFun(Framed):
         the rounding of exact ones.
     depths : ndarray, shape (n_row,), or None
         Of a model on a grid, or data by depth: the place of every row; NaN of what has none.
+    spreads : ndarray of bool, shape (n_row,), or None
+        Of a likelihood that depends on the spread of the readings, which rows are of the spread.
     calendar : tuple or None
         What x was where the data of a cost have dates, see `fmepy.tables.sheet.with_times`.
     """
@@ -87,6 +89,7 @@ class SensFun(Framed):
     noise: Matrix | None = field(default=None, repr=False)
     depths: Vector | None = None
     calendar: Any = None
+    spreads: Any = None
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -327,6 +330,7 @@ def sensFun(
         noise=outputs.derivatives.noise * np.abs(p) / np.abs(v)[:, None],
         depths=outputs.depths,
         calendar=outputs.calendar,
+        spreads=outputs.spreads,
     )
 
 

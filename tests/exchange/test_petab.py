@@ -410,6 +410,11 @@ def test_formulas_that_are_none_are_refused_with_their_place(formula):
             "objectivePriorParameters\nk1 lin 0 9 1 1 normal 1;-1\nk2 lin 0 10 0.6 0 - -",
             "line 2, column 'objectivePriorParameters': the prior 'normal' with '1;-1' has no density",
         ),
+        (
+            "parameters",
+            PARAMETERS.replace("1e-3 10 0.8", "1e-3 10 0"),
+            "line 2, column 'nominalValue': 0 has no log10: the nominal value of 'k1'.*must be above zero",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_file_line_and_column(tmp_path, table, text, told):

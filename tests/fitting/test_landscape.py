@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.errors import ArgumentError, ParameterError, SimulationError
+from fmepy.errors import ArgumentError, InterruptedWarning, ParameterError, SimulationError
 from fmepy.fitting import landscape, modFit, optimum, profile
 from fmepy.fitting.methods.registry import METHODS
 from tests.fitting.test_profiles import DATA, decay, line
@@ -199,3 +199,25 @@ def test_the_colour_bar_has_labels_that_differ():
     assert len(told) > 3
     assert len(set(told)) == len(told)
     plt.close(ax.figure)
+
+
+@pytest.mark.parametrize("words", [{}, {"fit": True, "optimise": True, "num": 5}])
+def test_what_is_done_of_the_piece_in_work_survives_ctrl_c(words):
+    calls, stop_at = [0], [np.inf]
+
+    def bowl(p):
+        calls[0] += 1
+        if calls[0] == stop_at[0]:
+            raise KeyboardInterrupt
+        return np.array([p["a"] - 1, p["b"] - 2, p["a"] + p["b"] - 2.5])
+
+    if words:
+        words = {**words, "fit": modFit(bowl, {"a": 0.5, "b": 0.5})}
+    whole = landscape(bowl, {"a": (0, 3)} if words else {"a": (0, 3), "b": (0, 3)}, **words)
+    calls, stop_at = [0], [30]
+    with pytest.warns(InterruptedWarning, match="of .* places are done"):
+        some = landscape(bowl, dict.fromkeys(whole.parameters, (0, 3)), **words)
+    done = some.frame["cost"].notna()
+    assert some.interrupted
+    assert 0 < done.sum() < 30
+    pd.testing.assert_frame_equal(some.frame[done], whole.frame[done])

@@ -649,3 +649,10 @@ def test_variances_in_place_of_errors_that_differ_are_told():
     with pytest.warns(UserWarning, match="errors of the data differ within a variable, and `var0` takes their place"):
         chain = modMCMC(f, fme.modFit(f, {"b": 0.5}), wvar0=1, niter=50, seed=1)
     assert list(chain.sig.columns) == ["var_y"]
+
+
+def test_a_negative_jump_is_the_default_and_told():
+    with pytest.warns(UserWarning, match=r"`jump` is negative for 'p2' \(-0.3\).* the default .* \(0.2\)"):
+        chain = modMCMC(normal3, [1, 2, 3], jump=[0.5, -0.3, 0.5], niter=50, seed=1)
+    plain = modMCMC(normal3, [1, 2, 3], jump=[0.5, 0.2, 0.5], niter=50, seed=1)
+    pd.testing.assert_frame_equal(chain.pars, plain.pars)

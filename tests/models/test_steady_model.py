@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.errors import ArgumentError, ModelError, NoSteadyStateError, ParameterError
+from fmepy.errors import ArgumentError, DataError, ModelError, NoSteadyStateError, ParameterError
 
 FOLDER = Path(__file__).parent.parent / "reference" / "fme"
 CASES = {c["id"]: c for c in json.loads((FOLDER / "vignettes.json").read_text(encoding="utf-8"))["cases"]}
@@ -298,3 +298,9 @@ def test_a_failed_run_carries_its_parameters():
         fme.SteadyModel("d(A)/dt = k - A", state={"A": 1}, parms={"k": 1.0}, positive=True)({"k": -1.0})
     assert caught.value.parameters == {"k": -1.0}
     assert not caught.value.last.converged
+
+
+def test_data_with_times_of_a_steady_state_are_told_of_x():
+    model = fme.SteadyModel("d(S)/dt = a - S", state={"S": 1.0}, parms={"a": 2.0})
+    with pytest.raises(DataError, match="one row and no time: x=None compares it"):
+        fme.SimulationCost(model, {"time": [1, 2], "S": [2, 2.1]})

@@ -212,3 +212,27 @@ def test_experiments_have_courses_of_their_own():
     (panel,) = fme.sensFun(cost, {"k[1]": 0.5, "k[2]": 0.6}).plot()
     for line in (line for line in panel.lines if line.get_label().startswith("k[")):
         assert np.isnan(line.get_xdata()).tolist() == [False] * 4 + [True] + [False] * 4
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_rows_of_the_spread_are_points_of_their_own(noisy):
+    model = fme.OdeModel("dA/dt = -k*A", state={"A": 5.0}, times=range(6), parms={"k": 0.3})
+    words = {"measurement_noise": {"A": "r"}, "parms": {"r": 0.2}}
+    if noisy:
+        cost = fme.FimlofCost(model, model(), process_noise={"A": 0.1}, **words)
+    else:
+        cost = fme.SimulationCost(model, model(), **words)
+    sens = fme.sensFun(cost)
+    np.testing.assert_array_equal(sens.spreads, np.arange(12) >= 6)
+    (panel,) = sens.plot()
+    curves = {line.get_label(): line for line in panel.lines}
+    np.testing.assert_array_equal(curves["k"].get_ydata(), sens.matrix["k"][:6])
+    points = [line.get_ydata() for line in panel.lines if line.get_marker() == "." and len(line.get_xdata())]
+    np.testing.assert_array_equal(points, sens.matrix[6:].T)
+    assert "of the spread" in curves
+
+
+def test_counts_have_no_rows_of_the_spread():
+    model = fme.OdeModel("dA/dt = -k*A", state={"A": 50.0}, times=range(6), parms={"k": 0.3})
+    twice = pd.concat([model().round(), model().round().assign(A=lambda d: d["A"] + 1)])
+    assert fme.sensFun(fme.SimulationCost(model, twice, likelihood="poisson")).spreads is None

@@ -41,4 +41,4 @@ def test_a_cost_of_a_profile_is_drawn_by_depth():
 
     model = fme.SteadyModel(decay, state={"C": 1.0}, grid=grid)
     cost = fme.SimulationCost(model, {"depth": [0.5, 1.0], "C": [0.7, 0.5]}, x="depth")
-    assert cost.plot()[0].get_xlabel() == "depth"
+    assert cost.plot()[0].get_ylabel() == "depth"

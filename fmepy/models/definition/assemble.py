@@ -134,7 +134,12 @@ def _read(source: Any, given: ModelArguments) -> Draft:
         return source.draft(given)
     if callable(source):
         return read_function(source, given)
-    raise ModelError(f"A model is a Python function, text or Equations; got {type(source).__name__}.")
+    hint = ""
+    if isinstance(source, Mapping) and source and all(isinstance(v, str) for v in source.values()):
+        rate = "d({})/dt" if given.kind == "ode" else "next({})"
+        lines = "\n".join(f"    {rate.format(name)} = {right}" for name, right in source.items())
+        hint = f" Write the equations as a text, one line a state:\n{lines}"
+    raise ModelError(f"A model is a Python function, text or Equations; got {type(source).__name__}.{hint}")
 
 
 def _read_equations(source: Equations, given: ModelArguments) -> Draft:

@@ -296,6 +296,10 @@ def _read_left(left: str, kind: str) -> tuple[Kind, str, float]:
     if match := _INITIAL.fullmatch(left):
         name, at = match[1], match[2].strip()
         if not _TIME.fullmatch(at):
+            if name == "d" and kind == "ode" and re.fullmatch(_NAME, at):
+                raise ValueError(f"{left} is not understood; a rate is written d({at})/dt")
+            if kind == "difference" and re.fullmatch(r"t\s*\+\s*1", at):
+                raise ValueError(f"{left} is not understood; the next state is written next({name})")
             raise ValueError(
                 f"{name}({at}) is not understood; an initial value is written {name}(0), a variable {name}"
             )

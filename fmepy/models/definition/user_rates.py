@@ -147,6 +147,8 @@ class RatesFunction:
         entries = [result] if np.ndim(_unragged(result)) == 0 else list(result)
         if len(entries) != n:
             counted = "1 value" if len(entries) == 1 else f"{len(entries)} values"
+            if len(entries) == 1 and isinstance(result, list | tuple) and np.shape(_unragged(entries[0])) == (n,):
+                counted = f"one list in another, such as R's list(c(...)), of {n} values"
             raise ModelError(f"The function returned {counted} {at}; return {form}.")
         rates = np.empty(n)
         for i, (name, value) in enumerate(zip(self.states, entries, strict=True)):

@@ -223,15 +223,15 @@ def _fitted(found: Findings, panels: Sequence[FittedPanel], **words: Any) -> Pic
     def draw(_: Sequence[str], axes: Any) -> None:
         for ax, panel in zip(axes, panels, strict=True):
             draw_fitted(ax, panel)
-            if panel.upright:
+            if panel.quantity:
                 if panel is panels[0]:
                     ax.legend(fontsize="small", frameon=False)
                 continue
-            ax.set_xlabel(found.x_label)
+            (ax.set_ylabel if panel.upright else ax.set_xlabel)(found.x_label)
             if panel.title and len(panels) > 1:  # the letters of a small panel are for its numbers
-                ax.set_ylabel("")
+                (ax.set_xlabel if panel.upright else ax.set_ylabel)("")
 
-    titles = [p.title or str(p.curves["var"].iloc[0]) for p in panels]
+    titles = [p.title or p.quantity or str(p.curves["var"].iloc[0]) for p in panels]
     return replace(drawn_each(titles, draw, size=size, **words), is_wide=len(panels) <= 2)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmepy as fme
-from fmepy.errors import ModelError, ModelTextError
+from fmepy.errors import ArgumentError, ModelError, ModelTextError
 from fmepy.language.derivatives import are_equal
 from fmepy.language.equations import symbol
 from fmepy.language.text import parse_expression
@@ -208,3 +208,24 @@ def test_a_rate_may_be_written_without_brackets():
     assert other.complete("rate") == plain.complete("rate")
     with pytest.raises(ModelError, match=r"dN = \.\.\. is an assignment; a rate of N is written d\(N\)/dt"):
         fme.OdeModel("dN = r * N", state={"N": 1.0}, parms={"r": 1.0}, times=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("model", "equations", "told"),
+    [
+        (fme.OdeModel, {"S": "-b*S"}, r"got dict. Write .* one line a state:\n    d\(S\)/dt = -b\*S$"),
+        (fme.DifferenceModel, {"S": "-b*S"}, r"one line a state:\n    next\(S\) = -b\*S$"),
+        (fme.OdeModel, {"S": 1.0}, "got dict.$"),
+        (fme.OdeModel, "d(S) = -b*S", r"d\(S\) is not understood; a rate is written d\(S\)/dt"),
+        (fme.DifferenceModel, "S(t + 1) = -b*S", r"the next state is written next\(S\)"),
+        (fme.OdeModel, "S(t + 1) = -b*S", r"an initial value is written S\(0\)"),
+    ],
+)
+def test_equations_in_the_words_of_others_are_answered_with_ours(model, equations, told):
+    with pytest.raises(ModelError, match=told):
+        model(equations, state={"S": 1.0}, times=[0, 1], parms={"b": 1.0})
+
+
+def test_the_iteration_of_desolve_is_a_difference_model():
+    with pytest.raises(ArgumentError, match="is a DifferenceModel's"):
+        fme.OdeModel("d(S)/dt = -S", state={"S": 1.0}, times=[0, 1], method="iteration")

@@ -1,0 +1,63 @@
+"""Pictures of steady states on a grid: x is a depth, downwards, and what is one number of the run is no profile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fmepy as fme
+
+GRID = fme.Grid1D(np.linspace(0, 5, 21))
+
+
+def sediment(t, O2, *, D=1.0, k=0.4, top=300.0):
+    flow = fme.transport_1d(O2, GRID, D=D, up=top)
+    return flow.rate - k * O2, {"UpFlux": flow.flux[0], "use": k * O2}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fme.SteadyModel(sediment, state={"O2": 100.0}, grid=GRID)
+
+
+def data(model, **columns):
+    table = model({"k": 0.5}).iloc[2::4][["x", "O2"]]
+    return table.assign(O2=table["O2"] * (1 + 0.02 * np.cos(np.arange(len(table)))), **columns)
+
+
+def quantities(axes, depth="x"):
+    """Return what panels show to the right; depth goes down in each."""
+    axes = np.ravel(axes)
+    assert {(ax.get_ylabel(), ax.yaxis_inverted()) for ax in axes} == {(depth, True)}
+    return [ax.get_xlabel() for ax in axes]
+
+
+def test_pictures_of_a_steady_state_are_profiles(model):
+    cost = fme.SimulationCost(model, data(model), x="x")
+    fit = fme.modFit(cost, ["k"], lower=0)
+    runs = fme.sensRange(model, dist="grid", parRange={"k": (0.3, 0.5)}, num=3)
+    assert quantities(fme.plot_model(model(), model({"k": 0.6}))) == ["O2", "use"]
+    assert quantities(fme.predict(model, fit).plot()) == ["O2", "use"]
+    assert quantities(fme.predict(model, fit).plot(obs=data(model))) == ["O2"]
+    assert quantities(cost.plot(fit.par)) == quantities(fit.plot()[:1]) == ["O2"]
+    assert quantities(runs.plot()) == quantities(runs.summary().plot()) == ["O2", "use"]
+    band = fme.predict(model, fit).frame.query("var == 'O2'")
+    (panel,) = fme.predict(model, fit).plot(which="O2")
+    np.testing.assert_array_equal(panel.lines[0].get_xydata(), band[["fit", "x"]])
+
+
+def test_profiles_of_entities_go_down(model):
+    obs = pd.concat([data(model, core="a"), data(model, core="b")])
+    cost = fme.SimulationCost(model, obs, x="x", entity="core", entity_parms=["k"])
+    left, right = cost.plot()
+    assert left.yaxis_inverted()
+    assert right.yaxis_inverted()
+    assert (left.get_xlabel(), left.get_ylabel()) == ("O2", "x")
+    seen = left.lines[-1].get_xydata()
+    np.testing.assert_allclose(seen, data(model)[["O2", "x"]])
+
+
+def test_what_is_one_number_is_drawn_where_it_is_asked_for(model):
+    (panel,) = fme.plot_model(model(), which="UpFlux", xyswap=False)
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("x", "UpFlux")
