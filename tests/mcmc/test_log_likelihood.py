@@ -32,7 +32,7 @@ def simulated(**words):
 
 
 def readings_of(cost, p=PARMS, **words):
-    chain = fme.modMCMC(cost, p, niter=60, seed=1, jump=0.05 * np.array(list(p.values())), **words)
+    chain = fme.modMCMC(cost, p, niter=60, seed=1, jump=0.05 * np.abs(list(p.values())), **words)
     found = chain.to_arviz().log_likelihood["readings"].to_numpy()
     assert found.shape[:2] == (len(chain.chains), chain.n_draw)
     return chain, found.reshape(len(chain), -1)
