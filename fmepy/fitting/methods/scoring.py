@@ -18,6 +18,8 @@ that comes to it goes on as the cost is (Peterson 1976). A second search of the 
 (log-normal, a tenth), has to come to the same log L within `agree`; if it does not, further ones follow until two of
 the best agree, at most `tries` in all. Where all of them end below a place that was seen on the way, such as the start
 itself, one more begins there.
+
+A likelihood with kinks (Laplace's) may be best at one, where the score is not zero: a simplex goes on from there.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     first = _search(problem, problem.start, control)
     if first is None:
         best = _climb(problem, problem.start, control)
-        if problem.objective.has_kinks and problem.moving.sum() <= _MOST_OVER_KINKS:
+        if problem.objective.has_kinks and np.isfinite(best.value) and problem.moving.sum() <= _MOST_OVER_KINKS:
             return _over_kinks(problem, best)
         return Outcome(best.theta, best.converged, best.message, best.iterations, "fmepy scoring")
     climbs, agree = [first], 2 * float(control["agree"])
