@@ -135,14 +135,18 @@ def make_changes(c, runs, inputs, e, k, t):
                 return -1
             end += 1
         for one in range(e, end):
-            state, how, v = changes[one, 1], changes[one, 2], values[one - e, 0]
-            old = z[state]
-            z[state] = v if how == 0 else old + v if how == 1 else old * v
-            for b in range(1, n_blocks):
-                i, dv = b * c.n_states + state, values[one - e, b]
-                z[i] = dv if how == 0 else z[i] + dv if how == 1 else v * z[i] + old * dv
+            make_change(z, c.n_states, changes[one, 1], changes[one, 2], values[one - e])
         e = end
     return e
+
+
+def make_change(z, n_states, state, how, values):
+    """Set a state, add to it or multiply it (`explicit_runs.CHANGES`): by a value, and behind that its slopes."""
+    v, old = values[0], z[state]
+    z[state] = v if how == 0 else old + v if how == 1 else old * v
+    for b in range(1, len(values)):
+        i, dv = b * n_states + state, values[b]
+        z[i] = dv if how == 0 else z[i] + dv if how == 1 else v * z[i] + old * dv
 
 
 def set_outputs(c, runs, inputs, m, i, row):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from fmepy.compiled.courses import make_change
 from fmepy.compiled.kernels import call, new
 from fmepy.types import IntMatrix, IntVector, Matrix, Vector
 
@@ -64,7 +65,7 @@ class RootsSeen(NamedTuple):
     sides, crossed_at, fastest, fires : ndarray, shape (n_roots,)
         On which side of zero every root is; how far off zero it crossed; its largest speed; whether it is to fire.
     values, moved, shifts : ndarray
-        Of changes what `changes` return, and what these are along the parameters; derivatives of the times of hits.
+        Of changes what `changes` return; values and slopes along the parameters; derivatives of the times of hits.
     times, count : ndarray
         Of the last `MANY` hits and the one before the last `PACE`; how many there were.
     z_later, rates_later, table_later : ndarray
@@ -96,7 +97,7 @@ def roots_room(c, r):
     width = 2 + c.n_states + k
     return RootsSeen(
         new(1), new(len(c.atol)), new(n, width), new(n), new(n), new(n), new(n), new(n), new(n), new(most, width),
-        new(most, k), new(n, k), new(MANY + 1), new(1), new(len(c.atol)), new(len(c.atol)), new(n, width),
+        new(most, 1 + k), new(n, k), new(MANY + 1), new(1), new(len(c.atol)), new(len(c.atol)), new(n, width),
     )  # fmt: skip
 
 
@@ -246,19 +247,15 @@ def change(c, r, s, j, t, z, inputs):
             row = end - begin
             if not abs(s.values[row, 0]) < math.inf:
                 return False
+            s.moved[row, 0] = s.values[row, 0]
             for k in range(n_names):
                 dv = s.values[row, 2 + n + k] + s.values[row, 1] * s.shifts[j, k]
                 for i in range(n):
                     dv += s.values[row, 2 + i] * z[n * (1 + k) + i]
-                s.moved[row, k] = dv
+                s.moved[row, 1 + k] = dv
             end += 1
         for one in range(e, end):
-            state, how, v = r.made[one, 0], r.made[one, 1], s.values[one - begin, 0]
-            old = z[state]
-            z[state] = v if how == 0 else old + v if how == 1 else old * v
-            for k in range(n_names):
-                i, dv = n * (1 + k) + state, s.moved[one - begin, k]
-                z[i] = dv if how == 0 else z[i] + dv if how == 1 else v * z[i] + old * dv
+            make_change(z, n, r.made[one, 0], r.made[one, 1], s.moved[one - begin])
         e = end
     return True
 

@@ -190,7 +190,7 @@ class SteadyModel(Runnable):
 
     @cached_property
     def profiles(self) -> tuple[str, ...]:
-        """The variables that are profiles, on a grid: others are one number of the run, which stands in all rows."""
+        """The variables that are profiles, on a grid; the others are scalars, repeated in all rows."""
         if self.grid is None:
             return ()
         d, source = self._definition, self.source()

@@ -300,7 +300,7 @@ def time_text(time: float, calendar: Any = None) -> str:
 
 
 def warn_of_calendars(calendars: Iterable[Any]) -> None:
-    """Warn where several data count their dates each since its own first one, and nobody said that they should."""
+    """Warn where several data count their dates from different origins, without `origin=` for each."""
     of = [calendar for calendar in calendars if calendar is not None]
     if len({calendar[1] for calendar in of}) > 1 and not all(calendar[3] for calendar in of):
         days = sorted({time_text(0.0, calendar) for calendar in of})

@@ -164,3 +164,19 @@ def test_readings_and_predictions_without_a_logarithm_are_told(pair):
     cost = fme.SimulationCost(pair, {"time": [0.0], "B": [1.0]}, measurement_noise={"B": 0.1}, likelihood="log-normal")
     with pytest.raises(SimulationError, match="has no log"):
         cost()
+
+
+def test_a_fit_of_laplace_errors_ends_at_a_kink_where_the_score_is_not_zero():
+    model = fme.OdeModel(
+        "d(x)/dt = -k*x", state={"x": "x0"}, times=np.linspace(0, 10, 21), parms={"k": 0.3, "x0": 10.0}
+    )
+    data = model()[["time", "x"]]
+    data["x"] += np.random.default_rng(1).laplace(0, 0.3, len(data))
+    cost = fme.SimulationCost(model, data, x="time", measurement_noise={"x": 0.3}, likelihood="laplace")
+    fit = fme.modFit(cost)
+    bound = cost.bind()
+    step = np.linalg.solve(bound.information(fit.par.to_numpy()), bound.score(fit.par.to_numpy()))
+    assert (np.abs(step) > 0.1 * np.sqrt(np.diag(fit.cov_scaled))).any()
+    assert fit.converged
+    r = model(fit.par)["x"] - data["x"]
+    assert (np.abs(r) < 1e-3).sum() == 2  # as many readings as parameters are met
