@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 import fmepy as fme
 from benchmarks import boehm, hiv
@@ -79,6 +80,7 @@ def overhead() -> Row:
         "adaptive": {"updatecov": 100},
         "up to 2 tries": {"ntrydr": 2},
         "sampled variances": {"wvar0": 1},
+        "five priors": {"prior": dict.fromkeys(cost.parms.index, stats.truncnorm(-9, 9, scale=5.0))},
     }
     niter = 10_000
     basic = {"jump": 1.0, "var0": {"a": 1.0, "b": 1.0}, "niter": niter, "seed": 1}

@@ -7,7 +7,7 @@ bounds [a, b] it is divided by F(b) - F(a).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,6 +16,7 @@ import numpy as np
 
 from fmepy.errors import DataError, listed
 from fmepy.exchange.petab_tables import as_float
+from fmepy.parameters.densities import log_density
 
 _FAMILIES = {  # of scipy.stats, and what PEtab's parameters are there; the end of a uniform one less its beginning
     "uniform": ("uniform", ("loc", "scale")), "normal": ("norm", ("loc", "scale")),
@@ -48,10 +49,6 @@ class TruncatedPrior:
     upper: float
     is_natural: ClassVar[bool] = True
 
-    def _on_scale(self, x: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return x if self.scale == "lin" else np.log(x) / _SLOPES[self.scale]
-
     @cached_property
     def _distribution(self) -> Any:
         from scipy import stats
@@ -59,21 +56,33 @@ class TruncatedPrior:
         return getattr(stats, self.family)(**self.arguments)
 
     @cached_property
+    def _density(self) -> Callable[[float], float]:
+        return log_density(self._distribution)
+
+    @cached_property
     def mass(self) -> float:
         """What of the distribution lies between the bounds."""
-        ends = self._on_scale(np.maximum([self.lower, self.upper], -np.inf if self.scale == "lin" else 0.0))
+        ends = np.array([self.lower, self.upper])
+        if self.scale != "lin":
+            with np.errstate(all="ignore"):
+                ends = np.log(np.maximum(ends, 0.0)) / _SLOPES[self.scale]
         with np.errstate(invalid="ignore"):  # of arguments that no distribution has
             return float(np.diff(self._distribution.cdf(ends))[0])
 
+    @cached_property
+    def _log_mass(self) -> float:
+        return math.log(self.mass)
+
     def logpdf(self, x: Any) -> Any:
         """Return the log density at x."""
-        x, d = np.asarray(x, dtype=float), self._distribution
-        inside = (x >= self.lower) & (x <= self.upper) & ((x > 0) | (self.scale == "lin"))
-        safe = np.where(inside, x, 1.0)
-        out = d.logpdf(self._on_scale(safe)) - np.log(self.mass)
-        if self.scale != "lin":
-            out = out - np.log(safe * _SLOPES[self.scale])
-        return np.where(inside, out, -np.inf)[()]
+        return self._at(float(x)) if np.ndim(x) == 0 else np.vectorize(self._at, otypes=[float])(x)
+
+    def _at(self, x: float) -> float:
+        if not self.lower <= x <= self.upper or (x <= 0 and self.scale != "lin"):
+            return -math.inf
+        if self.scale == "lin":
+            return self._density(x) - self._log_mass
+        return self._density(math.log(x) / _SLOPES[self.scale]) - self._log_mass - math.log(x * _SLOPES[self.scale])
 
 
 def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:

@@ -20,7 +20,7 @@ The minimised function, in the letters of the code, with ``r`` the scaled residu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ import numpy as np
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import covariance_of
-from fmepy.numerics.differences import central_differences, magnitudes, replaced
+from fmepy.numerics.differences import magnitudes, replaced
 from fmepy.numerics.second_differences import second_differences, sparse_second_differences, whitened_second_differences
 from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, stacked
 from fmepy.parameters.named import Density, Prior
@@ -241,15 +241,12 @@ class Problem:
         return np.maximum(np.abs(theta), 1e-3 * self.scale)
 
     def slope_of_prior(self, theta: Vector) -> Vector:
-        """Return the derivatives of -2 log prior; of independent ones with a step that suits each, in its support."""
+        """Return the derivatives of -2 log prior."""
         assert self.prior is not None, "asked only where there is one"
-        minus2log = self.prior.minus2log
-        if self.prior.parts is None:
-            return self.objective.differentiate(_finite(minus2log, "The prior excludes this place."), theta)
-        slope = np.zeros(theta.size)
-        for j, of_one, size, box in _priors_of_one(self, theta):
-            slope[j] += central_differences(of_one, theta[j : j + 1], 1e-5 * size, box)[0]
-        return slope
+        if self.prior.parts is not None:
+            return self.prior.slope(theta)
+        excluded = "The prior excludes this place."
+        return self.objective.differentiate(_finite(self.prior.minus2log, excluded), theta)
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the expected information of a likelihood cost, that of the prior included.
@@ -422,30 +419,21 @@ def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
         lower, upper = problem.lower, problem.upper
         return second_differences(lambda p: minus2log(problem.inside(p)), theta, lower, upper, problem.scale, 1e-16)
     H = np.zeros((theta.size, theta.size))
-    for j, of_one, size, box in _priors_of_one(problem, theta):  # independent: nothing between two of them
-        H[j, j] += second_differences(of_one, theta[j : j + 1], *box, size, 1e-16)[0, 0]
-    return H
+    for d in problem.prior.parts:  # independent: nothing between two of them
 
-
-_PriorOfOne = tuple[int, Callable[[Vector], float], Vector, tuple[Vector, Vector]]
-
-
-def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[_PriorOfOne]:
-    """Yield every independent prior as a function of a vector of one, inside its support: which, -2 log, size, box.
-
-    The size is a distance over which it is smooth: it does not reach an end of the support, where a density may vanish.
-    """
-    assert problem.prior is not None, "asked only where there is one"
-    for d in problem.prior.parts or ():
-
-        def minus2log(p: Vector, d: Density = d) -> float:
+        def of_one(p: Vector, d: Density = d) -> float:
             # rounding may take a probe an ulp past the end
-            return -2.0 * float(d.distribution.logpdf(min(max(float(p[0]), d.lower), d.upper)))
+            return -2.0 * d.with_slope(min(max(float(p[0]), d.lower), d.upper))[0]
 
+        # a distance over which it is smooth: not as far as an end of the support, where a density may vanish
         x = float(theta[d.at])
         size = min(max(abs(x), 1e-3 * problem.scale[d.at]), d.width)
         room = [end for end in (x - d.lower, d.upper - x) if end > _BESIDE * size]  # beside an end one side serves
-        yield d.at, minus2log, np.array([min([size, *room])]), (np.array([d.lower]), np.array([d.upper]))
+        ends = np.array([d.lower]), np.array([d.upper])
+        H[d.at, d.at] += second_differences(
+            of_one, theta[d.at : d.at + 1], *ends, np.array([min([size, *room])]), 1e-16
+        )[0, 0]
+    return H
 
 
 @dataclass(frozen=True, slots=True, eq=False)

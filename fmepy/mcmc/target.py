@@ -39,7 +39,6 @@ import pandas as pd
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError, listed, warn
 from fmepy.numerics.differences import central_differences
-from fmepy.parameters.densities import log_density
 from fmepy.parameters.named import Prior
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -277,7 +276,7 @@ class Target:
         self.names = objective.parameter_names
         self.n_par = len(self.names)
         self.bounded = bool(np.isfinite(lower).any() or np.isfinite(upper).any())
-        self.prior = None if prior is None else _quick_prior(prior)
+        self.prior = None if prior is None else prior.minus2log
         self.known_prior = prior
         self.sampled = variances is not None and variances.sampled
         self.precision0: Vector = np.ones(1) if variances is None else 1.0 / variances.var0
@@ -370,27 +369,16 @@ class Target:
             return None
         return Point(theta, SS, prior, log_posterior), gradient - 0.5 * slope_of_prior
 
-    @cached_property
-    def _densities(self) -> list[tuple[int, Callable[[float], tuple[float, float]]]]:
-        """The independent priors, by position."""
-        assert self.known_prior is not None, "asked only where there is one"
-        return [(d.at, log_density(d.distribution, d.width)) for d in self.known_prior.parts or ()]
-
     def _prior_with_slope(self, theta: Vector) -> tuple[float, Vector]:
         """Return -2 log prior and its derivatives; of a function of all parameters by differences."""
-        slope, prior = np.zeros(theta.size), self.known_prior
+        prior = self.known_prior
         if prior is None:
-            return 0.0, slope
-        if prior.parts is None:
-            steps = _STEP * np.maximum(np.abs(theta), 1e-3)
-            columns = central_differences(lambda q: np.array([prior.minus2log(q)]), theta, steps, self.support)
-            return prior.minus2log(theta), np.asarray(columns)[0]
-        total, values = 0.0, theta.tolist()
-        for i, density in self._densities:
-            log_of_one, of_one = density(values[i])
-            total -= 2.0 * log_of_one
-            slope[i] -= 2.0 * of_one
-        return total, slope
+            return 0.0, np.zeros(theta.size)
+        if prior.parts is not None:
+            return prior.minus2log(theta), prior.slope(theta)
+        steps = _STEP * np.maximum(np.abs(theta), 1e-3)
+        columns = central_differences(lambda q: np.array([prior.minus2log(q)]), theta, steps, self.support)
+        return prior.minus2log(theta), np.asarray(columns)[0]
 
     def evaluate_many(self, Theta: Matrix) -> list[Point | None]:
         """Return what `evaluate` does at many theta, whose runs go together where they can."""
@@ -437,22 +425,6 @@ class Target:
             for a, q, s in zip(self._shape, self._prior_squares, SS.tolist(), strict=True)
         ]
         return np.array(draws)
-
-
-def _quick_prior(prior: Prior) -> Callable[[Vector], float]:
-    """Return -2 log prior; normal ones as sums of squares, which saves most of the time that scipy takes."""
-    if not prior.all_normal:
-        return prior.minus2log
-    place = np.array([i for i, _, _ in prior.normal], dtype=np.intp)
-    mean = np.array([m for _, m, _ in prior.normal])
-    sd = np.array([s for _, _, s in prior.normal])
-    constant = prior.constant
-
-    def minus2log(theta: Vector) -> float:
-        z = (theta[place] - mean) / sd
-        return float(z @ z) + constant
-
-    return minus2log
 
 
 def _value(objective: Objective, theta: Vector) -> Any:

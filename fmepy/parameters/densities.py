@@ -8,6 +8,7 @@ distribution the slope is a central difference.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import copysign, exp, inf, log, log1p
 from typing import Any
 
@@ -41,6 +42,8 @@ CLOSED: dict[str, Callable[..., Slope]] = {
     "lognorm": _lognorm,
     "logistic": _logistic,
     "gamma": lambda x, a: ((a - 1) * log(x) - x, (a - 1) / x - 1),
+    "chi2": lambda x, df: ((df / 2 - 1) * log(x) - x / 2, (df / 2 - 1) / x - 0.5),
+    "rayleigh": lambda x: (log(x) - 0.5 * x * x, 1 / x - x),
     "invgamma": lambda x, a: (-(a + 1) * log(x) - 1 / x, -(a + 1) / x + 1 / x**2),
     "beta": lambda x, a, b: ((a - 1) * log(x) + (b - 1) * log1p(-x), (a - 1) / x - (b - 1) / (1 - x)),
     "t": lambda x, df: (-0.5 * (df + 1) * log1p(x * x / df), -(df + 1) * x / (df + x * x)),
@@ -50,49 +53,75 @@ CLOSED: dict[str, Callable[..., Slope]] = {
 parameters come after x."""
 
 
-def log_density(distribution: Any, width: float = inf) -> Callable[[float], Slope]:
-    """Return the log density of a frozen distribution, with its slope, as a function of a number inside its support.
+def log_density(distribution: Any) -> Callable[[float], float]:
+    """Return the log density of a frozen distribution as a function of a number, -inf outside its support.
 
     Parameters
     ----------
     distribution : frozen distribution of scipy.stats, or anything with ``logpdf``
-    width : float
-        What counts as its width, for differences; infinite where it does not say.
 
     Examples
     --------
     >>> from scipy.stats import gamma
-    >>> density, slope = log_density(gamma(3, scale=2))(5.0)
-    >>> bool(abs(density - gamma(3, scale=2).logpdf(5.0)) < 1e-12), round(slope, 12)
-    (True, -0.1)
+    >>> bool(abs(log_density(gamma(3, scale=2))(5.0) - gamma(3, scale=2).logpdf(5.0)) < 1e-12)
+    True
     """
+    closed = _closed(distribution)
+    return partial(_plain, distribution) if closed is None else partial(_without_slope, closed)
+
+
+def density_with_slope(distribution: Any, width: float = inf) -> Callable[[float], Slope]:
+    """Return the log density of a frozen distribution, and its slope, as a function of a number.
+
+    width : what counts as its width, for differences; infinite where it does not say.
+
+    Examples
+    --------
+    >>> from scipy.stats import gamma
+    >>> round(density_with_slope(gamma(3, scale=2))(5.0)[1], 12)
+    -0.1
+    """
+    return _closed(distribution) or partial(_by_differences, partial(_plain, distribution), width)
+
+
+def _plain(distribution: Any, value: float) -> float:
+    return float(distribution.logpdf(value))
+
+
+def _without_slope(density: Callable[[float], Slope], value: float) -> float:
+    return density(value)[0]
+
+
+def _closed(distribution: Any) -> Callable[[float], Slope] | None:
+    """Return a log density that is closed, with its slope; None of any other."""
     family = getattr(distribution, "dist", None)
     closed = CLOSED.get(getattr(family, "name", ""))
     if closed is None or family is None:
-        return _by_differences(distribution, width)
+        return None
     names = [*filter(None, (family.shapes or "").split(", ")), "loc", "scale"]
     given = {"loc": 0.0, "scale": 1.0} | dict(zip(names, distribution.args, strict=False)) | distribution.kwds
     *numbers, loc, scale = (float(given[name]) for name in names)
-    middle = float(distribution.median())
+    lower, upper, middle = map(float, (*distribution.support(), distribution.median()))
     constant = float(distribution.logpdf(middle)) - closed((middle - loc) / scale, *numbers)[0]
-
-    def at(value: float) -> Slope:
-        try:
-            density, slope = closed((value - loc) / scale, *numbers)
-        except (ValueError, ZeroDivisionError, OverflowError):  # the logarithm of zero, at an end of the support
-            return -inf, 0.0
-        return density + constant, slope / scale
-
-    return at
+    return partial(_at, family.name, numbers, (loc, scale, lower, upper, constant))
 
 
-def _by_differences(distribution: Any, width: float) -> Callable[[float], Slope]:
-    def at(value: float) -> Slope:
-        h = _STEP * (width if width < inf else max(abs(value), 1e-3))
-        density, above, below = (float(distribution.logpdf(v)) for v in (value, value + h, value - h))
-        if above == -inf or below == -inf:  # beside an end of the support one side serves
-            inner, sign = (below, -1.0) if above == -inf else (above, 1.0)
-            return density, sign * (inner - density) / h
-        return density, (above - below) / (2 * h)
+def _at(name: str, numbers: list[float], more: tuple[float, ...], value: float) -> Slope:
+    """Return a closed density at a value, of its shape parameters and of its place, scale, support and constant."""
+    loc, scale, lower, upper, constant = more
+    if not lower <= value <= upper:
+        return -inf, 0.0
+    try:
+        density, slope = CLOSED[name]((value - loc) / scale, *numbers)
+    except (ValueError, ZeroDivisionError, OverflowError):  # the logarithm of zero, at an end of the support
+        return -inf, 0.0
+    return density + constant, slope / scale
 
-    return at
+
+def _by_differences(density: Callable[[float], float], width: float, value: float) -> Slope:
+    h = _STEP * (width if width < inf else max(abs(value), 1e-3))
+    here, above, below = density(value), density(value + h), density(value - h)
+    if above == -inf or below == -inf:  # beside an end of the support one side serves
+        inner, sign = (below, -1.0) if above == -inf else (above, 1.0)
+        return here, sign * (inner - here) / h
+    return here, (above - below) / (2 * h)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed, repeated
+from fmepy.parameters.densities import Slope, density_with_slope, log_density
 from fmepy.parameters.names import normal_name, of_every_entity
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserBounds, UserParameters, Vector
@@ -364,8 +365,6 @@ class Prior:
         residuals ``(theta_i - mean) / sd``.
     all_normal : bool
         True if the whole prior is of that kind.
-    constant : float
-        ``minus2log(theta) - sum of squares of those residuals`` when `all_normal`.
     parts : tuple of Density or None
         That of every parameter, where they are independent; None of a function of them all.
     """
@@ -373,7 +372,6 @@ class Prior:
     minus2log: Callable[[Vector], float]
     normal: tuple[tuple[int, float, float], ...]
     all_normal: bool
-    constant: float
     parts: tuple[Density, ...] | None = None
 
     def narrowed(self, lower: Vector, upper: Vector, names: Sequence[str]) -> tuple[Vector, Vector]:
@@ -388,6 +386,13 @@ class Prior:
                 )
             lower[d.at], upper[d.at] = low, high
         return lower, upper
+
+    def slope(self, theta: Vector) -> Vector:
+        """Return the derivatives of `minus2log`, of priors that are independent."""
+        slope = np.zeros(theta.size)
+        for d in self.parts or ():
+            slope[d.at] -= 2.0 * d.with_slope(float(theta[d.at]))[1]
+        return slope
 
     def check_support(self, values: Vector, names: Sequence[str], *, argument: str = "p") -> None:
         """Raise a ParameterError if a start lies outside the support of its prior."""
@@ -425,6 +430,8 @@ class Density:
         Its support; a finite end has a density, neither zero nor infinite.
     width : float
         What counts as its width, positive: between its quartiles; infinite if it does not say.
+    with_slope : callable
+        Its log density at a number, and the slope of that.
     """
 
     at: int
@@ -432,6 +439,7 @@ class Density:
     lower: float
     upper: float
     width: float
+    with_slope: Callable[[float], Slope]
 
     @classmethod
     def of(cls, at: int, name: str, distribution: Any) -> Density:
@@ -457,7 +465,8 @@ class Density:
             lower += max(inward, 1e-15 * abs(lower))
         if np.isfinite(upper) and not np.isfinite(distribution.logpdf(upper)):
             upper -= max(inward, 1e-15 * abs(upper))
-        return cls(at, distribution, lower, upper, width if width > 0 else np.inf)
+        width = width if width > 0 else np.inf
+        return cls(at, distribution, lower, upper, width, density_with_slope(distribution, width))
 
 
 def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
@@ -471,7 +480,7 @@ def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
     if prior is None:
         return None
     if callable(prior) and not isinstance(prior, Mapping):
-        return Prior(partial(_number_of, prior, parameters), (), False, 0.0)
+        return Prior(partial(_number_of, prior, parameters), (), False)
     if not isinstance(prior, Mapping):
         raise ParameterError(
             "`prior` must be a dict of scipy.stats distributions by parameter name, or a function "
@@ -491,8 +500,10 @@ def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
         if getattr(getattr(d, "dist", None), "name", "") == "norm"
     )
 
-    def minus2log(theta: Vector) -> float:
-        return float(sum(-2.0 * float(d.logpdf(theta[i])) for i, d in parts))
+    densities = [(i, log_density(d)) for i, d in parts]
 
-    constant = sum(np.log(2 * np.pi * sd**2) for _, _, sd in normal)
-    return Prior(minus2log, normal, len(normal) == len(parts), float(constant), each)
+    def minus2log(theta: Vector) -> float:
+        values = theta.tolist()
+        return -2.0 * sum([density(values[i]) for i, density in densities])
+
+    return Prior(minus2log, normal, len(normal) == len(parts), each)

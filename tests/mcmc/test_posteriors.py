@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import lognorm, norm
+from scipy.stats import lognorm, norm, truncnorm
 
 import fmepy as fme
 from fmepy.mcmc import modMCMC
@@ -255,3 +255,41 @@ def test_hiv_of_the_vignette():
 def test_the_reference_files_say_where_they_come_from():
     for name in ("modMCMC", "modMCMC_exact", "modMCMC_rules", "modMCMC_hiv", "modMCMC_models"):
         assert "FME" in json.dumps(json.loads((FOLDER / f"{name}.json").read_text())["made_with"])
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("nuts", {"niter": 1300, "burninlength": 300, "chains": 2}),
+        ("dram", {"niter": 40000, "burninlength": 5000}),
+    ],
+)
+def test_hares_and_lynxes_as_posteriordb_has_them(method, settings):
+    path = FOLDER.parent / "posteriordb" / "hudson_lynx_hare-lotka_volterra.json"
+    (case,) = json.loads(path.read_text())["cases"]
+    data, known = fme.datasets.load("lynx_hare").rename(columns=str.lower), case["outputs"]
+    data["time"] = data.pop("year") - 1900.0
+    model = fme.OdeModel(
+        """
+        dhare/dt = (alpha - beta * lynx) * hare
+        dlynx/dt = (delta * hare - gamma) * lynx
+        """,
+        state={"hare": "hare0", "lynx": "lynx0"}, times=data["time"],
+        parms={"alpha": 0.6, "beta": 0.03, "gamma": 0.8, "delta": 0.03, "hare0": 30.0, "lynx0": 5.0},
+    )  # fmt: skip
+    noise = {"hare": "sd_hare", "lynx": "sd_lynx"}
+    sds = {"sd_hare": 0.25, "sd_lynx": 0.25}
+    cost = fme.SimulationCost(model, data, measurement_noise=noise, likelihood="log-normal", parms=sds)
+    prior = dict.fromkeys(("alpha", "gamma"), truncnorm(-2, np.inf, loc=1, scale=0.5))
+    prior |= dict.fromkeys(("beta", "delta"), truncnorm(-1, np.inf, loc=0.05, scale=0.05))
+    prior |= dict.fromkeys(("sd_hare", "sd_lynx"), lognorm(1, scale=np.exp(-1)))
+    prior |= dict.fromkeys(("hare0", "lynx0"), lognorm(1, scale=10))
+    fit = fme.modFit(cost, cost.parms)
+    chain = fme.modMCMC(cost, fit, prior=prior, method=method, seed=1, **settings)
+    draws, found = chain.pars[known["names"]], chain.diagnostics().loc[known["names"]]
+    mean, mean_square = np.array(known["mean"]), np.array(known["mean_square"])
+    sd, draws_of_stan = np.sqrt(mean_square - mean**2), 10_000
+    effective = 1 / (1 / found["ess_bulk"] + 1 / draws_of_stan)
+    assert (found["ess_bulk"] > 300).all()
+    assert (np.abs(draws.mean() - mean) < 4 * sd / np.sqrt(effective)).all()
+    assert draws.std().to_numpy() == pytest.approx(sd, rel=0.15)

@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.journal.files import file_digest
 from fmepy.models.on_grid import cells_of_model
 from fmepy.models.steady import SteadyModel
+from fmepy.parameters.densities import log_density
 from fmepy.parameters.maps import Elementwise
 from fmepy.tables.cells import profiles_among
 from fmepy.tables.sheet import Sheet
@@ -253,6 +255,10 @@ class ScaledPrior:
     scale: str
     jacobian: bool
 
+    @cached_property
+    def _density(self) -> Callable[[float], float]:
+        return log_density(self.natural)
+
     def support(self) -> tuple[float, float]:
         """Return the lowest and the highest theta that have a density."""
         low, high = Elementwise(("p",), {"p": self.scale}).bounds(*np.atleast_2d(self.natural.support()).T)
@@ -267,7 +273,7 @@ class ScaledPrior:
             log_slope = log_p - float(np.logaddexp(0.0, theta))
         if log_p > 700:  # beyond the largest number
             return -math.inf
-        return float(self.natural.logpdf(math.exp(log_p))) + (log_slope if self.jacobian else 0.0)
+        return self._density(math.exp(log_p)) + (log_slope if self.jacobian else 0.0)
 
 
 def read_prior(section: TomlTable, parameter: Parameter) -> Any:

@@ -13,7 +13,6 @@ from fmepy.mcmc.kernels.nuts import windows
 from fmepy.mcmc.kernels.whitening import Unbounded
 from fmepy.mcmc.target import Target, variances
 from fmepy.numerics.differences import central_differences
-from fmepy.parameters.densities import CLOSED, log_density
 from fmepy.parameters.named import as_prior
 from tests.mcmc.test_checkpoint import assert_same
 
@@ -252,33 +251,6 @@ def test_the_gradient_of_the_posterior_is_that_of_its_density(words, kind):
         0
     ]
     assert gradient == pytest.approx(slope, rel=1e-6)
-
-
-SHAPES = {
-    "norm": (), "halfnorm": (), "truncnorm": (-1.0, 2.5), "uniform": (), "expon": (), "laplace": (), "cauchy": (),
-    "halfcauchy": (), "loguniform": (0.1, 9.0), "reciprocal": (0.1, 9.0), "lognorm": (0.4,), "logistic": (),
-    "gamma": (2.5,), "invgamma": (3.0,), "beta": (2.0, 3.5), "t": (4.0,), "weibull_min": (1.7,),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", sorted(CLOSED))
-def test_closed_densities_are_scipys(name):
-    frozen = getattr(stats, name)(*SHAPES[name], loc=0.3, scale=1.7)
-    density = log_density(frozen)
-    for value in frozen.ppf([0.03, 0.4, 0.77, 0.98]):
-        found, slope = density(float(value))
-        assert found == pytest.approx(frozen.logpdf(value), abs=1e-12)
-        h = 1e-6
-        assert slope == pytest.approx((frozen.logpdf(value + h) - frozen.logpdf(value - h)) / (2 * h), abs=1e-7)
-
-
-def test_other_densities_are_differenced_also_beside_an_end():
-    frozen = stats.triang(0.4)
-    for value in (1e-9, 0.2, 0.7):
-        found, slope = log_density(frozen, 0.3)(value)
-        assert found == frozen.logpdf(value)
-        if value > 0.01:
-            assert slope == pytest.approx(1 / value if value < 0.4 else -1 / (1 - value), rel=1e-6)
 
 
 def test_the_transformation_has_its_own_slopes():
