@@ -45,16 +45,20 @@ def spikes() -> Row:
     root = dict(root="V - threshold", direction=1)
     events = [{**root, "var": "V", "value": 0}, {**root, "var": "w", "value": "step", "method": "add"}]
     model = fme.OdeModel(rates, state={"V": 0, "w": 0}, times=TIMES, parms=PARMS, events=events, atol=1e-6)
-    bound = model.bind()
+    when = {"when": "where(V > threshold, 1, 0)", "strict": True}  # as an event of SBML
+    bound, conditional = model.bind(), model.replace(events=[{**e, **when} for e in events]).bind()
     theta = bound.theta0
     hits, rows = by_hand(theta)
     np.testing.assert_allclose(model.hits()["time"], hits, atol=0.05)
     np.testing.assert_allclose(bound.simulate(theta)[:, 1], rows[:, 1], atol=0.07)  # a row may lie beside a spike
-    one, slopes, peer = side_by_side(
-        lambda: bound.simulate(theta), lambda: bound.sensitivities(theta), lambda: by_hand(theta)
-    )
+    np.testing.assert_allclose(conditional.simulate(theta), bound.simulate(theta), atol=1e-9)
+    one, slopes, of_condition, peer = side_by_side(
+        lambda: bound.simulate(theta), lambda: bound.sensitivities(theta), lambda: conditional.simulate(theta),
+        lambda: by_hand(theta),
+    )  # fmt: skip
     goals = [
         at_least(peer / one, 50, "{:.1f} times as fast"),
+        at_most(of_condition / one, 2, "with a condition {:.1f} times as long"),
         at_most(slopes / one, 6, "with sensitivities to 5 parameters {:.1f} runs"),
     ]
     return Row(

@@ -1,8 +1,9 @@
 # mypy: ignore-errors
 """Root events along whole runs: where a root crosses zero, states change, and the run goes on, without Python.
 
-What happens at a hit is what `models.running.crossings` does and explains, of roots that say no condition and end no
-run. What is not simple is not done here: a root that touches zero or stands on it, hits at ever shorter distances.
+What happens at a hit is what `models.running.crossings` does and explains. What is not simple is not done here: a root
+that touches zero or stands on it, hits at ever shorter distances, one that ends a run, conditions (`when`) that begin
+or cross together with others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ SLOW, TURN = 1e3, 1e-8
 """A root that is so many times slower than it has been only touches zero if its speed, such a part of the run until now
 later, has another sign and is so many times as large."""
 NOTHING, FIRED, REFUSED = 0, 1, -1
+PLAIN, CONDITIONAL, TERMINAL = range(3)
 
 
 class Roots(NamedTuple):
@@ -43,6 +45,11 @@ class Roots(NamedTuple):
         State, how it changes, order.
     directions, order : ndarray of int
         Of every root; the roots as they fire at one time.
+    holding : int
+        Address of ``holding(t, z, inputs, nothing, out)``: 1 of a root whose condition holds, and then 1 of one that is
+        strict; 0: no root says a condition.
+    kinds : ndarray of int
+        Of every root `PLAIN`, `CONDITIONAL` or `TERMINAL`.
     """
 
     slopes: int
@@ -51,6 +58,8 @@ class Roots(NamedTuple):
     made: IntMatrix
     directions: IntVector
     order: IntVector
+    holding: int
+    kinds: IntVector
 
 
 class RootsSeen(NamedTuple):
@@ -70,6 +79,8 @@ class RootsSeen(NamedTuple):
         Of the last `MANY` hits and the one before the last `PACE`; how many there were.
     z_later, rates_later, table_later : ndarray
         What is seen right behind a hit.
+    held, holds : ndarray, shape (2 n_roots,)
+        What `holding` returns before changes and behind them.
     """
 
     at: Vector
@@ -89,6 +100,8 @@ class RootsSeen(NamedTuple):
     z_later: Vector
     rates_later: Vector
     table_later: Matrix
+    held: Vector
+    holds: Vector
 
 
 def roots_room(c, r):
@@ -98,6 +111,7 @@ def roots_room(c, r):
     return RootsSeen(
         new(1), new(len(c.atol)), new(n, width), new(n), new(n), new(n), new(n), new(n), new(n), new(most, width),
         new(most, 1 + k), new(n, k), new(MANY + 1), new(1), new(len(c.atol)), new(len(c.atol)), new(n, width),
+        new(2 * n), new(2 * n),
     )  # fmt: skip
 
 
@@ -144,6 +158,9 @@ def read_sides(c, r, s, t, z, inputs, near, offsets):
             s.sides[j] = 1.0 if g > 0.0 else -1.0
         elif abs(speed) > STILL * s.sizes[j]:
             s.sides[j] = 1.0 if speed > 0.0 else -1.0
+        elif r.kinds[j] == CONDITIONAL:  # what stands on its border holds, or does not
+            look_at_conditions(r, s, t, z, inputs, s.holds)
+            s.sides[j] = 1.0 if s.holds[j] > 0.5 else -1.0
         elif r.directions[j] != 0:
             s.sides[j] = float(r.directions[j])
         else:
@@ -172,7 +189,7 @@ def ready_to_fire(c, r, s, t, z, inputs, near, lasted, end, first):
 
     Return whether there are any, whether none crosses, or `REFUSED`: it is not here to do.
     """
-    n, n_names, is_any, is_crossing = c.n_states, s.shifts.shape[1], False, False
+    n, n_names, is_any, n_crossing = c.n_states, s.shifts.shape[1], False, 0
     look_at_roots(c, r, s, t, z, inputs)
     for j in range(len(s.sides)):
         side, g, speed = s.sides[j], s.table[j, 0], s.speeds[j]
@@ -182,11 +199,14 @@ def ready_to_fire(c, r, s, t, z, inputs, near, lasted, end, first):
         is_slow = abs(speed) * SLOW < s.fastest[j]  # as no other is
         if not abs(speed) < math.inf or (is_slow and _turns(c, r, s, j, t, z, inputs, lasted)):
             return REFUSED
-        is_crossing, s.crossed_at[j] = True, 2.0 * abs(g)
+        if r.kinds[j] == CONDITIONAL and side > 0.0 and _holds_on(c, r, s, j, t, z, inputs, lasted):
+            return REFUSED
+        n_crossing += 1
+        s.crossed_at[j] = 2.0 * abs(g)
         if side * speed > STILL * s.sizes[j]:  # no crossing, but the error of a state at rest
             continue
         if r.directions[j] == 0 or float(r.directions[j]) == -side:
-            if n_names > 0 and not abs(speed) > STILL * s.sizes[j]:
+            if r.kinds[j] == TERMINAL or (n_names > 0 and not abs(speed) > STILL * s.sizes[j]):
                 return REFUSED
             is_any, s.fires[j] = True, 1.0
             for k in range(n_names):
@@ -194,23 +214,52 @@ def ready_to_fire(c, r, s, t, z, inputs, near, lasted, end, first):
                 for i in range(n):
                     moved += s.table[j, 2 + i] * z[n * (1 + k) + i]
                 s.shifts[j, k] = -moved / speed
-    if is_crossing and not _is_noted(s, t, lasted, end):
+    if n_crossing > 0 and ((n_crossing > 1 and r.holding != 0) or not _is_noted(s, t, lasted, end)):
         return REFUSED
     return FIRED if is_any else NOTHING
 
 
 def _turns(c, r, s, j, t, z, inputs, lasted):
     """Tell whether a root that rounding has carried over zero turns back at once: it touches zero."""
-    n, h = c.n_states, TURN * lasted
-    for i in range(len(z)):
-        s.z_later[i] = z[i] + h * s.rates[i] if i < n else z[i]
+    n = c.n_states
+    h = _look_ahead(s, n, t, z, lasted)
     call(c.rates, t + h, s.z_later, inputs, s.rates_later)
-    s.at[0] = t + h
     call(r.slopes, s.at, s.z_later, inputs, s.at, s.table_later)
     later = s.table_later[j, 1]
     for i in range(n):
         later += s.table_later[j, 2 + i] * s.rates_later[i]
     return later * s.speeds[j] < 0.0 and abs(later) > SLOW * abs(s.speeds[j])
+
+
+def _look_ahead(s, n, t, z, lasted):
+    """Go on a little by the present rates; return how far."""
+    h = TURN * lasted
+    for i in range(len(z)):
+        s.z_later[i] = z[i] + h * s.rates[i] if i < n else z[i]
+    s.at[0] = t + h
+    return h
+
+
+def _holds_on(c, r, s, j, t, z, inputs, lasted):
+    """Tell whether a condition whose root falls through zero holds on, by another of its parts."""
+    _look_ahead(s, c.n_states, t, z, lasted)
+    call(r.holding, s.at, s.z_later, inputs, s.at, s.holds)
+    return s.holds[j] > 0.5
+
+
+def look_at_conditions(r, s, t, z, inputs, out):
+    """Set which conditions of roots hold."""
+    if r.holding != 0:
+        s.at[0] = t
+        call(r.holding, s.at, z, inputs, s.at, out)
+
+
+def begins_another(s, j):
+    """Tell whether the changes of root j have made a condition hold that did not; its own has begun already."""
+    for k in range(len(s.sides)):  # noqa: SIM110    # a kernel has no any()
+        if k != j and s.holds[k] > 0.5 and s.held[k] < 0.5:
+            return True
+    return False
 
 
 def _is_noted(s, t, lasted, end):

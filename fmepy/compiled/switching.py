@@ -16,6 +16,7 @@ from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_change
 from fmepy.compiled.explicit_loop import begin_stiff, rates_of, watch_of
 from fmepy.compiled.kernels import are_finite, call, copy, integers, new
 from fmepy.compiled.root_events import (
+    CONDITIONAL,
     FIRED,
     NOTHING,
     PACE,
@@ -23,7 +24,9 @@ from fmepy.compiled.root_events import (
     Roots,
     RootsSeen,
     begin_roots,
+    begins_another,
     change,
+    look_at_conditions,
     look_at_roots,
     polished,
     read_sides,
@@ -238,6 +241,8 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
         t = polished(c, r, s, root, t, z, inputs, _near(w, t), least, most)
     near, end, row = _near(w, t), c.times[len(c.times) - 1], _rows_before(w, t, z, times, rows, row)
     fired = ready_to_fire(c, r, s, t, z, inputs, near, near / w.near, end, root)
+    if fired == FIRED:
+        look_at_conditions(r, s, t, z, inputs, s.held)
     for at in range(len(r.order)):
         j = r.order[at]
         if fired == FIRED and s.fires[j] > 0.0:
@@ -249,6 +254,13 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
             _read(w, seen, w.watched, 0, len(w.watched), c, t, z, inputs)
             _forget(seen.known)
             settle(c, s, j, t, z, inputs)
+            look_at_conditions(r, s, t, z, inputs, s.holds)
+            if r.holding != 0 and begins_another(s, j):
+                fired = REFUSED
+            if r.kinds[j] == CONDITIONAL and s.held[len(s.sides) + j] < 0.5:  # one that is not strict is seen at once
+                for i in range(row):
+                    if times[i] >= t - near:
+                        copy(z, rows[i])
     return t, row, fired
 
 

@@ -15,7 +15,7 @@ from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.compiled.machine import Code
 from fmepy.compiled.machine_function import machine_code, machine_function
 from fmepy.compiled.python_code import scalar_function
-from fmepy.compiled.root_events import Roots
+from fmepy.compiled.root_events import CONDITIONAL, PLAIN, TERMINAL, Roots
 from fmepy.compiled.switching import Switches
 from fmepy.language.derivatives import speeds_of
 from fmepy.language.equations import names_in, symbol, symbols
@@ -107,18 +107,16 @@ class WatchTable:
 
     @cached_property
     def _machine_code(self) -> Code | None:
-        """`along` of the switches alone, `slopes` and `changes` for the compiled loop; None of what has no word there.
-
-        A root's condition, and an end of a run, are for Python.
-        """
+        """What the compiled loop asks of switches and roots; None of what has no word there."""
         s, g, way = self.system, [w.g for w in self.system.switches], self._way()
         if s.delays or s.algebraic or self._extras is not None:
-            return None
-        if any(r.when is not None or r.terminal for r in self.roots):
             return None
         changes = {f"change{j}": [as_node(c.value) for c in r.changes] for j, r in enumerate(self.roots)}
         of_roots = {"slopes": [r.g for r in self.roots], **changes} if self.roots else {}
         functions = {name: with_slopes(s, expressions) for name, expressions in of_roots.items()}
+        if self.conditional:
+            holding = [as_node(0.0 if r.when is None else r.when) for r in self.roots]
+            functions["holding"] = [*holding, *(as_node(r.strict) for r in self.roots)]
         with suppress(NotWritableError):
             return machine_code(
                 [[s.time], s.z[: s.n_states], s.inputs, [*way.values()]],
@@ -144,6 +142,8 @@ class WatchTable:
             made=_integers(changes).reshape(-1, 3),
             directions=_integers(r.direction for r in self.roots),
             order=_integers(sorted(range(n), key=lambda j: (self.roots[j].order, j))),
+            holding=code.address("holding") if self.conditional else 0,
+            kinds=_integers(TERMINAL if r.terminal else PLAIN if r.when is None else CONDITIONAL for r in self.roots),
         )
         return Switches(
             along=code.address("along"), n_switches=len(s.switches), n_moving=1 + s.n_states + len(s.names),

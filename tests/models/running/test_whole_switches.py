@@ -59,6 +59,9 @@ OF_ORDERS = [event("y - 12", "x", "b * y", "add"), event("y - 12", "y", "0.1 * x
              event("2 * y - 24", "x", "0.9", "multiply", order=2)]  # fmt: skip
 OF_TIMES = [event("t - 4 * a", "x", "y", order=1), event("2 * t - 8 * a", "y", "0.9 * y")]
 OF_TIME = [event("t - 4 * c", "x", "a + 0.01 * t * x", "add"), event("sin(t) - 0.5", "y", 0.9, "multiply", direction=1)]
+IF_HIGH = {"direction": 1, "when": "where(x > 15, 1, 0)"}
+IF_BOTH = {"direction": 1, "when": "where(x > 8 and y > 3, 1, 0)"}
+AT_ONCE = {"direction": 1, "when": "where(t >= 8, 1, 0)"}
 IN_ROW = [event("t - 8", "x", "2 * a", "add"), event("x - 15", "x", 0.8, "multiply")]
 ROOTS = {
     "culls": (hunted, {"events": CULLS}),
@@ -72,6 +75,11 @@ ROOTS = {
     "a hit at the end": (hunted, {"events": [event("t - 20", "x", 0.0)]}),
     "by forcings": (driven, {"forcings": {"u": TABLE}, "events": [event("x - 12 * u", "x", "13 * u")]}),
     "stiff, with culls": (fast, {"events": [event("x - 0.9", "y", "-0.5 * b", "add", direction=-1)]}),
+    "if it is high": (hunted, {"events": [event("x - 15", "x", "0.6 * a", "multiply", early=True, **IF_HIGH)]}),
+    "if both are high": (hunted, {"events": [event("min(x - 8, y - 3)", "x", 0.7, "multiply", **IF_BOTH)]}),
+    "seen at once": (hunted, {"events": [event("t - 8", "x", "2 * a", "add", **AT_ONCE)]}),
+    "seen later": (hunted, {"events": [event("t - 8", "x", "2 * a", "add", strict=True, **AT_ONCE)]}),
+    "with an end that is not reached": (hunted, {"events": [*CULLS, event("x - 99", "x", 0.0, terminal=True)]}),
     "with outputs": (hunted, {"events": CULLS, "outputs": {"sum": "x + a * y"}}),
 }
 CASES = {
