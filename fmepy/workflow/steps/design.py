@@ -47,7 +47,7 @@ class DesignStep(CalibrationStep):
         if "candidates" in words:
             words["candidates"] = task.table((self.name, "candidates"), words["candidates"])
         fit = best_fit(done)  # which knows the noise
-        return design(task.cost, natural_fit(task, fit).par if task.scale else fit, **words, seed=options.seed)
+        return design(task.cost, natural_fit(task, fit) if task.scale else fit, **words, seed=options.seed)
 
     def tables(self, task: CalibrationTask, result: OptimalDesign) -> Tables:
         errors = pd.DataFrame({"now": result.before, "with_these": result.after})
