@@ -37,7 +37,7 @@ def _answers(kind: str) -> dict[str, list[tuple[tuple[str, ...], str]]]:
 
 
 _NONE = inspect.Parameter.empty
-_BARE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+_MANY = inspect.Parameter.VAR_POSITIONAL
 _RUN = "A run of a model"
 _OF_MODELS = (
     "state",
@@ -80,7 +80,7 @@ upper={'k': 10}.
     kinds = [p.kind for p in parameters.values()]
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
     most = len(kinds) if is_open else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [n for n in known if parameters[n].default is _NONE and parameters[n].kind not in _BARE]
+    needed = [n for n in known if parameters[n].default is _NONE and parameters[n].kind is not _MANY]
     own_self = len(words) - len(known)
     n = most - own_self
     named = f"; {listed(known[n:], 40)} by name" if known[n:] else ""

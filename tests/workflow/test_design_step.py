@@ -81,7 +81,9 @@ def test_times_between_bounds_and_the_parameters_in_question(tmp_path):
         ("n = 2", "either `candidates`"),
         ('n = 2, candidates = "nowhere.csv"', "nowhere.csv"),
         ('n = 2, times = [1, 12], for_ = "kk"', "Did you mean 'k'"),
-        ('n = 2, times = [12, 1]', "crossed"),
+        ('n = 2, times = [12, 1]', "must be the first and the last time"),
+        ('n = 2, times = []', "must be the first and the last time"),
+        ('n = 2, times = [1, "a"]', "must hold a number"),
         ('n = 2, times = [1, 12], criterion = "F"', "criterion"),
     ],
 )  # fmt: skip
