@@ -36,7 +36,8 @@ def _answers(kind: str) -> dict[str, list[tuple[tuple[str, ...], str]]]:
     return out
 
 
-_NONE, _BARE = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_ONLY
+_NONE = inspect.Parameter.empty
+_MANY = inspect.Parameter.VAR_POSITIONAL
 _RUN = "A run of a model"
 _OF_MODELS = (
     "state",
@@ -79,7 +80,7 @@ upper={'k': 10}.
     kinds = [p.kind for p in parameters.values()]
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
     most = len(kinds) if is_open else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [] if is_open else [n for n in known if parameters[n].default is _NONE and parameters[n].kind is not _BARE]
+    needed = [n for n in known if parameters[n].default is _NONE and parameters[n].kind is not _MANY]
     own_self = len(words) - len(known)
     n = most - own_self
     named = f"; {listed(known[n:], 40)} by name" if known[n:] else ""

@@ -364,7 +364,41 @@ def test_a_method_that_takes_any_keyword_hands_it_on(model, fit):
 
 def test_a_model_of_modules_answers_in_its_own_words():
     growth = fme.dmi.Module("growth", "d(N)/dt = r*N\nN(0) = 10\noutput N")
-    with pytest.raises(UnknownArgumentError, match=r"ModularModel has no argument 'parms'"):
+    with pytest.raises(UnknownArgumentError, match=r"ModularModel has no argument 'parms'; here it is `data`"):
         fme.dmi.ModularModel([growth], times=range(3), dt=1.0, parms={"r": 0.5})
     with pytest.raises(UnknownArgumentError, match=r"ModularModel needs `dt`, too"):
         fme.dmi.ModularModel([growth], {"r": 0.5}, times=range(3))
+
+
+def test_a_sum_and_a_comparison_say_what_they_take(cost):
+    with pytest.raises(UnknownArgumentError, match=r"compare_fits\(one, other\)"):
+        fme.compare_fits()
+    with pytest.raises(UnknownArgumentError, match=r"SumCost\(\[a, b\]\)"):
+        fme.SumCost()
+    with pytest.raises(ArgumentError, match=r"SumCost\(\[a, b\]\).*got one SimulationCost"):
+        fme.SumCost(cost)
+    with pytest.raises(UnknownArgumentError, match=r"obsplot\(table\)"):
+        fme.obsplot()
+
+
+def test_variances_of_a_chain_that_has_none_are_answered(model):
+    runs = fme.sensRange(model, parRange={"r": (0.4, 0.6)}, num=3, seed=1)
+    with pytest.raises(ParameterError, match=r"`parInput` must be a table, .* chain.pars; got 'chain'"):
+        fme.sensRange(model, parInput="chain")
+    chain = fme.modMCMC(lambda p: float(np.sum(p**2)), [1.0], jump=1.0, niter=10, seed=1)
+    with pytest.raises(ArgumentError, match=r"is None; a number is needed. Chains sample variances .*`var0=`"):
+        runs.with_error(chain.sig)
+    with pytest.raises(ArgumentError, match=r"such as numpy.exp; got 'log'"):
+        chain.transform("log")
+
+
+@pytest.mark.parametrize("word", ["summary", "plot", "pairs", "hist", "coef", "residuals"])
+def test_generic_functions_of_R_are_answered_with_methods(word):
+    with pytest.raises(AttributeError, match=rf"'{word}'; here it is of the result: fit.summary\(\)"):
+        getattr(fme, word)
+
+
+@pytest.mark.parametrize(("word", "own"), [("convergence", "converged"), ("counts", "evaluations"), ("value", "ssr")])
+def test_parts_of_a_fit_in_R_are_answered(fit, word, own):
+    with pytest.raises(AttributeError, match=f"here it is `{own}`"):
+        getattr(fit, word)

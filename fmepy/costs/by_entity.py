@@ -34,6 +34,7 @@ from fmepy.errors import SimulationError
 from fmepy.models.entity import EntityModel
 from fmepy.numerics.sparse import dense_jacobian, sparse_jacobian, stacked
 from fmepy.parameters.named import values_by_name
+from fmepy.parameters.names import as_theta
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 
@@ -314,7 +315,7 @@ class PredictionsTogether(Predictions):
 
     def _parameters(self, theta: Vector) -> Matrix:
         """Return what the bound model takes, a row a run."""
-        return np.where(self._moving, np.asarray(theta, dtype=float)[self._source], self._values)
+        return np.where(self._moving, as_theta(theta, self.parameter_names)[self._source], self._values)
 
     def _one(self, i: int) -> PredictionsOfRun:
         if i not in self._alone:

@@ -39,6 +39,7 @@ from fmepy.errors import ArgumentError, SimulationError
 from fmepy.language.equations import symbol
 from fmepy.numerics.sparse import columns_at, dense, normal_matrix, scaled_rows, stacked
 from fmepy.numerics.tails import log_probability, minus2loglik_of_marked, residuals_of_marked, steepness
+from fmepy.parameters.names import as_theta
 from fmepy.types import BoolVector, Matrix, Vector
 
 
@@ -175,6 +176,7 @@ class BoundLikelihood(OfPredictions):
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L; raise SimulationError if the model fails, or a reading has no likelihood."""
+        theta = as_theta(theta, self.parameter_names)
         return self._minus2loglik(*self._of_predictions(self.predictions.values(theta[self._at]), theta), theta)
 
     def minus2loglik_many(self, Theta: Matrix) -> tuple[Vector, Any]:
@@ -201,6 +203,7 @@ class BoundLikelihood(OfPredictions):
 
     def modcosts(self, theta: Vector) -> list[ModCost]:
         """Return the `ModCost` of every piece, from one run."""
+        theta = as_theta(theta, self.parameter_names)
         mod, s = self._of_predictions(self.predictions.values(theta[self._at]), theta)
         split = self.of_pieces(mod, *self._in_units_of_sd(mod, s, theta))
         costs = [(tabulate(replace(c, weights=w), own, is_likelihood=True), logs) for c, own, w, logs in split]
@@ -208,6 +211,7 @@ class BoundLikelihood(OfPredictions):
 
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, shape (n_par,)."""
+        theta = as_theta(theta, self.parameter_names)
         if self._is_swept_at(theta):
             return -0.5 * self._with_pull(theta)[1]
         d = self._at_theta(theta)
@@ -255,6 +259,7 @@ class BoundLikelihood(OfPredictions):
 
     def _rows(self, theta: Vector) -> tuple[Any, Any]:
         """Return the readings whose spread has a row, and the rows of all predictions, then of these spreads."""
+        theta = as_theta(theta, self.parameter_names)
         d = self._at_theta(theta)
         of_mod, of_s = self._finite(self.informations, theta, d.mod, d.s)
         rows = scaled_rows(d.dmod, np.sqrt(of_mod))

@@ -26,7 +26,7 @@ from fmepy.parameters.scales import marked
 from fmepy.results.notebook import InNotebook
 from fmepy.tables.sheet import calendar_of, one_calendar, warn_of_calendars
 from fmepy.types import UserParameters
-from fmepy.vocabulary import AnswersInOwnWords, by_name
+from fmepy.vocabulary import AnswersInOwnWords, by_name, with_own_words
 
 
 class AddableCost(AnswersInOwnWords, InNotebook):
@@ -60,6 +60,7 @@ class AddableCost(AnswersInOwnWords, InNotebook):
         raise NotImplementedError
 
 
+@with_own_words
 @dataclass(frozen=True, eq=False, repr=False)
 class SumCost(AddableCost):
     """A sum of costs, as ``a + b`` or ``sum([...])`` write it.
@@ -111,6 +112,10 @@ class SumCost(AddableCost):
     upper: pd.Series = field(init=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.parts, (AddableCost, Cost)):
+            raise ArgumentError(
+                f"A sum takes its parts as a list, SumCost([a, b]), or say a + b; got one {type(self.parts).__name__}."
+            )
         parts = tuple(chain.from_iterable(p.parts if isinstance(p, SumCost) else (p,) for p in self.parts))
         if not parts:
             raise ArgumentError("A sum of costs needs at least one.")

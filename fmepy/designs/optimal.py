@@ -213,6 +213,8 @@ class _Task:
                 r.variance = variance
             self.lacks_sd = False
             self.notes.append(f"A reading has the fit's standard deviation of {variance**0.5:.3g}.")
+        if isinstance(p, ModFit) and p.with_prior:
+            self.notes.append("The fit's prior takes no part: standard errors are of the data alone.")
         self.present = np.array([r.present for r in self.readings])
 
     def set_candidates(self, space: DesignSpace) -> None:

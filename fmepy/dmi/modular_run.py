@@ -28,6 +28,7 @@ from fmepy.dmi.statements import END, START, Reference
 from fmepy.dmi.traced import values_of
 from fmepy.errors import ModelError, SimulationError, listed
 from fmepy.models.simulated import BoundRuns
+from fmepy.parameters.names import as_theta
 from fmepy.types import BoolVector, Cube, IntMatrix, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -367,7 +368,7 @@ class BoundModular(BoundRuns):
             It failed; with the parameters and the time.
         """
         z = self._z.copy()
-        z[self._places] = theta
+        z[self._places] = as_theta(theta, self.names)
         run = self._program.run(z, self._series, self._start, self._keep, report)
         if run.failed:
             p = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
@@ -410,5 +411,5 @@ class BoundModular(BoundRuns):
         if self._equations is None:
             return super().sensitivities(theta)
         bound, rows, order = self._equations
-        _, S = bound.sensitivities(np.asarray(theta, dtype=float))
+        _, S = bound.sensitivities(as_theta(theta, self.names))
         return self.simulate(theta), S[rows][:, order]

@@ -32,6 +32,7 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import Runnable
 from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
 from fmepy.parameters.named import merge_parameters
+from fmepy.parameters.names import as_theta
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 
@@ -160,7 +161,7 @@ class BoundReadings(TakesDifferences, OfRuns):
         if known[0] == key:
             return known[1], known[2]
         P = self._P0.copy()
-        P[self._places] = theta
+        P[self._places] = as_theta(theta, self.names)
         n, layout = len(layout_readings := self._layout.tables.readings), self._layout
         t = np.array([r.time for r in layout_readings])
         X, M = np.zeros((n, len(layout.states))), np.zeros((n, len(layout.constants)))

@@ -48,6 +48,7 @@ from fmepy.fimlof.filter_model import Specification, is_one_run, uses_errors, wi
 from fmepy.fimlof.side_steps import rows_of_path, rows_until, with_side_paths
 from fmepy.numerics.differences import replaced
 from fmepy.numerics.tails import residuals_of_marked
+from fmepy.parameters.names import as_theta
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class BoundFimlof(OfData):
 
     def likelihoods(self, theta: Vector) -> list[Likelihood]:
         """Return the likelihood of every entity."""
-        key, last = np.asarray(theta, dtype=float).tobytes(), self._last  # another thread may write it meanwhile
+        key, last = as_theta(theta, self.parameter_names).tobytes(), self._last  # another thread may write it meanwhile
         if last is None or last[0] != key:
             values = self._full(theta)
             if self._runs is not None:
@@ -360,7 +361,7 @@ class BoundFimlof(OfData):
 
     def _full(self, theta: Vector) -> Vector:
         values = self._values.copy()
-        values[self._at] = theta
+        values[self._at] = as_theta(theta, self.parameter_names)
         return values
 
     def _likelihood(self, k: int, values: Vector, states: Vector | None = None) -> Likelihood:
@@ -409,7 +410,7 @@ class BoundFimlof(OfData):
         self, theta: Vector, rough: bool = False
     ) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
         """Return likelihoods at theta, and by entity dnu, ds, shape (n_obs, n_par), and the rest of the score."""
-        theta = np.asarray(theta, dtype=float)
+        theta = as_theta(theta, self.parameter_names)
         key, remembered = (theta.tobytes(), rough and self._runs is None), self._remembered
         if remembered is not None and remembered[0] == key:
             return remembered[1], remembered[2]

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import check_choice
+from fmepy.errors import check_choice, counted
 from fmepy.results.tables import Part, Shown, bullets, table
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
@@ -101,13 +101,15 @@ class MultiStart(Shown):
     def _sentences(self, n: int, ended: int) -> Iterable[str]:
         nowhere = int((self.above.notna() & (self.starts["optimum"] == 0)).sum())
         if self.replaced:
-            yield f"{self.replaced} starts at which the cost fails were replaced by others."
+            be = "was" if self.replaced == 1 else "were"
+            yield f"{counted(self.replaced, 'start')} at which the cost fails {be} replaced by others."
         if self.interrupted:
             yield f"Ctrl-C: {ended} of {n} starts were run."
         elif ended < n:
-            yield f"{n - ended} starts came to no result; `starts` says why."
+            yield f"{counted(n - ended, 'start')} came to no result; `starts` says why."
         if nowhere:
-            yield f"{nowhere} starts did not converge (a plateau, a limit, a search that ran away); `starts` says why."
+            why = "(a plateau, a limit, a search that ran away); `starts` says why."
+            yield f"{counted(nowhere, 'start')} did not converge {why}"
         if not len(self.optima):
             yield "No start converged: this is no optimum. Give bounds, other starts, or another method."
             return

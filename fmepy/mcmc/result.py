@@ -208,6 +208,8 @@ class ModMCMC(Shown):
         `log_posterior` stays the density on the scale that was sampled. Draws remember that scale, and models that take
         another refuse them; what was transformed is taken as it comes.
         """
+        if not callable(function):
+            raise ArgumentError(f"`function` must be one of the table of draws, such as numpy.exp; got {function!r}.")
         pars = _like(function(self.pars.copy()), self.pars)
         best = _like(function(self.bestpar.to_frame().T), self.bestpar.to_frame().T).iloc[0]
         with np.errstate(all="ignore"):

@@ -44,6 +44,7 @@ import pandas as pd
 
 from fmepy.errors import SimulationError
 from fmepy.numerics.differences import central_differences, steps_beside
+from fmepy.parameters.names import as_theta
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 
@@ -132,6 +133,7 @@ class TakesDifferences:
     """A bound model whose sensitivities may be central differences of runs, inside bounds."""
 
     _box: tuple[Vector, Vector] | None = None
+    names: tuple[str, ...]
     simulate: Any
     times: Vector
 
@@ -145,7 +147,7 @@ class TakesDifferences:
 
     def differences(self, theta: Vector, relative: float) -> tuple[Matrix, Cube]:
         """Return Y and its central differences by steps of this size, relative to the parameters."""
-        theta = np.asarray(theta, dtype=float)
+        theta = as_theta(theta, self.names)
         Y = self.simulate(theta)
         return Y, central_differences(self.simulate, theta, steps_beside(theta, relative), self._box, base=Y)
 

@@ -31,6 +31,7 @@ from fmepy.models.running.timeline import Timeline
 from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, known_starts_of_many, unresolved
 from fmepy.models.running.watch_table import NEAR
 from fmepy.numerics.differences import central_differences, differences_of_rows, steps_beside
+from fmepy.parameters.names import as_theta
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ class BoundOde(BoundDynamic):
         """Return all parameters of many runs, row by row."""
         P = np.empty((len(Theta), len(self._base)))
         P[:] = self._base
-        P[:, self._places] = Theta
+        P[:, self._places] = Theta if np.shape(Theta)[1:] == self._places.shape else as_theta(Theta[0], self.names)
         return P
 
     def states_at(self, theta: Vector) -> Matrix:
@@ -323,7 +324,7 @@ class BoundOde(BoundDynamic):
 
         Of a hit: its time, and which one of `definition.roots` it is.
         """
-        theta = np.asarray(theta, dtype=float)
+        theta = as_theta(theta, self.names)
         exact = sensitivities and self.exact
 
         def at(theta: Vector, kind: str) -> list[Hit]:
@@ -434,7 +435,7 @@ class BoundOde(BoundDynamic):
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par)."""
-        theta = np.asarray(theta, dtype=float)
+        theta = as_theta(theta, self.names)
         if not self.exact:
             self._tell_differences(self._why_not_exact())
             return self._differences(theta)

@@ -27,6 +27,7 @@ from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
 from fmepy.models.running.forcings import series_by_name, tell_outside
 from fmepy.models.running.system import OutputFunctions, build_outputs, delays_of
 from fmepy.parameters.named import check_names, merge_parameters
+from fmepy.parameters.names import as_theta
 from fmepy.parameters.scales import check_scale
 from fmepy.results.notebook import InNotebook
 from fmepy.tables.columns import refuse_dates
@@ -386,7 +387,7 @@ class BoundDynamic(TakesDifferences):
 
     def _parameters(self, theta: Vector) -> Vector:
         p = self._base.copy()
-        p[self._places] = theta
+        p[self._places] = as_theta(theta, self.names)
         return p
 
     def _output_functions(self, names: tuple[str, ...] | None = None) -> OutputFunctions:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, SimulationError, check_choice, warn
+from fmepy.errors import ModelError, SimulationError, check_choice, counted, warn
 from fmepy.language.equations import Equations
 from fmepy.models.bound_ode import BoundOde
 from fmepy.models.engines import registry
@@ -331,7 +331,7 @@ class OdeModel(ProfileModel):
             self.engine_note += _STEPPED_OVER
         if dt is not None:
             _check_step(dt, self.method, bool(self._engine.steps), span)
-        width = None if bandwidth is None else _bandwidth(bandwidth, self._engine.needs_equations)
+        width = None if bandwidth is None else _bandwidth(bandwidth, self._engine.needs_equations, len(self.states))
         self.options: SolverOptions = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
         self.told_small: set[str] = set()  # warnings of states too small for their tolerance: one is enough
@@ -460,10 +460,13 @@ def _check_step(dt: float, method: str, has_fixed_steps: bool, span: float) -> N
     tolerances.check_number_of_steps(span, dt, f"dt={dt!r}", tolerances.MOST_FIXED_STEPS)
 
 
-def _bandwidth(bandwidth: Any, is_compiled: bool) -> tuple[int, int]:
+def _bandwidth(bandwidth: Any, is_compiled: bool, n: int) -> tuple[int, int]:
     if is_compiled:
         raise ModelError("`bandwidth` is for models that run on scipy; this one is compiled. Pass engine='scipy'.")
     pair = (bandwidth, bandwidth) if np.ndim(bandwidth) == 0 else tuple(bandwidth)
-    if len(pair) != 2 or any(int(b) != b or b < 0 for b in pair):
-        raise ModelError(f"`bandwidth={bandwidth!r}` must be a whole number, or two (lower, upper).")
+    if len(pair) != 2 or any(b not in range(n) for b in pair):
+        raise ModelError(
+            f"`bandwidth={bandwidth!r}` must be a whole number, or two (lower, upper), from 0 to {n - 1}, for there "
+            f"{'is' if n == 1 else 'are'} {counted(n, 'state')}."
+        )
     return int(pair[0]), int(pair[1])

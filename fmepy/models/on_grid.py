@@ -165,11 +165,12 @@ def cells_of_model(model: Any) -> Cells | None:
     return {cell: (name, x) for name, cells in profiles for cell, x in zip(cells, mid, strict=True)}
 
 
-def profiles_at_rest(model: Any) -> tuple[str, ...]:
-    """Return the profiles of a steady state on a grid, whose x is a depth; none of other models."""
-    while not isinstance(model, SteadyModel) and hasattr(model, "inner"):
-        model = model.inner
-    return model.profiles if isinstance(model, SteadyModel) else ()
+def profiles_at_rest(thing: Any) -> tuple[str, ...]:
+    """Return the profiles of a steady state on a grid, whose x is a depth, of a model or cost; none of others."""
+    if isinstance(thing, SteadyModel):
+        return thing.profiles
+    behind = [*getattr(thing, "parts", ()), *(getattr(thing, k) for k in ("inner", "predictor") if hasattr(thing, k))]
+    return tuple(dict.fromkeys(name for one in behind for name in profiles_at_rest(one)))
 
 
 def in_cells(name: str, n: int) -> list[str]:

@@ -17,7 +17,7 @@ from fmepy.errors import ArgumentError, FmepyError, SimulationError, listed
 from fmepy.models.base import TakesDifferences
 from fmepy.models.dynamic import Runnable
 from fmepy.parameters.named import merge_parameters
-from fmepy.parameters.names import normal_name
+from fmepy.parameters.names import as_theta, normal_name
 from fmepy.types import Cube, Matrix, Vector
 
 
@@ -96,7 +96,7 @@ class BoundRuns(TakesDifferences):
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
-        p = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
+        p = {**self._values, **dict(zip(self.names, as_theta(theta, self.names).tolist(), strict=True))}
         try:
             Y = np.array(self._model.run(p, self.times.copy()), dtype=float)
         except FmepyError:

@@ -27,7 +27,7 @@ from fmepy.models.steady_run import check_start, tolerances
 from fmepy.models.steady_state import Place, come_to_rest, jump_between, refused, state_names, why_not
 from fmepy.models.transport import Grid1D
 from fmepy.numerics.at_rest import NewtonState, rest_from
-from fmepy.parameters.names import normal_name
+from fmepy.parameters.names import as_theta, normal_name
 from fmepy.types import Cube, Matrix, Vector
 from fmepy.vocabulary import with_own_words
 
@@ -373,13 +373,13 @@ class BoundSteady(BoundDynamic):
 
     def simulate(self, theta: Vector) -> Any:
         """Return Y, shape (n_row, n_var)."""
-        theta = np.asarray(theta, dtype=float)
+        theta = as_theta(theta, self.names)
         system, found = self._search(theta)
         return self._picked_rows(self._table(system, found.y))
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_row, n_var, n_par)."""
-        theta = np.asarray(theta, dtype=float)
+        theta = as_theta(theta, self.names)
         system, found = self._search(theta)
         self._tell_jump(system.p, found.y)
         d, n_par = self._definition, len(self.names)

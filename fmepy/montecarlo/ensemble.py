@@ -18,7 +18,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
-from fmepy.errors import ArgumentError, DataError, ParameterError, check_choice, listed, repeated
+from fmepy.errors import ArgumentError, DataError, ParameterError, check_choice, listed, repeated, shortened
 from fmepy.models.bound_simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.normal import Norm, as_mean_and_covariance
 from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif, as_ranges
@@ -137,7 +137,13 @@ def _need(value: Any, argument: str, dist: str) -> None:
 def _input_table(parInput: Any) -> pd.DataFrame:
     """Return the user's sets as a table: a DataFrame, mapping of columns or of numbers, Series (one set), or matrix."""
     if not isinstance(parInput, pd.Series | pd.DataFrame | Mapping):
-        values = np.atleast_2d(np.asarray(parInput, dtype=float))
+        try:
+            values = np.atleast_2d(np.asarray(parInput, dtype=float))
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"`parInput` must be a table, one set a row and a column a parameter, such as chain.pars; "
+                f"got {shortened(parInput)}."
+            ) from None
         parInput = pd.DataFrame(values, columns=list(generated_names(values.shape[1])))
     table = as_table(parInput, "parInput", empty=True)
     if 0 in table.shape:

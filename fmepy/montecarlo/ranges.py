@@ -334,7 +334,8 @@ def _number(value: Any, name: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ArgumentError(f"`var`: the variance of {name!r} is {value!r}; a number is needed.") from None
+        hint = " Chains sample variances (`sig`) where `var0=` is given." if value is None else ""
+        raise ArgumentError(f"`var`: the variance of {name!r} is {value!r}; a number is needed.{hint}") from None
 
 
 def _frame(pars: pd.DataFrame, values: Cube, var: tuple[str, ...], x: Vector) -> pd.DataFrame:

@@ -47,12 +47,15 @@ class ScenarioSummary(Framed):
         Of differences: what they are taken to.
     order : tuple
         All scenarios of the table, the base among them, by which lines have their colours.
+    profiles : tuple of str
+        Of a steady state on a grid, the variables that are profiles over x.
     """
 
     frame: pd.DataFrame
     x_name: str
     base: str | None = None
     order: tuple[Any, ...] = ()
+    profiles: tuple[str, ...] = ()
 
     def plot(self, which: Which = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw one panel a variable, a line a scenario with the band of its 5 to 95 % quantiles; return the Axes.
@@ -103,6 +106,8 @@ class Scenarios(Framed):
         All scenarios of the table, the base among them.
     cells : dict or None
         Of a model on a grid, of every cell the profile and its place.
+    profiles : tuple of str
+        Of a steady state on a grid, the variables that are profiles over x.
     """
 
     frame: pd.DataFrame
@@ -116,6 +121,7 @@ class Scenarios(Framed):
     engine: str = ""
     order: tuple[Any, ...] = ()
     cells: dict[str, tuple[str, float]] | None = None
+    profiles: tuple[str, ...] = ()
 
     def shown(self) -> list[str | Part]:
         """Return how many runs there are, and the table."""
@@ -144,7 +150,8 @@ class Scenarios(Framed):
             table = summarise(statistics(np.ascontiguousarray(columns)), self.var, x, self.x_name).frame
             table.insert(0, "scenario", [name] * len(table))
             parts.append(table)
-        return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
+        frame = pd.concat(parts, ignore_index=True)
+        return ScenarioSummary(frame, self.x_name, self.base, self.order, self.profiles)
 
     def _summary_by_place(self, values: Cube) -> ScenarioSummary:
         rows, parts = self.frame.iloc[: values.shape[2], 2:4], []
@@ -397,7 +404,7 @@ def _gathered(
     return Scenarios(
         frame, sets.labelled(), names, var, first.simulator.x_name, pd.concat(failures, ignore_index=True),
         interrupted=any(how.interrupted for _, how in ran), engine=ran[0][1].engine, order=names,
-        cells=cells,
+        cells=cells, profiles=first.simulator.profiles,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from fmepy.errors import ParameterError, SimulationError
 from fmepy.numerics.differences import central_differences
 from fmepy.numerics.finite import all_finite
 from fmepy.parameters.named import Parameters
+from fmepy.parameters.names import as_theta
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 
@@ -138,7 +139,7 @@ class Elementwise:
 
     def full(self, theta: Vector) -> Vector:
         """Return the parameters themselves; raise SimulationError for a value too large to have any."""
-        p = np.array(theta, dtype=float)
+        p = as_theta(theta, self.names).copy()
         if self._back is not None and max(map(abs, p.tolist())) < _SAFE:
             p = self._back(p)
         else:
@@ -272,9 +273,9 @@ class Selected:
     def full(self, theta: Vector) -> Vector:
         """Return all parameters."""
         if self.moving.size == self.place.size:
-            return np.asarray(theta, dtype=float)[self.taken]
+            return as_theta(theta, self.names)[self.taken]
         out = self.values.copy()
-        out[self.moving] = np.asarray(theta, dtype=float)[self.taken]
+        out[self.moving] = as_theta(theta, self.names)[self.taken]
         return out
 
     def pull(self, theta: Vector, rows: Any) -> Any:
@@ -344,7 +345,7 @@ class Computed:
 
     def _each(self, theta: Vector, what: str) -> list[Any]:
         p = self.parms.copy()
-        p[self.at] = theta
+        p[self.at] = as_theta(theta, self.names)
         return [getattr(e, what)(p[list(places)].tolist()) for e, places in self.derived]
 
     def full(self, theta: Vector) -> Vector:

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
+
+from fmepy.errors import ParameterError, counted, listed, shortened
+from fmepy.types import Vector
 
 _LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
 
@@ -19,6 +24,34 @@ def normal_name(name: object) -> str:
     """Return a name as Python would read it as an identifier."""
     text = str(name)
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def as_theta(theta: Any, names: Sequence[str]) -> Vector:
+    """Return the plain vector of values that a bound model or cost takes, one for each of its parameters.
+
+    Raises
+    ------
+    ParameterError
+        Another number of values, which NumPy would spread over all of them if it is one.
+
+    Examples
+    --------
+    >>> as_theta([0.5], ["r", "K"])
+    Traceback (most recent call last):
+        ...
+    fmepy.errors.ParameterError: A bound model or cost takes a sequence of 2 numbers, in the order of its parameters \
+('r', 'K'); got [0.5].
+    """
+    try:
+        out = np.asarray(theta, dtype=float)
+    except (TypeError, ValueError):
+        out = np.empty(0)
+    if out.shape != (len(names),):
+        raise ParameterError(
+            f"A bound model or cost takes a sequence of {counted(len(names), 'number')}, in the order of its "
+            f"parameters ({listed(names)}); got {shortened(theta)}."
+        )
+    return out
 
 
 def split_local(name: str) -> tuple[str, str | None]:

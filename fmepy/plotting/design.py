@@ -31,9 +31,12 @@ def plot_design(found: Any, which: Any = None, *, axes: Any = None, **words: Any
     def draw(ax: Any, name: str) -> None:
         mine = table[table["variable"] == name].groupby(x)["sensitivity"].max()
         ax.plot(mine.index, mine.to_numpy(), color=color(0), **words)
-        here = chosen.loc[chosen["variable"] == name, x]
-        times, counts = np.unique(here, return_counts=True)
-        ax.plot(times, np.zeros(len(times)), "^", color=color(1), markersize=8, clip_on=False, label="chosen")
+        here = chosen.loc[chosen["variable"] == name, x].to_numpy(dtype=float)
+        near = 1e-4 * (float(np.ptp(mine.index)) or 1.0)  # times that were found one by one differ in their last digits
+        _, first, counts = np.unique(np.round(here / near), return_index=True, return_counts=True)
+        times = here[first]
+        if len(times):  # an empty line without a clip would widen the panel to the figure's corner
+            ax.plot(times, np.zeros(len(times)), "^", color=color(1), markersize=8, clip_on=False, label="chosen")
         for t, n in zip(times, counts, strict=True):
             if n > 1:
                 ax.annotate(f"{n} x", (t, 0), textcoords="offset points", xytext=(0, 8), ha="center", fontsize=8)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.parameters.names import split_local
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import (
     COLORS,
@@ -56,17 +57,19 @@ def _by_variable(cost: Any) -> list[tuple[str, pd.DataFrame]]:
     return [(str(name), rows) for name, rows in cost.residuals.groupby(names, sort=False)]
 
 
-def _draw_residuals(ax: Axes, table: pd.DataFrame, name: str | None, k: int, kwargs: dict[str, Any]) -> None:
+def _draw_residuals(
+    ax: Axes, table: pd.DataFrame, name: str | None, k: int, kwargs: dict[str, Any], upright: bool = False
+) -> None:
     """Draw the residuals of variable `k`: a colour an entity, and beyond the last colour another symbol."""
     if "entity" not in table or table["entity"].isna().any():
-        draw_marked(ax, table["x"], table["res"], table.get("censored"),
+        draw_marked(ax, table["x"], table["res"], table.get("censored"), upright,
                     **{**point_look(k), "markersize": 5, "label": name, **kwargs})  # fmt: skip
         return
     parts = list(table.groupby("entity", sort=False))
     for i, (label, own) in enumerate(parts):
         look = {**point_look(i, k + i // len(COLORS)), "markersize": 5}
         named = str(label) if k == 0 and len(parts) <= MOST_NAMED else None
-        draw_marked(ax, own["x"], own["res"], own.get("censored"), **{**look, "label": named, **kwargs})
+        draw_marked(ax, own["x"], own["res"], own.get("censored"), upright, **{**look, "label": named, **kwargs})
 
 
 @picture
@@ -91,11 +94,15 @@ def plot_fit(fit: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     panels = get_axes(len(curves) + others, axes, **(in_rows if curves else {}))
     for ax, panel in zip(panels, curves, strict=False):
         draw_fitted(ax, panel)
+    profiles = {str(name) for panel in curves if panel.upright for name in panel.curves["var"].unique()}
     for ax, (label, own, x_label) in zip(panels[len(curves) :], groups, strict=False):
-        zero_line(ax)
-        _draw_residuals(ax, own, None, 0, kwargs)
+        upright = split_local(label)[0] in profiles
+        zero_line(ax, upright=upright)
+        _draw_residuals(ax, own, None, 0, kwargs, upright)
         ax.set_title(label, fontsize="medium")
-        set_axes(ax, x_label or (curves[0].x_name if curves else "x"), "weighted residual")
+        set_axes(ax, x_label or (curves[0].x_name if curves else "x"), "weighted residual", upright)
+        if profiles and not upright:  # of what has no depth
+            ax.set(xlabel="", xticks=[])
     if traced:
         _draw_trace(fit, panels[len(curves) + len(groups)])
     return panels

@@ -161,9 +161,14 @@ def plot_bands(
     kinds: set[str] = set()
     single = summary.frame["x"].nunique() == 1
 
+    scalars = set() if single or xyswap is not None else set(names) - set(summary.profiles or names)
+
     def draw(ax: Axes, name: str) -> None:
         rows = summary.frame[summary.frame["var"] == name]
-        (_dot if single else _band)(ax, rows, upright, quant, shade, kwargs)
+        if single or name in scalars:
+            _dot(ax, rows[:1], upright, quant, shade, kwargs)
+        else:
+            _band(ax, rows, upright, quant, shade, kwargs)
         draw_observed(ax, points.get(name, ()), upright or single, obspar)
         if (kind := summary.kind_of(name)) not in kinds:
             kinds.add(kind)
@@ -171,7 +176,10 @@ def plot_bands(
 
     if single:
         return each_panel(names, draw, axes, y="")
-    return each_panel(names, draw, axes, x=x_label, xyswap=upright)
+    panels = each_panel(names, draw, axes, x=x_label, xyswap=upright)
+    for ax, _ in (found for found in zip(panels, names, strict=True) if found[1] in scalars):
+        ax.set_ylabel("")
+    return panels
 
 
 def _bands_of_profiles(
@@ -366,22 +374,24 @@ def plot_scenarios(summary: Any, *, which: Which = None, axes: Any = None, **kwa
     if frame.columns[2] == "x":
         return _scenarios_by_place(summary, names, axes, kwargs)
 
-    def draw(ax: Axes, name: str) -> None:
-        rows = frame[frame["var"] == name]
-        if summary.base is not None:
-            zero_line(ax, upright=single)
-        if single:
-            _dots(ax, rows, scenarios, kwargs)
-            return
-        for scenario in scenarios:
-            _line(ax, rows[rows["scenario"] == scenario], summary.order.index(scenario), scenario, kwargs)
-        if banded and name == names[0]:
-            title_legend(ax, "median, 5 to 95 %")
-
-    panels = each_panel(names, draw, axes, **({"y": ""} if single else {"x": summary.x_name}))
+    panels = get_axes(len(names), axes)
     for ax, name in zip(panels, names, strict=True):
+        rows, upright = frame[frame["var"] == name], name in summary.profiles
+        is_dot = single or (bool(summary.profiles) and not upright)  # a scalar stands in all rows
         if summary.base is not None:
-            ax.set(**{"xlabel" if single else "ylabel": f"{name}, difference to {summary.base!r}"})
+            zero_line(ax, upright=is_dot or upright)
+        if is_dot:
+            _dots(ax, rows.drop_duplicates("scenario"), scenarios, kwargs)
+        for scenario in () if is_dot else scenarios:
+            mine = rows[rows["scenario"] == scenario]
+            _line(ax, mine, summary.order.index(scenario), scenario, kwargs, upright)
+        if banded and not is_dot and name == names[0]:
+            title_legend(ax, "median, 5 to 95 %")
+        label = name if summary.base is None else f"{name}, difference to {summary.base!r}"
+        if is_dot:
+            ax.set_xlabel(label)
+        else:
+            set_axes(ax, summary.x_name, label, upright)
     return panels
 
 

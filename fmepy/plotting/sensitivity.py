@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import check_choice
+from fmepy.parameters.names import split_local
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import (
     DASHES,
@@ -60,15 +61,20 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
     if which is None and axes is not None and np.size(axes) == 1 < len(groups):
         groups = {"All variables": list(sens.var)}
 
+    upright = {title for title, own in groups.items() if {split_local(name)[0] for name in own} <= set(sens.profiles)}
+
     def draw(ax: Axes, title: str) -> None:
-        zero_line(ax)
+        zero_line(ax, upright=title in upright)
         for k, variable in enumerate(groups[title]):
             mine = labels == variable
             at, values = _courses(x[mine & ~spreads], S[mine & ~spreads])
+            if sens.profiles and title not in upright and (values == values[0]).all():
+                at, values = at[:1], values[:1]  # a scalar beside the profiles
             dashes: dict[str, Any] = {"linestyle": DASHES[k % len(DASHES)]} if len(groups[title]) > 1 else {}
             for j, name in enumerate(sens.pars.index):
                 look = point_look(j) if len(at) == 1 else {**line_look(j), **dashes}
-                ax.plot(at, values[:, j], **{**look, "label": None if k else str(name), **kwargs})
+                points = (values[:, j], at) if title in upright else (at, values[:, j])
+                ax.plot(*points, **{**look, "label": None if k else str(name), **kwargs})
             if dashes:
                 ax.plot([], [], color="0.4", label=variable, **dashes)
             if (mine & spreads).any():
@@ -78,7 +84,13 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
                 ax.plot([], [], color="0.4", linestyle="", marker=".", label=None if k else "of the spread")
 
     panel = (6.0, 4.2) if len(groups) == 1 else (4.0, 3.0)
-    return each_panel(list(groups), draw, axes, x=sens.xname or "x", y="sensitivity", panel=panel)
+    panels = each_panel(list(groups), draw, axes, x=sens.xname or "x", y="sensitivity", panel=panel)
+    for ax, title in zip(panels, groups, strict=True):
+        if title in upright:
+            set_axes(ax, sens.xname, "sensitivity", True)
+        elif sens.profiles:
+            ax.set(xlabel="", xticks=[])
+    return panels
 
 
 def _by_depth(sens: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) -> AxesArray:

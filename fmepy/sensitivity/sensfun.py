@@ -22,6 +22,7 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.costs.user_function import is_cost, is_model, is_ours
 from fmepy.errors import ArgumentError, ParameterError, listed, warn
+from fmepy.models.on_grid import profiles_at_rest
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
 from fmepy.parameters.selection import chosen
@@ -70,6 +71,8 @@ class SensFun(Framed):
         Of a model on a grid, or data by depth: the place of every row; NaN of what has none.
     spreads : ndarray of bool, shape (n_row,), or None
         Of a likelihood that depends on the spread of the readings, which rows are of the spread.
+    profiles : tuple of str
+        Of a steady state on a grid, the variables whose x is a depth.
     calendar : tuple or None
         What x was where the data of a cost have dates, see `fmepy.tables.sheet.with_times`.
     """
@@ -90,6 +93,7 @@ class SensFun(Framed):
     depths: Vector | None = None
     calendar: Any = None
     spreads: Any = None
+    profiles: tuple[str, ...] = ()
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -331,6 +335,7 @@ def sensFun(
         depths=outputs.depths,
         calendar=outputs.calendar,
         spreads=outputs.spreads,
+        profiles=profiles_at_rest(func),
     )
 
 

@@ -208,6 +208,19 @@ def test_a_thousand_candidates_and_twenty_readings_come_in_seconds():
     assert best.efficiency > 0.9
 
 
+def test_a_variable_that_is_not_chosen_has_a_panel_like_the_others():
+    text = "d(A)/dt = -k * A\nB = 1 - A"
+    model = fme.OdeModel(text, state={"A": 1.0}, times=[0, 10], parms={"k": 0.5}, outputs={"weak": "0.1 * A"})
+    best = fme.design(model, {"k": 0.5}, times=(0, 10), n=2, variables=["A", "weak"], sd=0.1, seed=1)
+    assert set(best.chosen["variable"]) == {"A"}
+    left, right = best.plot()
+    left.figure.canvas.draw()
+    assert right.get_position().width == pytest.approx(left.get_position().width)
+    assert left.get_position().width > 0.3
+    assert [text.get_text() for text in left.texts] == ["2 x"]
+    assert len(left.lines[1].get_xdata()) == 1
+
+
 def test_it_prints_shows_draws_and_is_saved(tmp_path):
     best = fme.design(CHAIN, {"k1": 0.7, "k2": 0.2}, times=(0, 20), n=3, seed=1)
     assert "Design of 3 readings" in repr(best)

@@ -115,7 +115,7 @@ def test_a_start_that_fails_says_why():
     assert fit.starts["optimum"].tolist() == [0, 1, 1]
     assert fit.starts["value"].isna().tolist() == [True, False, False]
     assert "too fast" in fit.starts["message"][0]
-    assert "1 starts came to no result" in repr(fit.multistart)
+    assert "1 start came to no result" in repr(fit.multistart)
 
 
 @pytest.mark.slow

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import fmepy as fme
 from fmepy import OdeModel
-from fmepy.errors import SimulationError
+from fmepy.errors import ModelError, ParameterError, SimulationError
 from fmepy.models.base import simulate_many
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.engines.explicit import CompiledStepper
@@ -267,3 +269,57 @@ def test_of_many_runs_the_one_that_grows_from_next_to_nothing_is_told(place):
     starts[place] = 1e-9
     model.bind(["x0"]).simulate_many(starts)
     assert "x (from 1e-09" in next(iter(model.told_small))
+
+
+def bound_things():
+    logistic = "r*N*(1 - N/K)"
+    given = {"state": {"N": 1.0}, "parms": {"r": 0.5, "K": 10.0}}
+    ode = fme.OdeModel(f"dN/dt = {logistic}", times=np.arange(0, 5.0), **given)
+    steps = fme.DifferenceModel(f"next(N) = N + {logistic}", times=np.arange(0, 5), **given)
+    rest = fme.SteadyModel(f"dN/dt = {logistic} - 0.1*N", **given)
+    module = fme.dmi.Module("growth", f"d(N)/dt = {logistic}\nN(0) = 1")
+    modular = fme.dmi.ModularModel([module], data=given["parms"], times=np.arange(0, 5.0), dt=0.5)
+    scipy = fme.OdeModel(lambda t, y, p: p["r"] * y, times=[0, 1], **given)
+    models = {"ode": ode, "steps": steps, "rest": rest, "modular": modular, "scipy": scipy}
+    models["log"] = fme.transformed(ode, "log")
+    data = ode().iloc[1:]
+    both = pd.concat([data.assign(flask="a"), data.assign(flask="b")])
+    costs = {
+        "simulation": fme.SimulationCost(ode, data),
+        "entities": fme.SimulationCost(ode, both, entity="flask", entity_parms=("r",)),
+        "sum": fme.SimulationCost(ode, data) + fme.SimulationCost(steps, data),
+        "likelihood": fme.SimulationCost(ode, data, measurement_noise={"N": "estimate"}),
+        "prediction": fme.PredictionErrorCost(ode, data, gain={"N": {"N": 0.5}}),
+        "filter": fme.FimlofCost(steps, data, process_noise={"N": 0.1}, measurement_noise={"N": 0.1}),
+    }
+    verbs = ("residuals", "jacobian", "minus2loglik", "score", "information", "modcost")
+    out = {f"{k}.{verb}": (m, verb) for k, m in models.items() for verb in ("simulate", "sensitivities")}
+    out |= {f"{k}.{verb}": (c, verb) for k, c in costs.items() for verb in verbs if hasattr(c.bind(), verb)}
+    return out
+
+
+def test_what_is_bound_takes_a_value_for_each_of_its_parameters():
+    things = bound_things()
+    assert len(things) > 25
+    for label, (thing, verb) in things.items():
+        bound = thing.bind()
+        call, n = getattr(bound, verb), len(bound.theta0)
+        call(bound.theta0.tolist())
+        for wrong in ([1.0], [1.0] * (n + 1), 1.0, [[1.0] * n], {"r": 0.5, "K": 10.0}, ["a"] * n):
+            with pytest.raises(ParameterError, match=rf"takes a sequence of {n} numbers") as error:
+                call(wrong)
+            assert "'r" in str(error.value), label
+
+
+def test_many_runs_take_a_value_for_each_parameter():
+    bound = bound_things()["ode.simulate"][0].bind()
+    assert bound.simulate_many(np.array([[0.5, 10.0]]))[0].shape == (1, 5, 1)
+    with pytest.raises(ParameterError, match="takes a sequence of 2 numbers"):
+        bound.simulate_many(np.array([[0.5]]))
+
+
+@pytest.mark.parametrize("bandwidth", [7, (0, 1), -1, "a", (0, 0, 0)])
+def test_a_band_is_narrower_than_the_states_are_many(bandwidth):
+    with pytest.raises(ModelError, match="from 0 to 0, for there is 1 state"):
+        fme.ode([1.0], [0, 1], lambda t, y, p: -p["k"] * y, {"k": 1.0}, bandwidth=bandwidth)
+    assert fme.ode([1.0], [0, 1], lambda t, y, p: -p["k"] * y, {"k": 1.0}, bandwidth=0).shape == (2, 2)

@@ -61,3 +61,45 @@ def test_profiles_of_entities_go_down(model):
 def test_what_is_one_number_is_drawn_where_it_is_asked_for(model):
     (panel,) = fme.plot_model(model(), which="UpFlux", xyswap=False)
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("x", "UpFlux")
+
+
+def test_sensitivities_of_profiles_go_down_and_those_of_a_scalar_are_points(model):
+    sens = fme.sensFun(model)
+    profile, flux, use = sens.plot()
+    assert quantities([profile, use]) == ["sensitivity"] * 2
+    own = sens.frame.query("var == 'O2'")
+    np.testing.assert_array_equal(profile.lines[1].get_xydata(), own[["D", "x"]])
+    assert (flux.get_xlabel(), flux.get_ylabel(), list(flux.get_xticks())) == ("", "sensitivity", [])
+    assert [len(line.get_xdata()) for line in flux.lines[1:]] == [1, 1, 1]
+
+    cost = fme.SimulationCost(model, data(model), x="x") + fme.SimulationCost(model, {"UpFlux": 100.0}, x=None)
+    for thing in (cost, fme.transformed(cost, {"k": "log"}), fme.transformed(model, {"k": "log"})):
+        assert quantities(fme.sensFun(thing).plot(which="O2"))[0] == "sensitivity"
+
+
+def test_residuals_of_profiles_go_down(model):
+    cost = fme.SimulationCost(model, data(model), x="x") + fme.SimulationCost(model, {"UpFlux": 100.0}, x=None)
+    fit = fme.modFit(cost, ["k", "D"], lower=0)
+    curve, residuals, flux, _ = fit.plot()
+    assert quantities([curve, residuals]) == ["O2", "weighted residual"]
+    points = residuals.lines[-1].get_xydata()
+    np.testing.assert_allclose(points, fit.cost.residuals.query("name == 'O2'")[["res", "x"]])
+    assert (flux.get_xlabel(), flux.get_ylabel(), list(flux.get_xticks())) == ("", "weighted residual", [])
+
+
+def test_scenarios_and_bands_of_profiles_go_down_and_a_scalar_is_a_dot(model):
+    table = pd.DataFrame({"scenario": ["now", "half"], "top": [300.0, 150.0]})
+    what_if = fme.scenarios(model, table, parInput=pd.DataFrame({"k": [0.3, 0.4, 0.5]}))
+    profile, flux, use = what_if.summary().plot()
+    assert quantities([profile, use]) == ["O2", "use"]
+    assert (flux.get_xlabel(), flux.get_ylabel()) == ("UpFlux", "")
+    assert [text.get_text() for text in flux.get_yticklabels()] == ["now", "half"]
+    own = what_if.summary().frame.query("var == 'O2' and scenario == 'half'")
+    np.testing.assert_array_equal(profile.lines[1].get_xydata(), own[["q50", "x"]])
+    (difference,) = what_if.difference("now").summary().plot(which="O2")
+    assert quantities([difference]) == ["O2, difference to 'now'"]
+
+    runs = fme.sensRange(model, dist="grid", parRange={"k": (0.3, 0.5)}, num=3)
+    (flux,) = runs.summary().plot(which="UpFlux")
+    assert (flux.get_xlabel(), flux.get_ylabel(), list(flux.get_yticks())) == ("UpFlux", "", [])
+    assert len(flux.lines[0].get_xdata()) == 1

@@ -508,6 +508,8 @@ def test_a_step_that_is_done_need_not_be_in_the_file(file):
         (QUICK.replace("fit = {}", 'fit = {}\nscenarios = { table = "what_iff.csv" }'), None, "'what_if.csv'"),
         (QUICK.replace("fit = {}", "fit = {}\nranges = { parRange = { q = [0.1, 0.2] }, with_error = true }"), None,
          "with_error"),
+        (SHORT.replace('transform = "log"', 'likelihood = "laplace", measurement_noise = { N = 0.1 }')
+         + "\n[ranges]\nwith_error = true\n", None, "`with_error` draws normal errors"),
     ],
 )  # fmt: skip
 def test_impossible_steps_are_refused_before_anything_runs(file, capsys, text, steps, said):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.workflow.steps.scenarios import _ends as ends
 
 MODEL = """
 import numpy as np
@@ -44,6 +45,20 @@ def folder(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "case.toml").write_text(FILE)
     return tmp_path
+
+
+def test_scenarios_and_sensitivities_of_profiles_are_labelled_by_what_they_are(folder):
+    (folder / "what.csv").write_text("scenario,k\nas is,0.3\nslow,0.1\n")
+    with (folder / "case.toml").open("a") as file:
+        file.write('[scenarios]\ntable = "what.csv"\nnum = 5\n')
+    result = fme.workflow.calibrate(folder / "case.toml")
+    page = (folder / "case_report" / "report.html").read_text(encoding="utf-8")
+    table = ends(next(iter(result.scenarios.parts.values())).summary())
+    assert table.columns[:4].tolist() == ["scenario", "variable", "time", "x"]
+    assert table["time"].tolist() == [10.0] * 4
+    assert table["x"].fillna(-1).tolist() == [3.75, -1.0, 3.75, -1.0]
+    assert "%3Esensitivity%3C/text" in page
+    assert "%3Edepth%3C/text" in page
 
 
 def test_from_the_file_to_the_report(folder):

@@ -51,6 +51,23 @@ def test_readings_of_a_file_are_chosen_and_told(tmp_path, scale):
     assert "Readings to take" in page
 
 
+def test_a_reading_has_the_residual_deviation_of_the_fit_on_any_scale(tmp_path):
+    found = []
+    for name, scale in (("plain", ""), ("log", ', scale = "log"')):
+        (tmp_path / name).mkdir()
+        _, errors, page = run(tmp_path / name, 'candidates = "possible.csv", n = 2', scale=scale)
+        assert "standard deviation of 0.3" in page
+        estimates = pd.read_csv(tmp_path / name / "out" / "estimates.csv")
+        np.testing.assert_allclose(errors["now"], estimates["se"], rtol=1e-4)
+        found.append(errors[["now", "with_these"]])
+    np.testing.assert_allclose(*found, rtol=1e-4)
+
+
+def test_a_prior_that_takes_no_part_is_told(tmp_path):
+    prior = ', prior = { dist = "norm", loc = 0.3, scale = 0.02 }'
+    assert "prior takes no part" in run(tmp_path, 'candidates = "possible.csv", n = 2', scale=prior)[2]
+
+
 def test_times_between_bounds_and_the_parameters_in_question(tmp_path):
     noise = "[cost]\nmeasurement_noise = { blood = 0.3 }"
     chosen, errors, _ = run(tmp_path, 'times = [1, 12], n = 3, for_ = "k"', noise=noise)
@@ -64,7 +81,9 @@ def test_times_between_bounds_and_the_parameters_in_question(tmp_path):
         ("n = 2", "either `candidates`"),
         ('n = 2, candidates = "nowhere.csv"', "nowhere.csv"),
         ('n = 2, times = [1, 12], for_ = "kk"', "Did you mean 'k'"),
-        ('n = 2, times = [12, 1]', "crossed"),
+        ('n = 2, times = [12, 1]', "must be the first and the last time"),
+        ('n = 2, times = []', "must be the first and the last time"),
+        ('n = 2, times = [1, "a"]', "must hold a number"),
         ('n = 2, times = [1, 12], criterion = "F"', "criterion"),
     ],
 )  # fmt: skip

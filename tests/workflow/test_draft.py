@@ -212,6 +212,16 @@ def test_mistakes_of_dates_are_told_with_their_line(tmp_path, old, new, said):
     assert said in str(error.value)
 
 
+def test_dates_in_another_order_are_told_beside_an_origin_and_names_of_a_forcing(tmp_path):
+    text = TEXT.replace("unit =", 'origin = "2001-01-01"\nunit =')
+    with pytest.raises(fme.errors.ArgumentError, match=r"d.csv:2: '01.01.2001' in .* Write dates as 2001-12-31"):
+        task_of(tmp_path, text, "date,y\n01.01.2001,7.9\n02.01.2001,6.2\n")
+    with pytest.raises(fme.errors.ArgumentError, match=r"d.toml:5: `origin` is for dates"):
+        task_of(tmp_path, text, "date,y\n1,7.9\n2,6.2\n")
+    with pytest.raises(fme.errors.ArgumentError, match=r"'time' is missing. There are 'date', 'rain'"):
+        task_of(tmp_path, TEXT.replace("time = [0, 72]\nvalue = [0, 0]", 'file = "r.csv"'), r="date,rain\n0,1\n9,1\n")
+
+
 def test_fill_is_a_mark_in_equations_and_parameters_alone(tmp_path):
     text = TEXT.replace("fit = {}", 'title = "FILL"\nfit = {}').replace("-k * y + u", "-k * y + u # no FILL")
     task_of(tmp_path, text)

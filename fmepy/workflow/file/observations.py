@@ -130,9 +130,10 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
     said, table = case.content.get("data", {}), case.section.table("data")
     unit = said.get("unit", "")
     if not file.holds_dates(name):
+        times = file.numbers(name, missing=False)
         if "origin" in said:
             raise table.error("origin", f"`origin` is for dates; the column {name!r} holds numbers. Leave it out.")
-        return file.numbers(name, missing=False), unit
+        return times, unit
     if unit not in SECONDS:
         place = "unit" if unit else "x" if "x" in said else ()
         got = f"; got {unit!r}" if unit else ""

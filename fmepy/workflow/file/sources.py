@@ -16,7 +16,7 @@ from fmepy.costs.base import Cost
 from fmepy.dmi.database import Database
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, read_module_file, read_modules
-from fmepy.errors import ArgumentError, FmepyError, ModelTextError
+from fmepy.errors import ArgumentError, FmepyError, ModelTextError, listed
 from fmepy.journal.files import open_file
 from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
@@ -226,7 +226,8 @@ def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
         if key in given:
             raise section.error(key, f"the forcing {name!r} has a file; `{key}` is for one that is given in place.")
         if key not in table.frame.columns:
-            raise table.error(f"a forcing needs the columns time and value; {key!r} is missing.")
+            raise table.error(f"a forcing needs the columns time and value; {key!r} is missing. There are "
+                              f"{listed(table.frame.columns)}.")  # fmt: skip
     if not table.holds_dates("time"):
         return table
     if "origin" not in case.content.get("data", {}):

@@ -152,8 +152,11 @@ class Findings:
         return f"{self.x_name}, {unit}" if unit and unit not in self.x_name else self.x_name
 
     def label_x(self, ax: Any, _: int = 0) -> None:
-        """Give a panel the independent variable with its unit below."""
-        ax.set_xlabel(self.x_label)
+        """Give a panel the independent variable with its unit below, or beside it where it goes down."""
+        if not ax.yaxis_inverted():
+            ax.set_xlabel(self.x_label)
+        elif ax.get_ylabel() in ("x", self.x_name):  # not a depth beside the times, nor names of rows
+            ax.set_ylabel(self.x_label)
 
     @cached_property
     def panels(self) -> Sequence[FittedPanel]:

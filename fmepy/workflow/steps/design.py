@@ -23,7 +23,8 @@ class DesignStep(CalibrationStep):
     takes = ("fit",)
 
     keys: ClassVar[Mapping[str, Key]] = arguments_of(
-        design, (*NO_FILE, "model", "p", "controls"), variables=NAMES, for_=NAMES, n=COUNT, times={"kinds": (list,)},
+        design, (*NO_FILE, "model", "p", "controls"), variables=NAMES, for_=NAMES, n=COUNT,
+        times={"kinds": (list,), "items": Key((float,))},
         candidates={"kinds": (str,), "says": "A file of possible readings, a row each: the time, variable, sd, cost."},
         sd={"kinds": (float, dict)},
     )  # fmt: skip
@@ -37,8 +38,9 @@ class DesignStep(CalibrationStep):
         check_named(task, self.name, "for_", arguments.get("for_"), task.start.index)
         if "candidates" in arguments:
             task.table((self.name, "candidates"), arguments["candidates"])
-        elif not arguments["times"][0] < arguments["times"][-1]:
-            raise task.error((self.name, "times"), f"the bounds {arguments['times']} are crossed.")
+        elif len(arguments["times"]) != 2 or not arguments["times"][0] < arguments["times"][1]:
+            told = f"`times` must be the first and the last time, such as [0, 10]; got {arguments['times']}."
+            raise task.error((self.name, "times"), told)
 
     def run(
         self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions
@@ -47,7 +49,7 @@ class DesignStep(CalibrationStep):
         if "candidates" in words:
             words["candidates"] = task.table((self.name, "candidates"), words["candidates"])
         fit = best_fit(done)  # which knows the noise
-        return design(task.cost, natural_fit(task, fit).par if task.scale else fit, **words, seed=options.seed)
+        return design(task.cost, natural_fit(task, fit) if task.scale else fit, **words, seed=options.seed)
 
     def tables(self, task: CalibrationTask, result: OptimalDesign) -> Tables:
         errors = pd.DataFrame({"now": result.before, "with_these": result.after})

@@ -190,7 +190,7 @@ def _curves(found: Findings, result: WhatIf, **words: str) -> Pictures:
     def draw(ax: Any, label: str, part: Scenarios, name: str) -> None:
         summary = part.summary()
         summary.plot(which=[name], axes=[ax], legpos="above" if name == first.frame["var"].iloc[0] else None)
-        if ax.get_xlabel() == summary.x_name:  # no depth
+        if summary.x_name in (ax.get_xlabel(), ax.get_ylabel()):  # no depth beside the times
             found.label_x(ax)
 
     return drawn_parts(result.parts, result.by, draw, **words)
@@ -199,7 +199,8 @@ def _curves(found: Findings, result: WhatIf, **words: str) -> Pictures:
 def _ends(summary: Any) -> pd.DataFrame:
     """Return the last point of each variable in each scenario."""
     last = summary.frame.groupby(["scenario", "var"], sort=False).tail(1)
-    columns = {"scenario": last["scenario"].map(str), "variable": last["var"], summary.x_name: last["x"]}
+    columns = {"scenario": last["scenario"].map(str), "variable": last["var"]}
+    columns |= {summary.x_name: last.iloc[:, 1]} | ({"x": last["x"]} if last.columns[2] == "x" else {})
     columns["median"] = last["q50"]
     if (last["N"] > 1).any():
         columns |= {"5 %": last["q05"], "95 %": last["q95"]}
