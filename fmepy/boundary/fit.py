@@ -281,7 +281,8 @@ def _cost(
         return SimulationCost(model, obs, **words)
     further = _further_names(model, gain)
     of_model = list(map(str, model.parms.index))
-    check_names(dict.fromkeys(split_local(k)[0] for k in given), [*of_model, *further], argument="p")
+    known = [*of_model, *further]
+    check_names(dict.fromkeys(split_local(k, known)[0] for k in given), known, argument="p")
     own = {k: v for k, v in given.items() if split_local(k)[0] in further}
     as_parameters({k: v for k, v in own.items() if v is not None} or {"none": 0.0}, argument="p")
     for name in set(further) - set(names_taken(model)):
@@ -296,8 +297,6 @@ def _cost(
 
 def _check_model(model: Any) -> None:
     if isinstance(model, Model):
-        if (definition := getattr(model, "definition", None)) is not None:
-            definition.check_plain("fit_boundary")
         return
     kind = type(model).__name__
     if hasattr(model, "comparison"):
@@ -387,7 +386,7 @@ def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, to
         nobs=float(n),
         with_prior=False,
         bounds=(problem.lower.copy(), problem.upper.copy()),
-        transforms={n: kind for n in problem.names if (kind := kinds.get(split_local(n)[0]))},
+        transforms={n: kind for n in problem.names if (kind := kinds.get(split_local(n, kinds)[0]))},
         solver_error=worth,
         error_estimated=not with_errors,
         data=observed,

@@ -45,6 +45,7 @@ from fmepy.boundary.shooting_starts import composed, first_starts, following, ot
 from fmepy.boundary.superposition import SOLVER_ERROR, is_negligible, no_longer_shrinks
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.parallel.interruption import check_stop, outermost
+from fmepy.parameters.names import split_local
 from fmepy.types import Matrix, Vector
 
 STAGES = (3.0, 0.3, 0.03, LAST)
@@ -93,7 +94,7 @@ class _Search:
         least = 0.1 * p.scale
         for state, name in p.starts_of.items():
             for i, known in enumerate(p.names):
-                if known.partition("[")[0] == name:
+                if split_local(known, p.starts_of.values())[0] == name:
                     least[i] = max(least[i], own[state])
         return least
 

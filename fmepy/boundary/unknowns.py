@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.costs.observer_gain import names_of_gain
-from fmepy.errors import ParameterError
+from fmepy.errors import ModelError, ParameterError
 from fmepy.language.equations import names_in
 from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import check_names
@@ -38,12 +38,25 @@ def initial_values(model: Any) -> tuple[str, ...]:
     """Return the parameters of a model that make initial values and, as far as can be seen, nothing else."""
     d = definition_of(model)
     if d is None:
-        return ()
+        return _starts_of_modules(model)
     elsewhere = _used_by_equations(d)
     if d.equations is None and d.function is not None:
         elsewhere |= {*d.function.positional, *d.function.keywords}
     mine = names_in(d.initial) - elsewhere
     return tuple(name for name in d.parameters if name in mine)
+
+
+def _starts_of_modules(model: Any) -> tuple[str, ...]:
+    """Return the parameters of a system of modules that make initial values, as its equations say, or as levels."""
+    while hasattr(model, "inner"):
+        model = model.inner
+    if not hasattr(model, "compiled"):
+        return ()
+    try:
+        found = {name.removesuffix("(0)") for name in initial_values(model.compiled("difference"))}
+    except ModelError:
+        found = set(model.states)
+    return tuple(name for name in map(str, model.parms.index) if name in found)
 
 
 def gains_among(names: Sequence[str], model: Any, gain: Any) -> tuple[int, ...]:
@@ -58,7 +71,7 @@ def starts_of(model: Any, names: Iterable[str]) -> dict[str, str]:
     d = getattr(model, "definition", None)
     if d is None:
         return {}
-    unknown = {split_local(name)[0] for name in names}
+    unknown = {split_local(name, model.parms.index)[0] for name in names}
     starts = {s: getattr(e, "name", "") for s, e in zip(d.states, d.initial, strict=True)}
     return {s: name for s, name in starts.items() if name in unknown}
 
@@ -66,8 +79,10 @@ def starts_of(model: Any, names: Iterable[str]) -> dict[str, str]:
 def check_unknowns(p: Any, model: Any) -> None:
     """Refuse what is neither a list of names, a dict or Series of first guesses, nor None; and the name of a state.
 
-    What is unknown of a state is its initial value.
+    What is unknown of a state is its initial value. A model whose states are not all it goes on from is refused, too.
     """
+    if (definition := definition_of(model)) is not None:
+        definition.check_plain("fit_boundary")
     is_mapping = isinstance(p, pd.Series) or (isinstance(p, Mapping) and type(p).__name__ != "Parameters")
     if not (p is None or isinstance(p, str) or is_mapping):
         is_list = isinstance(p, Sequence | pd.Index) or hasattr(p, "tolist")
@@ -118,7 +133,7 @@ class Asked:
         for name, value in values.items():
             everywhere = name in self.local
             out |= {local_name(name, t): value for t in texts} if everywhere else {name: value}
-        return out | {name: value for name, value in values.items() if split_local(name)[1] is not None}
+        return out | {name: value for name, value in values.items() if name not in self.local}
 
     def bound(self, bound: Any, texts: Sequence[str]) -> Any:
         """Return a bound as it was given, by name or in the order of the unknowns, for all experiments."""
@@ -141,9 +156,10 @@ def asked_of_entities(p: Any, model: Any, further: Sequence[str] = ()) -> Asked:
     """
     own = (*map(str, model.parms.index), *further)
     given = names_in_order(p, own)
-    plain = list(dict.fromkeys(split_local(name)[0] for name in given))
+    pairs = [split_local(name, own) for name in given]
+    plain = list(dict.fromkeys(name for name, _ in pairs))
     check_names(plain, own, argument="p")
     of_starts = initial_values(model)
-    apart = {split_local(name)[0] for name in given if split_local(name)[1] is not None}
+    apart = {name for name, entity in pairs if entity is not None}
     local = tuple(n for n in own if n in apart or (n in given and n in of_starts))
     return Asked(given, local, tuple(further))

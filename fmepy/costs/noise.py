@@ -5,7 +5,7 @@ where the parameter does; its value is the noise's mean). A key of measurement n
 
     number                    a standard deviation
     text                      an expression: a parameter's name, "0.1 * z", "scale * err"
-    "estimate"                a parameter of that name is made: sd_w_<key>, sd_v_<variable>
+    "estimate"                a parameter of that name is made: sd_w_<key>, sd_v_<variable> (`sd_name`)
     a table of all pairs      a covariance, entries numbers or expressions of parameters
 
 What was said of the noise of readings, in words that stand in results: expressions, and what their names take.
@@ -130,11 +130,22 @@ def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefi
         name = normal_name(key)
         check_known(name, known, f"`{argument}`: {name!r} is not {what}.")
         if value == ESTIMATE:
-            made.append((f"{prefix}{name}", name))
+            made.append((sd_name(prefix, name), name))
             value = made[-1][0]
         keys.append(name)
         sds.append(_sd(value, f"{argument}[{name!r}]"))
     return Noise(tuple(keys), tuple(sds), None, tuple(made))
+
+
+def sd_name(prefix: str, key: str) -> str:
+    """Return what the sd of a key is called that is to be estimated, a name that may stand in an expression.
+
+    Examples
+    --------
+    >>> sd_name(MEASUREMENT, "conc"), sd_name(MEASUREMENT, "people[north,old]")
+    ('sd_v_conc', 'sd_v_people_north_old')
+    """
+    return prefix + re.sub(r"\W+", "_", key).rstrip("_") if key.endswith("]") else prefix + key
 
 
 def names_of_noise(process_noise: Any, measurement_noise: Any, *others: Any) -> set[str]:
@@ -147,7 +158,7 @@ def names_of_noise(process_noise: Any, measurement_noise: Any, *others: Any) -> 
         elif isinstance(given, Mapping | pd.Series):
             words = dict(given)
         told = {key: word for key, word in words.items() if isinstance(word, str)}
-        made |= {f"{prefix}{key}" for key, word in told.items() if word == ESTIMATE}
+        made |= {sd_name(prefix, normal_name(key)) for key, word in told.items() if word == ESTIMATE}
         texts += [word for word in told.values() if word != ESTIMATE]
     return made | names_in([parse_expression(t, where="noise") for t in texts])
 

@@ -90,10 +90,10 @@ class SimulationCost(RunsOfCost, AddableCost):
         Observations outside ``[model.times[0], model.times[-1]]``: an error, or left out and counted.
     measurement_noise : mapping of observed variable to sd, optional
         How large the errors of the readings are: a number, a parameter's name, ``"estimate"`` (then it is a parameter
-        ``sd_v_<variable>``), or an expression, such as ``"sqrt(a**2 + (b*y)**2)"``. In it a name is a parameter or a
-        variable of the model, whose prediction in its own unit it is; ``err`` is the datum's own error where `err`
-        names the column, and may stand beside noise in its expression only. Variables left out have their errors in
-        that column. With a `transform` it is the noise of the transformed reading.
+        ``sd_v_<variable>``; of P[0] ``sd_v_P_0``), or an expression, such as ``"sqrt(a**2 + (b*y)**2)"``. In it a name
+        is a parameter or a variable of the model, whose prediction in its own unit it is; ``err`` is the datum's own
+        error where `err` names the column, and may stand beside noise in its expression only. Variables left out have
+        their errors in that column. With a `transform` it is the noise of the transformed reading.
     censored : str, or mapping of observed variable to str, optional
         Column of marks: ``<`` or ``>`` where the column of values holds a limit below or above which the reading lies;
         empty, missing or ``=`` of a plain reading. By variable where a row of a wide table holds several readings.

@@ -30,6 +30,7 @@ from fmepy.fimlof.data import EntityRun
 from fmepy.journal.saving import Saved
 from fmepy.language.derivatives import are_equal
 from fmepy.language.nodes import as_node
+from fmepy.parameters.names import split_local
 from fmepy.results.tables import Framed, Part, table
 from fmepy.types import AxesArray, Cube, Matrix, Vector
 
@@ -360,7 +361,7 @@ def scale_is_estimated(spec: Any, estimated: Sequence[str]) -> bool:
     """Tell whether all variances (noise, errors, start) grow together with estimated parameters of scale."""
     from fmepy.language.equations import symbol
 
-    free = [symbol(k) for k in {name.split("[")[0] for name in estimated} if k in spec.scales]
+    free = [symbol(k) for k in {split_local(name)[0] for name in estimated} if k in spec.scales]
     if not free:
         return False
     scaled = {s: 2.0 * s for s in free}

@@ -200,8 +200,10 @@ def with_equations(model: Any) -> Any:
     definition = getattr(inner, "definition", None)
     if definition is None or definition.equations is None:
         return model
+    definition.check_plain("FimlofCost")  # what the copy below would leave out
     back = {symbol(name): _back(kind, symbol(name)) for name, kind in model.how.kinds.items()}
     equations = definition.equations
+    events = [e.row(definition.states, as_given(e.value, back)) for e in definition.events]
     return inner.of_equations(
         replace(
             equations,
@@ -211,7 +213,7 @@ def with_equations(model: Any) -> Any:
         state={s: as_given(v, back) for s, v in zip(definition.states, definition.initial, strict=True)},
         parms=model.parms.to_dict(),
         forcings={f.name: f for f in definition.forcings} or None,
-        events=[e.row(definition.states, as_given(e.value, back)) for e in definition.events] or None,
+        **({"events": events} if events else {}),  # a DifferenceModel takes none
     )
 
 
@@ -232,10 +234,8 @@ def with_inputs(spec: Specification, model: Any) -> Specification:
 
 
 def as_given(value: Any, back: dict[Any, Any] | None = None) -> Any:
-    """Return a number, or an expression as text, with other expressions for some names."""
-    if not getattr(value, "free_symbols", None):
-        return float(value)
-    return str(value.subs(back or {}))
+    """Return a number, or an expression with other expressions for some names."""
+    return value.subs(back or {}) if getattr(value, "free_symbols", None) else float(value)
 
 
 def _back(kind: str, s: Any) -> Any:

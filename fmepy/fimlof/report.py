@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import counted
+from fmepy.parameters.names import split_local
 from fmepy.results.tables import Part, Shown, bullets, heading, table
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _weak(flt: FilterResult, frame: pd.DataFrame, moments: pd.DataFrame) -> list
         blind = [str(name) for name in seen.index[~seen.astype(bool)]]
         if blind:
             out.append(f"The data say nothing of {', '.join(blind)}: those states are the equations' own.")
-    zero = [k for k, v in flt.parms.items() if str(k).split("[")[0] in flt.facts.scales and abs(v) < 1e-8]
+    zero = [k for k, v in flt.parms.items() if split_local(str(k))[0] in flt.facts.scales and abs(v) < 1e-8]
     if zero:
         out.append(f"Without noise: {', '.join(map(str, zero))} = 0; those equations are taken as exact.")
     strange = flt.samples[flt.samples["p"] * max(len(flt.samples), 1) < 1e-3]

@@ -33,6 +33,7 @@ from fmepy.fimlof.outputs import band
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
+from fmepy.parameters.names import split_local
 from fmepy.results.tables import as_html
 from fmepy.tables.sheet import numbers_of_times
 from fmepy.types import AxesArray, Seed, Vector
@@ -124,7 +125,7 @@ class FilterResult(Filtered):
             Parameters that were estimated from these data.
         """
         squares = np.concatenate([h.whitened[np.isfinite(h.whitened)] ** 2 for h in self.histories])
-        scales = [k for k in self._names(estimated) if k.split("[")[0] in self.facts.scales]
+        scales = [k for k in self._names(estimated) if split_local(k)[0] in self.facts.scales]
         scale = bool(scales) and scale_is_estimated(self.bound.spec, scales)
         nobs = self.nobs - sum(int(np.count_nonzero(r.schedule.readings.all_marks)) for r in self.runs)
         return SumsqTest(self.sumsq, nobs, len(self._mean_parameters(estimated)), scale, squares)
@@ -151,8 +152,9 @@ class FilterResult(Filtered):
 
     def _mean_parameters(self, estimated: Any) -> list[str]:
         """Return those of the estimated parameters that the mean equations hold."""
-        own = set(self.facts.parameters) - set(self.facts.scales)
-        return [k for k in self._names(estimated) if k.split("[")[0] in own]
+        known = self.facts.parameters
+        names = [(k, split_local(k, known)[0]) for k in self._names(estimated)]
+        return [k for k, own in names if own in known and own not in self.facts.scales]
 
     def nonlinearity(self) -> pd.DataFrame:
         """Return how far the extended filter's linearisation can be trusted, by state.

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import between_0_and_1
-from fmepy.costs.noise import MEASUREMENT, SaidNoise
+from fmepy.costs.noise import MEASUREMENT, SaidNoise, sd_name
 from fmepy.costs.user_function import as_simulator, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
 from fmepy.fitting.lmfit_result import lmfit_at
@@ -383,7 +383,7 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[_Place, Cube,
     if is_model(model):
         used = _own_of(model, names, "The table of draws", f"parameters {listed(names)} of the draws")
         have = [str(n) for n in model.parms.index]
-        noise = [MEASUREMENT + v for v in model.var_names]
+        noise = [sd_name(MEASUREMENT, v) for v in model.var_names]
         for name in set(names) - {*have, *noise, *foreign_columns(draws, have)}:
             raise ParameterError(
                 f"The draws have a column {name!r}, and the model no such parameter.{did_you_mean(name, have)} It has "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.noise import MEASUREMENT, SaidNoise, places_of_variances
+from fmepy.costs.noise import MEASUREMENT, SaidNoise, places_of_variances, sd_name
 from fmepy.errors import ArgumentError
 from fmepy.fitting.lmfit_result import values_at
 from fmepy.models.running.forcings import forcing_values
@@ -56,8 +56,8 @@ def sds_of_draws(
     for j, name in enumerate(variables):
         if not np.isnan(out[..., j]).all():
             continue
-        if MEASUREMENT + name in draws.columns:
-            out[:, :, j] = draws[MEASUREMENT + name].to_numpy()[:, None]
+        if (sd := sd_name(MEASUREMENT, name)) in draws.columns:
+            out[:, :, j] = draws[sd].to_numpy()[:, None]
         elif isinstance(sig, pd.DataFrame):
             columns = [str(c) for c in sig.columns]
             own = places_of_variances(name, columns) or places_of_variances(profile_of(name), columns)
@@ -102,7 +102,8 @@ def transforms(fit: ModFit) -> dict[str, str | None]:
 
 def _variances(fit: ModFit, variables: list[str]) -> Vector:
     """Return the variance of a reading of every variable, on the scale of comparison; NaN for those never observed."""
-    sds = {v: MEASUREMENT + (v if MEASUREMENT + v in fit.par.index else profile_of(v)) for v in variables}
+    known = fit.par.index
+    sds = {v: sd if (sd := sd_name(MEASUREMENT, v)) in known else MEASUREMENT + profile_of(v) for v in variables}
     estimated = {v: float(fit.par[sd]) ** 2 for v, sd in sds.items() if sd in fit.par.index}
     correction = 1.0 if fit.is_scalar else fit.nobs / fit.df_residual if fit.df_residual > 0 else np.nan
     if isinstance(fit.var_ms_unweighted, pd.Series):

@@ -15,6 +15,7 @@ from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.summary import COLUMNS, ModFitSummary, told_noise
 from fmepy.journal.encoding import live
 from fmepy.numerics.covariance import Spectrum, correlation_of
+from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import split_local
 from fmepy.parameters.scales import marked, marked_covariance
 from fmepy.results.tables import Part, Shown, as_html, wrapped
@@ -373,9 +374,10 @@ class ModFit(Shown):
             No parameter belongs to an entity.
         """
         cells: dict[str, dict[str, float]] = {}
+        texts = {*map(entity_text, getattr(self.cost, "residuals", {}).get("entity", ()))}  # P[south]'s is none of them
         for name, estimate, error in zip(self.names, self.theta, self.std_error, strict=True):
             own, entity = split_local(name)
-            if entity is not None:
+            if entity is not None and (not texts or entity in texts):
                 cells.setdefault(own, {})[entity] = float(estimate)
                 cells.setdefault(f"{own}.se", {})[entity] = float(error)
         if not cells:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
-from fmepy.language.equations import names_in
+from fmepy.language.equations import names_in, symbol
 from fmepy.models.base import OfRuns, keep_within, one_by_one, tightened
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
@@ -119,7 +119,8 @@ def opened(model: Any, names: Mapping[str, str] | None = None) -> Any:
             raise ModelError(
                 f"{name!r}, a parameter, is what the initial value of {state!r} is called here: give it another name."
             )
-    return model.replace(state=names, parms=dict.fromkeys(names.values(), 1.0))
+    starts = {state: symbol(name) for state, name in names.items()}  # of P[0] its name is no expression
+    return model.replace(state=starts, parms=dict.fromkeys(names.values(), 1.0))
 
 
 def resting(model: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from fmepy.errors import ParameterError, counted, listed, shortened
 from fmepy.types import Vector
 
-_LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
+_LOCAL = re.compile(r"([^\[\]]+(?:\[[^\[\]]*\][^\[\]]*)?)\[(.*)\]")  # D[0] of entity a is D[0][a]
 
 
 def normal_name(name: object) -> str:
@@ -54,9 +54,12 @@ def as_theta(theta: Any, names: Sequence[str]) -> Vector:
     return out
 
 
-def split_local(name: str) -> tuple[str, str | None]:
-    """Return the parameter and the entity of a local name, such as ka[3]; None of one that is not local."""
-    found = _LOCAL.fullmatch(name)
+def split_local(name: str, known: Container[str] = ()) -> tuple[str, str | None]:
+    """Return the parameter and the entity of a local name, such as ka[3]; None of one that is not local.
+
+    Elements of arrays have such names, too: those that are `known` are not local.
+    """
+    found = None if name in known else _LOCAL.fullmatch(name)
     return (name, None) if found is None else (found.group(1), found.group(2))
 
 

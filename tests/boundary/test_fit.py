@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.errors import ArgumentError, DataError, ParameterError
+from fmepy.errors import ArgumentError, DataError, ModelError, ParameterError
 
 TIMES = np.linspace(0, 5, 21)
 
@@ -207,3 +207,52 @@ def test_a_parameter_that_rates_use_is_no_initial_value_though_one_is_made_of_it
     assert fit.par.index.tolist() == ["k", "A0[a]", "A0[b]"]
     with pytest.raises(ArgumentError, match="collinear"):  # b is shared, and does what both starts do together
         fme.fit_boundary(model, vessels(), ["k", "A0", "b"], entity="vessel")
+
+
+# --- systems of modules
+
+HERDS = """
+subscripts side: north, south
+dims herd[side], graze[2]
+d(herd[side])/dt = graze[1] - graze[0] * herd[side]
+d(grass)/dt = -graze[0] * grass
+grass(0) = grass0
+output herd, grass
+"""
+
+
+def herds(**words):
+    data = {"herd": [5.0, 8.0], "graze": [0.3, 0.2], "grass0": 3.0}
+    return fme.dmi.ModularModel([fme.dmi.Module("herds", HERDS)], data, times=np.arange(9.0), dt=0.5, **words)
+
+
+def isles():
+    other = herds()({"herd[north]": 3.0, "grass0": 5.0}).iloc[1:]
+    return pd.concat([herds()().iloc[1:].assign(isle="a"), other.assign(isle="b")])
+
+
+def test_initial_values_of_modules_and_elements_of_arrays_are_local():
+    unknown = {"graze[0]": 0.25, "herd[north]": 4.0, "grass0": 4.0}
+    fit = fme.fit_boundary(herds(), isles(), unknown, entity="isle", lower={"herd[north]": 0})
+    assert fit.par.to_dict() == pytest.approx(
+        {"graze[0]": 0.3, "herd[north][a]": 5.0, "herd[north][b]": 3.0, "grass0[a]": 3.0, "grass0[b]": 5.0}
+    )
+    assert fit.by_entity().columns.tolist() == ["herd[north]", "herd[north].se", "grass0", "grass0.se"]
+    own = {"graze[0][a]": 0.2, "graze[0][b]": 0.2, "herd[north]": 4.0, "grass0": 4.0}
+    own = fme.fit_boundary(herds(), isles(), own, entity="isle")
+    assert own.par[["graze[0][a]", "graze[0][b]"]].tolist() == pytest.approx([0.3, 0.3])
+
+
+def test_segments_of_modules_with_arrays():
+    unknown = {"graze[0]": 0.25, "herd[north](0)": 4.0, "grass0": 4.0}
+    fit = fme.fit_boundary(herds().compiled("difference"), isles(), unknown, entity="isle", segments=2)
+    assert fit.converged
+    assert fit.par["graze[0]"] == pytest.approx(0.3)
+    assert fit.par["herd[north](0)[b]"] == pytest.approx(3.0)
+
+
+def test_transformed_models_are_checked_as_the_models_in_them():
+    bounce = decay(events=[dict(root="A - 1", direction=-1, var="A", value=2.0)])
+    for model in (bounce, fme.transformed(bounce, "log")):
+        with pytest.raises(ModelError, match="root events"):
+            fme.fit_boundary(model, TWO)

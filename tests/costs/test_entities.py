@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
+from fmepy import dmi
 from fmepy.costs import SimulationCost
 from fmepy.costs.mapped import transformed
 from fmepy.errors import ArgumentError, DataError, FmepyError, ParameterError, SimulationError
-from fmepy.fitting import modFit, profile
+from fmepy.fimlof import FimlofCost
+from fmepy.fitting import modFit, predict, profile
 from fmepy.mcmc import modMCMC
 from fmepy.models.engines import explicit
 from fmepy.models.ode import OdeModel
@@ -361,3 +363,58 @@ def test_the_column_of_the_entity_is_no_parameter():
     assert "dose" in table
     with pytest.raises(ArgumentError, match=r"tells experiments apart.*conditions=\{'run': \[...\], 'dose'"):
         SimulationCost(model(), table, entity="dose")
+
+
+# --- parameters that are elements of arrays
+
+ISLANDS = """
+subscripts side: north, south
+dims herd[side], graze[2]
+d(herd[side])/dt = graze[1] - graze[0] * herd[side]
+output herd
+"""
+
+
+def islands():
+    module = dmi.Module("islands", ISLANDS)
+    return dmi.ModularModel([module], {"herd": [5.0, 8.0], "graze": [0.3, 0.2]}, times=np.arange(9.0), dt=0.5)
+
+
+def two_islands():
+    other = islands()({"graze[0]": 0.5, "herd[north]": 3.0})
+    return pd.concat([islands()().iloc[1:].assign(isle="a"), other.iloc[1:].assign(isle="b")])
+
+
+def test_elements_of_arrays_may_be_local():
+    cost = SimulationCost(islands(), two_islands(), entity="isle", entity_parms=["graze[0]", "herd[north]"])
+    fit = modFit(cost, ["graze[0]", "herd[north]", "herd[south]"], lower={"graze[0]": 0.0})
+    table = fit.by_entity()  # herd[south] is of no entity
+    assert table.columns.tolist() == ["graze[0]", "graze[0].se", "herd[north]", "herd[north].se"]
+    assert table.index.tolist() == ["a", "b"]
+    assert table["graze[0]"].tolist() == pytest.approx([0.3, 0.5])
+    with pytest.raises(ParameterError, match=r"has 'graze\[0\]' of every entity"):
+        predict(islands(), fit)
+    with pytest.raises(ArgumentError, match="belongs to an entity"):
+        modFit(cost.replace(entity_parms=()), ["graze[0]", "herd[south]"]).by_entity()
+
+
+@pytest.mark.parametrize("kind", [SimulationCost, FimlofCost])
+def test_noise_of_elements_of_arrays_is_estimated(kind):
+    data = islands()().iloc[1:].assign(**{"herd[north]": lambda d: d["herd[north]"] + 0.1 * np.cos(3 * d["time"])})
+    words = {"process_noise": {"herd[south]": "estimate"}} if kind is FimlofCost else {}
+    cost = kind(islands(), data, measurement_noise={"herd[north]": "estimate", "herd[south]": 0.1}, **words)
+    made = ["sd_w_herd_south", "sd_v_herd_north"] if words else ["sd_v_herd_north"]
+    assert [k for k in cost.parms.index if k.startswith("sd_")] == made
+    fit = modFit(cost, ["graze[0]", "sd_v_herd_north"])
+    rms = np.sqrt(np.mean((0.1 * np.cos(3 * data["time"])) ** 2))
+    assert fit.par["sd_v_herd_north"] == pytest.approx(rms, rel=0.1)
+    if kind is SimulationCost:
+        band, plain = (predict(islands(), fit, reading=r).frame.set_index(["var", "time"]) for r in (True, False))
+        more = band["se"] ** 2 - plain["se"] ** 2
+        assert more["herd[north]"].to_numpy() == pytest.approx(fit.par["sd_v_herd_north"] ** 2)
+
+
+def test_a_test_of_size_counts_estimated_elements_of_arrays():
+    noise = {"herd[north]": 0.1, "herd[south]": 0.1}
+    found = FimlofCost(islands(), islands()().iloc[1:], process_noise=noise, measurement_noise=noise).filter()
+    assert found.sumsq_test(["graze[0]", "graze[1]"]).expected == found.nobs - 2

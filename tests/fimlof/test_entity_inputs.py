@@ -287,3 +287,22 @@ def test_transformed_models_have_inputs_by_entity_and_start_at_rest():
         for m in (fme.transformed(basin, "log", names=["k"]), basin)
     )
     assert a({"k": np.log(0.4)}) == pytest.approx(b({"k": 0.4}), rel=1e-7)
+
+
+def test_transformed_difference_models_and_systems_of_arrays_are_filtered():
+    walk = fme.DifferenceModel("next(x) = a*x + 1", state={"x": "x0"}, times=range(9), parms={"a": 0.5, "x0": 2.0})
+    herds = fme.dmi.Module("herds", "dims herd[2]\nd(herd)/dt = 1 - graze*herd\noutput herd")
+    system = fme.dmi.ModularModel([herds], {"herd": [2.0, 3.0], "graze": 0.5}, times=range(9), dt=1.0)
+    for plain, name, state in ((walk, "a", "x"), (system.compiled("ode"), "graze", "herd[0]")):
+        obs = {"time": T, state: 2 + 0.2 * np.cos(T)}
+        words = {"process_noise": {state: 0.1}, "measurement_noise": {state: 0.1}}
+        logged = FimlofCost(fme.transformed(plain, "log"), obs, **words)
+        assert logged({name: np.log(0.6)}) == pytest.approx(FimlofCost(plain, obs, **words)({name: 0.6}))
+
+
+@pytest.mark.parametrize("noise", [{"x": 0.3}, {}])
+def test_root_events_in_a_transformed_model_are_refused(noise):
+    drained = model(events=[dict(root="x - 2", direction=1, var="x", value=0.5)], inflow=([0, 8], [1.0, 1.0]))
+    for given in (drained, fme.transformed(drained, "log", names=["k"])):
+        with pytest.raises(ModelError, match="has root events"):
+            FimlofCost(given, {"time": T, "x": T}, process_noise=noise, measurement_noise={"x": 0.1})

@@ -9,7 +9,7 @@ import scipy.stats
 import fmepy as fme
 from fmepy.errors import ModelError, ParameterError
 from fmepy.parameters.named import check_names
-from fmepy.parameters.names import ByName, normal_name
+from fmepy.parameters.names import ByName, normal_name, split_local
 
 MICRO, GREEK = "\u00b5", "\u03bc"
 TEXT = {"micro": f"d(N)/dt = {MICRO} * N", "greek": f"d(N)/dt = {GREEK} * N"}
@@ -110,3 +110,16 @@ def test_a_name_beside_all_that_are_known_is_to_be_left_out():
     assert "leave it out, such as p[['a', 'b']]" in str(told.value)
     with pytest.raises(ParameterError, match="Did you mean 'a1'"):
         check_names(["a11"], ["a1", "b"], argument="parms")
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("k", ("k", None)), ("k[3]", ("k", "3")), ("D[1][a]", ("D[1]", "a")), ("P[n](0)[a]", ("P[n](0)", "a")),
+        ("k[rat [4]]", ("k", "rat [4]")), ("k[a[b]", ("k", "a[b")), ("k[a]b]", ("k", "a]b")),
+        ("P[n](0)", ("P[n](0)", None)),
+    ],
+)  # fmt: skip
+def test_a_local_name_is_that_of_a_parameter_and_an_entity(name, parts):
+    assert split_local(name) == parts
+    assert split_local(name, [name]) == (name, None)

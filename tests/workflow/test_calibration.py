@@ -784,6 +784,21 @@ def test_scenarios_of_doses_by_entity_name_theirs_and_others_say_whose_condition
     assert set(pd.read_csv(tmp_path / "drug_report/scenarios.csv")["who"]) == {"b"}
 
 
+def test_scenarios_take_fitted_elements_of_arrays_for_no_entity_s(tmp_path):
+    (tmp_path / "herd.fme").write_text("dims r[2]\nd(N)/dt = r[0] * N + r[1]\n")
+    (tmp_path / "base.csv").write_text('name,value\nN,5\nr,"[0.5, 0]"\n')
+    (tmp_path / "n.csv").write_text("time,N\n0,5\n1,8\n2,12\n3,19\n")
+    (tmp_path / "what.csv").write_text("scenario,N\nfew,2\n")
+    (tmp_path / "herd.toml").write_text(
+        'data = { file = "n.csv" }\nfit = {}\nscenarios = { table = "what.csv", num = 5 }\n[model]\n'
+        'modules = ["herd.fme"]\ndata = ["base.csv"]\ntimes = { start = 0, stop = 3, step = 1 }\ndt = 0.25\n'
+        '[parameters]\n"r[0]" = { start = 0.4 }\n'
+    )
+    done = fme.workflow.calibrate(tmp_path / "herd.toml")
+    assert done.ok
+    assert "entity" not in str(done.warnings)
+
+
 def test_a_chain_from_a_fit_on_a_bound_begins_with_the_covariance_of_the_others(tmp_path):
     file = write(tmp_path, SHORT.replace("c = 0.0", "c = { start = 0.01, lower = 0.005, upper = 0.05 }"))
     edit(file, "niter = 400, burninlength = 100", "niter = 1500, burninlength = 500")

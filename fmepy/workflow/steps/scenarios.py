@@ -104,7 +104,8 @@ class ScenariosStep(CalibrationStep):
         by, parts = _parts(task, table)
         if by is None:
             said = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
-            local = {name for name, entity in map(split_local, map(str, fit.par.index)) if entity is not None} - said
+            pairs = [split_local(str(k), _known(task)) for k in fit.par.index]
+            local = {name for name, entity in pairs if entity is not None} - said
             set_by = [name for name in _set_by_entity(task) if name not in said]
             without = f"and {arguments['table']} has no column {getattr(task.cost, 'entity', '')!r}."
             options.remember(local and f"{', '.join(sorted(local))} of `scenarios` stay at their start: they are "
@@ -157,9 +158,14 @@ def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict
     return by, parts
 
 
+def _known(task: CalibrationTask) -> set[str]:
+    """Return the names of the model's parameters."""
+    return set(task.model.parms.index) if isinstance(task.model, Model) else set()
+
+
 def _set_by_entity(task: CalibrationTask) -> list[str]:
     """Return the parameters that the conditions set in every entity, of which the file gives no value."""
-    known = set(task.model.parms.index) if isinstance(task.model, Model) else set()
+    known = _known(task)
     rows = getattr(task.cost, "conditions", None)
     return [] if rows is None else [c for c in map(str, rows.columns) if c in known and c not in task.case.parameters]
 
