@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -36,11 +36,8 @@ from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
-from fmepy.types import IntVector, Matrix, UserParameters, Vector
+from fmepy.types import Axes, IntVector, Matrix, UserParameters, Vector
 from fmepy.vocabulary import with_own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,10 +25,8 @@ import pandas as pd
 from fmepy.costs.data_fingerprint import difference
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.results.tables import Framed, Part, table, wrapped
+from fmepy.types import Axes
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Pair = tuple[str, str]
 _SEARCH_ERROR = 1e-3

@@ -27,10 +27,10 @@ from fmepy.errors import ArgumentError, counted
 from fmepy.mcmc.diagnostics import chain_diagnostics
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, bullets, table
+from fmepy.types import BoolVector, Matrix, Vector, Which
 
 if TYPE_CHECKING:
     from fmepy.mcmc.result import ModMCMC
-    from fmepy.types import BoolVector, Matrix, Vector, Which
 
 Remove = int | slice | range | Sequence[int] | None
 

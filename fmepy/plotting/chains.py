@@ -7,7 +7,7 @@ chain. Chains share a panel, a colour each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,9 @@ import pandas as pd
 from fmepy.errors import ArgumentError
 from fmepy.numerics.draw_statistics import autocorrelation, rank_counts, running_mean, running_quantiles
 from fmepy.plotting.axes import color, each_panel, picture, zero_line
-from fmepy.types import AxesArray, Matrix, Vector
+from fmepy.types import Axes, AxesArray, Matrix, Vector
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    Draw = Callable[[Axes, int, list[tuple[str | None, Vector, Vector]]], object]
+Draw = Callable[[Axes, int, list[tuple[str | None, Vector, Vector]]], object]
 
 _MOST_NAMED = 8  # chains that a legend can hold
 

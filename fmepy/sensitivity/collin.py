@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fmepy.checks import positive_number, whole_number
 from fmepy.errors import ArgumentError, listed, warn
@@ -18,12 +19,8 @@ from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
-from fmepy.types import BoolVector, Matrix
+from fmepy.types import Axes, BoolVector, Matrix
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
 _OUT_OF_NOISE = 10.0  # times its noise a sensitivity has to be somewhere, else its direction is not known
 _SHOWN = 60  # rows of a printed table; more are cut in the middle
