@@ -238,14 +238,11 @@ def _each_quantity(draws: pd.DataFrame, draw: Draw, axes: Any, **labels: Any) ->
 
 def _each_chain(draws: pd.DataFrame) -> Iterator[tuple[Any, Vector, Matrix]]:
     """Yield label, iterations and draws of each chain."""
-    values = draws.to_numpy(dtype=float)
     if not isinstance(draws.index, pd.MultiIndex):
-        yield 0, np.arange(len(draws), dtype=float), values
+        yield 0, np.arange(len(draws), dtype=float), draws.to_numpy(dtype=float)
         return
-    codes, labels = pd.factorize(draws.index.get_level_values(0))
-    iterations = draws.index.get_level_values(1).to_numpy(dtype=float)
-    for code, label in enumerate(labels):
-        yield label, iterations[codes == code], values[codes == code]
+    for label, chain in draws.groupby(level=0, sort=False):
+        yield label, chain.index.get_level_values(1).to_numpy(dtype=float), chain.to_numpy(dtype=float)
 
 
 def _checked_priors(prior: Mapping[str, Any] | None) -> dict[str, Any]:
