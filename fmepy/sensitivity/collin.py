@@ -84,17 +84,13 @@ class Collin(Framed):
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows to print, as texts; the collinearity with two significant digits, each on its own."""
-    if len(frame) > _SHOWN:
-        half = _SHOWN // 2
-        frame = pd.concat([frame.iloc[:half], frame.iloc[-half:]])
-        gap = half
-    else:
-        gap = 0
-    shown = two_digits(frame.iloc[:, :-1])
-    shown["collinearity"] = [_two(g) for g in frame.iloc[:, -1]]
-    if gap:
+    half = _SHOWN // 2
+    rows = frame if len(frame) <= _SHOWN else pd.concat([frame.iloc[:half], frame.iloc[-half:]])
+    shown = two_digits(rows.iloc[:, :-1])
+    shown["collinearity"] = [_two(g) for g in rows.iloc[:, -1]]
+    if len(rows) < len(frame):
         dots = pd.DataFrame([["..."] * shown.shape[1]], columns=shown.columns, index=["..."])
-        shown = pd.concat([shown.iloc[:gap], dots, shown.iloc[gap:]])
+        shown = pd.concat([shown.iloc[:half], dots, shown.iloc[half:]])
     return shown
 
 
@@ -191,7 +187,7 @@ def collin(
             raise ArgumentError("Give `parset` (one set) or `N` (all sets of a size), not both.")
         places = sorted(names.index(k) for k in chosen(parset, names, "parset", "parameter", is_set=True))
         one = np.array([places], dtype=np.intp)
-        return Collin(_frame(names, [membership(one, n_par)], [collinearities(matrix, one)]))
+        return Collin(table_of_sets(names, [membership(one, n_par)], [collinearities(matrix, one)]))
     sizes = _sizes(N, n_par, maxcomb)
     total = sum(comb(n_par, n) for n in sizes)
     members, gammas, done = [], [], 0
@@ -202,10 +198,11 @@ def collin(
                 gammas.append(collinearities(matrix, block))
                 done += len(block)
                 report(done)
-    return Collin(_frame(names, members, gammas))
+    return Collin(table_of_sets(names, members, gammas))
 
 
-def _frame(names: Sequence[str], members: Sequence[Any], gammas: Sequence[Any]) -> pd.DataFrame:
+def table_of_sets(names: Sequence[str], members: Sequence[Any], gammas: Sequence[Any]) -> pd.DataFrame:
+    """Return a 0/1 column per parameter, N, and the collinearity of the sets, which are given in blocks."""
     sets = np.concatenate([np.zeros((0, len(names)), dtype=np.int8), *members])
     gamma = np.concatenate([np.zeros(0), *gammas])
     head = pd.DataFrame(sets, columns=list(names))
