@@ -445,8 +445,7 @@ class ModularModel(SimulatedModel):
         """Draw the variable map: modules as boxes, variables as arrows; return the Axes."""
         from fmepy.plotting.dmi import plot_map
 
-        axes: Axes = plot_map(self.system, ax=ax, **kwargs)
-        return axes
+        return plot_map(self.system, ax=ax, **kwargs)
 
     def feedback_loops(self, most: int = 100) -> pd.DataFrame:
         r"""Return the shortest feedback loops, a row each: loop, length, kind.
