@@ -188,7 +188,8 @@ def check_known(name: object, known: Collection[object], wrong: str, kind: Any =
     fmepy.errors.ArgumentError: `p`: 'kk' is not a parameter. Did you mean 'k'? There are 'k', 'r'.
     """
     if name not in known:
-        raise (kind or ArgumentError)(f"{wrong}{did_you_mean(name, known)} {are} {listed(known)}.")
+        there = f" {are} {listed(known)}." if len(known) else ""
+        raise (kind or ArgumentError)(f"{wrong}{did_you_mean(name, known)}{there}")
 
 
 def _is_near(a: str, b: str) -> bool:

@@ -38,6 +38,8 @@ Which: TypeAlias = str | int | Sequence[str | int] | None
 """Names or positions from 0; None is all."""
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     # each name would stand on a line of its own
     # isort: off
     from fmepy import (
@@ -48,15 +50,17 @@ if TYPE_CHECKING:
         SensFunSummary, SensRange, SteadyState, StructuralIdentifiability, SumCost, Transport,
     )  # fmt: skip
     # isort: on
+else:
+    Axes = Any  # matplotlib is imported when something is drawn
 
 __all__ = [
-    "ArrayLike", "AxesArray", "BadData", "BoolVector", "BoundCost", "BoundLikelihood", "BoundModel", "BoundaryFit",
-    "Branch", "CalibrationCheck", "Collin", "Cost", "Cube", "FilterResult", "FilterSummary", "FitComparison",
-    "Forecast", "GlobalIndices", "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector", "Landscape", "Matrix",
-    "ModCRL", "ModCost", "ModFit", "ModFitSummary", "ModMCMC", "Model", "OptimalDesign", "PetabProblem", "Prediction",
-    "Profile", "PseudoOptim", "RangeSummary", "Runs", "SbmlModel", "ScenarioSummary", "Scenarios", "Sector", "Seed",
-    "SensFun", "SensFunSummary", "SensRange", "SteadyState", "StructuralIdentifiability", "SumCost", "Transport",
-    "UserBounds", "UserParameters", "Vector", "Which",
+    "ArrayLike", "Axes", "AxesArray", "BadData", "BoolVector", "BoundCost", "BoundLikelihood", "BoundModel",
+    "BoundaryFit", "Branch", "CalibrationCheck", "Collin", "Cost", "Cube", "FilterResult", "FilterSummary",
+    "FitComparison", "Forecast", "GlobalIndices", "Identifiability", "IdentifiableFit", "IntMatrix", "IntVector",
+    "Landscape", "Matrix", "ModCRL", "ModCost", "ModFit", "ModFitSummary", "ModMCMC", "Model", "OptimalDesign",
+    "PetabProblem", "Prediction", "Profile", "PseudoOptim", "RangeSummary", "Runs", "SbmlModel", "ScenarioSummary",
+    "Scenarios", "Sector", "Seed", "SensFun", "SensFunSummary", "SensRange", "SteadyState",
+    "StructuralIdentifiability", "SumCost", "Transport", "UserBounds", "UserParameters", "Vector", "Which",
 ]  # fmt: skip
 RESULTS_AND_CONTRACTS = tuple(name for name in __all__ if name not in globals())
 

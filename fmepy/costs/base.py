@@ -344,15 +344,12 @@ class BoundCost(Protocol):
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled. Raise SimulationError if the model fails there."""
-        ...
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""
-        ...
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L."""
-        ...
 
 
 @runtime_checkable
@@ -383,15 +380,12 @@ class Cost(Protocol):
 
     def __call__(self, parms: UserParameters = None) -> Any:
         """Return a ModCost (least squares) or -2 log L (a float)."""
-        ...
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundCost:
         """Return the cost as a function of the parameters `names` (None: all)."""
-        ...
 
     def replace(self, **arguments: Any) -> Cost:
         """Return a copy with some arguments of the constructor changed; dicts are merged."""
-        ...
 
 
 def residuals_many(bound: Any, Theta: Matrix) -> tuple[Matrix, Any]:

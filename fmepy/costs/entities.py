@@ -182,10 +182,7 @@ class Experiments:
         cases = self.runs_of(position)
         wanted = {normal_name(n): read_cell(v, f"`noise_parms`: {n!r}") for n, v in asked.items()}
         for name in wanted:
-            if name not in self.by_row:
-                raise ArgumentError(
-                    f"`noise_parms`: no reading names {name!r}, of the model, by row.{did_you_mean(name, self.by_row)}"
-                )
+            check_known(name, self.by_row, f"`noise_parms`: no reading names {name!r}, of the model, by row.")
         fit = [k for k in cases if all(self.by_row[n][k] == cell for n, cell in wanted.items())]
         if len(fit) == 1:
             return fit[0]
@@ -330,11 +327,9 @@ def check_given(given: Mapping[str, float], of_model: pd.Series, used: Iterable[
     """Refuse values in `parms=` of a cost that nothing uses, or that belong to the model."""
     known = [*used]
     for name in given:
-        if name in known and name not in of_model.index:
-            continue
         if name in of_model.index:
             raise ParameterError(
                 f"`parms`: {name!r} is a parameter of the model. Change it there: "
                 f"model.replace(parms={{{name!r}: ...}})."
             )
-        raise ParameterError(f"`parms`: {name!r} is used nowhere in the cost.{did_you_mean(name, known)}")
+        check_known(name, known, f"`parms`: {name!r} is used nowhere in the cost.", ParameterError)

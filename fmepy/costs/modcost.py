@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,11 +40,8 @@ from fmepy.numerics.tails import minus2loglik_of_marked, residuals_of_marked
 from fmepy.results.tables import Part, Shown, table
 from fmepy.tables.columns import Columns
 from fmepy.tables.sheet import one_calendar, warn_of_calendars, with_times
-from fmepy.types import Vector
+from fmepy.types import Axes, Vector
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)

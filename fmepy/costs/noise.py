@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_number
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_known, did_you_mean, listed
 from fmepy.journal.encoding import Stored
@@ -183,8 +184,7 @@ def with_noise_parameters(
             raise ParameterError(
                 f"`parms`: {key!r} is a parameter of the model. Change it there: model.replace(parms={{{key!r}: ...}})."
             )
-        if key not in used and key not in made:
-            raise ParameterError(f"`parms`: {key!r} is used nowhere in the noise.{did_you_mean(key, used)}")
+        check_known(key, sorted({*used, *made}), f"`parms`: {key!r} is used nowhere in the noise.", ParameterError)
         out[key] = float(value)
     for name, value in made.items():
         if name in own:
@@ -231,12 +231,11 @@ def _sd(value: Any, where: str) -> Any:
     """Return a standard deviation as an expression."""
     if isinstance(value, str):
         return parse_expression(value, where=where)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
+    number = as_number(value)
+    if np.isnan(number):
         raise ArgumentError(
             f"`{where}` is {value!r}; a number, an expression such as 'sd_w' or '0.1 * z', or 'estimate' is needed."
-        ) from None
+        )
     if not (np.isfinite(number) and number >= 0):
         raise ArgumentError(f"`{where}` is {number:g}; a standard deviation is finite and not below zero.")
     return as_node(number)
@@ -266,9 +265,9 @@ def _of_table(table: pd.DataFrame, argument: str, known: Sequence[str], what: st
 def _entry(value: Any, where: str) -> Any:
     if isinstance(value, str):
         return parse_expression(value, where=where)
-    if not np.isfinite(float(value)):
+    if not np.isfinite(number := as_number(value)):
         raise ArgumentError(f"`{where}` is {value!r}; a finite number or an expression is needed.")
-    return as_node(float(value))
+    return as_node(number)
 
 
 def check_covariance(matrix: Matrix, argument: str, names: Sequence[str]) -> None:

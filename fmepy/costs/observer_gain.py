@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_number
 from fmepy.costs.noise import MEASUREMENT, PROCESS, Noise, check_names_of_noise, read_noise
 from fmepy.costs.observation_scale import OBSERVED
 from fmepy.errors import ArgumentError, check_known, did_you_mean, listed
@@ -122,10 +123,8 @@ def _by_name(given: Mapping[Any, Any], states: Sequence[str], variables: Sequenc
         raise ArgumentError(f"`gain` is empty; give one entry at least, such as {{{states[0]!r}: 0.0}}.")
     for key, row in given.items():
         state = normal_name(key)
-        if state not in states:
-            turned = " It is an observed variable: states come first, {state: {variable: gain}}."
-            near = turned if state in variables else did_you_mean(state, states)
-            raise ArgumentError(f"`gain`: {state!r} is not a state of the model.{near} States are {listed(states)}.")
+        turned = " It is an observed variable: states come first, {state: {variable: gain}}." * (state in variables)
+        check_known(state, states, f"`gain`: {state!r} is not a state of the model.{turned}", are="States are")
         if isinstance(row, pd.Series):
             row = row.to_dict()
         if not isinstance(row, Mapping):
@@ -149,11 +148,7 @@ def _entry(value: Any, state: str, variable: str) -> Any:
         value = parse_expression(value, where=where.strip("`"))
         if value.free_symbols:
             return value
-    try:
-        number = float(value) if not isinstance(value, bool | np.bool_) else np.nan
-    except (TypeError, ValueError):
-        number = np.nan
-    if not np.isfinite(number):
+    if not np.isfinite(number := as_number(value)):
         raise ArgumentError(f"{where} is {value!r}; a finite number, a parameter's name or an expression is needed.")
     return number
 

@@ -329,15 +329,10 @@ class BoundSimulation(OfPredictions):
 
     def __init__(self, predictions: Predictions, pieces: Sequence[Comparison]) -> None:
         super().__init__(predictions, pieces, dict(zip(predictions.parameter_names, predictions.theta0, strict=True)))
-        c = predictions.data
+        self.data = c = predictions.data
         self.is_scalar, self.has_jacobian = False, True
         self._obs, self._weights = c.obs, c.weights
         self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
-
-    @property
-    def data(self) -> Comparison:
-        """What is fixed of the data."""
-        return self.predictions.data
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled."""

@@ -70,19 +70,18 @@ class Guard:
     def _told(self, until: float, parms: Mapping[str, float]) -> str:
         """Return where the gain makes the predictor unstable before a time, "" where it does not."""
         times = self.samples.times[self.samples.times < until]
+        if not len(times):
+            return ""
         own = {k: v for k, v in parms.items() if k in self.predictor.parms.index}
         d, values = self.model.definition, self._values({**self.predictor.parms.to_dict(), **own})
         K, variables = self._matrix(values)
         p = np.array([values[k] for k in d.parameters])
         try:
-            states = (
-                self.predictor(own or None, times)[list(d.states)].to_numpy(dtype=float)
-                if len(times)
-                else np.empty((0, 0))
-            )
+            run = self.predictor(own or None, times)
         except SimulationError:
             times = times[:1]
-            states = self.predictor(own or None, times)[list(d.states)].to_numpy(dtype=float)
+            run = self.predictor(own or None, times)
+        states = run[list(d.states)].to_numpy(dtype=float)
         for i in np.unique(np.linspace(0, len(times) - 1, min(len(times), _LOOKS)).astype(int)):
             h = float(np.diff(self.samples.times[i : i + 2]).sum())
             near = linearised(d, states[i], p, float(times[i]), variables)

@@ -20,7 +20,7 @@ import pandas as pd
 from fmepy.dmi.data_items import INTERPOLATIONS, Index, Item, as_item
 from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.statements import MAX_ELEMENTS
-from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, check_known, did_you_mean, listed
 from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
 from fmepy.results.tables import readable
@@ -104,9 +104,7 @@ class Database:
             for found in self._read(source, number):
                 self._replaced += self._put(found)
         for name, (place, said) in self._notes.items():
-            if name not in self._items:
-                near = did_you_mean(name, self._items)
-                raise DataError(f"{place}: there is no item {name!r} in the data base.{near}")
+            check_known(name, self._items, f"{place}: there is no item {name!r} in the data base.", DataError)
             self._items[name] = _with(self._items[name], said)
 
     def _read(self, source: Any, number: int) -> Iterable[Item]:
@@ -234,7 +232,7 @@ class Database:
             for name in [names] if isinstance(names, str) else list(names):
                 some = [c for c in columns if c == name or c.startswith(f"{name}[")]
                 if not some:
-                    raise DataError(f"`names`: the run has no {name!r}.{did_you_mean(name, columns)}")
+                    check_known(name, columns, f"`names`: the run has no {name!r}.", DataError, "It has")
                 kept += [c for c in some if c not in kept]
             run = run[["time", *kept]]
         empty = [c for c in run.columns if run[c].isna().any()]
@@ -255,8 +253,7 @@ class Database:
 
     def __getitem__(self, name: str) -> Item:
         key = normal_name(name)
-        if key not in self._items:
-            raise DataError(f"There is no item {name!r} in the data base.{did_you_mean(key, self._items)}")
+        check_known(key, self._items, f"There is no item {name!r} in the data base.", DataError)
         return self._items[key]
 
     def __contains__(self, name: object) -> bool:

@@ -77,12 +77,8 @@ class DiagnosticWarning(UserWarning):
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(f"{diagnostic.kind}: {diagnostic}")
         self.diagnostic = diagnostic
-        self.kind = diagnostic.kind
-        self.level = diagnostic.level
-        self.variable = diagnostic.variable
-        self.modules = diagnostic.modules
-        self.file = diagnostic.file
-        self.line = diagnostic.line
+        for name in COLUMNS[:-1]:  # the message is the warning itself
+            setattr(self, name, getattr(diagnostic, name))
 
     def __reduce__(self) -> Any:
         return type(self), (self.diagnostic,)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -36,11 +36,8 @@ from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
-from fmepy.types import IntVector, Matrix, UserParameters, Vector
+from fmepy.types import Axes, IntVector, Matrix, UserParameters, Vector
 from fmepy.vocabulary import with_own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 logger = logging.getLogger(__name__)
 
@@ -448,8 +445,7 @@ class ModularModel(SimulatedModel):
         """Draw the variable map: modules as boxes, variables as arrows; return the Axes."""
         from fmepy.plotting.dmi import plot_map
 
-        axes: Axes = plot_map(self.system, ax=ax, **kwargs)
-        return axes
+        return plot_map(self.system, ax=ax, **kwargs)
 
     def feedback_loops(self, most: int = 100) -> pd.DataFrame:
         r"""Return the shortest feedback loops, a row each: loop, length, kind.

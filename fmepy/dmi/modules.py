@@ -16,7 +16,7 @@ from fmepy.checks import whole_number
 from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.statements import FunctionStatement, Reference, Shape
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
-from fmepy.errors import ArgumentError, ModelError, counted, did_you_mean, listed, repeated
+from fmepy.errors import ArgumentError, ModelError, check_known, counted, did_you_mean, listed, repeated
 from fmepy.journal.files import MOST_TEXT, read_file
 from fmepy.parameters.names import normal_name
 
@@ -378,8 +378,7 @@ def changed_modules(given: Iterable[AnyModule], changes: Mapping[str, AnyModule 
     found = {m.name: m for m in given}
     for name, module in changes.items():
         if module is None:
-            if name not in found:
-                raise ModelError(f"`modules`: there is no module {name!r} to take out.{did_you_mean(name, found)}")
+            check_known(name, found, f"`modules`: there is no module {name!r} to take out.", ModelError)
             del found[name]
         elif getattr(module, "name", name) != name:
             raise ModelError(f"`modules`: under {name!r} stands the module {module.name!r}; their names must agree.")

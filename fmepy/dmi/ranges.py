@@ -16,7 +16,7 @@ from itertools import product
 from typing import NamedTuple, TypeAlias
 
 from fmepy.dmi.statements import Shape, Size
-from fmepy.errors import did_you_mean, listed, repeated
+from fmepy.errors import check_known, did_you_mean, listed, repeated
 
 _LIST = r"\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*"
 _FORM = re.compile(rf"\s*([^\W\d]\w*)\s*:{_LIST}(?:->\s*([^\W\d]\w*)\s*(?::{_LIST})?)?", re.DOTALL)
@@ -58,10 +58,7 @@ def check_mappings(ranges: Ranges) -> None:
     for name, r in ranges.items():
         if not r.to:
             continue
-        if r.to not in ranges:
-            raise ValueError(
-                f"subscripts: {name!r} is mapped to {r.to!r}, which is no range.{did_you_mean(r.to, ranges)}"
-            )
+        check_known(r.to, ranges, f"subscripts: {name!r} is mapped to {r.to!r}, which is no range.", ValueError)
         there = ranges[r.to].elements
         mapped = r.mapped or there
         if len(mapped) != len(r.elements):
@@ -69,10 +66,7 @@ def check_mappings(ranges: Ranges) -> None:
                 f"subscripts: {name!r} has {len(r.elements)} elements, {r.to!r} {len(there)}: say which is which"
             )
         for e in mapped:
-            if e not in there:
-                raise ValueError(
-                    f"subscripts: {name!r} is mapped to {e!r}, no element of {r.to!r}.{did_you_mean(e, there)}"
-                )
+            check_known(e, there, f"subscripts: {name!r} is mapped to {e!r}, no element of {r.to!r}.", ValueError)
         ranges[name] = r._replace(mapped=mapped)
 
 

@@ -37,7 +37,7 @@ from fmepy.dmi.foreign_words import foreign_word
 from fmepy.dmi.ranges import Ranges, axis_size, check_mappings, each_place, read_index, read_range
 from fmepy.dmi.statements import MAX_ELEMENTS, Kind, ModuleStatement, Reference, Shape, element_name, flat_position
 from fmepy.dmi.unit_text import read_unit
-from fmepy.errors import ModelTextError, did_you_mean
+from fmepy.errors import ModelTextError, check_known, did_you_mean
 from fmepy.language.source import Source
 from fmepy.language.text import OTHER_WORDS
 from fmepy.language.tree import logical_lines, right_side, split_equation
@@ -314,11 +314,9 @@ def _nonnegative(
 ) -> list[ModuleStatement]:
     """Return statements with the levels marked that stay at 0 or above."""
     for name, inside, place in read.nonnegative:
-        levels = {s.target.name for s in statements if s.kind == "level"}
+        levels = [s.target.name for s in statements if s.kind == "level"]
         with read.source.at(*place):
-            if name not in levels:
-                near = did_you_mean(name, levels)
-                raise ValueError(f"{name!r} is declared nonnegative, but it is no level here.{near}")
+            check_known(name, levels, f"{name!r} is declared nonnegative, but it is no level here.", ValueError)
             places = each_place(name, shapes.get(name, ()), _indices(inside), read.ranges) if inside else ()
             wanted = {flat_position(at, shapes[name]) for at, _ in places}
         for k, s in enumerate(statements):

@@ -29,7 +29,7 @@ from fmepy.dmi.statements import (
     element_names,
     flat_position,
 )
-from fmepy.errors import ModelError, did_you_mean, listed, repeated
+from fmepy.errors import ModelError, check_known, listed, repeated
 
 Cell = Literal["endogenous", "exogenous", "both", "-"]
 AnyStatement = ModuleStatement | FunctionStatement
@@ -273,8 +273,7 @@ def chosen_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple
         given = [outputs] if isinstance(outputs, str) else list(outputs)
         owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
         for name in given:
-            if name not in owner:
-                raise ModelError(f"`outputs`: no module has a variable {name!r}.{did_you_mean(name, owner)}")
+            check_known(name, owner, f"`outputs`: no module has a variable {name!r}.", ModelError)
         kept = tuple(dict.fromkeys(owner[name] for name in given))
         wanted = [e for name in given for e in (variables[name].elements if name in variables else [name])]
     if not wanted:

@@ -17,18 +17,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.costs.data_fingerprint import difference
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_known
 from fmepy.results.tables import Framed, Part, table, wrapped
+from fmepy.types import Axes
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Pair = tuple[str, str]
 _SEARCH_ERROR = 1e-3
@@ -211,10 +209,7 @@ def _check_same_number(nobs: Mapping[str, float]) -> None:
 
 def _check_known(given: Mapping[str, Any], names: Sequence[str], argument: str) -> None:
     for name in given:
-        if name not in names:
-            raise ArgumentError(
-                f"`{argument}`: there is no fit {name!r}.{did_you_mean(name, names)} There are {listed(names)}."
-            )
+        check_known(name, names, f"`{argument}`: there is no fit {name!r}.")
 
 
 def _nested(fits: Mapping[str, Any], p: Mapping[str, int]) -> list[Pair]:

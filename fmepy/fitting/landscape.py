@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fmepy.checks import whole_number
 from fmepy.costs.objective import Objective
@@ -28,9 +29,6 @@ from fmepy.parallel.interruption import Stopped, interruptible
 from fmepy.parameters.named import as_bounds, check_names
 from fmepy.results.tables import Framed, Part, long_table, table, wrapped
 from fmepy.types import Matrix, Vector
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _TOGETHER = 64  # places that are evaluated one after the other, whatever the workers
 _AT_ONCE = 16  # of them, in one call of the cost: what Ctrl-C may lose

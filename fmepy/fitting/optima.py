@@ -26,17 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import check_choice, counted
 from fmepy.results.tables import Part, Shown, bullets, table
-from fmepy.types import BoolVector, IntVector, Matrix, Vector
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, BoolVector, IntVector, Matrix, Vector
 
 SAME = 0.1
 """In -2 log L: searches that came so near came to the same value."""

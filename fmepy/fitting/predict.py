@@ -25,10 +25,10 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.costs.noise import MEASUREMENT, SaidNoise, sd_name
 from fmepy.costs.user_function import as_simulator, is_cost, is_model
-from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_known, did_you_mean, listed
 from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.profile_result import Profile
-from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms
+from fmepy.fitting.reading import SCALES, ends_of_reading, quantile_of, sds_of_draws, sds_of_fit, transforms
 from fmepy.models.base import keep_within, simulate_many
 from fmepy.models.on_grid import cells_of_model, profiles_at_rest
 from fmepy.numerics.differences import central_differences
@@ -243,16 +243,12 @@ def _bound(model: Any, used: list[str], times: Any) -> tuple[Any, _Place]:
 
 def _band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: bool) -> pd.DataFrame:
     """Return the band by the delta method."""
-    from scipy.special import ndtri, stdtrit
-
     place, Y, S, used = _of_model(model, fit, times) if is_model(model) else _of_function(model, fit)
     C = fit.cov_scaled.loc[used, used].to_numpy()
     held = np.isin(used, list(fit.at_bound))  # no covariance: the band is of the others, with these fixed there
     C, S = np.where(held[:, None] | held, 0.0, C), np.where(held, 0.0, S)
     se = np.sqrt(np.maximum(np.einsum("tvi,ij,tvj->tv", S, C, S), 0.0))
-    df = fit.df_residual
-    normal = fit.is_scalar or fit.with_prior or np.isnan(df)
-    q = float(ndtri((1 + level) / 2)) if normal else float(stdtrit(df, (1 + level) / 2)) if df > 0 else np.nan
+    q = quantile_of(fit, level)
     if not reading:
         return _frame(place, Y, se, Y - q * se, Y + q * se)
     lower, upper, wide = Y.copy(), Y.copy(), se.copy()
@@ -433,12 +429,9 @@ def _band_of_profile(model: Any, profile: Profile, reading: bool) -> pd.DataFram
             "This is a profile of parameters; a band needs profiles of what is predicted: profile(cost, fit, "
             "prediction=('y', times))."
         )
-    unknown = [v for v in asked["variable"] if v not in getattr(model, "var_names", ())]
-    if unknown:
-        known = list(getattr(model, "var_names", ()))
-        raise ArgumentError(
-            f"The profile is of {unknown[0]!r}, which `model` does not have.{did_you_mean(unknown[0], known)}"
-        )
+    for v in asked["variable"]:
+        known = getattr(model, "var_names", ())
+        check_known(v, known, f"The profile is of {v!r}, which `model` does not have.", are="It has")
     label = [v if e is None else f"{v}, {e}" for v, e in zip(asked["variable"], asked["entity"], strict=True)]
     variables, x = list(dict.fromkeys(label)), np.unique(asked["time"].to_numpy(dtype=float))
     table = profile.intervals.loc[asked.index].assign(se=profile.standard_error[asked.index])

@@ -97,8 +97,7 @@ class Profile(Framed):
         """
         from fmepy.plotting.profiles import plot_profile
 
-        panels: AxesArray = plot_profile(self, which, paths=paths, axes=axes, **kwargs)
-        return panels
+        return plot_profile(self, which, paths=paths, axes=axes, **kwargs)
 
 
 def profile_of(

@@ -161,3 +161,11 @@ def ends_of_reading(
             best = min(best, float(inside.x), key=short_of)
         found.append(float(back(-sign * short_of(best))))
     return found[0], found[1]
+
+
+def quantile_of(fit: ModFit, level: float) -> float:
+    """Return how many standard errors an estimate is known to: the quantile of t, or of the normal distribution."""
+    from scipy.special import ndtri, stdtrit
+
+    is_normal = fit.is_scalar or fit.with_prior or np.isnan(fit.df_residual)
+    return float(ndtri((1 + level) / 2) if is_normal else stdtrit(fit.df_residual, (1 + level) / 2))

@@ -22,7 +22,7 @@ import math
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -171,7 +171,7 @@ class Encoder:
         shown = plain.tolist()
         if plain.dtype.kind == "f" and not np.isfinite(plain).all():
             flat = [v if math.isfinite(v) else str(v) for v in plain.ravel().tolist()]
-            shown = _nested(flat, plain.shape)
+            shown = _objects(flat).reshape(plain.shape).tolist()
         return {"type": "array", "dtype": values.dtype.str, "shape": list(values.shape), "values": shown}
 
     # --- tables
@@ -251,10 +251,11 @@ class Encoder:
         raise _refused(column, place, f"a column of pandas' type {dtype}")
 
 
-def _nested(flat: list[Any], shape: tuple[int, ...]) -> Any:
-    held = np.empty(len(flat), dtype=object)
-    held[:] = flat
-    return held.reshape(shape).tolist()
+def _objects(values: Sequence[Any]) -> Any:
+    held = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):  # one by one: numpy would open lists
+        held[i] = value
+    return held
 
 
 def _dict(encoder: Encoder, value: dict[Any, Any], place: tuple[str, ...]) -> Any:
@@ -351,11 +352,7 @@ class Decoder:
     def array(self, plain: Any) -> Any:
         """Return an array."""
         if plain["type"] == "objects":
-            items = [self.decode(v) for v in plain["items"]]
-            held = np.empty(len(items), dtype=object)
-            for i, item in enumerate(items):  # one by one: numpy would open lists
-                held[i] = item
-            return held.reshape(shape_of(plain))
+            return _objects([self.decode(v) for v in plain["items"]]).reshape(shape_of(plain))
         if "stored" in plain:
             stored = self.arrays[plain["stored"]]
             self._take(stored.nbytes)
@@ -446,9 +443,7 @@ def _strings(plain: Any) -> Any:
             return pd.array([missing if v is None else v for v in plain["values"]], dtype=dtype)
         except (ImportError, TypeError):
             continue
-    held = np.empty(len(plain["values"]), dtype=object)
-    held[:] = [missing if v is None else v for v in plain["values"]]
-    return held
+    return _objects([missing if v is None else v for v in plain["values"]])
 
 
 def _class(name: str, module: str) -> type[Stored]:

@@ -24,13 +24,13 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, counted
-from fmepy.mcmc.diagnostics import chain_diagnostics
+from fmepy.mcmc.diagnostics import chain_diagnostics, chains_of
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, bullets, table
+from fmepy.types import BoolVector, IntVector, Matrix, Vector, Which
 
 if TYPE_CHECKING:
     from fmepy.mcmc.result import ModMCMC
-    from fmepy.types import BoolVector, Matrix, Vector, Which
 
 Remove = int | slice | range | Sequence[int] | None
 
@@ -108,7 +108,7 @@ def summarise(chain: ModMCMC, remove: Remove = None) -> ChainSummary:
     """
     values = sampled_values(chain)[kept_rows(chain, remove)]
     diagnostics = chain_diagnostics(values)
-    chains = _by_chain(values)
+    chains = chains_of(values)
     n_par = chain.pars.shape[1]
     advice = [
         *_on_mixing(diagnostics, len(chains), len(values), chain.method),
@@ -181,16 +181,14 @@ def kept_rows(chain: ModMCMC, remove: Remove) -> BoolVector:
     kept: BoolVector = np.ones(len(chain.pars), dtype=bool)
     if remove is None:
         return kept
-    labels = _labels(chain.pars)
-    for c in np.unique(labels):
-        rows = np.flatnonzero(labels == c)
+    for c, rows in chain.pars.groupby(level=0).indices.items():
         kept[rows[_positions(remove, len(rows))]] = False
         if not kept[rows].any():
             raise ArgumentError(f"`remove={_shown(remove)}` leaves nothing of the {len(rows)} draws of chain {c}.")
     return kept
 
 
-def _positions(remove: Any, n: int) -> slice | Vector:
+def _positions(remove: Any, n: int) -> slice | IntVector:
     """Return what selects the rows to drop of a chain of n draws."""
     if isinstance(remove, slice):
         return remove
@@ -217,17 +215,6 @@ def _positions(remove: Any, n: int) -> slice | Vector:
 def _shown(remove: Any) -> str:
     text = repr(remove)
     return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _labels(frame: pd.DataFrame) -> Any:
-    if isinstance(frame.index, pd.MultiIndex):
-        return frame.index.get_level_values(0).to_numpy()
-    return np.zeros(len(frame), dtype=int)
-
-
-def _by_chain(values: pd.DataFrame) -> list[Matrix]:
-    labels, x = _labels(values), values.to_numpy(dtype=float)
-    return [x[labels == c] for c in pd.unique(pd.Series(labels))]
 
 
 # --- advice: each returns sentences, none if all is well

@@ -59,18 +59,21 @@ def draws_by_chain(pars: pd.DataFrame) -> Cube:
     """
     if len(pars) == 0:
         raise ArgumentError("There are no draws: the table has no rows.")
-    values = pars.to_numpy(dtype=float)
-    if not isinstance(pars.index, pd.MultiIndex):
-        return values[None]
-    codes, _ = pd.factorize(pars.index.get_level_values(0))
-    chains = [values[codes == c] for c in range(codes.max() + 1)]
+    chains = chains_of(pars)
     shortest = min(map(len, chains))
     return np.stack([c[:shortest] for c in chains])
 
 
+def chains_of(pars: pd.DataFrame) -> list[Matrix]:
+    """Return the draws of each chain; a table that names none is one chain."""
+    if not isinstance(pars.index, pd.MultiIndex):
+        return [pars.to_numpy(dtype=float)]
+    return [chain.to_numpy(dtype=float) for _, chain in pars.groupby(level=0, sort=False)]
+
+
 def _row(x: Matrix) -> list[float]:
     z = geweke(x)
-    lengths = np.array([raftery_lewis(chain).total for chain in x])
+    lengths = np.array([raftery_lewis(chain) for chain in x])
     worst = np.nan if np.isnan(z).all() else float(z[np.nanargmax(np.abs(z))])
     needed = np.nan if np.isnan(lengths).all() else float(np.nanmax(lengths))
     finite = np.isfinite(x).all()

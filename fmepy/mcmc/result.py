@@ -187,9 +187,12 @@ class ModMCMC(Shown):
     @property
     def frame(self) -> pd.DataFrame:
         """One table: parameters, variances, ``SS``, ``prior``, ``log_posterior``."""
-        tables: list[Any] = [self.pars] + ([] if self.sig is None else [self.sig])
-        whole: pd.DataFrame = pd.concat([*tables, self.SS, self.prior, self.log_posterior], axis=1)
-        return whole
+        return pd.concat([self._sampled, self.SS, self.prior, self.log_posterior], axis=1)
+
+    @property
+    def _sampled(self) -> pd.DataFrame:
+        """Parameters and variances."""
+        return pd.concat([self.pars, self.sig], axis=1)  # pandas leaves out None
 
     def __len__(self) -> int:
         return len(self.pars)
@@ -249,8 +252,8 @@ class ModMCMC(Shown):
                 "to_arviz() needs ArviZ, which is not installed. Install it: pip install arviz. diagnostics() and "
                 "summary() work without it."
             ) from error
-        tables = [self.pars] if self.sig is None else [self.pars, self.sig]
-        posterior = {str(k): self._by_chain(table[k]) for table in tables for k in table.columns.unique()}
+        sampled = self._sampled
+        posterior = {str(k): self._by_chain(sampled[k]) for k in sampled.columns.unique()}
         stats = {"lp": self._by_chain(self.log_posterior), "SS": self._by_chain(self.SS)}
         groups = {"posterior": posterior, "sample_stats": stats}
         if log_likelihood and (readings := self._log_likelihood()) is not None:
@@ -276,14 +279,11 @@ class ModMCMC(Shown):
         """Return effective sample sizes, R-hat, Monte Carlo errors and the like, one row per parameter."""
         return chain_diagnostics(self.pars)
 
-    def _selected(self, full: bool, which: Any, remove: Any) -> pd.DataFrame:
-        return selected_draws(self, full, which, remove)
-
     def plot(self, Full: bool = False, which: Any = None, trace: bool = True, remove: Any = None, **kwargs: Any) -> Any:
         """Draw the trace of each parameter, see `fmepy.plotting.chains.plot_chains`."""
         from fmepy.plotting.chains import plot_chains
 
-        draws = self._selected(Full, which, remove)
+        draws = selected_draws(self, Full, which, remove)
         parameters = set(self.pars.columns)
         return plot_chains(draws, trace=trace, on_log=[c for c in draws.columns if c not in parameters], **kwargs)
 
@@ -293,7 +293,7 @@ class ModMCMC(Shown):
         """Draw the parameters against each other, see `fmepy.plotting.ranges.plot_pairs`."""
         from fmepy.plotting.ranges import plot_pairs
 
-        return plot_pairs(self._selected(Full, which, remove), nsample=nsample, **kwargs)
+        return plot_pairs(selected_draws(self, Full, which, remove), nsample=nsample, **kwargs)
 
     def hist(
         self, Full: bool = False, which: Any = None, remove: Any = None, *, prior: Any = None, **kwargs: Any
@@ -303,25 +303,25 @@ class ModMCMC(Shown):
 
         if isinstance(prior, dict):
             chosen(list(map(str, prior)), [str(c) for c in self.pars.columns], "prior", "parameter")
-        return hist_chains(self._selected(Full, which, remove), prior=prior, **kwargs)
+        return hist_chains(selected_draws(self, Full, which, remove), prior=prior, **kwargs)
 
     def cumuplot(self, which: Any = None, *, remove: Any = None, **kwargs: Any) -> Any:
         """Draw the running quantiles, see `fmepy.plotting.chains.cumuplot`."""
         from fmepy.plotting.chains import cumuplot
 
-        return cumuplot(self._selected(False, which, remove), **kwargs)
+        return cumuplot(selected_draws(self, False, which, remove), **kwargs)
 
     def autocorrelation(self, which: Any = None, *, remove: Any = None, **kwargs: Any) -> Any:
         """Draw the autocorrelation of each parameter by lag, see `fmepy.plotting.chains.plot_autocorrelation`."""
         from fmepy.plotting.chains import plot_autocorrelation
 
-        return plot_autocorrelation(self._selected(False, which, remove), **kwargs)
+        return plot_autocorrelation(selected_draws(self, False, which, remove), **kwargs)
 
     def ranks(self, which: Any = None, *, remove: Any = None, **kwargs: Any) -> Any:
         """Draw histograms of the ranks by chain, see `fmepy.plotting.chains.plot_ranks`."""
         from fmepy.plotting.chains import plot_ranks
 
-        return plot_ranks(self._selected(False, which, remove), **kwargs)
+        return plot_ranks(selected_draws(self, False, which, remove), **kwargs)
 
     # --- printed
 
@@ -336,8 +336,7 @@ class ModMCMC(Shown):
         )
 
     def _table(self) -> pd.DataFrame:
-        tables = [self.pars] if self.sig is None else [self.pars, self.sig]
-        whole = pd.concat(tables, axis=1)
+        whole = self._sampled
         sd = whole.std().mask(whole.max() == whole.min(), 0.0 if len(whole) > 1 else np.nan)  # without rounding
         best = [*self.bestpar, *[np.nan] * (whole.shape[1] - len(self.bestpar))]
         return pd.DataFrame({"mean": whole.mean().to_numpy(), "sd": sd.to_numpy(), "best": best}, index=whole.columns)

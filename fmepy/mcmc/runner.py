@@ -121,28 +121,21 @@ class Chains(NamedTuple):
 class _Rows:
     """The rows saved so far, in arrays that grow up to what the plan needs."""
 
-    names = ("pars", "SS", "prior", "log_posterior", "sig")
-
     def __init__(self, kernel: Kernel, target: Target, plan: Plan) -> None:
         n_member, n_par = kernel.n_member, target.n_par
         n_variance = 0 if target.variances is None else len(target.precision0)
         self.plan, self.n, self.size = plan, 0, min(plan.rows, _FIRST_ROWS)
-        trailing = {"pars": (n_par,), "SS": (), "prior": (), "log_posterior": (), "sig": (n_variance,)}
-        self.trailing = {name: (n_member, *trailing[name]) for name in self.names}
-        self.arrays = {name: np.empty((self.size, *self.trailing[name])) for name in self.names}
+        shapes = {"pars": (n_par,), "SS": (), "prior": (), "log_posterior": (), "sig": (n_variance,)}
+        self.arrays = {name: np.empty((self.size, n_member, *shape)) for name, shape in shapes.items()}
         self.written = 0
 
     def add(self, record: Record) -> None:
         if self.n == self.size:
             self._grow(self.n + 1)
-        n, arrays = self.n, self.arrays
-        arrays["pars"][n] = record.pars
-        arrays["SS"][n] = record.SS
-        arrays["prior"][n] = record.prior
-        arrays["log_posterior"][n] = record.log_posterior
-        if record.sig is not None:
-            arrays["sig"][n] = record.sig
-        self.n = n + 1
+        for name, array in self.arrays.items():
+            if (value := getattr(record, name)) is not None:
+                array[self.n] = value
+        self.n += 1
 
     def _grow(self, least: int) -> None:
         self.size = max(least, min(2 * self.size, self.plan.rows))
@@ -156,8 +149,8 @@ class _Rows:
         n = len(part.rows["SS"])
         if self.n + n > self.size:
             self._grow(self.n + n)
-        for name in self.names:
-            self.arrays[name][self.n : self.n + n] = part.rows[name]
+        for name, array in self.arrays.items():
+            array[self.n : self.n + n] = part.rows[name]
         self.n += n
         self.written = self.n
 
@@ -285,7 +278,7 @@ def _restored(kernel: Kernel, part: ChainPart, rows: _Rows) -> Any:
     """Return the state that a part holds."""
     try:
         state = kernel.restore(part.state)
-        if np.size(kernel.record(state).pars) != np.prod(rows.trailing["pars"]):
+        if np.size(kernel.record(state).pars) != np.prod(rows.arrays["pars"].shape[1:]):
             raise ValueError("it is of other parameters")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ArgumentError(

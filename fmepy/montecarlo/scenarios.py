@@ -16,7 +16,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_cost, is_model
-from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, check_known, listed
 from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, draws_of, of_model, parameter_sets, run_together
 from fmepy.montecarlo.ranges import summarise
 from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
@@ -71,8 +71,7 @@ class ScenarioSummary(Framed):
         """
         from fmepy.plotting.ranges import plot_scenarios
 
-        panels: AxesArray = plot_scenarios(self, which=which, axes=axes, **kwargs)
-        return panels
+        return plot_scenarios(self, which=which, axes=axes, **kwargs)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -138,33 +137,31 @@ class Scenarios(Framed):
 
     def summary(self) -> ScenarioSummary:
         """Return mean, standard deviation, extremes and quantiles over the parameter sets, failed runs left out."""
-        values = self.values()
-        n_x = values.shape[2]
-        x = self.frame.iloc[:n_x, 2].to_numpy()
         parts = []
-        if self.cells:
-            return self._summary_by_place(values)
-        for name, runs in zip(self.names, values, strict=True):
-            ok = ~np.isnan(runs).any(axis=(1, 2))  # a failed run is NaN everywhere
-            columns = runs[ok].transpose(2, 1, 0).reshape(len(self.var) * n_x, -1)
-            table = summarise(statistics(np.ascontiguousarray(columns)), self.var, x, self.x_name).frame
+        for name, runs in zip(self.names, self.values(), strict=True):
+            runs = runs[~np.isnan(runs).any(axis=(1, 2))]  # a failed run is NaN everywhere
+            table = self._summary_by_place(runs) if self.cells else self._summary_by_x(runs)
             table.insert(0, "scenario", [name] * len(table))
             parts.append(table)
         frame = pd.concat(parts, ignore_index=True)
         return ScenarioSummary(frame, self.x_name, self.base, self.order, self.profiles)
 
-    def _summary_by_place(self, values: Cube) -> ScenarioSummary:
-        rows, parts = self.frame.iloc[: values.shape[2], 2:4], []
+    def _summary_by_x(self, runs: Cube) -> pd.DataFrame:
+        n_x = runs.shape[1]
+        columns = runs.transpose(2, 1, 0).reshape(len(self.var) * n_x, -1)
+        x = self.frame.iloc[:n_x, 2].to_numpy()
+        return summarise(statistics(np.ascontiguousarray(columns)), self.var, x, self.x_name).frame
+
+    def _summary_by_place(self, runs: Cube) -> pd.DataFrame:
+        rows, parts = self.frame.iloc[: runs.shape[1], 2:4], []
         profiles = {profile for profile, _ in (self.cells or {}).values()}
-        for name, runs in zip(self.names, values, strict=True):
-            ok = ~np.isnan(runs).any(axis=(1, 2))
-            for j, variable in enumerate(self.var):
-                own = pd.DataFrame(statistics(np.ascontiguousarray(runs[ok][:, :, j].T)), columns=list(STATISTICS))
-                table = pd.concat([rows.assign(var=variable, scenario=name), own.astype({"N": int})], axis=1)
-                if variable not in profiles:  # one number, which stands in every place
-                    table = table.drop_duplicates(rows.columns[0]).assign(x=np.nan)
-                parts.append(table[["scenario", *table.columns.drop("scenario")]])
-        return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
+        for j, variable in enumerate(self.var):
+            own = pd.DataFrame(statistics(np.ascontiguousarray(runs[:, :, j].T)), columns=list(STATISTICS))
+            table = pd.concat([rows.assign(var=variable), own.astype({"N": int})], axis=1)
+            if variable not in profiles:  # one number, which stands in every place
+                table = table.drop_duplicates(rows.columns[0]).assign(x=np.nan)
+            parts.append(table)
+        return pd.concat(parts)
 
     def difference(self, base: Hashable) -> Scenarios:
         """Return the difference of every other scenario to `base`, parameter set by parameter set.
@@ -195,10 +192,7 @@ class Scenarios(Framed):
         """
         if self.base is not None:
             raise ArgumentError(f"These are differences already, to {self.base!r}. Take others of the runs themselves.")
-        if base not in self.names:
-            raise ArgumentError(
-                f"`base={base!r}` is none of the scenarios {listed(self.names)}.{did_you_mean(base, self.names)}"
-            )
+        check_known(base, self.names, f"`base={base!r}` is none of the scenarios.")
         if len(self.names) == 1:
             raise ArgumentError(f"{base!r} is the only scenario; a difference needs another one.")
         place = self.names.index(base)

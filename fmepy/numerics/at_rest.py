@@ -60,15 +60,12 @@ class Resting(Protocol):
     @property
     def structure(self) -> Structure:
         """Of the Jacobian."""
-        ...
 
     def rates(self, y: Vector) -> Vector:
         """Return f, shape (n,); NaN where it has no value."""
-        ...
 
     def jacobian(self, y: Vector, f: Vector) -> Vector:
         """Return the entries of J that the structure names."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

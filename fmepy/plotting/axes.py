@@ -12,15 +12,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
-from fmepy.types import AxesArray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray
 
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#332288")
 """Of Okabe and Ito, without what is faint on white, and indigo: the colour-blind tell every two of them apart."""

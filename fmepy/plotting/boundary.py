@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,7 @@ from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import get_axes, picture, point_look, set_axes
 from fmepy.plotting.models import plot_entities, plot_model
 from fmepy.plotting.observations import table_of_variables
-from fmepy.types import AxesArray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray
 
 
 @picture

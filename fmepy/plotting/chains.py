@@ -7,7 +7,7 @@ chain. Chains share a panel, a colour each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,9 @@ import pandas as pd
 from fmepy.errors import ArgumentError
 from fmepy.numerics.draw_statistics import autocorrelation, rank_counts, running_mean, running_quantiles
 from fmepy.plotting.axes import color, each_panel, picture, zero_line
-from fmepy.types import AxesArray, Matrix, Vector
+from fmepy.types import Axes, AxesArray, Matrix, Vector
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    Draw = Callable[[Axes, int, list[tuple[str | None, Vector, Vector]]], object]
+Draw = Callable[[Axes, int, list[tuple[str | None, Vector, Vector]]], object]
 
 _MOST_NAMED = 8  # chains that a legend can hold
 
@@ -241,14 +238,11 @@ def _each_quantity(draws: pd.DataFrame, draw: Draw, axes: Any, **labels: Any) ->
 
 def _each_chain(draws: pd.DataFrame) -> Iterator[tuple[Any, Vector, Matrix]]:
     """Yield label, iterations and draws of each chain."""
-    values = draws.to_numpy(dtype=float)
     if not isinstance(draws.index, pd.MultiIndex):
-        yield 0, np.arange(len(draws), dtype=float), values
+        yield 0, np.arange(len(draws), dtype=float), draws.to_numpy(dtype=float)
         return
-    codes, labels = pd.factorize(draws.index.get_level_values(0))
-    iterations = draws.index.get_level_values(1).to_numpy(dtype=float)
-    for code, label in enumerate(labels):
-        yield label, iterations[codes == code], values[codes == code]
+    for label, chain in draws.groupby(level=0, sort=False):
+        yield label, chain.index.get_level_values(1).to_numpy(dtype=float), chain.to_numpy(dtype=float)
 
 
 def _checked_priors(prior: Mapping[str, Any] | None) -> dict[str, Any]:

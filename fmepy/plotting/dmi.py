@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fmepy.plotting.axes import color, get_ax, picture
+from fmepy.types import Axes
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.text import Text
-    from numpy.typing import NDArray
 
 _MOST_LEVEL = 10
 """Up to so many modules stand level; more stand outwards from the circle, like rays."""

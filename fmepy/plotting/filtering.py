@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,7 @@ from fmepy.errors import check_choice
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, line_look, name_rows, picture, set_axes, zero_line
 from fmepy.plotting.observations import DATA, draw_marked
-from fmepy.types import AxesArray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray
 
 _DATA: dict[str, Any] = {**DATA, "label": None, "zorder": 2}
 _RING: dict[str, Any] = {**_DATA, "markersize": 10, "fillstyle": "none", "zorder": 4, "label": "suspected"}

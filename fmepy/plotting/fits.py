@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,10 +26,7 @@ from fmepy.plotting.axes import (
 from fmepy.plotting.observations import DATA, draw_marked, draw_observed, observed
 from fmepy.plotting.profiles_in_time import panels_by_place
 from fmepy.tables.sheet import numbers_of_times
-from fmepy.types import AxesArray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray
 
 
 @picture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +13,7 @@ from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import DASHES, color, each_panel, get_axes, name_columns, picture, set_axes
 from fmepy.plotting.observations import draw_marked, draw_observed, observed, table_of_variables
 from fmepy.plotting.profiles_in_time import draw_images, is_by_depth
-from fmepy.types import AxesArray, Which
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray, Which
 
 _MANY = 9
 """Panels from which they stand four in a row."""

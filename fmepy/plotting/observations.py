@@ -12,12 +12,9 @@ import pandas as pd
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.tables.columns import as_table, column_numbers
 from fmepy.tables.sheet import holds_dates, with_times
+from fmepy.types import Axes, Vector
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from fmepy.types import Vector
-
     _Part = tuple[str, Vector, Vector, Any]  # variable, x, values, rows of the table
 
 DATA: dict[str, Any] = {"color": "0.2", "marker": "o", "linestyle": "none", "markersize": 3.5, "label": "data"}

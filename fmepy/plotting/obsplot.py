@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +11,8 @@ from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import get_axes, one_per_panel, picture, point_look, set_axes
 from fmepy.plotting.observations import dated_days, draw_marked, observed_points
-from fmepy.types import AxesArray, Which
+from fmepy.types import Axes, AxesArray, Which
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @own_words

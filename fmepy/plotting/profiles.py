@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import WARNING, color, each_panel, get_ax, line_look, picture, set_axes
-from fmepy.types import AxesArray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray
 
 _HEAD = 5  # columns of the frame before the parameters
 _HEIGHT = 1.7  # of a panel, in thresholds

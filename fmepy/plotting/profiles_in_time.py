@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,7 @@ from fmepy.errors import DataError, listed
 from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, picture, set_axes, title_legend
 from fmepy.tables.cells import some_of
 from fmepy.tables.columns import DEPTHS, TIMES, are_swapped, as_table
-from fmepy.types import AxesArray, Vector
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray, Vector
 
 _LONG = ["var", "time", "depth", "value"]
 

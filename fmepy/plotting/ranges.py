@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,10 +29,7 @@ from fmepy.plotting.axes import (
 from fmepy.plotting.observations import draw_observed, observed
 from fmepy.plotting.profiles_in_time import panels_by_place
 from fmepy.tables.cells import by_place, profiles_among
-from fmepy.types import AxesArray, Vector, Which
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray, Vector, Which
 
 _TRACE_POINTS = 60
 _MOST_COLUMNS, _GRID, _SQUARE = 6, (2.2, 1.9), (1.8, 1.6)

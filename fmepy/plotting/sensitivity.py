@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +25,7 @@ from fmepy.plotting.axes import (
     zero_line,
 )
 from fmepy.tables.cells import some_of
-from fmepy.types import AxesArray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes, AxesArray
 
 _ROW = 0.32  # inches a parameter takes in a chart of rows
 _MOST_SETS = 15  # named by their parameters, in a picture of collinearity

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fmepy.plotting.axes import color, get_ax, name_columns, picture, set_axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import Axes, IntVector, Matrix, Vector
 
 _FLOOR = 1e-3  # in -2 log L: less is drawn as that
 _COLOURS = 6  # optima with a colour of their own

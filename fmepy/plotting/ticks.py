@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fmepy.types import Axes
 
 _LARGE = 1000.0  # such as years: fractions of them are of no use as long as there are whole numbers
 _LETTER = 0.65  # of the size of a font

@@ -104,13 +104,10 @@ def coefficient_cells(table: Matrix) -> list[list[str]]:
     return cells
 
 
-def fixed_matrix(names: Sequence[str], values: Matrix, digits: int = 4) -> str:
+def fixed_matrix(names: Sequence[str], values: Matrix) -> str:
     """Return a matrix with column formats of its own, as R prints it."""
-    cells = [["" for _ in names] for _ in names]
-    for j in range(len(names)):
-        for i, text in enumerate(common([float(v) for v in values[:, j]], digits)):
-            cells[i][j] = text
-    return laid_out(names, names, cells)
+    columns = [common(column, 4) for column in values.T.tolist()]
+    return laid_out(names, names, list(zip(*columns, strict=True)))
 
 
 def laid_out(rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fmepy.checks import positive_number, whole_number
 from fmepy.errors import ArgumentError, listed, warn
@@ -18,12 +19,8 @@ from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
-from fmepy.types import BoolVector, Matrix
+from fmepy.types import Axes, BoolVector, Matrix
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
 _OUT_OF_NOISE = 10.0  # times its noise a sensitivity has to be somewhere, else its direction is not known
 _SHOWN = 60  # rows of a printed table; more are cut in the middle
@@ -87,17 +84,13 @@ class Collin(Framed):
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows to print, as texts; the collinearity with two significant digits, each on its own."""
-    if len(frame) > _SHOWN:
-        half = _SHOWN // 2
-        frame = pd.concat([frame.iloc[:half], frame.iloc[-half:]])
-        gap = half
-    else:
-        gap = 0
-    shown = two_digits(frame.iloc[:, :-1])
-    shown["collinearity"] = [_two(g) for g in frame.iloc[:, -1]]
-    if gap:
+    half = _SHOWN // 2
+    rows = frame if len(frame) <= _SHOWN else pd.concat([frame.iloc[:half], frame.iloc[-half:]])
+    shown = two_digits(rows.iloc[:, :-1])
+    shown["collinearity"] = [_two(g) for g in rows.iloc[:, -1]]
+    if len(rows) < len(frame):
         dots = pd.DataFrame([["..."] * shown.shape[1]], columns=shown.columns, index=["..."])
-        shown = pd.concat([shown.iloc[:gap], dots, shown.iloc[gap:]])
+        shown = pd.concat([shown.iloc[:half], dots, shown.iloc[half:]])
     return shown
 
 
@@ -194,7 +187,7 @@ def collin(
             raise ArgumentError("Give `parset` (one set) or `N` (all sets of a size), not both.")
         places = sorted(names.index(k) for k in chosen(parset, names, "parset", "parameter", is_set=True))
         one = np.array([places], dtype=np.intp)
-        return Collin(_frame(names, [membership(one, n_par)], [collinearities(matrix, one)]))
+        return Collin(table_of_sets(names, [membership(one, n_par)], [collinearities(matrix, one)]))
     sizes = _sizes(N, n_par, maxcomb)
     total = sum(comb(n_par, n) for n in sizes)
     members, gammas, done = [], [], 0
@@ -205,10 +198,11 @@ def collin(
                 gammas.append(collinearities(matrix, block))
                 done += len(block)
                 report(done)
-    return Collin(_frame(names, members, gammas))
+    return Collin(table_of_sets(names, members, gammas))
 
 
-def _frame(names: Sequence[str], members: Sequence[Any], gammas: Sequence[Any]) -> pd.DataFrame:
+def table_of_sets(names: Sequence[str], members: Sequence[Any], gammas: Sequence[Any]) -> pd.DataFrame:
+    """Return a 0/1 column per parameter, N, and the collinearity of the sets, which are given in blocks."""
     sets = np.concatenate([np.zeros((0, len(names)), dtype=np.int8), *members])
     gamma = np.concatenate([np.zeros(0), *gammas])
     head = pd.DataFrame(sets, columns=list(names))

@@ -26,8 +26,8 @@ from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError
 from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
-from fmepy.sensitivity.collin import sensitivities_of
-from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
+from fmepy.sensitivity.collin import sensitivities_of, table_of_sets
+from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, membership, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
 from fmepy.types import AxesArray, Matrix, Vector
 from fmepy.vocabulary import own_words
@@ -273,9 +273,6 @@ def _rho(S: Matrix) -> float:
 
 
 def _set_table(names: Sequence[str], sets: _Sets) -> pd.DataFrame:
-    member = np.zeros((len(sets), len(names)), dtype=np.int8)
-    for row, (positions, _, _) in zip(member, sets, strict=True):
-        row[list(positions)] = 1
-    numbers = np.array([s[1:] for s in sets], dtype=float).reshape(-1, 2)
-    tail = {"N": member.sum(axis=1, dtype=np.int64), "collinearity": numbers[:, 0], "importance": numbers[:, 1]}
-    return pd.concat([pd.DataFrame(member, columns=list(names)), pd.DataFrame(tail)], axis=1)
+    members = [membership(np.array([positions]), len(names)) for positions, _, _ in sets]
+    table = table_of_sets(names, members, [[gamma] for _, gamma, _ in sets])
+    return pd.concat([table, pd.Series([rho for _, _, rho in sets], name="importance", dtype=float)], axis=1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,11 +30,8 @@ from fmepy.results.tables import Framed, Part, long_table
 from fmepy.sensitivity.differences import DifferenceRuns
 from fmepy.sensitivity.outputs import Outputs, StartKept, of_cost, of_model, returns_modcost
 from fmepy.sensitivity.summary import SensFunSummary, summarise
-from fmepy.types import AxesArray, Matrix, UserBounds, UserParameters, Vector
+from fmepy.types import Axes, AxesArray, Matrix, UserBounds, UserParameters, Vector
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _FLOOR = 1e-8 * 1e-12  # what FME puts in the place of a scale of zero, with its default `tiny`
 

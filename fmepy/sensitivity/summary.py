@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fmepy.errors import check_choice
 from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
 from fmepy.types import AxesArray, Matrix
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MEASURES = ("L1", "L2", "Mean", "Min", "Max")
 

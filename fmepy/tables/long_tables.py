@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import positive_number
-from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, DataError, check_choice, check_known, listed
 from fmepy.tables.columns import as_table, column_numbers, column_position
 from fmepy.types import ArrayLike, Matrix, Vector
 from fmepy.vocabulary import own_words
@@ -118,10 +118,7 @@ def _selected(select: str | Sequence[str] | None, names: list[str], others: set[
         without = {k[1:] for k in wanted if k.startswith("-") and k not in names and k[1:] in names}
         plain = [k for k in wanted if not (k.startswith("-") and k[1:] in without)]
         for name in plain:
-            if name not in names:
-                raise DataError(
-                    f"`select={name!r}` is not a column (columns: {listed(names)}).{did_you_mean(name, names)}"
-                )
+            check_known(name, names, f"`select={name!r}` is not a column.", DataError)
             if name in others:
                 raise DataError(f"`select`: {name!r} is x or a replicate; it cannot be a variable too.")
         chosen = set(plain) if plain else everything - without

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed, repeated, shortened, warn
+from fmepy.errors import ArgumentError, DataError, check_choice, check_known, listed, repeated, shortened, warn
 from fmepy.tables.columns import as_table, refuse_dates
 from fmepy.types import Vector
 
@@ -93,7 +93,7 @@ class Sheet:
                 return column.astype(float)
         values = np.full(len(column), np.nan)
         for i, (line, cell) in enumerate(zip(self.lines, column.tolist(), strict=True)):
-            if not _is_missing(cell):
+            if not is_missing(cell):
                 values[i] = self._number(cell, name, line, hint)
             elif not missing:
                 raise self.error(f"the value in column {name!r} is missing.{hint}", line)
@@ -107,7 +107,7 @@ class Sheet:
             value = float(cell)
         except (TypeError, ValueError, OverflowError):
             why = ""
-            if is_text and all(_is_missing(c) or DATE.fullmatch(str(c)) for c in self.frame[name]):
+            if is_text and all(is_missing(c) or DATE.fullmatch(str(c)) for c in self.frame[name]):
                 why = " Dates become numbers by pd.to_datetime: (dates - dates.iloc[0]) / pd.Timedelta('1D')."
             elif is_text and LIKE_A_DATE.fullmatch(cell):
                 why = " Write dates as 2001-12-31, in all cells of the column, or as numbers."
@@ -126,7 +126,7 @@ class Sheet:
 
     def holds_dates(self, name: str) -> bool:
         """Tell whether a column holds dates: the first of its cells that is not missing is one of ISO 8601."""
-        first = next((c for c in self.frame[name].tolist() if not _is_missing(c)), None)
+        first = next((c for c in self.frame[name].tolist() if not is_missing(c)), None)
         return isinstance(first, datetime.date) or bool(isinstance(first, str) and DATE.fullmatch(first))
 
     def since(
@@ -151,7 +151,7 @@ class Sheet:
             i = int(np.argmax(moments.isna()))
             cell = cells.iloc[i]
             problem = (
-                "the date is missing" if _is_missing(cell) else f"{shortened(cell)} is not a date such as 2001-12-31"
+                "the date is missing" if is_missing(cell) else f"{shortened(cell)} is not a date such as 2001-12-31"
             )
             raise self.error(f"{problem} in column {name!r}.", self.lines[i])
         try:
@@ -181,11 +181,8 @@ class Sheet:
     def check_columns(self, known: Sequence[str], needed: Sequence[str] = ()) -> None:
         """Raise a DataError for a column that is not known, or for one that is missing."""
         for name in self.frame.columns:
-            if name not in known:
-                raise DataError(
-                    f"{self.label}: there is no meaning in column {name!r}.{did_you_mean(name, known)} It may have "
-                    f"{listed(known)}."
-                )
+            wrong = f"{self.label}: there is no meaning in column {name!r}."
+            check_known(name, known, wrong, DataError, "It may have")
         for name in needed:
             if name not in self.frame.columns:
                 raise DataError(f"{self.label}: the column {name!r} is missing.")
@@ -199,7 +196,7 @@ class Sheet:
 
 def _in_zone(cell: Any, zone: Any) -> Any:
     """Return a date as one of a zone where it has none of its own; other cells as they are."""
-    if _is_missing(cell) or str(zone) == "UTC":
+    if is_missing(cell) or str(zone) == "UTC":
         return cell
     try:
         moment = pd.Timestamp(cell)
@@ -208,12 +205,13 @@ def _in_zone(cell: Any, zone: Any) -> Any:
         return cell
 
 
-def _is_missing(cell: Any) -> bool:
+def is_missing(cell: Any) -> bool:
+    """Tell whether a cell holds nothing."""
     return cell is None or cell is pd.NA or bool(cell != cell)
 
 
 def _text(cell: Any) -> str:
-    if _is_missing(cell):
+    if is_missing(cell):
         return ""
     return f"{cell:.15g}" if isinstance(cell, float) else str(cell).strip()
 

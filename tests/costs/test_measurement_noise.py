@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.costs.noise import read_noise
 from fmepy.errors import ArgumentError, DataError, ModelTextError, ParameterError
 
 WIDE = {"time": [1.0, 2.0, 3.0], "A": [6.0, 4.0, 3.0], "B": [3.0, 5.0, 6.0]}
@@ -38,7 +39,7 @@ WITH_ERR = {**ONE, "err": [0.1, 0.2, 0.3]}
         (ONE, {"measurement_noise": {"A": "sdA"}}, ArgumentError, "uses 'sdA', which has no value. Give it in `parms`"),
         (ONE, {"measurement_noise": {"A": "sd_a"}, "parms": {"sd_A": 1.0}}, ArgumentError, "uses 'sd_a'.*no value"),
         (ONE, {"measurement_noise": {"A": "0.1 * b"}}, ArgumentError, "uses 'b'.*Did you mean 'B'"),
-        (ONE, {"measurement_noise": {"A": np.nan}}, ArgumentError, "is nan; a standard deviation is finite"),
+        (ONE, {"measurement_noise": {"A": np.nan}}, ArgumentError, "is nan; a number, an expression"),
         (ONE, {"measurement_noise": {"A": -0.5}}, ArgumentError, "is -0.5; a standard deviation is finite and not bel"),
         (ONE, {"measurement_noise": {"A": None}}, ArgumentError, "is None; a number, an expression"),
         (ONE, {"measurement_noise": {"A": "0.1 *"}}, ModelTextError, "measurement_noise"),
@@ -62,6 +63,13 @@ WITH_ERR = {**ONE, "err": [0.1, 0.2, 0.3]}
 def test_what_cannot_be_is_told(model, data, words, error, told) -> None:
     with pytest.raises(error, match=f"(?s){told}"):
         fme.SimulationCost(model, data, **words)
+
+
+@pytest.mark.parametrize("cell", [None, True, np.inf])
+def test_a_cell_of_a_covariance_table_that_is_no_number_is_told(cell) -> None:
+    table = pd.DataFrame([[cell]], index=["A"], columns=["A"], dtype=object)
+    with pytest.raises(ArgumentError, match=rf"`process_noise\['A', 'A'\]` is {cell!r}; a finite number"):
+        read_noise(table, "process_noise", ["A"], "a state", "sd_w_")
 
 
 def test_a_made_parameter_may_not_be_the_models(model) -> None:

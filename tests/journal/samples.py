@@ -12,7 +12,10 @@ import pytest
 from scipy import stats
 
 import fmepy as fme
-from fmepy.workflow.steps import results as steps
+from fmepy.workflow.steps.filter import Filtering
+from fmepy.workflow.steps.ranges import Bands
+from fmepy.workflow.steps.scenarios import WhatIf
+from fmepy.workflow.steps.screen import Screened
 
 
 def global_indices_of_some() -> Any:
@@ -89,7 +92,7 @@ def some_fail(p):
 
 SAMPLES: dict[str, Callable[[], Any]] = {
     "BadData": lambda: fme.screen_bad_data(filtered_cost()),
-    "Bands": lambda: steps.Bands({"1": ranges().summary(), "2": ranges().summary()}, "Tank", 8, 0, "the chain"),
+    "Bands": lambda: Bands({"1": ranges().summary(), "2": ranges().summary()}, "Tank", 8, 0, "the chain"),
     "BoundaryFit": lambda: fme.fit_boundary(model(), data(), {"r": 0.8, "N0": 2.0}, strategy="particular"),
     "Branch": lambda: fme.continuation(
         fme.SteadyModel("d(x)/dt = p - x**2", state={"x": 1}, parms={"p": 1}), "p", (0.5, 2)
@@ -103,7 +106,7 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "FilterResult": lambda: filtered_cost().filter(),
     "FilterSummary": lambda: filtered_cost().filter().summary(),
     "FitComparison": lambda: fme.compare_fits({"all": fit(), "r": fme.modFit(cost(), {"r": 0.8})}),
-    "Filtering": lambda: steps.Filtering(filtered_cost().filter(), filtered_cost().filter().forecast(2)),
+    "Filtering": lambda: Filtering(filtered_cost().filter(), filtered_cost().filter().forecast(2)),
     "Forecast": lambda: filtered_cost().filter().forecast(3),
     "GlobalIndices": lambda: (
         pytest.importorskip("SALib") and fme.global_indices(some_fail, {"a": (0, 0.5)}, num=8, seed=1)
@@ -128,7 +131,7 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "Runs": lambda: fme.run_many(lambda p: {"twice": 2 * p, "half": (p / 2, None)}, [1, 2**70, 3.0]),
     "ScenarioSummary": lambda: what_if().summary(),
     "Scenarios": lambda: what_if().difference("base"),
-    "Screened": lambda: steps.Screened(sensitivities(), fme.collin(sensitivities()), 3.5),
+    "Screened": lambda: Screened(sensitivities(), fme.collin(sensitivities()), 3.5),
     "SensFun": sensitivities,
     "SensFunSummary": lambda: sensitivities().summary(),
     "SensRange": lambda: fme.sensRange(some_fail, {"a": 0.1}, parRange={"a": (0, 1)}, num=6, dist="grid"),
@@ -136,6 +139,6 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "StructuralIdentifiability": lambda: fme.structural_identifiability(model(), observed=["N"], seed=1),
     "SteadyState": lambda: fme.steady({"N": 1.0}, lambda t, y, p: (2.0 - y, {"twice": 2 * y[0]})).as_stored(),
     "SumsqTest": lambda: filtered_cost().filter().sumsq_test(),
-    "WhatIf": lambda: steps.WhatIf({"": what_if()}, None, "the chain"),
+    "WhatIf": lambda: WhatIf({"": what_if()}, None, "the chain"),
 }
 """By name of the class; a new result class has its line here."""

@@ -8,7 +8,7 @@ import pytest
 from scipy import signal, stats
 
 from fmepy.errors import ArgumentError
-from fmepy.mcmc.coda import effective_size_coda, geweke, raftery_lewis, spectrum0_ar
+from fmepy.mcmc.coda import SHORTEST, geweke, raftery_lewis, spectrum0_ar
 from fmepy.mcmc.convergence import ess_bulk, ess_tail, mcse, rhat
 from fmepy.mcmc.diagnostics import chain_diagnostics, draws_by_chain
 from fmepy.numerics.draw_statistics import autocorrelation, rank_counts, running_mean, running_quantiles
@@ -47,13 +47,6 @@ def test_the_spectral_density_at_zero_and_its_order_are_codas(series, coda, name
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_codas_effective_size_is_codas_and_adds_over_chains(series, coda, name):
-    one, two = (effective_size_coda(chain) for chain in series[name])
-    assert one == pytest.approx(coda["outputs"]["effectiveSize"][name], rel=1e-10)
-    assert effective_size_coda(series[name]) == pytest.approx(one + two)
-
-
-@pytest.mark.parametrize("name", ["a", "b"])
 def test_gewekes_z_is_codas(series, coda, name):
     assert geweke(series[name])[0] == pytest.approx(coda["outputs"]["geweke_z"][name], rel=1e-10)
 
@@ -62,9 +55,8 @@ def test_gewekes_z_is_codas(series, coda, name):
 def test_raftery_and_lewis_length_is_codas(series, coda, row, name):
     stacked = np.tile(series[name].ravel(), 5)
     expected = coda["outputs"]["raftery_on_5x_stacked"]["matrix"][row]
-    found = raftery_lewis(stacked)
-    assert [found.burnin, found.total, found.minimum] == expected[:3]
-    assert found.dependence == pytest.approx(expected[3], abs=0.005)  # the reference has two decimals
+    assert raftery_lewis(stacked) == expected[1]
+    assert expected[2] == SHORTEST
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
@@ -110,7 +102,6 @@ def test_the_effective_size_of_an_autoregression_is_what_theory_says(phi):
     expected = x.size * (1 - phi) / (1 + phi)
     # the spread of such estimates over seeds is 2 to 4 % here
     assert ess_bulk(x) == pytest.approx(expected, rel=0.15)
-    assert effective_size_coda(x) == pytest.approx(expected, rel=0.15)
     assert mcse(x) == pytest.approx(1 / np.sqrt(expected), rel=0.1)
 
 
@@ -135,10 +126,8 @@ def test_gewekes_z_is_large_for_a_chain_that_starts_far_away():
 
 
 def test_independent_draws_need_the_minimum_length():
-    found = raftery_lewis(np.random.default_rng(2).normal(size=20_000))
-    assert found.minimum == int(np.ceil(0.025 * 0.975 * (stats.norm.ppf(0.975) / 0.005) ** 2)) == 3746
-    assert found.dependence == pytest.approx(1.0, abs=0.1)
-    assert found.thin == 1
+    assert int(np.ceil(0.025 * 0.975 * (stats.norm.ppf(0.975) / 0.005) ** 2)) == SHORTEST
+    assert raftery_lewis(np.random.default_rng(2).normal(size=20_000)) == pytest.approx(SHORTEST, rel=0.1)
 
 
 def test_folding_sees_chains_that_differ_in_spread_alone():
@@ -165,7 +154,7 @@ def test_ranks_make_rhat_and_bulk_indifferent_to_monotone_transforms():
 # --- where they cannot say
 
 
-@pytest.mark.parametrize("function", [rhat, ess_bulk, ess_tail, mcse, effective_size_coda])
+@pytest.mark.parametrize("function", [rhat, ess_bulk, ess_tail, mcse])
 @pytest.mark.parametrize(
     "x",
     [np.full((2, 100), 0.1), [[1.0]], [[0.0, np.nan] * 20], [[0.0, np.inf] * 20]],
@@ -186,7 +175,6 @@ def test_constant_chains_that_differ_have_an_infinite_rhat_and_hardly_any_draws(
     assert rhat(x) == np.inf
     assert ess_bulk(x) < 5
     assert np.isnan(geweke(x)).all()
-    assert np.isnan(effective_size_coda(x))
 
 
 def test_one_constant_chain_of_two_is_seen(series):
@@ -213,11 +201,9 @@ def test_short_and_constant_series_have_no_geweke_z():
 
 def test_chains_shorter_than_the_minimum_have_no_raftery_lewis_length():
     x = np.random.default_rng(7).normal(size=3746)
-    assert np.isfinite(raftery_lewis(x).total)
-    short = raftery_lewis(x[:-1])
-    assert np.isnan(short.total)
-    assert short.minimum == 3746
-    assert np.isnan(raftery_lewis(np.ones(4000)).total)
+    assert np.isfinite(raftery_lewis(x))
+    assert np.isnan(raftery_lewis(x[:-1]))
+    assert np.isnan(raftery_lewis(np.ones(4000)))
 
 
 def test_a_constant_series_has_no_spectrum():
@@ -237,14 +223,6 @@ def test_wrong_arguments_are_told():
         rhat(np.zeros((1, 2, 2)))
     with pytest.raises(ArgumentError, match="hold draws"):
         ess_bulk([])
-    with pytest.raises(ArgumentError, match="one series"):
-        raftery_lewis(np.zeros((2, 10)))
-    with pytest.raises(ArgumentError, match="one series"):
-        spectrum0_ar(np.zeros((2, 10)))
-    with pytest.raises(ArgumentError, match=r"`q=1\.5`"):
-        raftery_lewis(np.zeros(10), q=1.5)
-    with pytest.raises(ArgumentError, match="overlap"):
-        geweke(np.zeros(100), 0.6, 0.5)
     with pytest.raises(ArgumentError, match="max_lag"):
         autocorrelation(np.zeros(10), -1)
     with pytest.raises(ArgumentError, match="bins"):
@@ -299,7 +277,7 @@ def test_the_table_has_a_row_per_parameter_with_the_functions_numbers(series):
 def test_the_table_takes_the_neediest_chain_for_the_length():
     quick, slow = autoregression(0.0, 5000)[0], autoregression(0.9, 5000)[0]
     table = chain_diagnostics(frame_of([np.column_stack([x, x]) for x in (quick, slow)]))
-    assert table.loc["a", "raftery_lewis"] == raftery_lewis(slow).total > raftery_lewis(quick).total
+    assert table.loc["a", "raftery_lewis"] == raftery_lewis(slow) > raftery_lewis(quick)
 
 
 def test_the_table_takes_gewekes_z_that_is_farthest_from_zero_either_way(series):

@@ -35,7 +35,7 @@ def test_the_long_table_is_that_of_r(case):
 
 def test_quirk_37_an_unknown_name_is_refused():
     wide = {"depth": [0, 1], "mud": [1.0, 2.0]}
-    with pytest.raises(DataError, match=r"`select='mudd'` is not a column .* Did you mean 'mud'"):
+    with pytest.raises(DataError, match=r"`select='mudd'` is not a column\. Did you mean 'mud'"):
         cross2long(wide, "depth", select=["mudd"])
     with pytest.raises(DataError, match="`x='dept'`"):
         cross2long(wide, "dept")

@@ -166,7 +166,7 @@ def test_what_a_file_may_hold_is_known_to_check_and_schema(file, capsys):
         ("times = 2", "tims = 2", "n.toml:2: unknown key 'tims' in half_life; did you mean 'times'?"),
         ("times = 2", "times = 0", "n.toml:2: `times` must be at least 1; got 0."),
         ('of = "k", ', "", "n.toml:2: the key `of` is missing in half_life. The rate."),
-        ('of = "k"', 'of = "K"', "n.toml:2: `of` names 'K'; there are 'k'."),
+        ('of = "k"', 'of = "K"', "n.toml:2: `of` names 'K'. Did you mean 'k'?"),
         ("fit = {}\n", "", "n.toml:2: the step 'half_life' needs the step 'fit', which is neither"),
         ("half_life = ", "half_live = ", "n.toml:2: unknown key 'half_live'; did you mean 'half_life'?"),
     ):

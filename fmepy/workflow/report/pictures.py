@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fmepy.types import Axes
 from fmepy.workflow.report.words import readable, short
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
 Drawn = TypeVar("Drawn")
 MOST_PANELS = 24

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_number
 
+from fmepy.tables.sheet import is_missing
 from fmepy.workflow.report.words import number, short
 
 MOST_ROWS = 60
@@ -129,7 +130,7 @@ def _note(frame: pd.DataFrame, most: int, file: str) -> str:
 def _column(values: Sequence[Any]) -> tuple[list[TableCell], bool]:
     """Return the cells of a column, and whether it holds numbers."""
     numbers = [v for v in values if _is_number(v)]
-    if not numbers or not all(_is_number(v) or _is_missing(v) for v in values):
+    if not numbers or not all(_is_number(v) or is_missing(v) for v in values):
         return [TableCell(_text(v)) for v in values], False
     finite = {float(v) for v in numbers if math.isfinite(v)}
     digits = next((d for d in (4, 5, 6) if len({number(v, d) for v in finite}) == len(finite)), 7)
@@ -142,12 +143,8 @@ def _is_number(value: Any) -> bool:
     return bool(is_number(value)) and not isinstance(value, bool)
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or value is pd.NA or bool(value != value)
-
-
 def _number_cell(value: Any, digits: int) -> TableCell:
-    if _is_missing(value):
+    if is_missing(value):
         return TableCell(_MISSING)
     value = float(value)
     key = repr(value) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
@@ -157,7 +154,7 @@ def _number_cell(value: Any, digits: int) -> TableCell:
 def _text(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
-    if _is_missing(value):
+    if is_missing(value):
         return _MISSING
     text = number(float(value)) if isinstance(value, (float, np.floating)) else str(value)
     return short(text, _MOST_LETTERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,9 +12,10 @@ import pandas as pd
 
 from fmepy.costs.base import Cost
 from fmepy.costs.user_function import as_objective, is_model
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_known
 from fmepy.fitting.control import filled
 from fmepy.fitting.methods.registry import METHODS, method_for
+from fmepy.fitting.reading import quantile_of
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.maps import Elementwise
@@ -99,13 +101,8 @@ def estimates(task: CalibrationTask, fit: ModFit) -> pd.DataFrame:
 
 def interval(task: CalibrationTask, fit: ModFit, level: float = LEVEL) -> pd.DataFrame:
     """Return the ends of the intervals of estimates, lower and upper, symmetric on the scale of the fit."""
-    from scipy.special import ndtri, stdtrit
-
-    df = fit.df_residual
-    normal = fit.is_scalar or fit.with_prior or np.isnan(df)
-    q = float(ndtri((1 + level) / 2)) if normal else float(stdtrit(df, (1 + level) / 2)) if df > 0 else np.nan
     with np.errstate(invalid="ignore"):
-        half = q * fit.std_error
+        half = quantile_of(fit, level) * fit.std_error
     par = pd.Series(fit.par.to_numpy(dtype=float), index=fit.par.index)
     return pd.DataFrame({"lower": natural(task, par - half), "upper": natural(task, par + half)})
 
@@ -115,10 +112,8 @@ def check_named(task: CalibrationTask, step: str, key: str, given: Any, known: I
     names = [given] if isinstance(given, str) else list(given or ())
     there = [str(k) for k in known]
     for name in names:
-        if isinstance(name, str) and name not in there:
-            raise task.error(
-                (step, key), f"`{key}` names {name!r}; there are {listed(there)}.{did_you_mean(name, there)}"
-            )
+        if isinstance(name, str):
+            check_known(name, there, f"`{key}` names {name!r}.", partial(task.error, (step, key)))
 
 
 def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
