@@ -19,8 +19,7 @@ from fmepy.errors import DataError, did_you_mean
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
-from fmepy.exchange.sbml_events import begin
-from fmepy.language.conditions import Joined, choose, relation
+from fmepy.exchange.sbml_events import Happening, begin, happen
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
 from fmepy.models.ode import OdeModel
@@ -239,18 +238,19 @@ class ProblemLayout:
 
     def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
         """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
-        out, at = dict(changes), {symbol("t"): as_node(begin)}
-        after: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
-        for row in sorted(self.draft.events, key=lambda row: -_number(row["priority"])):
-            when, value = substituted(self.draft.resolved([row["when"], row["value"]]), at)
-            then = substituted([when], after)[0]
-            if then is when:
-                continue
-            new = after if row["early"] else {symbol(self.set[i]): e for i, e in out.items()}
-            begins = Joined([relation(">", then, 0.5), relation("<", when, 0.5)], "and")
-            place, value = self.set.index(row["var"]), substituted([value], new)[0]
-            out[place] = as_node(choose(begins, value, out.get(place, symbol(row["var"]))))
-        return out
+        at, keys = {symbol("t"): as_node(begin)}, ("when", "persistent", "early", "priority")
+        rows = [(tuple(row[k] for k in keys), (row["var"], row["value"])) for row in self.draft.events]
+        of = {words: [change for w, change in rows if w == words] for words, _ in rows}
+        set_to: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
+
+        def look(expressions: Sequence[Any], new: Mapping[str, Node]) -> list[Node]:
+            after = set_to | {symbol(n): e for n, e in new.items()}
+            return substituted(substituted(self.draft.resolved(expressions), at), after)
+
+        happenings = [Happening(when, c, persistent, early, rank) for (when, persistent, early, rank), c in of.items()]
+        held = substituted(self.draft.resolved([h.when for h in happenings]), at)
+        new = happen(happenings, held, look, str(self.tables.path))
+        return changes | {self.set.index(n): e for n, e in new.items()}
 
     def _check_values(self) -> None:
         """Refuse constants without a value that something needs."""
@@ -327,10 +327,6 @@ class ProblemLayout:
         later = opened(self.model)
         later.told_small.add("")
         return later
-
-
-def _number(e: Node) -> float:
-    return e.value if isinstance(e, Number) else 0.0
 
 
 def _start_value(row: Mapping[Any, Any]) -> float:

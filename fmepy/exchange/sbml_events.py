@@ -7,8 +7,10 @@ There are `MOST_WAITING` such sets of states, so that it may be due again while 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from fmepy.errors import ModelError
 from fmepy.exchange.mathml import as_number, equalities, margin, relations
@@ -18,10 +20,12 @@ from fmepy.language.functions import holds_jumps
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
 
 NEVER = 1e30
-MOST_AT_START = 20
+MOST_AT_ONCE, MOST_UNKNOWN = 100, 3
+"""Events one after the other at one time, and how often one of them whose trigger hangs on parameters."""
 MOST_WAITING = 4
 JUST_AFTER = 1e-12
 """Of the start, when triggers happen that begin to hold there (t > 0)."""
+Look: TypeAlias = Callable[[Sequence[Any], dict[str, Node]], list[Node]]
 
 
 @dataclass(eq=False)
@@ -44,12 +48,14 @@ def read_events(reader: Any) -> None:
     """Give a draft the rows of events of its model, and what happens at the start."""
     draft = reader.draft
     events = draft.of_file
+    reader.answer_rates()
     for number, e in enumerate(reader.m.getListOfEvents()):
         if e.isSetTrigger() and e.getTrigger().isSetMath():
             try:
                 events.append(_event(reader, e, e.getIdAttribute() or f"event{number + 1}"))
             except ModelError as error:
                 raise error if reader.path in str(error) else reader.refuse(e, str(error)) from None
+    reader.answer_rates()  # of events, too
     begin(draft)
     draft.events = [row for e in events for row in (*e.rows, *e.later)]
 
@@ -83,7 +89,7 @@ def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
 def _moves(draft: Any, *expressions: Any) -> bool:
     """Tell whether any of the expressions may change between events."""
     still = {*draft.parms, *draft.computed, *(n for n, e in draft.rates.items() if _is(e, 0.0))}
-    return bool(names_in(map(as_node, expressions)) - still)
+    return bool(_in_full(draft, *map(as_node, expressions)) - still)
 
 
 def _strict(draft: Any, condition: Any) -> Any:
@@ -109,19 +115,19 @@ def _strict(draft: Any, condition: Any) -> Any:
 
 def _rows(draft: Any, condition: Any, changes: list[tuple[str, Node]], **words: Any) -> list[dict[str, Any]]:
     """Return the rows of an event; none of a condition that never begins to hold."""
-    g = margin(condition)
+    g = margin(condition, partial(_moves, draft))
     if not _in_full(draft, g) - {*draft.parms, *draft.computed}:
         return []
-    if holds_jumps([g]):
+    if holds_jumps([g], [n for n in names_in([g]) if not _moves(draft, symbol(n))]):
         raise ModelError("its trigger jumps (floor, ceil, a piecewise of more than numbers); compare what is inside.")
     row = {"root": g, "direction": 1, "when": as_number(condition), **words}
     return [{**row, "var": state, "value": value} for state, value in changes]
 
 
-def _in_full(draft: Any, e: Node) -> set[str]:
-    """Return the names in an expression, and in the rules of those that have one."""
+def _in_full(draft: Any, *expressions: Node) -> set[str]:
+    """Return the names in expressions, and in the rules of those that have one."""
     found: set[str] = set()
-    new = names_in([e])
+    new = names_in(expressions)
     while new := new - found:
         found |= new
         new = names_in(draft.assigned[n] for n in new if n in draft.assigned)
@@ -165,47 +171,82 @@ def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]
     e.rows = _rows(draft, e.condition, e.changes, **at_once)
 
 
-def begin(draft: Any) -> None:
-    """Give a draft the initial values that events set which happen at the start, one after the other.
+@dataclass(frozen=True)
+class Happening:
+    """What happens where a condition begins to hold: states by name, and their new values."""
 
-    Those whose trigger holds, and did not hold before, happen; then those that begin to hold because of them.
+    when: Node
+    changes: list[tuple[str, Node]]
+    persistent: bool
+    early: bool
+    priority: Node
+
+
+def happen(happenings: Sequence[Happening], held: Sequence[Node], look: Look, where: str) -> dict[str, Node]:
+    """Return what states become by all whose conditions begin to hold, one after the other, and by what these begin.
+
+    Parameters
+    ----------
+    happenings : list of Happening
+    held : list of Node
+        By happening 1 where its condition held before, else 0.
+    look : callable
+        ``look(expressions, new)``: expressions with new values of some states put in.
+    where : str
+        What an error opens with.
     """
-    begun: dict[str, Node] = {}
-    draft.begun, events = begun, draft.of_file
-    held = {e.id: as_node(float(e.held)) for e in events}
+    new: dict[str, Node] = {}
+    waiting: list[tuple[int, Node, list[Node]]] = []
+    unknown, last = [0] * len(happenings), -1
+    for _ in range(MOST_AT_ONCE):
+        holds = look([h.when for h in happenings], new)
+        for i, (h, before, now) in enumerate(zip(happenings, held, holds, strict=True)):
+            fires = as_node(0.0) if now is before else mul(now, 1 - before)
+            if not isinstance(fires, Number):  # what parameters decide is asked a few times, and not by itself
+                unknown[i] += 1
+                fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN else fires
+            if not _is(fires, 0.0):
+                waiting.append((i, fires, look([v for _, v in h.changes], new)))
+        held = holds
+        waiting = [one for one in waiting if happenings[one[0]].persistent or not _is(holds[one[0]], 0.0)]
+        if not waiting:
+            return new
+        ranks = look([h.priority for h in happenings], new)
+        waiting.sort(key=lambda one: -r.value if isinstance(r := ranks[one[0]], Number) else 0.0)
+        last, fires, values = waiting.pop(0)
+        h = happenings[last]
+        values = values if h.early else look([v for _, v in h.changes], new)
+        fires = fires if h.persistent else mul(fires, holds[last])
+        old = look([symbol(name) for name, _ in h.changes], new)
+        for (name, _), value, was in zip(h.changes, values, old, strict=True):
+            new[name] = as_node(choose(relation(">", fires, 0.5), value, was))
+    raise ModelError(f"{where}: events set one another off without end at one time.")
+
+
+def begin(draft: Any) -> None:
+    """Give a draft the initial values that events set which happen at the start: whose trigger did not hold before."""
+    events, draft.begun = draft.of_file, {}
+
+    def look(expressions: Sequence[Any], new: dict[str, Node]) -> list[Node]:
+        draft.begun = new
+        return draft.at_start(expressions, begun=True)  # type: ignore[no-any-return]
+
+    def rank(e: SbmlEvent) -> Node:  # of constants their values; 0 if nobody can say
+        return e.words["priority"].subs({symbol(n): as_node(v) for n, v in draft.parms.items()})  # type: ignore[no-any-return]
+
+    happenings = [
+        Happening(as_number(e.condition), e.changes, e.words["persistent"], e.words["early"], rank(e)) for e in events
+    ]
+    draft.begun = happen(happenings, [as_node(float(e.held)) for e in events], look, draft.where)
     soon = relation(">", symbol("t"), draft.start + JUST_AFTER)
-    for _ in range(MOST_AT_START):
-        holds = dict(zip(held, draft.at_start([as_number(e.condition) for e in events], begun=True), strict=True))
-        fires = {e.id: mul(holds[e.id], 1 - held[e.id]) for e in events}
-        firing = [e for e in events if not _is(fires[e.id], 0.0)]
-        if not firing:
-            break
-        early = {e.id: draft.at_start([v for _, v in e.changes], begun=True) for e in firing}
-        while firing:
-            firing.sort(key=lambda e: -_number(draft, e.words["priority"]))
-            e = firing.pop(0)
-            if not e.words["persistent"] and _is(draft.at_start([as_number(e.condition)], begun=True)[0], 0.0):
-                continue
-            values = early[e.id] if e.words["early"] else draft.at_start([v for _, v in e.changes], begun=True)
-            before = draft.at_start([symbol(name) for name, _ in e.changes], begun=True)
-            for (name, _), new, old in zip(e.changes, values, before, strict=True):
-                begun[name] = as_node(choose(relation(">", fires[e.id], 0.5), new, old))
-        held = {k: as_node(1.0) if not isinstance(v, Number) else v for k, v in holds.items()}
-    for e in events:
-        if _is(holds[e.id], 0.0) and _begins(draft, e):
+    for e, holds in zip(events, draft.at_start([h.when for h in happenings], begun=True), strict=True):
+        if _is(holds, 0.0) and _begins(draft, e):
             e.later += _rows(draft, soon, e.changes, **e.words)
-
-
-def _number(draft: Any, e: Node) -> float:
-    """Return what a priority is at the start, 0 if nobody can say."""
-    found = draft.at_start([e], begun=True)[0]
-    found = found.subs({symbol(n): as_node(draft.parms[n]) for n in names_in([found]) & {*draft.parms}})
-    return float(found.value) if isinstance(found, Number) else 0.0
 
 
 def _begins(draft: Any, e: SbmlEvent) -> bool:
     """Tell whether a trigger begins to hold right at the start: it stands on its border and goes inside."""
-    g = margin(e.condition)
+    g = margin(e.condition, partial(_moves, draft))
     at, speed = draft.at_start([g, draft.slope(g)], begun=True)
     return _is(at, 0.0) and isinstance(speed, Number) and speed.value > 0
 
