@@ -17,9 +17,10 @@ import numpy as np
 
 from fmepy.errors import DataError, did_you_mean
 from fmepy.exchange.draft import ForeignModel, free_name
+from fmepy.exchange.mathml import as_number
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
-from fmepy.exchange.sbml_events import Happening, begin, happen
+from fmepy.exchange.sbml_events import begin, happen
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
 from fmepy.models.ode import OdeModel
@@ -80,6 +81,7 @@ class ProblemLayout:
     def __init__(self, tables: Tables, draft: ForeignModel) -> None:
         self.tables, self.draft = tables, draft
         self.parameters = tuple(map(str, tables.parameters.index))
+        draft.renamed |= {id: draft.renamed[of] for id, of in tables.renamed.items() if of in draft.renamed}
         self._open_targets()
         self.constants = tuple(draft.parms)
         self.states = tuple(draft.initial)
@@ -110,7 +112,6 @@ class ProblemLayout:
     def _name(self, id: str) -> Node:
         """Return what a name in a formula stands for: something of the model, else a parameter of the problem."""
         draft = self.draft
-        id = self.tables.renamed.get(id, id) or id
         if id in draft.renamed and (known := self._resolved(symbol(draft.renamed[id]))) is not None:
             return known
         if id in self.parameters:
@@ -122,7 +123,7 @@ class ProblemLayout:
 
     def _ours(self, id: str) -> str:
         """Return what an id is called here, "" if it is of nothing in the model."""
-        return self.draft.renamed.get(self.tables.renamed.get(id, id), "")
+        return self.draft.renamed.get(id, "")
 
     def _resolved(self, e: Node) -> Node:
         """Return an expression of constants, states and time alone."""
@@ -132,14 +133,19 @@ class ProblemLayout:
         return parse_formula(text, self._name, where)
 
     def _check_parameters(self) -> None:
-        """Refuse a parameter that is to be estimated, and that nothing reads."""
+        """Refuse a parameter that a rule of the model sets, and one that is to be estimated and that nothing reads."""
         tables = self.tables
+        for id, row in tables.parameters.iterrows():
+            if self._ours(str(id)) in self.draft.assigned:
+                raise DataError(
+                    f"{row['where']}: {id!r} has a rule in the model, which gives it its value; take it out."
+                )
         texts = [text for o in tables.observables.values() for text in (o.formula, o.noise)]
         texts += [v for periods in tables.experiments.values() for p in periods for v, _ in p.changes.values()]
         texts += [text for r in tables.readings for text in (*r.overrides, *r.noise_overrides)]
         read = {*re.findall(r"\b[^\W\d]\w*", " ".join(texts)), *self.draft.renamed}
         for id, row in tables.parameters[tables.parameters["estimated"]].iterrows():
-            if tables.renamed.get(str(id), str(id)) not in read and id not in read:
+            if id not in read:
                 raise DataError(
                     f"{row['where']}: {str(id)!r} is in no model, observable, noise, condition or reading."
                     f"{did_you_mean(str(id), read)}"
@@ -163,7 +169,7 @@ class ProblemLayout:
         once = [n for n, e in of.items() if n in names or names_in([e]) & moved]
         self._original = {n: draft.computed.pop(n) for n in once}
         draft.parms |= dict.fromkeys(once, math.nan)
-        for id in sorted(first):
+        for id in sorted(first | {*self.parameters}):
             state = draft.carried[id][0] if id in draft.carried else self._ours(id)
             if state in draft.initial:
                 start = free_name(f"{state}_set", draft.renamed.values())
@@ -174,7 +180,8 @@ class ProblemLayout:
     def _defaults(self) -> dict[str, Node]:
         """Return the constants as they are without a condition, as functions of P and of other constants."""
         parms, renamed = self.draft.parms, self.draft.renamed.items()
-        estimated = {name: of_problem(id) for id, name in renamed if id in self.parameters and name in parms}
+        names = {id: self.started.get(id, name) for id, name in renamed if id in self.parameters}
+        estimated = {name: of_problem(id) for id, name in names.items() if name in parms}
         return {n: self._original.get(n, as_node(v)) for n, v in parms.items()} | estimated
 
     def _first(self, period: Period) -> list[Node]:
@@ -238,18 +245,15 @@ class ProblemLayout:
 
     def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
         """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
-        at, keys = {symbol("t"): as_node(begin)}, ("when", "persistent", "early", "priority")
-        rows = [(tuple(row[k] for k in keys), (row["var"], row["value"])) for row in self.draft.events]
-        of = {words: [change for w, change in rows if w == words] for words, _ in rows}
+        at, events = {symbol("t"): as_node(begin)}, self.draft.of_file
         set_to: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
 
         def look(expressions: Sequence[Any], new: Mapping[str, Node]) -> list[Node]:
             after = set_to | {symbol(n): e for n, e in new.items()}
             return substituted(substituted(self.draft.resolved(expressions), at), after)
 
-        happenings = [Happening(when, c, persistent, early, rank) for (when, persistent, early, rank), c in of.items()]
-        held = substituted(self.draft.resolved([h.when for h in happenings]), at)
-        new = happen(happenings, held, look, str(self.tables.path))
+        held = substituted(self.draft.resolved([as_number(e.condition) for e in events]), at)
+        new = happen(events, held, look, {}, str(self.tables.path))
         return changes | {self.set.index(n): e for n, e in new.items()}
 
     def _check_values(self) -> None:

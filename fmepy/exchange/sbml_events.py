@@ -1,14 +1,15 @@
 """Events of SBML -> root events of `OdeModel`, and what happens at the very start.
 
 An event with a delay becomes several: where its trigger begins to hold, a state `<event>_due` is set to the time at
-which it is due, and states `<event>_<variable>` to the values of then; where the time passes `<event>_due`, it happens.
+which it is due, and states `<event>_<variable>` to the values of then; where the time passes `<event>_due`, it happens
+and is due no more.
 There are `MOST_WAITING` such sets of states, so that it may be due again while it waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -30,37 +31,34 @@ Look: TypeAlias = Callable[[Sequence[Any], dict[str, Node]], list[Node]]
 
 @dataclass(eq=False)
 class SbmlEvent:
-    """An event as the file has it."""
+    """What happens where a condition begins to hold: an event as the file has it, or what follows its delay."""
 
-    id: str
     condition: Any
     changes: list[tuple[str, Node]]
     """States, and their new values."""
-    held: bool
     words: dict[str, Any]
     """Of its rows: persistent, early, strict, priority."""
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    later: list[dict[str, Any]] = field(default_factory=list)
-    """Of those that have a delay, what happens after it."""
+    held: bool = False
+    """Before the start."""
 
 
 def read_events(reader: Any) -> None:
     """Give a draft the rows of events of its model, and what happens at the start."""
     draft = reader.draft
-    events = draft.of_file
     reader.answer_rates()
     for number, e in enumerate(reader.m.getListOfEvents()):
         if e.isSetTrigger() and e.getTrigger().isSetMath():
             try:
-                events.append(_event(reader, e, e.getIdAttribute() or f"event{number + 1}"))
+                new = _event(reader, e, e.getIdAttribute() or f"event{number + 1}")
+                draft.events += [row for one in new for row in _rows(draft, one)]
+                draft.of_file += new
             except ModelError as error:
                 raise error if reader.path in str(error) else reader.refuse(e, str(error)) from None
     reader.answer_rates()  # of events, too
-    begin(draft)
-    draft.events = [row for e in events for row in (*e.rows, *e.later)]
+    draft.events += begin(draft)
 
 
-def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
+def _event(reader: Any, e: Any, id: str) -> list[SbmlEvent]:
     draft, trigger, place = reader.draft, e.getTrigger(), reader.place(e)
     condition = reader.formulas.condition(trigger.getMath(), place, draft.assigned)
     priority = as_node(0.0)
@@ -76,14 +74,11 @@ def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
     }  # fmt: skip
     held = bool(trigger.getInitialValue()) if trigger.isSetInitialValue() else True
     changes = [(name, mul(value, size)) for (name, size), value in zip(targets, values, strict=True)]
-    out = SbmlEvent(id, condition, changes, held, words)
     if e.isSetDelay() and e.getDelay().isSetMath():
         delay = reader.formulas.number(e.getDelay().getMath(), place)
-        if not (isinstance(delay, Number) and delay.value == 0):
-            _delay(draft, out, delay, targets, values)
-            return out
-    out.rows = _rows(draft, condition, changes, **words)
-    return out
+        if not _is(delay, 0.0):
+            return _delayed(draft, id, SbmlEvent(condition, changes, words, held), delay, targets, values)
+    return [SbmlEvent(condition, changes, words, held)]
 
 
 def _moves(draft: Any, *expressions: Any) -> bool:
@@ -113,15 +108,15 @@ def _strict(draft: Any, condition: Any) -> Any:
     return as_node(choose(relation("<", near[True], near[False]), 1.0, if_as_near))
 
 
-def _rows(draft: Any, condition: Any, changes: list[tuple[str, Node]], **words: Any) -> list[dict[str, Any]]:
+def _rows(draft: Any, e: SbmlEvent) -> list[dict[str, Any]]:
     """Return the rows of an event; none of a condition that never begins to hold."""
-    g = margin(condition, partial(_moves, draft))
+    g = margin(e.condition, partial(_moves, draft))
     if not _in_full(draft, g) - {*draft.parms, *draft.computed}:
         return []
     if holds_jumps([g], [n for n in names_in([g]) if not _moves(draft, symbol(n))]):
         raise ModelError("its trigger jumps (floor, ceil, a piecewise of more than numbers); compare what is inside.")
-    row = {"root": g, "direction": 1, "when": as_number(condition), **words}
-    return [{**row, "var": state, "value": value} for state, value in changes]
+    row = {"root": g, "direction": 1, "when": as_number(e.condition), **e.words}
+    return [{**row, "var": state, "value": value} for state, value in e.changes]
 
 
 def _in_full(draft: Any, *expressions: Node) -> set[str]:
@@ -134,114 +129,105 @@ def _in_full(draft: Any, *expressions: Node) -> set[str]:
     return found - set(draft.assigned)
 
 
-def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]) -> None:
-    """Let an event be due some time after its trigger began to hold; sizes of `targets` are those of then."""
-    t, late = symbol("t"), e.changes
+def _delayed(
+    draft: Any, id: str, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]
+) -> list[SbmlEvent]:
+    """Return an event that is due some time after its trigger began to hold; sizes of `targets` are those of then."""
+    t, found = symbol("t"), list[SbmlEvent]()
     at_once = {**e.words, "priority": as_node(1e30), "persistent": True, "early": False}
 
     def state(of: str, start: float) -> Symbol:
-        name = draft.name_for(of, e.id)
+        name = draft.name_for(of, id)
         draft.rates[name], draft.initial[name] = as_node(0.0), as_node(start)
         return symbol(name)
 
-    e.changes = []
+    changes: list[tuple[str, Node]] = []
     taken: list[Any] = []
     for k in range(MOST_WAITING):
         due = state(f"due{k or ''}", NEVER)
-        is_waiting = Joined([Not(Relation(t, due)), Relation(NEVER / 10, due)], "and")
+        is_waiting = Relation(NEVER / 10, due)
         # one that has no place finds no value, and the run fails: the logarithm of what is negative
         full = call("log", t - due - 1) if k == MOST_WAITING - 1 else due
         is_next = Joined([*taken, Not(is_waiting)], "and")
         is_full = Joined([*taken, is_waiting], "and")
         new = choose(is_next, t + delay, choose(is_full, full, due))
-        own, later = [(due, as_node(new))], late
+        own, later = [(due, as_node(new))], e.changes
         if e.words["early"]:
             kept = [state(f"{name}{k or ''}", 0.0) for name, _ in targets]
             own += [(s, as_node(choose(is_next, value, s))) for s, value in zip(kept, values, strict=True)]
             later = [(name, mul(s, size)) for s, (name, size) in zip(kept, targets, strict=True)]
-        e.changes += [(s.name, value) for s, value in own]
-        e.later += _rows(
-            draft, relation(">=", t, due), later, **{**e.words, "early": False, "strict": e.words["strict"] is True}
-        )
+        changes += [(s.name, value) for s, value in own]
+        words = {**e.words, "early": False, "strict": e.words["strict"] is True}
+        found.append(SbmlEvent(relation(">=", t, due), [*later, (due.name, as_node(NEVER))], words))
         if not e.words["persistent"]:
             off = [(due.name, as_node(choose(is_waiting, as_node(NEVER), due)))]
-            e.later += _rows(draft, Not(e.condition), off, **at_once)
+            found.append(SbmlEvent(Not(e.condition), off, at_once))
         taken.append(is_waiting)
-    e.words = at_once
-    e.rows = _rows(draft, e.condition, e.changes, **at_once)
+    return [SbmlEvent(e.condition, changes, at_once, e.held), *found]
 
 
-@dataclass(frozen=True)
-class Happening:
-    """What happens where a condition begins to hold: states by name, and their new values."""
-
-    when: Node
-    changes: list[tuple[str, Node]]
-    persistent: bool
-    early: bool
-    priority: Node
-
-
-def happen(happenings: Sequence[Happening], held: Sequence[Node], look: Look, where: str) -> dict[str, Node]:
-    """Return what states become by all whose conditions begin to hold, one after the other, and by what these begin.
+def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms: Any, where: str) -> dict[str, Node]:
+    """Return what states become by events whose conditions begin to hold, one after the other, and by what these begin.
 
     Parameters
     ----------
-    happenings : list of Happening
+    events : list of SbmlEvent
     held : list of Node
-        By happening 1 where its condition held before, else 0.
+        By event 1 where its condition held before, else 0.
     look : callable
         ``look(expressions, new)``: expressions with new values of some states put in.
+    parms : mapping of str to float
+        Values of constants, for priorities.
     where : str
         What an error opens with.
     """
     new: dict[str, Node] = {}
     waiting: list[tuple[int, Node, list[Node]]] = []
-    unknown, last = [0] * len(happenings), -1
+    known: dict[Node, Node] = {symbol(n): as_node(v) for n, v in parms.items()}
+    unknown, last = [0] * len(events), -1
     for _ in range(MOST_AT_ONCE):
-        holds = look([h.when for h in happenings], new)
-        for i, (h, before, now) in enumerate(zip(happenings, held, holds, strict=True)):
+        holds = look([as_number(e.condition) for e in events], new)
+        for i, (e, before, now) in enumerate(zip(events, held, holds, strict=True)):
             fires = as_node(0.0) if now is before else mul(now, 1 - before)
             if not isinstance(fires, Number):  # what parameters decide is asked a few times, and not by itself
                 unknown[i] += 1
                 fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN else fires
             if not _is(fires, 0.0):
-                waiting.append((i, fires, look([v for _, v in h.changes], new)))
+                waiting.append((i, fires, look([v for _, v in e.changes], new)))
         held = holds
-        waiting = [one for one in waiting if happenings[one[0]].persistent or not _is(holds[one[0]], 0.0)]
+        waiting = [one for one in waiting if events[one[0]].words["persistent"] or not _is(holds[one[0]], 0.0)]
         if not waiting:
             return new
-        ranks = look([h.priority for h in happenings], new)
+        ranks = [r.subs(known) for r in look([e.words["priority"] for e in events], new)]
         waiting.sort(key=lambda one: -r.value if isinstance(r := ranks[one[0]], Number) else 0.0)
         last, fires, values = waiting.pop(0)
-        h = happenings[last]
-        values = values if h.early else look([v for _, v in h.changes], new)
-        fires = fires if h.persistent else mul(fires, holds[last])
-        old = look([symbol(name) for name, _ in h.changes], new)
-        for (name, _), value, was in zip(h.changes, values, old, strict=True):
+        e = events[last]
+        values = values if e.words["early"] else look([v for _, v in e.changes], new)
+        fires = fires if e.words["persistent"] else mul(fires, holds[last])
+        old = look([symbol(name) for name, _ in e.changes], new)
+        for (name, _), value, was in zip(e.changes, values, old, strict=True):
             new[name] = as_node(choose(relation(">", fires, 0.5), value, was))
     raise ModelError(f"{where}: events set one another off without end at one time.")
 
 
-def begin(draft: Any) -> None:
-    """Give a draft the initial values that events set which happen at the start: whose trigger did not hold before."""
+def begin(draft: Any) -> list[dict[str, Any]]:
+    """Give a draft the initial values that events set which happen at the start; return rows of those just after it."""
     events, draft.begun = draft.of_file, {}
 
     def look(expressions: Sequence[Any], new: dict[str, Node]) -> list[Node]:
         draft.begun = new
         return draft.at_start(expressions, begun=True)  # type: ignore[no-any-return]
 
-    def rank(e: SbmlEvent) -> Node:  # of constants their values; 0 if nobody can say
-        return e.words["priority"].subs({symbol(n): as_node(v) for n, v in draft.parms.items()})  # type: ignore[no-any-return]
-
-    happenings = [
-        Happening(as_number(e.condition), e.changes, e.words["persistent"], e.words["early"], rank(e)) for e in events
-    ]
-    draft.begun = happen(happenings, [as_node(float(e.held)) for e in events], look, draft.where)
+    held = [as_node(float(e.held)) for e in events]
+    draft.begun = happen(events, held, look, draft.parms, draft.where)
     soon = relation(">", symbol("t"), draft.start + JUST_AFTER)
-    for e, holds in zip(events, draft.at_start([h.when for h in happenings], begun=True), strict=True):
-        if _is(holds, 0.0) and _begins(draft, e):
-            e.later += _rows(draft, soon, e.changes, **e.words)
+    holds = draft.at_start([as_number(e.condition) for e in events], begun=True)
+    later = [
+        SbmlEvent(soon, e.changes, e.words)
+        for e, v in zip(events, holds, strict=True)
+        if _is(v, 0.0) and _begins(draft, e)
+    ]
+    return [row for e in later for row in _rows(draft, e)]
 
 
 def _begins(draft: Any, e: SbmlEvent) -> bool:
