@@ -1,8 +1,8 @@
 """Events of SBML -> root events of `OdeModel`, and what happens at the very start.
 
 An event with a delay becomes several: where its trigger begins to hold, a state `<event>_due` is set to the time at
-which it is due, and states `<event>_<variable>` to the values of then; where the time passes `<event>_due`, it happens
-and is due no more.
+which it is due, `<event>_waits` to 1, and states `<event>_<variable>` to the values of then; where the time passes
+`<event>_due`, it happens and waits no more. What does not wait is due at 0: a state at rest is measured by the largest.
 There are `MOST_WAITING` such sets of states, so that it may be due again while it waits.
 """
 
@@ -20,8 +20,7 @@ from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
 
-NEVER = 1e30
-MOST_AT_ONCE, MOST_UNKNOWN = 100, 3
+MOST_AT_ONCE, MOST_UNKNOWN = 100, 5
 """Events one after the other at one time, and how often one of them whose trigger hangs on parameters."""
 MOST_WAITING = 4
 JUST_AFTER = 1e-12
@@ -40,6 +39,8 @@ class SbmlEvent:
     """Of its rows: persistent, early, strict, priority."""
     held: bool = False
     """Before the start."""
+    is_late: bool = False
+    """Whether it never happens at the time of what sets it off."""
 
 
 def read_events(reader: Any) -> None:
@@ -136,32 +137,33 @@ def _delayed(
     t, found = symbol("t"), list[SbmlEvent]()
     at_once = {**e.words, "priority": as_node(1e30), "persistent": True, "early": False}
 
-    def state(of: str, start: float) -> Symbol:
+    def state(of: str) -> Symbol:
         name = draft.name_for(of, id)
-        draft.rates[name], draft.initial[name] = as_node(0.0), as_node(start)
+        draft.rates[name], draft.initial[name] = as_node(0.0), as_node(0.0)
         return symbol(name)
 
     changes: list[tuple[str, Node]] = []
     taken: list[Any] = []
     for k in range(MOST_WAITING):
-        due = state(f"due{k or ''}", NEVER)
-        is_waiting = Relation(NEVER / 10, due)
+        due, waits = state(f"due{k or ''}"), state(f"waits{k or ''}")
+        is_waiting, none = Relation(waits, 0.5), [(s.name, as_node(0.0)) for s in (due, waits)]
         # one that has no place finds no value, and the run fails: the logarithm of what is negative
-        full = call("log", t - due - 1) if k == MOST_WAITING - 1 else due
+        full = call("log", -waits) if k == MOST_WAITING - 1 else waits
         is_next = Joined([*taken, Not(is_waiting)], "and")
         is_full = Joined([*taken, is_waiting], "and")
-        new = choose(is_next, t + delay, choose(is_full, full, due))
-        own, later = [(due, as_node(new))], e.changes
+        own, later = [(due, t + delay)], e.changes
         if e.words["early"]:
-            kept = [state(f"{name}{k or ''}", 0.0) for name, _ in targets]
-            own += [(s, as_node(choose(is_next, value, s))) for s, value in zip(kept, values, strict=True)]
+            kept = [state(f"{name}{k or ''}") for name, _ in targets]
+            own += zip(kept, values, strict=True)
             later = [(name, mul(s, size)) for s, (name, size) in zip(kept, targets, strict=True)]
-        changes += [(s.name, value) for s, value in own]
+        changes += [(s.name, as_node(choose(is_next, value, s))) for s, value in own]
+        changes.append((waits.name, as_node(choose(is_next, 1.0, choose(is_full, full, waits)))))
         words = {**e.words, "early": False, "strict": e.words["strict"] is True}
-        found.append(SbmlEvent(relation(">=", t, due), [*later, (due.name, as_node(NEVER))], words))
+        is_late = isinstance(delay, Number) and delay.value > 0
+        is_due = Joined([relation(">=", t, due), is_waiting], "and")
+        found.append(SbmlEvent(is_due, [*later, *none], words, is_late=is_late))
         if not e.words["persistent"]:
-            off = [(due.name, as_node(choose(is_waiting, as_node(NEVER), due)))]
-            found.append(SbmlEvent(Not(e.condition), off, at_once))
+            found.append(SbmlEvent(Not(e.condition), none, at_once))
         taken.append(is_waiting)
     return [SbmlEvent(e.condition, changes, at_once, e.held), *found]
 
@@ -188,7 +190,7 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
     for _ in range(MOST_AT_ONCE):
         holds = look([as_number(e.condition) for e in events], new)
         for i, (e, before, now) in enumerate(zip(events, held, holds, strict=True)):
-            fires = as_node(0.0) if now is before else mul(now, 1 - before)
+            fires = as_node(0.0) if now is before or e.is_late else mul(now, 1 - before)
             if not isinstance(fires, Number):  # what parameters decide is asked a few times, and not by itself
                 unknown[i] += 1
                 fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN else fires
@@ -207,7 +209,9 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
         old = look([symbol(name) for name, _ in e.changes], new)
         for (name, _), value, was in zip(e.changes, values, old, strict=True):
             new[name] = as_node(choose(relation(">", fires, 0.5), value, was))
-    raise ModelError(f"{where}: events set one another off without end at one time.")
+    if isinstance(fires, Number):
+        raise ModelError(f"{where}: events set one another off without end at one time.")
+    return new
 
 
 def begin(draft: Any) -> list[dict[str, Any]]:
