@@ -28,8 +28,8 @@ from fmepy.models.preequilibration import opened
 
 RTOL, ATOL = 1e-8, 1e-12
 NOISE = "{}_noise"
-JUST_BEFORE = 1e-10
-"""Of the time of a period, and at least of 1."""
+JUST_BEFORE = 1e-9
+"""Of the time of a period, and at least of 1: further than what a run takes for one time (`watch_table.NEAR`)."""
 _OF_PROBLEM = "problem's {}"
 
 

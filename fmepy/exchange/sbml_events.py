@@ -20,7 +20,7 @@ from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
 
-MOST_AT_ONCE, MOST_UNKNOWN = 100, 5
+MOST_AT_ONCE, MOST_UNKNOWN = 100, 8
 """Events one after the other at one time, and how often one of them whose trigger hangs on parameters."""
 MOST_WAITING = 4
 JUST_AFTER = 1e-12
@@ -40,7 +40,7 @@ class SbmlEvent:
     held: bool = False
     """Before the start."""
     is_late: bool = False
-    """Whether it never happens at the time of what sets it off."""
+    """Whether it follows a delay, and so not at the time of what sets it off."""
 
 
 def read_events(reader: Any) -> None:
@@ -159,9 +159,8 @@ def _delayed(
         changes += [(s.name, as_node(choose(is_next, value, s))) for s, value in own]
         changes.append((waits.name, as_node(choose(is_next, 1.0, choose(is_full, full, waits)))))
         words = {**e.words, "early": False, "strict": e.words["strict"] is True}
-        is_late = isinstance(delay, Number) and delay.value > 0
         is_due = Joined([relation(">=", t, due), is_waiting], "and")
-        found.append(SbmlEvent(is_due, [*later, *none], words, is_late=is_late))
+        found.append(SbmlEvent(is_due, [*later, *none], words, is_late=True))
         if not e.words["persistent"]:
             found.append(SbmlEvent(Not(e.condition), none, at_once))
         taken.append(is_waiting)

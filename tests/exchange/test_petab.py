@@ -378,6 +378,20 @@ def test_what_an_event_at_a_border_begins_happens_there_too(tmp_path):
     assert p.simulations()["simulation"].tolist() == pytest.approx([12.5, 1.75, 20.5])
 
 
+@pytest.mark.parametrize("border", [0.7, 1.329, 2.219, 3.583, 40.1])
+def test_an_event_due_at_a_border_happens_once(tmp_path, border):
+    values = [parameter("x", 0.0, False), parameter("n", 0.0, False), parameter("a", 1.0)]
+    once = event(f"time >= {border}", {"n": "n+1"})
+    p = read(
+        tmp_path, 2, sbml(Parameters=values, Rules=[rate("x", "a-x")], Events=[once]),
+        parameters="parameterId lowerBound upperBound nominalValue estimate\na 0.1 5 1 true",
+        observables="observableId observableFormula noiseFormula\no n 1", conditions=
+        "conditionId targetId targetValue\nc x 1", measurements="observableId experimentId time measurement\no e 50 1",
+        experiments=f"experimentId time conditionId\ne 0 -\ne {border} c",
+    )  # fmt: skip
+    assert p.simulations()["simulation"].tolist() == [1.0]
+
+
 def test_log_normal_noise_and_named_placeholders(tmp_path):
     p = read(
         tmp_path, 2,
