@@ -194,13 +194,15 @@ def ready_to_fire(c, r, s, t, z, inputs, near, lasted, end, first):
     for j in range(len(s.sides)):
         side, g, speed = s.sides[j], s.table[j, 0], s.speeds[j]
         s.fires[j] = 0.0
+        if r.kinds[j] == CONDITIONAL and not abs(speed) > STILL * s.sizes[j] and abs(g) < near * s.fastest[j]:
+            return REFUSED  # it came to zero and stands there
         if j != first and not (side * speed < 0.0 and side * g <= abs(speed) * near):
             continue
         is_slow = abs(speed) * SLOW < s.fastest[j]  # as no other is
         if not abs(speed) < math.inf or (is_slow and _turns(c, r, s, j, t, z, inputs, lasted)):
             return REFUSED
-        if r.kinds[j] == CONDITIONAL and side > 0.0 and _holds_on(c, r, s, j, t, z, inputs, lasted):
-            return REFUSED
+        if r.kinds[j] == CONDITIONAL and _holds_later(c, r, s, j, t, z, inputs, lasted) != (side < 0.0):
+            return REFUSED  # it touches zero, and its condition stays as it was by another of its parts
         n_crossing += 1
         s.crossed_at[j] = 2.0 * abs(g)
         if side * speed > STILL * s.sizes[j]:  # no crossing, but the error of a state at rest
@@ -240,8 +242,8 @@ def _look_ahead(s, n, t, z, lasted):
     return h
 
 
-def _holds_on(c, r, s, j, t, z, inputs, lasted):
-    """Tell whether a condition whose root falls through zero holds on, by another of its parts."""
+def _holds_later(c, r, s, j, t, z, inputs, lasted):
+    """Tell whether the condition of a root holds right behind a crossing."""
     _look_ahead(s, c.n_states, t, z, lasted)
     call(r.holding, s.at, s.z_later, inputs, s.at, s.holds)
     return s.holds[j] > 0.5

@@ -98,8 +98,12 @@ class ForeignModel:
         """
         known: dict[str, Node] = {"t": as_node(self.start)}
         open_names: list[str] = []
-        states = {**self.initial, **self.begun} if begun else self.initial
-        sources = (values or {}, self.computed, states, self.assigned)
+        states, computed = self.initial, self.computed
+        if begun and self.begun:  # what events have not set is of the time before them
+            before = self.at_start([*states.values(), *computed.values()], values=values)
+            then = dict(zip([*states, *computed], before, strict=True))
+            states, computed = then | self.begun, {n: then[n] for n in computed}
+        sources = (values or {}, computed, states, self.assigned)
 
         def value_of(name: str) -> Node:
             if name not in known:

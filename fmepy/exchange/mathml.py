@@ -146,8 +146,15 @@ class Formulas:
 
     def condition(self, tree: Any, where: str, assigned: Mapping[str, Node]) -> Condition:
         """Return the condition that a formula stands for, with what jumps among `assigned` put in."""
-        jumping = {n for n, e in assigned.items() if holds_jumps([e])}
-        put_in = {k: assigned[n] for k, v in self.names.items() if (n := getattr(v, "name", "")) in jumping}
+        put_in: dict[str, Node] = {}
+        used = names_in([self.number(tree, where)])
+        for id, e in ((k, v) for k, v in self.names.items() if getattr(v, "name", "") in used & assigned.keys()):
+            for _ in assigned:  # those that rules assign from themselves are refused later
+                if not (rule := {symbol(n): assigned[n] for n in names_in([e]) & assigned.keys()}):
+                    break
+                e = e.subs(rule)
+            if holds_jumps([e]):
+                put_in[id] = e
         return without_choices(as_condition(self._whole(tree, where, put_in)))
 
     def _whole(self, tree: Any, where: str, local: Mapping[str, Value] | None) -> Value:
@@ -254,24 +261,23 @@ def _kinds() -> dict[int, str]:
     return {getattr(libsbml, n): n.removeprefix("AST_") for n in dir(libsbml) if n.startswith("AST_")}
 
 
-def margin(condition: Condition) -> Node:
+def margin(condition: Condition, moves: Callable[..., bool]) -> Node:
     """Return an expression that rises through zero where a condition begins to hold.
 
-    Raises
-    ------
-    ModelError
-        Where there is none.
+    moves : callable
+        Whether any of some expressions may change between events: where none does, a relation on its border is no zero.
     """
     if isinstance(condition, bool):
         return as_node(1.0 if condition else -1.0)
     if isinstance(condition, Relation):
-        return as_node(condition.left) - as_node(condition.right)
+        left, right = as_node(condition.left), as_node(condition.right)
+        return left - right if moves(left, right) else as_node(choose(condition, 1.0, -1.0))
     if isinstance(condition, Not):
-        return -margin(condition.condition)
+        return -margin(condition.condition, moves)
     is_and = condition.by == "and"
-    parts = [margin(p) for p in condition.parts if p is not is_and]  # True has no say in an `and`
+    parts = [margin(p, moves) for p in condition.parts if p is not is_and]  # True has no say in an `and`
     if not parts or (not is_and) in condition.parts:
-        return margin(is_and if not parts else not is_and)
+        return margin(is_and if not parts else not is_and, moves)
     return parts[0] if len(parts) == 1 else call("min" if condition.by == "and" else "max", *parts)
 
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from fmepy.errors import DataError, did_you_mean
 from fmepy.exchange.draft import ForeignModel, free_name
+from fmepy.exchange.mathml import as_number
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
-from fmepy.exchange.sbml_events import begin
-from fmepy.language.conditions import Joined, choose, relation
+from fmepy.exchange.sbml_events import begin, happen
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
 from fmepy.models.ode import OdeModel
@@ -28,8 +28,8 @@ from fmepy.models.preequilibration import opened
 
 RTOL, ATOL = 1e-8, 1e-12
 NOISE = "{}_noise"
-JUST_BEFORE = 1e-10
-"""Of the time of a period, and at least of 1."""
+JUST_BEFORE = 1e-9
+"""Of the time of a period, and at least of 1: further than what a run takes for one time (`watch_table.NEAR`)."""
 _OF_PROBLEM = "problem's {}"
 
 
@@ -81,6 +81,7 @@ class ProblemLayout:
     def __init__(self, tables: Tables, draft: ForeignModel) -> None:
         self.tables, self.draft = tables, draft
         self.parameters = tuple(map(str, tables.parameters.index))
+        draft.renamed |= {id: draft.renamed[of] for id, of in tables.renamed.items() if of in draft.renamed}
         self._open_targets()
         self.constants = tuple(draft.parms)
         self.states = tuple(draft.initial)
@@ -111,7 +112,6 @@ class ProblemLayout:
     def _name(self, id: str) -> Node:
         """Return what a name in a formula stands for: something of the model, else a parameter of the problem."""
         draft = self.draft
-        id = self.tables.renamed.get(id, id) or id
         if id in draft.renamed and (known := self._resolved(symbol(draft.renamed[id]))) is not None:
             return known
         if id in self.parameters:
@@ -123,7 +123,7 @@ class ProblemLayout:
 
     def _ours(self, id: str) -> str:
         """Return what an id is called here, "" if it is of nothing in the model."""
-        return self.draft.renamed.get(self.tables.renamed.get(id, id), "")
+        return self.draft.renamed.get(id, "")
 
     def _resolved(self, e: Node) -> Node:
         """Return an expression of constants, states and time alone."""
@@ -133,14 +133,19 @@ class ProblemLayout:
         return parse_formula(text, self._name, where)
 
     def _check_parameters(self) -> None:
-        """Refuse a parameter that is to be estimated, and that nothing reads."""
+        """Refuse a parameter that a rule of the model sets, and one that is to be estimated and that nothing reads."""
         tables = self.tables
+        for id, row in tables.parameters.iterrows():
+            if self._ours(str(id)) in self.draft.assigned:
+                raise DataError(
+                    f"{row['where']}: {id!r} has a rule in the model, which gives it its value; take it out."
+                )
         texts = [text for o in tables.observables.values() for text in (o.formula, o.noise)]
         texts += [v for periods in tables.experiments.values() for p in periods for v, _ in p.changes.values()]
         texts += [text for r in tables.readings for text in (*r.overrides, *r.noise_overrides)]
         read = {*re.findall(r"\b[^\W\d]\w*", " ".join(texts)), *self.draft.renamed}
         for id, row in tables.parameters[tables.parameters["estimated"]].iterrows():
-            if tables.renamed.get(str(id), str(id)) not in read and id not in read:
+            if id not in read:
                 raise DataError(
                     f"{row['where']}: {str(id)!r} is in no model, observable, noise, condition or reading."
                     f"{did_you_mean(str(id), read)}"
@@ -164,7 +169,7 @@ class ProblemLayout:
         once = [n for n, e in of.items() if n in names or names_in([e]) & moved]
         self._original = {n: draft.computed.pop(n) for n in once}
         draft.parms |= dict.fromkeys(once, math.nan)
-        for id in sorted(first):
+        for id in sorted(first | {*self.parameters}):
             state = draft.carried[id][0] if id in draft.carried else self._ours(id)
             if state in draft.initial:
                 start = free_name(f"{state}_set", draft.renamed.values())
@@ -175,7 +180,8 @@ class ProblemLayout:
     def _defaults(self) -> dict[str, Node]:
         """Return the constants as they are without a condition, as functions of P and of other constants."""
         parms, renamed = self.draft.parms, self.draft.renamed.items()
-        estimated = {name: of_problem(id) for id, name in renamed if id in self.parameters and name in parms}
+        names = {id: self.started.get(id, name) for id, name in renamed if id in self.parameters}
+        estimated = {name: of_problem(id) for id, name in names.items() if name in parms}
         return {n: self._original.get(n, as_node(v)) for n, v in parms.items()} | estimated
 
     def _first(self, period: Period) -> list[Node]:
@@ -239,18 +245,16 @@ class ProblemLayout:
 
     def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
         """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
-        out, at = dict(changes), {symbol("t"): as_node(begin)}
-        after: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
-        for row in sorted(self.draft.events, key=lambda row: -_number(row["priority"])):
-            when, value = substituted(self.draft.resolved([row["when"], row["value"]]), at)
-            then = substituted([when], after)[0]
-            if then is when:
-                continue
-            new = after if row["early"] else {symbol(self.set[i]): e for i, e in out.items()}
-            begins = Joined([relation(">", then, 0.5), relation("<", when, 0.5)], "and")
-            place, value = self.set.index(row["var"]), substituted([value], new)[0]
-            out[place] = as_node(choose(begins, value, out.get(place, symbol(row["var"]))))
-        return out
+        at, events = {symbol("t"): as_node(begin)}, self.draft.of_file
+        set_to: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
+
+        def look(expressions: Sequence[Any], new: Mapping[str, Node]) -> list[Node]:
+            after = set_to | {symbol(n): e for n, e in new.items()}
+            return substituted(substituted(self.draft.resolved(expressions), at), after)
+
+        held = substituted(self.draft.resolved([as_number(e.condition) for e in events]), at)
+        new = happen(events, held, look, {}, str(self.tables.path))
+        return changes | {self.set.index(n): e for n, e in new.items()}
 
     def _check_values(self) -> None:
         """Refuse constants without a value that something needs."""
@@ -327,10 +331,6 @@ class ProblemLayout:
         later = opened(self.model)
         later.told_small.add("")
         return later
-
-
-def _number(e: Node) -> float:
-    return e.value if isinstance(e, Number) else 0.0
 
 
 def _start_value(row: Mapping[Any, Any]) -> float:

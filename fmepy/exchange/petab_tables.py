@@ -424,6 +424,7 @@ def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable
             if column not in conditions.frame:
                 raise DataError(f"{conditions.path}: the column {column!r} is missing.")
         own, target = changes.setdefault(conditions.text(i, "conditionId"), {}), conditions.text(i, "targetId")
+        target = out.renamed.get(target) or target
         if target in own:
             raise conditions.error(i, "targetId", f"{target!r} is set twice in this condition.")
         own[target] = conditions.text(i, "targetValue"), conditions.place(i, "targetValue")

@@ -205,8 +205,6 @@ class _SbmlReader:
             if rule.isAlgebraic() and rule.isSetMath():
                 self.draft.algebraic.append(self._math(rule))
         read_events(self)
-        for id, name in self._asked_rates.items():
-            self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
         if not self.draft.rates:  # a run needs a state
             name = free_name("no_state", self.draft.renamed.values())
             self.draft.rates[name], self.draft.initial = as_node(0.0), {name: as_node(0.0), **self.draft.initial}
@@ -283,6 +281,11 @@ class _SbmlReader:
         if id not in self._asked_rates:
             self._asked_rates[id] = self.draft.name_for(id, "rate_of")
         return symbol(self._asked_rates[id])
+
+    def answer_rates(self) -> None:
+        """Give the draft the rates of quantities that formulas asked for."""
+        for id, name in self._asked_rates.items():
+            self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
 
     # --- quantities
 

@@ -1,14 +1,17 @@
 """Events of SBML -> root events of `OdeModel`, and what happens at the very start.
 
 An event with a delay becomes several: where its trigger begins to hold, a state `<event>_due` is set to the time at
-which it is due, and states `<event>_<variable>` to the values of then; where the time passes `<event>_due`, it happens.
+which it is due, `<event>_waits` to 1, and states `<event>_<variable>` to the values of then; where the time passes
+`<event>_due`, it happens and waits no more. What does not wait is due at 0: a state at rest is measured by the largest.
 There are `MOST_WAITING` such sets of states, so that it may be due again while it waits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 from fmepy.errors import ModelError
 from fmepy.exchange.mathml import as_number, equalities, margin, relations
@@ -17,44 +20,46 @@ from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
 
-NEVER = 1e30
-MOST_AT_START = 20
+MOST_AT_ONCE, MOST_UNKNOWN = 100, 8
+"""Events one after the other at one time, and how often one of them whose trigger hangs on parameters."""
 MOST_WAITING = 4
 JUST_AFTER = 1e-12
 """Of the start, when triggers happen that begin to hold there (t > 0)."""
+Look: TypeAlias = Callable[[Sequence[Any], dict[str, Node]], list[Node]]
 
 
 @dataclass(eq=False)
 class SbmlEvent:
-    """An event as the file has it."""
+    """What happens where a condition begins to hold: an event as the file has it, or what follows its delay."""
 
-    id: str
     condition: Any
     changes: list[tuple[str, Node]]
     """States, and their new values."""
-    held: bool
     words: dict[str, Any]
     """Of its rows: persistent, early, strict, priority."""
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    later: list[dict[str, Any]] = field(default_factory=list)
-    """Of those that have a delay, what happens after it."""
+    held: bool = False
+    """Before the start."""
+    is_late: bool = False
+    """Whether it follows a delay, and so not at the time of what sets it off."""
 
 
 def read_events(reader: Any) -> None:
     """Give a draft the rows of events of its model, and what happens at the start."""
     draft = reader.draft
-    events = draft.of_file
+    reader.answer_rates()
     for number, e in enumerate(reader.m.getListOfEvents()):
         if e.isSetTrigger() and e.getTrigger().isSetMath():
             try:
-                events.append(_event(reader, e, e.getIdAttribute() or f"event{number + 1}"))
+                new = _event(reader, e, e.getIdAttribute() or f"event{number + 1}")
+                draft.events += [row for one in new for row in _rows(draft, one)]
+                draft.of_file += new
             except ModelError as error:
                 raise error if reader.path in str(error) else reader.refuse(e, str(error)) from None
-    begin(draft)
-    draft.events = [row for e in events for row in (*e.rows, *e.later)]
+    reader.answer_rates()  # of events, too
+    draft.events += begin(draft)
 
 
-def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
+def _event(reader: Any, e: Any, id: str) -> list[SbmlEvent]:
     draft, trigger, place = reader.draft, e.getTrigger(), reader.place(e)
     condition = reader.formulas.condition(trigger.getMath(), place, draft.assigned)
     priority = as_node(0.0)
@@ -70,20 +75,17 @@ def _event(reader: Any, e: Any, id: str) -> SbmlEvent:
     }  # fmt: skip
     held = bool(trigger.getInitialValue()) if trigger.isSetInitialValue() else True
     changes = [(name, mul(value, size)) for (name, size), value in zip(targets, values, strict=True)]
-    out = SbmlEvent(id, condition, changes, held, words)
     if e.isSetDelay() and e.getDelay().isSetMath():
         delay = reader.formulas.number(e.getDelay().getMath(), place)
-        if not (isinstance(delay, Number) and delay.value == 0):
-            _delay(draft, out, delay, targets, values)
-            return out
-    out.rows = _rows(draft, condition, changes, **words)
-    return out
+        if not _is(delay, 0.0):
+            return _delayed(draft, id, SbmlEvent(condition, changes, words, held), delay, targets, values)
+    return [SbmlEvent(condition, changes, words, held)]
 
 
 def _moves(draft: Any, *expressions: Any) -> bool:
     """Tell whether any of the expressions may change between events."""
     still = {*draft.parms, *draft.computed, *(n for n, e in draft.rates.items() if _is(e, 0.0))}
-    return bool(names_in(map(as_node, expressions)) - still)
+    return bool(_in_full(draft, *map(as_node, expressions)) - still)
 
 
 def _strict(draft: Any, condition: Any) -> Any:
@@ -107,105 +109,133 @@ def _strict(draft: Any, condition: Any) -> Any:
     return as_node(choose(relation("<", near[True], near[False]), 1.0, if_as_near))
 
 
-def _rows(draft: Any, condition: Any, changes: list[tuple[str, Node]], **words: Any) -> list[dict[str, Any]]:
+def _rows(draft: Any, e: SbmlEvent) -> list[dict[str, Any]]:
     """Return the rows of an event; none of a condition that never begins to hold."""
-    g = margin(condition)
+    g = margin(e.condition, partial(_moves, draft))
     if not _in_full(draft, g) - {*draft.parms, *draft.computed}:
         return []
-    if holds_jumps([g]):
+    if holds_jumps([g], [n for n in names_in([g]) if not _moves(draft, symbol(n))]):
         raise ModelError("its trigger jumps (floor, ceil, a piecewise of more than numbers); compare what is inside.")
-    row = {"root": g, "direction": 1, "when": as_number(condition), **words}
-    return [{**row, "var": state, "value": value} for state, value in changes]
+    row = {"root": g, "direction": 1, "when": as_number(e.condition), **e.words}
+    return [{**row, "var": state, "value": value} for state, value in e.changes]
 
 
-def _in_full(draft: Any, e: Node) -> set[str]:
-    """Return the names in an expression, and in the rules of those that have one."""
+def _in_full(draft: Any, *expressions: Node) -> set[str]:
+    """Return the names in expressions, and in the rules of those that have one."""
     found: set[str] = set()
-    new = names_in([e])
+    new = names_in(expressions)
     while new := new - found:
         found |= new
         new = names_in(draft.assigned[n] for n in new if n in draft.assigned)
     return found - set(draft.assigned)
 
 
-def _delay(draft: Any, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]) -> None:
-    """Let an event be due some time after its trigger began to hold; sizes of `targets` are those of then."""
-    t, late = symbol("t"), e.changes
+def _delayed(
+    draft: Any, id: str, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]
+) -> list[SbmlEvent]:
+    """Return an event that is due some time after its trigger began to hold; sizes of `targets` are those of then."""
+    t, found = symbol("t"), list[SbmlEvent]()
     at_once = {**e.words, "priority": as_node(1e30), "persistent": True, "early": False}
 
-    def state(of: str, start: float) -> Symbol:
-        name = draft.name_for(of, e.id)
-        draft.rates[name], draft.initial[name] = as_node(0.0), as_node(start)
+    def state(of: str) -> Symbol:
+        name = draft.name_for(of, id)
+        draft.rates[name], draft.initial[name] = as_node(0.0), as_node(0.0)
         return symbol(name)
 
-    e.changes = []
+    changes: list[tuple[str, Node]] = []
     taken: list[Any] = []
     for k in range(MOST_WAITING):
-        due = state(f"due{k or ''}", NEVER)
-        is_waiting = Joined([Not(Relation(t, due)), Relation(NEVER / 10, due)], "and")
+        due, waits = state(f"due{k or ''}"), state(f"waits{k or ''}")
+        is_waiting, none = Relation(waits, 0.5), [(s.name, as_node(0.0)) for s in (due, waits)]
         # one that has no place finds no value, and the run fails: the logarithm of what is negative
-        full = call("log", t - due - 1) if k == MOST_WAITING - 1 else due
+        full = call("log", -waits) if k == MOST_WAITING - 1 else waits
         is_next = Joined([*taken, Not(is_waiting)], "and")
         is_full = Joined([*taken, is_waiting], "and")
-        new = choose(is_next, t + delay, choose(is_full, full, due))
-        own, later = [(due, as_node(new))], late
+        own, later = [(due, t + delay)], e.changes
         if e.words["early"]:
-            kept = [state(f"{name}{k or ''}", 0.0) for name, _ in targets]
-            own += [(s, as_node(choose(is_next, value, s))) for s, value in zip(kept, values, strict=True)]
+            kept = [state(f"{name}{k or ''}") for name, _ in targets]
+            own += zip(kept, values, strict=True)
             later = [(name, mul(s, size)) for s, (name, size) in zip(kept, targets, strict=True)]
-        e.changes += [(s.name, value) for s, value in own]
-        e.later += _rows(
-            draft, relation(">=", t, due), later, **{**e.words, "early": False, "strict": e.words["strict"] is True}
-        )
+        changes += [(s.name, as_node(choose(is_next, value, s))) for s, value in own]
+        changes.append((waits.name, as_node(choose(is_next, 1.0, choose(is_full, full, waits)))))
+        words = {**e.words, "early": False, "strict": e.words["strict"] is True}
+        is_due = Joined([relation(">=", t, due), is_waiting], "and")
+        found.append(SbmlEvent(is_due, [*later, *none], words, is_late=True))
         if not e.words["persistent"]:
-            off = [(due.name, as_node(choose(is_waiting, as_node(NEVER), due)))]
-            e.later += _rows(draft, Not(e.condition), off, **at_once)
+            found.append(SbmlEvent(Not(e.condition), none, at_once))
         taken.append(is_waiting)
-    e.words = at_once
-    e.rows = _rows(draft, e.condition, e.changes, **at_once)
+    return [SbmlEvent(e.condition, changes, at_once, e.held), *found]
 
 
-def begin(draft: Any) -> None:
-    """Give a draft the initial values that events set which happen at the start, one after the other.
+def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms: Any, where: str) -> dict[str, Node]:
+    """Return what states become by events whose conditions begin to hold, one after the other, and by what these begin.
 
-    Those whose trigger holds, and did not hold before, happen; then those that begin to hold because of them.
+    Parameters
+    ----------
+    events : list of SbmlEvent
+    held : list of Node
+        By event 1 where its condition held before, else 0.
+    look : callable
+        ``look(expressions, new)``: expressions with new values of some states put in.
+    parms : mapping of str to float
+        Values of constants, for priorities.
+    where : str
+        What an error opens with.
     """
-    begun: dict[str, Node] = {}
-    draft.begun, events = begun, draft.of_file
-    held = {e.id: as_node(float(e.held)) for e in events}
+    new: dict[str, Node] = {}
+    waiting: list[tuple[int, Node, list[Node]]] = []
+    known: dict[Node, Node] = {symbol(n): as_node(v) for n, v in parms.items()}
+    unknown, last = [0] * len(events), -1
+    for _ in range(MOST_AT_ONCE):
+        holds = look([as_number(e.condition) for e in events], new)
+        for i, (e, before, now) in enumerate(zip(events, held, holds, strict=True)):
+            fires = as_node(0.0) if now is before or e.is_late else mul(now, 1 - before)
+            if not isinstance(fires, Number):  # what parameters decide is asked a few times, and not by itself
+                unknown[i] += 1
+                fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN else fires
+            if not _is(fires, 0.0):
+                waiting.append((i, fires, look([v for _, v in e.changes], new)))
+        held = holds
+        waiting = [one for one in waiting if events[one[0]].words["persistent"] or not _is(holds[one[0]], 0.0)]
+        if not waiting:
+            return new
+        ranks = [r.subs(known) for r in look([e.words["priority"] for e in events], new)]
+        waiting.sort(key=lambda one: -r.value if isinstance(r := ranks[one[0]], Number) else 0.0)
+        last, fires, values = waiting.pop(0)
+        e = events[last]
+        values = values if e.words["early"] else look([v for _, v in e.changes], new)
+        fires = fires if e.words["persistent"] else mul(fires, holds[last])
+        old = look([symbol(name) for name, _ in e.changes], new)
+        for (name, _), value, was in zip(e.changes, values, old, strict=True):
+            new[name] = as_node(choose(relation(">", fires, 0.5), value, was))
+    if isinstance(fires, Number):
+        raise ModelError(f"{where}: events set one another off without end at one time.")
+    return new
+
+
+def begin(draft: Any) -> list[dict[str, Any]]:
+    """Give a draft the initial values that events set which happen at the start; return rows of those just after it."""
+    events, draft.begun = draft.of_file, {}
+
+    def look(expressions: Sequence[Any], new: dict[str, Node]) -> list[Node]:
+        draft.begun = new
+        return draft.at_start(expressions, begun=True)  # type: ignore[no-any-return]
+
+    held = [as_node(float(e.held)) for e in events]
+    draft.begun = happen(events, held, look, draft.parms, draft.where)
     soon = relation(">", symbol("t"), draft.start + JUST_AFTER)
-    for _ in range(MOST_AT_START):
-        holds = dict(zip(held, draft.at_start([as_number(e.condition) for e in events], begun=True), strict=True))
-        fires = {e.id: mul(holds[e.id], 1 - held[e.id]) for e in events}
-        firing = [e for e in events if not _is(fires[e.id], 0.0)]
-        if not firing:
-            break
-        early = {e.id: draft.at_start([v for _, v in e.changes], begun=True) for e in firing}
-        while firing:
-            firing.sort(key=lambda e: -_number(draft, e.words["priority"]))
-            e = firing.pop(0)
-            if not e.words["persistent"] and _is(draft.at_start([as_number(e.condition)], begun=True)[0], 0.0):
-                continue
-            values = early[e.id] if e.words["early"] else draft.at_start([v for _, v in e.changes], begun=True)
-            before = draft.at_start([symbol(name) for name, _ in e.changes], begun=True)
-            for (name, _), new, old in zip(e.changes, values, before, strict=True):
-                begun[name] = as_node(choose(relation(">", fires[e.id], 0.5), new, old))
-        held = {k: as_node(1.0) if not isinstance(v, Number) else v for k, v in holds.items()}
-    for e in events:
-        if _is(holds[e.id], 0.0) and _begins(draft, e):
-            e.later += _rows(draft, soon, e.changes, **e.words)
-
-
-def _number(draft: Any, e: Node) -> float:
-    """Return what a priority is at the start, 0 if nobody can say."""
-    found = draft.at_start([e], begun=True)[0]
-    found = found.subs({symbol(n): as_node(draft.parms[n]) for n in names_in([found]) & {*draft.parms}})
-    return float(found.value) if isinstance(found, Number) else 0.0
+    holds = draft.at_start([as_number(e.condition) for e in events], begun=True)
+    later = [
+        SbmlEvent(soon, e.changes, e.words)
+        for e, v in zip(events, holds, strict=True)
+        if _is(v, 0.0) and _begins(draft, e)
+    ]
+    return [row for e in later for row in _rows(draft, e)]
 
 
 def _begins(draft: Any, e: SbmlEvent) -> bool:
     """Tell whether a trigger begins to hold right at the start: it stands on its border and goes inside."""
-    g = margin(e.condition)
+    g = margin(e.condition, partial(_moves, draft))
     at, speed = draft.at_start([g, draft.slope(g)], begun=True)
     return _is(at, 0.0) and isinstance(speed, Number) and speed.value > 0
 

@@ -7,7 +7,7 @@ and modules call it, derivatives and machine code come from its row. `add_functi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -320,6 +320,10 @@ def is_choice(e: Node) -> bool:
     return e.word in TABLE and TABLE[e.word].is_choice
 
 
-def holds_jumps(expressions: Iterable[Node]) -> bool:
-    """Tell whether any of some expressions may jump where its symbols do not."""
-    return any(e.word in TABLE and TABLE[e.word].jumps for e in in_order(expressions))
+def holds_jumps(expressions: Iterable[Node], still: Container[str] | None = None) -> bool:
+    """Tell whether any of some expressions may jump where its symbols do not; names that are `still` cause none."""
+    jumping = [e for e in in_order(expressions) if e.word in TABLE and TABLE[e.word].jumps]
+    if still is None:
+        return bool(jumping)
+    deciding = (a for e in jumping for a in (e.args[:2] if e.word == "where" else e.args))
+    return any(s.name not in still for a in deciding for s in a.free_symbols)

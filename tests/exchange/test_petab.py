@@ -15,6 +15,7 @@ from fmepy.exchange.petab_math import parse_formula
 from fmepy.language.equations import symbol
 from tests.exchange.files import (
     CONVERSION,
+    assignment,
     compartment,
     conversion,
     event,
@@ -327,6 +328,68 @@ def growing(folder, does, condition, experiments, times):
         conditions=f"conditionId targetId targetValue\n{condition}",
         measurements=f"observableId experimentId time measurement\n{rows}",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("event_words", "wanted"), [({}, 5.0), ({"delay": "1"}, 5.0)])
+def test_a_model_with_delayed_events_comes_to_rest_before_it_is_measured(tmp_path, event_words, wanted):
+    values = [parameter("x", 1.0, False), parameter("y", 0.0, False), parameter("k", 0.003)]
+    model = sbml(
+        Parameters=values, Rules=[rate("x", "k*(5-x)")], Events=[event("x > 1.01", {"y": "y+1"}, **event_words)]
+    )
+    p = read(
+        tmp_path, 2, model, parameters="parameterId lowerBound upperBound nominalValue estimate\nk 1e-4 1 0.003 true",
+        observables="observableId observableFormula noiseFormula\no x+0*y 1\nn y 1",
+        measurements="observableId experimentId time measurement\no e 4 5\nn e 4 5",
+        experiments="experimentId time conditionId\ne -inf -\ne 0 -",
+    )  # fmt: skip
+    assert p.simulations()["simulation"].tolist() == pytest.approx([wanted, 1.0])  # it is due once
+
+
+def test_parameters_that_events_change_or_a_mapping_names_have_the_values_of_the_problem(tmp_path):
+    values = [parameter("x", 1.0, False), parameter("k", 0.8, False), parameter("r", None, False), parameter("a", 1.0)]
+    words = {"Parameters": values, "Rules": [rate("x", "-k*x"), assignment("r", "2*a")],
+             "Events": [event("time >= 1", {"k": "a*k"})]}  # fmt: skip
+    tables = {
+        "parameters": "parameterId lowerBound upperBound nominalValue estimate\nk 0.1 5 0.5 true\nb 0.1 5 2 true",
+        "observables": "observableId observableFormula noiseFormula\no x 1",
+        "measurements": "observableId experimentId time measurement\no - 2 0.5",
+        "mappings": "petabEntityId modelEntityId\nb a",
+    }
+    p = read(tmp_path, 2, sbml(**words), **tables)
+    assert p.simulations()["simulation"].tolist() == pytest.approx([np.exp(-1.5)])
+    check_score(p)
+    tables["parameters"] = tables["parameters"].replace("k 0.1", "r 0.1")
+    with pytest.raises(DataError, match="line 2, column 'parameterId': 'r' has a rule in the model"):
+        read(tmp_path / "rule", 2, sbml(**words), **tables)
+
+
+def test_what_an_event_at_a_border_begins_happens_there_too(tmp_path):
+    names = [parameter(n, 0.0, False) for n in ("x", "n", "y")] + [parameter("a", 1.0)]
+    events = [event("n > 0.5", {"x": "x + a"}, priority="1"), event("x > 1.5", {"y": "x"}),
+              event("x > 0.5", {"y": "10"}, delay="0.5", persistent=False),
+              event("y > 1.5", {"x": "0"})]  # fmt: skip
+    p = read(
+        tmp_path, 2, sbml(Parameters=names, Rules=[rate("x", "0.25*a")], Events=events),
+        parameters="parameterId lowerBound upperBound nominalValue estimate\na 0.1 5 1 true",
+        observables="observableId observableFormula noiseFormula\no 100*x+y 1", conditions=
+        "conditionId targetId targetValue\nc n 1\nc x x+0.5", experiments="experimentId time conditionId\ne 0 -\ne 1 c",
+        measurements="observableId experimentId time measurement\no e 0.5 1\no e 1 1\no e 1.75 1",
+    )  # fmt: skip
+    assert p.simulations()["simulation"].tolist() == pytest.approx([12.5, 1.75, 20.5])
+
+
+@pytest.mark.parametrize("border", [0.7, 1.329, 2.219, 3.583, 40.1])
+def test_an_event_due_at_a_border_happens_once(tmp_path, border):
+    values = [parameter("x", 0.0, False), parameter("n", 0.0, False), parameter("a", 1.0)]
+    once = event(f"time >= {border}", {"n": "n+1"})
+    p = read(
+        tmp_path, 2, sbml(Parameters=values, Rules=[rate("x", "a-x")], Events=[once]),
+        parameters="parameterId lowerBound upperBound nominalValue estimate\na 0.1 5 1 true",
+        observables="observableId observableFormula noiseFormula\no n 1", conditions=
+        "conditionId targetId targetValue\nc x 1", measurements="observableId experimentId time measurement\no e 50 1",
+        experiments=f"experimentId time conditionId\ne 0 -\ne {border} c",
+    )  # fmt: skip
+    assert p.simulations()["simulation"].tolist() == [1.0]
 
 
 def test_log_normal_noise_and_named_placeholders(tmp_path):

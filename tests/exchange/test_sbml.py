@@ -331,6 +331,51 @@ def test_an_event_whose_trigger_holds_at_the_start_happens_there(tmp_path):
     close(model(tmp_path, T, **step(Events=events))()[["x", "y", "z"]].to_numpy(), [[2, 2, 0]] * 4)
 
 
+def test_what_events_set_at_the_start_does_not_reach_initial_values_that_are_of_before(tmp_path):
+    m = model(
+        tmp_path, T, Compartments=[compartment(size=2.0, constant=False)], Species=[species("A", 3.0)],
+        Parameters=[parameter("k", 1.0, False), parameter("w"), parameter("x", None, False)],
+        InitialAssignments=[initial("w", "10 * k"), initial("x", "100 * k")], Rules=[rate("x", "0 * w")],
+        Events=[event("true", {"k": "5", "cell": "6"}, initial=False)],
+    )  # fmt: skip
+    close(m()[["w", "x", "A", "k"]].to_numpy(), [[10, 100, 1, 5]] * 4)
+
+
+def test_events_at_the_start_follow_one_another_by_priority_and_through_parameters(tmp_path):
+    events = [event("time >= 0", {"x": "1"}, initial=False, priority="3"),
+              event("time >= 0", {"y": "10 * y + 1"}, initial=False, priority="1", early=False),
+              event("x * a > 0.5", {"y": "10 * y + 2"}, priority="2"), event("y * a > 1.5", {"z": "rateOf(u)"}),
+              event("y > 5", {"u": "7"})]  # fmt: skip
+    more = {"Parameters": [parameter(n, 0.0, False) for n in "xyzu"] + [parameter("a", 1.0)]}
+    m = model(tmp_path, T, version=2, Rules=[rate("u", "3 - u + 0 * a")], Events=events, **more)
+    close(m()[["x", "y", "z"]].to_numpy(), [[1, 21, 3]] * 4)
+    close(m({"a": 0.25})[["x", "y", "z"]].iloc[0], [1, 1, 0])
+    endless = [event(f"x {sign} 0.5", {"x": f"{v}"}, initial=False) for sign, v in (("<", 1), (">", 0))]
+    assert "without end at one time" in refused(tmp_path, sbml(Parameters=more["Parameters"], Events=endless))
+
+
+@pytest.mark.parametrize(("trigger", "wanted"), [
+    ("time >= 1 && n > 2", 0), ("n > 2 && time >= 1", 0), ("time >= 1 && n >= 2", 1), ("n >= 2 && time >= a", 1),
+    ("time >= 1 && none > 0", 0), ("none > 0 && time >= 1", 0), ("none <= 0 && time >= a", 1),
+    ("time >= a && rule < 5", 0), ("over >= 6 && time >= a", 1), ("time >= 1 && !(rule < 7)", 0),
+])  # fmt: skip
+def test_what_rests_on_the_border_of_a_trigger_holds_or_does_not(tmp_path, trigger, wanted):
+    names = ("n", "x", "rule", "over")
+    m = model(
+        tmp_path, [0.0, 0.5, 2.0], Parameters=[parameter(n, 0.0, False) for n in names] + [parameter("a", 1.0)],
+        Compartments=[compartment()], Species=[species("none"), species("B")],
+        Reactions=[reaction("r", "a * none", ("none",), ("B",))],
+        Rules=[assignment("rule", "piecewise(3 * n, n >= 2, 4)"), assignment("over", "rule")],
+        Events=[event("time >= 0.25", {"n": "2"}), event(trigger, {"x": "exp(-a * time)"})],
+    )  # fmt: skip
+    bound = m.bind(["a"])
+    Y, S = bound.sensitivities([1.0])
+    column = list(m.var_names).index("x")
+    close(Y[-1, column], wanted * np.exp(-1))
+    slope = -2 if "a" in trigger else -1
+    close(S[-1, column, 0], wanted * slope * np.exp(-1), 1e-6)
+
+
 def test_an_event_that_sets_the_size_of_a_compartment_keeps_amounts(tmp_path):
     m = model(
         tmp_path, T, Compartments=[compartment(size=1.0, constant=False)], Species=[species("A", 4.0)],
@@ -415,3 +460,28 @@ def test_a_condition_of_ones_own_makes_events_follow_one_another():
     close(m()[["x", "y"]].to_numpy(), [[0.5, 0], [3.5, 3.5], [4.5, 3.5]])
     plain = m.replace(events=[{k: v for k, v in row.items() if k != "when"} for row in rows])
     close(plain()[["x", "y"]].to_numpy(), [[0.5, 0], [1.5, 0], [4.5, 0]])
+
+
+@pytest.mark.parametrize("root", ["min(t - k, n - 1)", "min(n - 1, t - k)"])
+@pytest.mark.parametrize(("sign", "wanted"), [(">=", 1.0), (">", 0.0)])
+def test_a_root_that_comes_to_zero_and_stays_fires_if_its_condition_holds(root, sign, wanted):
+    row = {
+        "root": root,
+        "direction": 1,
+        "when": f"where(t < k, 0, where(n {sign} 1, 1, 0))",
+        "var": "x",
+        "value": "x + 1",
+    }
+    words = {"state": {"x": 1.0, "n": 1.0}, "parms": {"k": 2.0}, "times": [0, 1, 3.0], "events": [row]}
+    Y, S = fme.OdeModel("d(x)/dt = -0.5*x\nd(n)/dt = 0", **words).bind(["k"]).sensitivities(np.array([2.0]))
+    close(Y[-1, 0], np.exp(-1.5) + wanted * np.exp(-0.5), 1e-5)
+    close(S[-1, 0, 0], wanted * 0.5 * np.exp(-0.5), 1e-5)
+
+
+def test_a_root_may_jump_where_events_alone_decide():
+    row = {"root": "where(n > 0.5, x - 1, x - 2)", "var": "x", "value": 0.0}
+    words = {"state": {"x": 0.0, "n": 1.0}, "times": [0, 0.9, 1.5, 3.2, 3.4]}
+    text, reset = "d(x)/dt = 1\nd(n)/dt = 0", {"time": 1.2, "var": "n", "value": 0.0}
+    close(fme.OdeModel(text, **words, events=[row, reset])()["x"], [0, 0.9, 0.5, 0.2, 0.4])
+    with pytest.raises(ModelError, match="may jump across zero"):
+        fme.OdeModel(text.replace("= 0", "= 1"), **words, events=[row])

@@ -12,6 +12,7 @@ import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.language.equations import Equations, names_in, symbol
+from fmepy.language.nodes import Number
 from fmepy.models.definition.arguments import Kind, ModelArguments, as_names, as_parms, as_state, by_name, read_outputs
 from fmepy.models.definition.definition import Definition, Draft, ModelExpressions, Readable
 from fmepy.models.definition.delays import as_history, check_history, has_lags, with_plain_lags
@@ -291,7 +292,9 @@ def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> No
         raise draft.error(why + near, name)
     in_events = names_in({e.value for e in d.events}.union(*(r.expressions for r in d.roots)))
     check_names(sorted(in_events), known, argument="events", what="state, parameter, forcing or output")
-    check_roots(d.roots, (*d.states, *forcings, *d.extra_names, d.time))
+    rates = () if d.equations is None else d.equations.rates
+    still = {*parameters, *(s for s, e in zip(d.states, rates, strict=False) if isinstance(e, Number) and e.value == 0)}
+    check_roots(d.roots, (*d.states, *forcings, *d.extra_names, d.time), still)
     if draft.reads is None:
         return
     used = {*draft.reads, *inside, *in_events, *names_in(d.initial), *names_in(d.history)}

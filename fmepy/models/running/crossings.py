@@ -443,14 +443,26 @@ class Crossings:
         self._seen = None
         return bool(later * speed < 0 and abs(later) > SLOW * abs(speed))
 
-    def _still_holding(self, through: Sequence[int], t: float, z: Vector, f: Vector) -> set[int]:
-        """Return the roots that touch zero from above where their conditions hold on, by another of their parts."""
-        falling = {j for j in through if self._sides[j] > 0 and self.table.roots[j].when is not None}
-        if not falling:
-            return falling
-        h = TURN * so_far(t, self._start)
-        later = self.table.holding(t + h, np.concatenate((z[: self._n] + h * f, z[self._n :])), self.inputs)
-        return {j for j, v in zip(self.table.conditional, later, strict=True) if j in falling and v > 0.5}
+    def _of_before(self, t: float, z: Vector, f: Vector, speed: Vector, size: Vector, table: Matrix, g: Vector) -> None:
+        """Give roots that came to zero and stand there, by another of their parts, the speed with which they came."""
+        still = [j for j in self.table.conditional if not abs(speed[j]) > STILL * size[j]]
+        if any(abs(g[j]) <= NEAR * so_far(t, self._start) * self._fastest[j] for j in still):
+            h = TURN * so_far(t, self._start)
+            before = self._look_at_roots(t - h, np.concatenate((z[: self._n] - h * f, z[self._n :])))
+            speed[still], size[still], table[still] = (v[still] for v in before[1:4])
+            self._seen = None
+
+    def _only_touching(self, through: Sequence[int], t: float, z: Vector, f: Vector, speed: Vector) -> set[int]:
+        """Return the roots that touch zero while their conditions stay as they were, by another of their parts."""
+        own = {j for j in through if self.table.roots[j].when is not None}
+        if not own:
+            return own
+        h, k = TURN * so_far(t, self._start), len(self.system.switches)
+        later = np.concatenate((z[: self._n] + h * f, z[self._n :]))
+        held = dict(zip(self.table.conditional, self.table.holding(t + h, later, self.inputs), strict=True))
+        ahead, self._seen = self._look(t + h, later)[1][k:], None
+        stands = np.abs(ahead) * SLOW < np.abs(speed)
+        return {j for j in own if (held[j] > 0.5 if self._sides[j] > 0 else held[j] < 0.5 and stands[j])}
 
     def _polished(self, j: int, t: float, z: Vector, least: float, most: float) -> tuple[float, Vector]:
         """Return time and z at the crossing of root j, which an engine stopped beside by its own rounding."""
@@ -465,6 +477,7 @@ class Crossings:
     def cross(self, t: float, z: Vector, first: int | None) -> Vector:
         """Return z after all that fires at t: root `first`, and every other that crosses zero within rounding."""
         (g, speed, size, table, f), near = self._look_at_roots(t, z), NEAR * so_far(t, self._start)
+        self._of_before(t, z, f, speed, size, table, g)
         crossing = (self._sides * speed < 0) & (self._sides * g <= np.abs(speed) * near)
         if first is not None:
             crossing[first] = True
@@ -481,7 +494,7 @@ class Crossings:
             raise SimulationError(f"{many}, the last of {names}", time=t, exploded=True)
         slow = np.abs(speed) * SLOW < self._fastest  # as no other is
         self._touching = {j for j in through if slow[j] and self._turns(j, t, z, f, speed[j])}
-        self._touching |= self._still_holding(through, t, z, f)
+        self._touching |= self._only_touching(through, t, z, f, speed)
         if not (through := [j for j in through if j not in self._touching]):
             return z
         self._crossed_at[through] = 2 * np.abs(g[through])

@@ -30,7 +30,7 @@ A value may be a function ``f(t, state, parameters)``, which is turned into expr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -366,10 +366,14 @@ def _direction(direction: Any, where: str) -> int:
     )
 
 
-def check_roots(roots: Sequence[Root], varying: Sequence[str]) -> None:
-    """Refuse a root of nothing that changes along a run, and one that jumps; `varying` are the names that change."""
+def check_roots(roots: Sequence[Root], varying: Sequence[str], still: Container[str] = ()) -> None:
+    """Refuse a root of nothing that changes along a run, and one that jumps.
+
+    varying, still : sequence of str
+        Names that change, and those that do so at events alone, or never.
+    """
     for r in roots:
-        if holds_jumps([r.g]):
+        if holds_jumps([r.g], still):
             raise ModelError(
                 f"`events`, row {r.number}: the root {r.text!r} may jump across zero (where, sign, floor, ceil, %); an "
                 "expression is needed that goes through zero, such as 'x - 2' for where(x > 2, 1, -1). What happens at "
