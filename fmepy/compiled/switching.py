@@ -257,10 +257,11 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
             look_at_conditions(r, s, t, z, inputs, s.holds)
             if r.holding != 0 and begins_another(s, j):
                 fired = REFUSED
+            i = row - 1
             if r.kinds[j] == CONDITIONAL and s.held[len(s.sides) + j] < 0.5:  # one that is not strict is seen at once
-                for i in range(row):
-                    if times[i] >= t - near:
-                        copy(z, rows[i])
+                while i >= 0 and times[i] >= t - near:
+                    copy(z, rows[i])
+                    i -= 1
     return t, row, fired
 
 

@@ -106,17 +106,17 @@ class Timeline:
         stops = np.concatenate([stops, [t for t, _ in crossings]])
         inner = np.unique(stops[(stops > self.start) & (stops < last)])
         edges = [self.start, *inner.tolist(), last] if last > self.start else [self.start]
-        out, row = [], self.n_at_start
-        ends = np.searchsorted(self.rows, edges[1:], side="right").tolist()
-        lines = forcing_lines(self.forcings, np.array(edges[:-1]), np.array(edges[1:])).tolist()
+        out, row, stops = [], self.n_at_start, np.array(edges[1:])
+        ends = np.searchsorted(self.rows, stops, side="right").tolist()
+        lines = forcing_lines(self.forcings, np.array(edges[:-1]), stops).tolist()
         events, flips = defaultdict[float, list[int]](list), defaultdict[float, list[int]](list)
         for i, t in enumerate(self.event_times.tolist()):
             events[t].append(i)
         for t, i in crossings:
             flips[float(t)].append(i)
         for k, ((a, b), end) in enumerate(zip(itertools.pairwise(edges), ends, strict=True)):
-            times = self.rows[row:end]
-            if not len(times) or times[-1] != b:
+            times = self.rows[row:end] if end > row else stops[k : k + 1]  # there may be a hundred thousand
+            if times[-1] != b:
                 times = np.append(times, b)
             here = tuple(events.get(b, ())) if b < last else ()
             out.append(Segment(a, b, times, slice(row, end), lines[k], here, tuple(flips.get(b, ()))))
@@ -243,9 +243,11 @@ def course_of(timeline: Timeline, system: System, events: Sequence[Event], p: Ve
     segments = timeline.segments(known_crossings(system, at, timeline))
     modes = np.zeros((len(segments), len(system.switches)))  # those of the others are read where a stretch begins
     modes[:, system.planned] = planned_modes(system, at, [(s.start, s.end) for s in segments])
+    lines = np.array([s.lines for s in segments]).reshape(len(segments), 2 * len(timeline.forcings))
+    starts = np.array([s.start for s in segments])
     stretches = tuple(
-        Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
-        for s, m in zip(segments, modes, strict=True)
+        Stretch(s.start, s.times, s.rows.stop - s.rows.start, constants)
+        for s, constants in zip(segments, np.column_stack([lines, starts, modes]), strict=True)
     )
     table, numbers = _as_table(tuple(events))
     happening = [(-1, timeline.first_events), *((k, s.events) for k, s in enumerate(segments))]

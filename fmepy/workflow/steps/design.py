@@ -39,8 +39,8 @@ class DesignStep(CalibrationStep):
         if "candidates" in arguments:
             task.table((self.name, "candidates"), arguments["candidates"])
         elif len(arguments["times"]) != 2 or not arguments["times"][0] < arguments["times"][1]:
-            told = f"`times` must be the first and the last time, such as [0, 10]; got {arguments['times']}."
-            raise task.error((self.name, "times"), told)
+            message = f"`times` must be the first and the last time, such as [0, 10]; got {arguments['times']}."
+            raise task.error((self.name, "times"), message)
 
     def run(
         self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions

@@ -87,8 +87,8 @@ class RangesStep(CalibrationStep):
                 (self.name, "with_error"), "`with_error` adds the noise that the chain found; with parRange or parMean "
                 "there is none. Leave one of them out.",
             )  # fmt: skip
-        said = task.case.content.get("cost", {}).get("likelihood", {})
-        kinds = [said] if isinstance(said, str) else said.values()
+        likelihood = task.case.content.get("cost", {}).get("likelihood", {})
+        kinds = [likelihood] if isinstance(likelihood, str) else likelihood.values()
         if arguments.get("with_error") and (other := [k for k in kinds if "normal" not in k]):
             raise task.error(
                 (self.name, "with_error"), f"`with_error` draws normal errors, but those of [cost] are {other[0]!r} "
