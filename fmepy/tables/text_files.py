@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import DataError, did_you_mean, listed
+from fmepy.errors import DataError, counted, did_you_mean, listed
 from fmepy.journal.files import MOST_COLUMNS, MOST_ROWS, MOST_TABLE, read_file
 from fmepy.tables.sheet import COMMA, NUMBER, Sheet, column_names
 
@@ -78,7 +78,8 @@ def read_text_file(
     for line, row in cells:
         if len(row) != len(names):
             hint = " (A number with a decimal comma?)" if separator == "," and len(row) > len(names) else ""
-            raise DataError(f"{label}:{line}: there are {len(row)} cells, and {len(names)} columns.{hint}")
+            there = f"there {'is' if len(row) == 1 else 'are'} {counted(len(row), 'cell')}"
+            raise DataError(f"{label}:{line}: {there}, and {counted(len(names), 'column')}.{hint}")
     columns = list(zip(*(row for _, row in cells), strict=True))
     if decimal is None:
         decimal = _decimal(columns, separator)
