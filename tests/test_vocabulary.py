@@ -377,8 +377,6 @@ def test_a_sum_and_a_comparison_say_what_they_take(cost):
         fme.SumCost()
     with pytest.raises(ArgumentError, match=r"SumCost\(\[a, b\]\).*got one SimulationCost"):
         fme.SumCost(cost)
-    with pytest.raises(UnknownArgumentError, match=r"obsplot\(table\)"):
-        fme.obsplot()
 
 
 def test_variances_of_a_chain_that_has_none_are_answered(model):

@@ -26,7 +26,8 @@ from fmepy.fitting.refits import Search
 from fmepy.fitting.result import ModFit
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
-from fmepy.parameters.named import as_bounds, as_prior, check_inside
+from fmepy.parameters.named import as_bounds, check_inside
+from fmepy.parameters.priors import as_prior
 from fmepy.parameters.scales import check_prior_scale, scale_taken
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 

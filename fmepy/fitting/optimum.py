@@ -16,7 +16,8 @@ from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.methods.registry import METHODS, method_for
 from fmepy.fitting.refits import BETTER, Search, fitted
 from fmepy.numerics.covariance import root_of
-from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside, is_fit
+from fmepy.parameters.named import as_bounds, check_inside, is_fit
+from fmepy.parameters.priors import Prior, as_prior
 from fmepy.types import Vector
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from fmepy.numerics.covariance import covariance_of
 from fmepy.numerics.differences import magnitudes, replaced
 from fmepy.numerics.second_differences import second_differences, sparse_second_differences, whitened_second_differences
 from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, stacked
-from fmepy.parameters.named import Density, Prior
+from fmepy.parameters.priors import Density, Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
 if TYPE_CHECKING:

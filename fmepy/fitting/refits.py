@@ -34,7 +34,7 @@ from fmepy.journal.encoding import Stored
 from fmepy.numerics.covariance import SINGULAR, root_of
 from fmepy.numerics.differences import replaced
 from fmepy.numerics.sparse import dense
-from fmepy.parameters.named import Prior
+from fmepy.parameters.priors import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
 BETTER = 0.01

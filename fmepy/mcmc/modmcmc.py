@@ -35,7 +35,8 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.mcmc.runner import ChainTask, Plan, run_chains, settle
 from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
-from fmepy.parameters.named import as_bounds, as_prior, check_inside, is_fit
+from fmepy.parameters.named import as_bounds, check_inside, is_fit
+from fmepy.parameters.priors import as_prior
 from fmepy.parameters.scales import check_prior_scale, check_scale, scale_taken
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 

@@ -39,7 +39,7 @@ import pandas as pd
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError, listed, warn
 from fmepy.numerics.differences import central_differences
-from fmepy.parameters.named import Prior
+from fmepy.parameters.priors import Prior
 from fmepy.types import IntVector, Matrix, Vector
 
 _STEP = 6e-6  # relative, of differences of a prior: the cube root of the machine's precision

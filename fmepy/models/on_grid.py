@@ -16,6 +16,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, counted, did_you_mean, listed
 from fmepy.language.equations import names_in, symbol
+from fmepy.language.nodes import Node
 from fmepy.language.text import read_value
 from fmepy.models.definition.arguments import ModelArguments, as_parms, check_profile_names
 from fmepy.models.definition.function import read_signature, warn_of_order
@@ -72,7 +73,7 @@ class ProfileFunction:
             if name in given.parms:
                 raise ModelError(f"{name!r} is both a state and a parameter; give one of them another name.")
         if self._rates.form == "named":
-            starts = [read_value(v, "state") for v in state.values() if isinstance(v, str)]
+            starts = [read_value(v, "state") for v in state.values() if isinstance(v, str | Node)]
             used = [*self._rates.positional, *self._rates.keywords, *sorted(names_in(starts)), *at_rest]
             used = [k for k in dict.fromkeys(used) if k != "x"]
             for name in given.forcing_names:
@@ -229,7 +230,7 @@ def in_numbers(state: Mapping[str, Any], grid: Grid1D) -> tuple[dict[str, Any], 
 
 def flat_state(state: Mapping[str, Any], grid: Grid1D, parameters: Sequence[str]) -> dict[str, Any]:
     """Return the starts of all cells by name; ModelError for a profile of another length."""
-    if "x" in parameters and any(isinstance(v, str) for v in state.values()):
+    if "x" in parameters and any(isinstance(v, str | Node) for v in state.values()):
         raise ModelError("`x` is the place in the grid in starts of profiles; the parameter 'x' needs another name.")
     return dict(
         pair for name, value in state.items()

@@ -7,16 +7,14 @@ which a user's own function wants it back: a dict for named parameters, an ndarr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed, repeated
-from fmepy.parameters.densities import Slope, density_with_slope, log_density
+from fmepy.errors import ParameterError, did_you_mean, listed, repeated
 from fmepy.parameters.names import normal_name, of_every_entity
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserBounds, UserParameters, Vector
@@ -350,160 +348,3 @@ def check_inside(values: Vector, lower: Vector, upper: Vector, names: Sequence[s
                 f"`{argument}`: the start of {name!r} is {v:g}, outside its bounds [{a:g}, {b:g}]. "
                 "Move the start inside, or widen the bounds."
             )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prior:
-    """What is known of parameters beforehand, as -2 log density.
-
-    Attributes
-    ----------
-    minus2log : callable
-        ``minus2log(theta) -> float``.
-    normal : tuple of (int, float, float)
-        Position, mean and standard deviation of every parameter with a normal prior; these can join least squares as
-        residuals ``(theta_i - mean) / sd``.
-    all_normal : bool
-        True if the whole prior is of that kind.
-    parts : tuple of Density or None
-        That of every parameter, where they are independent; None of a function of them all.
-    """
-
-    minus2log: Callable[[Vector], float]
-    normal: tuple[tuple[int, float, float], ...]
-    all_normal: bool
-    parts: tuple[Density, ...] | None = None
-
-    def narrowed(self, lower: Vector, upper: Vector, names: Sequence[str]) -> tuple[Vector, Vector]:
-        """Return bounds that lie inside the support of the prior; ParameterError where nothing is left to fit."""
-        lower, upper = lower.copy(), upper.copy()
-        for d in self.parts or ():
-            low, high = max(lower[d.at], d.lower), min(upper[d.at], d.upper)
-            if not low < high:
-                raise ParameterError(
-                    f"The bounds of {names[d.at]!r}, [{lower[d.at]:g}, {upper[d.at]:g}], and the support of its prior, "
-                    f"[{d.lower:g}, {d.upper:g}], leave nothing to fit. Change one of them."
-                )
-            lower[d.at], upper[d.at] = low, high
-        return lower, upper
-
-    def slope(self, theta: Vector) -> Vector:
-        """Return the derivatives of `minus2log`, of priors that are independent."""
-        slope = np.zeros(theta.size)
-        for d in self.parts or ():
-            slope[d.at] -= 2.0 * d.with_slope(float(theta[d.at]))[1]
-        return slope
-
-    def check_support(self, values: Vector, names: Sequence[str], *, argument: str = "p") -> None:
-        """Raise a ParameterError if a start lies outside the support of its prior."""
-        for d in self.parts or ():
-            if not d.lower <= values[d.at] <= d.upper:
-                raise ParameterError(
-                    f"`{argument}`: the start of {names[d.at]!r} is {values[d.at]:g}, outside the support of its "
-                    f"prior, [{d.lower:g}, {d.upper:g}]. Move the start inside, or give a wider prior."
-                )
-
-
-def _number_of(prior: Callable[[Any], Any], parameters: Parameters, theta: Vector) -> float:
-    """Return what a user's function says of theta; ArgumentError where that is no number."""
-    try:
-        found = prior(parameters.given(theta))
-    except KeyError as error:
-        raise ArgumentError(f"`prior` asks for {error}; there are {listed(parameters.names)}.") from error
-    try:
-        (value,) = np.ravel(found)
-        return float(value)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"`prior` returned {found!r}; -2 log density is needed, one number.") from None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Density:
-    """The prior of one parameter, which does not depend on the others.
-
-    Attributes
-    ----------
-    at : int
-        Position of the parameter.
-    distribution : frozen distribution of scipy.stats, or what has its methods
-    lower, upper : float
-        Its support; a finite end has a density, neither zero nor infinite.
-    width : float
-        What counts as its width, positive: between its quartiles; infinite if it does not say.
-    with_slope : callable
-        Its log density at a number, and the slope of that.
-    """
-
-    at: int
-    distribution: Any
-    lower: float
-    upper: float
-    width: float
-    with_slope: Callable[[float], Slope]
-
-    @classmethod
-    def of(cls, at: int, name: str, distribution: Any) -> Density:
-        """Return the density of a frozen distribution of scipy.stats, or of what has the same methods."""
-        support, quantile = getattr(distribution, "support", None), getattr(distribution, "ppf", None)
-        try:
-            lower, upper = (-np.inf, np.inf) if support is None else map(float, support())
-            width = np.inf if quantile is None else float(quantile(0.75)) - float(quantile(0.25))
-            if getattr(distribution, "dim", 1) != 1:  # a vector's density takes one number for all of it
-                raise ValueError
-        except (TypeError, ValueError):
-            raise ParameterError(
-                f"`prior`: that of {name!r} must be a distribution of one number. Of several together it is a function "
-                "that returns -2 log density: prior=lambda p: -2 * joint.logpdf([p['a'], p['b']])."
-            ) from None
-        if not lower < upper:
-            raise ParameterError(
-                f"`prior`: the distribution of {name!r} has no support ([{lower:g}, {upper:g}]); look at its arguments."
-            )
-        # an end where the density is zero or infinite, or where rounding makes it so, is no place for a search
-        inward = 1e-12 * (width if 0 < width < np.inf else 1.0)
-        if np.isfinite(lower) and not np.isfinite(distribution.logpdf(lower)):
-            lower += max(inward, 1e-15 * abs(lower))
-        if np.isfinite(upper) and not np.isfinite(distribution.logpdf(upper)):
-            upper -= max(inward, 1e-15 * abs(upper))
-        width = width if width > 0 else np.inf
-        return cls(at, distribution, lower, upper, width, density_with_slope(distribution, width))
-
-
-def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
-    """Return a prior as -2 log density of theta; None stays None.
-
-    Parameters
-    ----------
-    prior : None, mapping of name to frozen scipy.stats distribution, or callable
-        A callable receives what the user's function would (dict or ndarray) and returns -2 log density.
-    """
-    if prior is None:
-        return None
-    if callable(prior) and not isinstance(prior, Mapping):
-        return Prior(partial(_number_of, prior, parameters), (), False)
-    if not isinstance(prior, Mapping):
-        raise ParameterError(
-            "`prior` must be a dict of scipy.stats distributions by parameter name, or a function "
-            f"that returns -2 log density; got {type(prior).__name__}."
-        )
-    parts = [(parameters.names.index(k), d) for k, d in by_parameter(prior, parameters.names, "prior").items()]
-    for i, d in parts:
-        if not hasattr(d, "logpdf"):
-            raise ParameterError(
-                f"`prior`: {parameters.names[i]!r} has {d!r}; a frozen scipy.stats distribution is "
-                "needed, such as scipy.stats.norm(0.6, 0.1)."
-            )
-    each = tuple(Density.of(i, parameters.names[i], d) for i, d in parts)
-    normal = tuple(
-        (i, float(d.mean()), float(d.std()))
-        for i, d in parts
-        if getattr(getattr(d, "dist", None), "name", "") == "norm"
-    )
-
-    densities = [(i, log_density(d)) for i, d in parts]
-
-    def minus2log(theta: Vector) -> float:
-        values = theta.tolist()
-        return -2.0 * sum([density(values[i]) for i, density in densities])
-
-    return Prior(minus2log, normal, len(normal) == len(parts), each)

@@ -12,10 +12,8 @@ from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import get_axes, one_per_panel, picture, point_look, set_axes
 from fmepy.plotting.observations import dated_days, draw_marked, observed_points
 from fmepy.types import Axes, AxesArray, Which
-from fmepy.vocabulary import own_words
 
 
-@own_words
 @picture
 def obsplot(
     x: Any,

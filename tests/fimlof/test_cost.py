@@ -465,7 +465,7 @@ def test_a_noise_without_value_is_a_failed_run(cost):
         ({"process_noise": 3.0}, ArgumentError, "must be a dict of names and standard deviations"),
         ({"measurement_noise": {"q": 1.0}}, ArgumentError, "'q' is not an observed variable"),
         ({"measurement_noise": {"x": "k * err"}, "parms": {"k": 1.0}}, ArgumentError, "uses 'err': name the column"),
-        ({"measurement_noise": {"x": np.nan}}, ArgumentError, "finite and not below zero"),
+        ({"measurement_noise": {"x": np.nan}}, ArgumentError, "is nan; a number, an expression such as 'sd_w'"),
         ({"parms": {"sd_ww": 1.0}}, ParameterError, "'sd_ww' is used nowhere in the noise. Did you mean 'sd_w'"),
         ({"parms": {"sd_w": -1.0}}, ParameterError, "scales a noise, and is not below zero"),
         ({"parms": {"a": 1.0}}, ParameterError, "is a parameter of the model. Change it there"),

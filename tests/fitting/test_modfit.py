@@ -17,7 +17,8 @@ from fmepy.errors import ArgumentError, ConvergenceError, ParameterError, Simula
 from fmepy.fitting import ModFit, modFit
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.problem import second_differences_of
-from fmepy.parameters.named import as_parameters, as_prior
+from fmepy.parameters.named import as_parameters
+from fmepy.parameters.priors import as_prior
 from tests.fitting.problems import PROBLEMS, case
 
 MONOD, BOD, LOGISTIC = PROBLEMS

@@ -8,7 +8,8 @@ from scipy.optimize import minimize_scalar
 import fmepy as fme
 from fmepy.errors import ArgumentError, ParameterError
 from fmepy.fitting import modFit
-from fmepy.parameters.named import as_parameters, as_prior
+from fmepy.parameters.named import as_parameters
+from fmepy.parameters.priors import as_prior
 from fmepy.workflow.file.prepared import ScaledPrior
 
 T = np.arange(0.5, 10.5, 0.5)

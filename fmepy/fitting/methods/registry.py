@@ -10,7 +10,7 @@ from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError
 from fmepy.fitting.methods import annealing, bobyqa, least_squares, pseudo_optim, scipy_minimize, scoring
 from fmepy.fitting.problem import Method
-from fmepy.parameters.named import Prior
+from fmepy.parameters.priors import Prior
 
 METHODS: dict[str, Method] = {
     "Marq": least_squares.MARQ,

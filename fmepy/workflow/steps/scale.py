@@ -19,7 +19,7 @@ from fmepy.fitting.reading import quantile_of
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.maps import Elementwise
-from fmepy.parameters.named import as_prior
+from fmepy.parameters.priors import as_prior
 from fmepy.workflow.steps.base import CalibrationTask
 
 LEVEL = 0.95

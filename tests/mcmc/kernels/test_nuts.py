@@ -13,7 +13,7 @@ from fmepy.mcmc.kernels.nuts import windows
 from fmepy.mcmc.kernels.whitening import Unbounded
 from fmepy.mcmc.target import Target, variances
 from fmepy.numerics.differences import central_differences
-from fmepy.parameters.named import as_prior
+from fmepy.parameters.priors import as_prior
 from tests.mcmc.test_checkpoint import assert_same
 
 NUTS = {"method": "nuts", "seed": 1}
