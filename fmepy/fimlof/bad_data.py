@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,10 +28,8 @@ from fmepy.parameters.maps import TRANSFORMS
 from fmepy.parameters.named import merge_parameters
 from fmepy.results.tables import Framed, Part, table
 from fmepy.tables.columns import as_table
+from fmepy.types import Axes
 from fmepy.vocabulary import own_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _SAME = 1 + 1e-9
 _MOST_REFITS = 10

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,11 +32,7 @@ from fmepy.language.derivatives import are_equal
 from fmepy.language.nodes import as_node
 from fmepy.parameters.names import split_local
 from fmepy.results.tables import Framed, Part, table
-from fmepy.types import AxesArray, Cube, Matrix, Vector
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+from fmepy.types import Axes, AxesArray, Cube, Matrix, Vector
 
 _MOST_EMPTY = 20
 """A regular grid with more than so many slots a sample is none."""

@@ -94,11 +94,9 @@ class BoundModel(Protocol):
         Non-finite values of outputs are returned as they are (an output that nobody compares may be the logarithm of
         zero); non-finite states are a failed run.
         """
-        ...
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par): the derivatives of Y to theta."""
-        ...
 
 
 def engine_of(bound: Any) -> str:
@@ -232,7 +230,6 @@ class Model(Protocol):
 
     def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Run the model and return its table."""
-        ...
 
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModel:
         """Return the model as a function of the parameters `names` (None: all), with rows at `times`.
@@ -240,8 +237,6 @@ class Model(Protocol):
         hold_engine : after the first run that another engine had to finish, stay with that engine, so that a cost
         built on it has no jumps (fits ask for this).
         """
-        ...
 
     def replace(self, **arguments: Any) -> Model:
         """Return a copy with some arguments of the constructor changed; dicts are merged."""
-        ...

@@ -93,7 +93,6 @@ class Readable(Protocol):
 
     def draft(self, given: ModelArguments) -> Draft:
         """Return what it holds, beside what was given."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

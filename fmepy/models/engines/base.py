@@ -88,7 +88,6 @@ class Stepper(Protocol):
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them)."""
-        ...
 
 
 def _no_equations(definition: Definition) -> str:
