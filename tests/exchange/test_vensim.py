@@ -8,6 +8,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.dmi import read_vensim
+from fmepy.errors import ModelError
 from fmepy.exchange.expressions import Reader, key_of, tokens_of
 
 CONTROL = """
@@ -471,3 +472,15 @@ def test_files_that_are_not_there_or_too_large_or_of_another_kind(tmp_path: Path
         file.truncate(100_000_000)
     with pytest.raises(fme.errors.ModelError, match="more than 20 MB"):
         read_vensim(large)
+
+
+def test_the_encodings_that_programs_write_are_read_and_others_refused(tmp_path):
+    text = "{UTF-8}\nGröße = 3 ~ € ~ |\nstock = INTEG(Größe, 1) ~~|\nINITIAL TIME = 0 ~~|\n"
+    text += "FINAL TIME = 1 ~~|\nTIME STEP = 1 ~~|"
+    file = tmp_path / "size.mdl"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "cp1252"):
+        file.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+        assert read_vensim(file).parms.to_dict() == {"Größe": 3.0}
+    file.write_bytes(text.encode("utf-16-le"))
+    with pytest.raises(ModelError, match=r"size\.mdl is no text in UTF-8; save it as that"):
+        read_vensim(file)
