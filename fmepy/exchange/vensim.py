@@ -133,6 +133,8 @@ def _times(control: dict[str, float], where: str) -> tuple[Vector, float]:
         raise ModelError(f"{where}: a run from {start:g} to {stop:g} by {dt:g} has no steps.")
     if not (stop - start) / dt < MOST_STEPS:
         raise ModelError(f"{where}: a run from {start:g} to {stop:g} by {dt:g} has more than {MOST_STEPS:,} steps.")
+    if abs(save / dt - round(save / dt)) > 1e-6:
+        raise ModelError(f"{where}: SAVEPER {save:g} is no multiple of TIME STEP {dt:g}; choose one that is.")
     n = int((stop - start) / save * (1 + 1e-9) + 1e-9)
     return np.array([start + save * i for i in range(n + 1)]), dt
 
