@@ -7,7 +7,7 @@ What remembers becomes statements of hidden variables, which the rest of the roo
     delayn            n Ln / tau, each level flowing into the next by n L / tau          and L(0) = x tau / n
     smoothn           sn, each s following the one before with d(s)/dt = n (x - s) / tau and s(0) = x
     trend(x, tau)     (x - s) / (tau |s|), 0 where s is 0, s being smooth(x, tau)        and s(0) = x / (1 + x0 tau)
-    forecast          x (1 + trend horizon), with tau and horizon
+    forecast          x (1 + (x - s) / (tau s) horizon), x where s is 0; s as in trend
     delay_fixed       lag by whole steps, one at least, as many as tau has at the start
     initial(x)        s,    with d(s)/dt = 0                                             and s(0) = x
     sample(c, x, x0)  x where c, else before,   `before` being kept of the module's last step; at the start it is x0
@@ -242,16 +242,16 @@ class Work:
             x = self._hidden_level(target, lambda s, x=x: x - s / part, full) / part  # type: ignore[misc]  # x is bound now
         return x
 
-    def _trend(self, memory: Memory, x: Node, tau: Node, start: Node = ZERO) -> Node:
+    def _trend(self, memory: Memory, x: Node, tau: Node, start: Node = ZERO, *, by_sign: bool = False) -> Node:
         x, tau = self._parts(memory, x, tau)
         (target,) = self._chain(memory)
         s = self._hidden_level(target, lambda s: (x - s) / tau, x / (ONE + start * tau))
         size = call("abs", s)
-        return choose_above(size, ZERO, (x - s) / (tau * size), ZERO)
+        return choose_above(size, ZERO, (x - s) / (tau * (s if by_sign else size)), ZERO)
 
     def _forecast(self, memory: Memory, x: Node, tau: Node, horizon: Node, start: Node = ZERO) -> Node:
         x = self._place(memory, 0, "x", x).node if not isinstance(x, Number) else x
-        return x * (ONE + self._trend(memory, x, tau, start) * horizon)
+        return x * (ONE + self._trend(memory, x, tau, start, by_sign=True) * horizon)
 
     def _chain(self, memory: Memory) -> list[Reference]:
         """Return the levels of a smooth or delay."""

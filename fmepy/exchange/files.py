@@ -1,13 +1,19 @@
-"""Files from elsewhere, read as data: their bytes within a limit, and XML without anything that grows or leads away."""
+"""Files from elsewhere, read as data: bytes within a limit, text, tables, XML without what grows or leads away."""
 
 from __future__ import annotations
 
+import codecs
+import csv
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from xml.parsers import expat
 
-from fmepy.errors import FmepyError, ModelError
+import pandas as pd
+
+from fmepy.errors import DataError, FmepyError, ModelError
 from fmepy.journal.files import read_file
 
 
@@ -17,6 +23,46 @@ def read_bytes(path: Path, most: int, error: type[FmepyError] = ModelError) -> b
         return read_file(path, most)
     except OSError as why:
         raise error(f"{path} cannot be read: {why.strerror or why}.") from None
+
+
+def read_text(path: Path, most: int, error: type[FmepyError] = ModelError, other: str = "") -> str:
+    """Return a text in UTF-8, in UTF-16 with its mark, else in another encoding where one is given."""
+    data = read_bytes(path, most, error)
+    try:
+        text = data.decode("utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode(other, errors="replace") if other else "\0"
+    if "\0" in text:
+        raise error(f"{path} is no text in UTF-8; save it as that.")
+    return text
+
+
+def read_tsv(path: Path, most: int) -> tuple[pd.DataFrame, list[int]]:
+    """Return the cells of a table with tabs between them, as texts, and the line of each row; # opens a comment."""
+    text = StringIO(read_text(path, most, DataError), newline=None)
+    reader = csv.reader((re.sub(r'("[^"]*")|#.*', r"\1", line) for line in text), delimiter="\t", strict=True)
+    rows, lines = [], []
+    try:
+        for cells in reader:
+            if any(map(str.strip, cells)):
+                rows.append(cells)
+                lines.append(reader.line_num)
+    except csv.Error as why:
+        raise DataError(f"{path}, line {reader.line_num}: {why}. (A quotation mark that is not closed?)") from None
+    if not rows:
+        raise DataError(f"{path}: the file is empty.")
+    head = [name.strip() for name in rows[0]]
+    for name in head:
+        if name and head.count(name) > 1:
+            raise DataError(f"{path}, line {lines[0]}: the column {name!r} is there twice; keep one of them.")
+    for line, cells in zip(lines, rows, strict=True):
+        cells += [""] * (len(head) - len(cells))
+        if any(c.strip() for j, c in enumerate(cells) if j >= len(head) or not head[j]):
+            raise DataError(
+                f"{path}, line {line}: there are {len(cells)} cells, and {len(head) - head.count('')} columns."
+            )
+    frame = pd.DataFrame([cells[: len(head)] for cells in rows[1:]], columns=head, dtype=str)
+    return frame[[name for name in head if name]], lines[1:]
 
 
 @dataclass

@@ -16,10 +16,11 @@ from fmepy.costs.bound_mapped import BoundMapped
 from fmepy.costs.mapped import MappedCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, listed
+from fmepy.exchange.files import read_tsv
 from fmepy.exchange.petab_layout import NOISE, ProblemLayout
 from fmepy.exchange.petab_priors import TruncatedPrior, read_prior
 from fmepy.exchange.petab_runs import ReadingsModel
-from fmepy.exchange.petab_tables import Tables, read_tables
+from fmepy.exchange.petab_tables import MOST_BYTES, Tables, read_tables
 from fmepy.exchange.sbml import SbmlModel, model_of, read_draft
 from fmepy.parameters.mapped import Transforms
 from fmepy.parameters.maps import Elementwise
@@ -239,8 +240,7 @@ class PetabProblem:
 
 
 def _with_nominal(path: Path, values: dict[str, float]) -> pd.DataFrame:
-    frame = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
-    frame.columns = [str(c).strip() for c in frame.columns]
+    frame, _ = read_tsv(path, MOST_BYTES)
     frame["nominalValue"] = [repr(values[id.strip()]) for id in frame["parameterId"]]
     return frame
 

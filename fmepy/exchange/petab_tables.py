@@ -1,7 +1,7 @@
 """PEtab's tables, versions 1 and 2, read into one form: what is measured, under which experiments, with what noise.
 
 Every cell is kept as the text that stands in the file until it is known what it has to be, so that messages can name
-file, row and column. Rows are counted as an editor does: the header is line 1.
+file, line and column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, check_known, did_you_mean, listed, warn
-from fmepy.exchange.files import read_bytes
+from fmepy.exchange.files import read_text, read_tsv
 
 MOST_BYTES = 200_000_000
 SCALES = ("lin", "log", "log10")
@@ -38,15 +38,14 @@ _ID = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 @dataclass(frozen=True)
 class PetabTable:
-    """A table as texts, and where it came from."""
+    """A table as texts, and the file and line of each row."""
 
-    path: Path
     frame: pd.DataFrame
-    kind: str
+    places: list[str]
 
     def place(self, row: int, column: str) -> str:
         """Return where a cell is, in words."""
-        return f"{self.path.name}, line {row + 2}, column {column!r}"
+        return f"{self.places[row]}, column {column!r}"
 
     def error(self, row: int, column: str, why: str) -> DataError:
         """Return the error of a cell."""
@@ -174,7 +173,7 @@ def read_tables(path: Any) -> Tables:
     for one in config.get("problems") or []:
         one.pop("visualization_files", None)  # how to draw it
     out = Tables(int(version), path, config, files, _inside(path, model))
-    tables = {kind: _joined(kind, [_read_tsv(path, f, kind) for f in names]) for kind, names in files.items()}
+    tables = {kind: _joined([_read_tsv(path, f, kind) for f in names]) for kind, names in files.items()}
     for kind in ("parameters", "observables", "measurements", *["conditions"] * (version == "1")):
         if not files[kind]:
             raise DataError(f"{path}: there is no file of {kind}.")
@@ -215,7 +214,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         import yaml
     except ImportError:
         raise ArgumentError("PEtab's problem files are YAML: pip install 'fmepy[petab]', or pyyaml.") from None
-    text = _read_text(path, 1_000_000)
+    text = read_text(path, 1_000_000, DataError)
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             tag = getattr(event, "tag", None)
@@ -231,13 +230,6 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise DataError(f"{path}: a PEtab problem is a mapping with format_version and the names of its files.")
     return config
-
-
-def _read_text(path: Path, most: int = MOST_BYTES) -> str:
-    try:
-        return read_bytes(path, most, DataError).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is no text in UTF-8.") from None
 
 
 def _inside(path: Path, name: Any) -> Path:
@@ -288,17 +280,8 @@ def _only_model(models: Any, path: Path) -> str:
 
 
 def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
-    from io import StringIO
-
     file = _inside(path, name)
-    text = _read_text(file)
-    try:
-        frame = pd.read_csv(StringIO(text), sep="\t", dtype=str, keep_default_na=False, na_values=[], comment="#")
-    except pd.errors.EmptyDataError:
-        raise DataError(f"{file}: the file is empty.") from None
-    except pd.errors.ParserError as error:
-        raise DataError(f"{file}: this is no table with tabs between its cells ({str(error).strip()}).") from None
-    frame = frame.fillna("").rename(columns=lambda c: str(c).strip())
+    frame, lines = read_tsv(file, MOST_BYTES)
     needed = {
         "parameters": ("parameterId", "estimate"), "observables": ("observableId", "observableFormula", "noiseFormula"),
         "measurements": ("observableId", "time", "measurement"), "conditions": ("conditionId",),
@@ -310,15 +293,13 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
     for column in set(map(str, frame)) - known:  # others may stand there, but not one that is nearly one of these
         for near in get_close_matches(column, known - set(frame), 1, 0.9):
             raise DataError(f"{file}: the column {column!r} is not known. Did you mean {near!r}?")
-    return PetabTable(file, frame, kind)
+    return PetabTable(frame, [f"{file.name}, line {line}" for line in lines])
 
 
-def _joined(kind: str, tables: list[PetabTable]) -> PetabTable:
-    """Return tables of one kind as one; of several files lines are counted through."""
-    if len(tables) == 1:
-        return tables[0]
+def _joined(tables: list[PetabTable]) -> PetabTable:
+    """Return tables of one kind as one."""
     frame = pd.concat([pd.DataFrame(), *(t.frame for t in tables)], ignore_index=True).fillna("")
-    return PetabTable(Path(" + ".join(t.path.name for t in tables)), frame, kind)
+    return PetabTable(frame, [place for t in tables for place in t.places])
 
 
 def _id(table: PetabTable, row: int, column: str, seen: Any = ()) -> str:
@@ -349,6 +330,8 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
         if estimated and scale != "lin" and not lower > 0:
             raise t.error(i, "lowerBound", f"{lower:g} has no {scale}: the lower bound of {id!r} must be above zero.")
         nominal = t.number(i, "nominalValue", math.nan)
+        if math.isinf(nominal):
+            raise t.error(i, "nominalValue", f"{nominal} is no finite number, and the value of {id!r} must be one.")
         if not estimated and math.isnan(nominal):
             raise t.error(i, "nominalValue", f"{id!r} is not estimated, so it needs a value.")
         if estimated and scale != "lin" and nominal <= 0:
@@ -422,7 +405,7 @@ def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable
     for i in range(len(conditions.frame)):
         for column in ("targetId", "targetValue"):
             if column not in conditions.frame:
-                raise DataError(f"{conditions.path}: the column {column!r} is missing.")
+                raise DataError(f"{out.path}: the table of conditions has no column {column!r}.")
         own, target = changes.setdefault(conditions.text(i, "conditionId"), {}), conditions.text(i, "targetId")
         target = out.renamed.get(target) or target
         if target in own:
@@ -451,7 +434,7 @@ def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable
 def _readings(out: Tables, t: PetabTable) -> None:
     out.measurements = t.frame
     if not len(t.frame):
-        raise DataError(f"{t.path}: there is no row, and a problem needs measurements.")
+        raise DataError(f"{out.path}: there is no row of measurements, and a problem needs some.")
     for i in range(len(t.frame)):
         id = t.text(i, "observableId")
         t.check_known(i, "observableId", id, out.observables, "observable")
@@ -474,6 +457,8 @@ def _readings(out: Tables, t: PetabTable) -> None:
                     i, column, f"{len(given)} values for {len(wanted)} placeholders of {id!r} ({listed(wanted)}); "
                     "as many are needed, with ; between them."
                 )  # fmt: skip
+            if not all(math.isfinite(as_float(text) or 0.0) for text in given):
+                raise t.error(i, column, f"{';'.join(given)!r} has a number that is not finite.")
             overrides.append(given)
         where = t.place(i, "observableParameters")
         out.readings.append(Reading(id, key, time, value, overrides[0], overrides[1], where))

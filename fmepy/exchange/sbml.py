@@ -144,8 +144,8 @@ def read_draft(path: Any) -> ForeignModel:
     data = read_bytes(path, MOST_BYTES)
     parse_xml(data, str(path), MOST_DEPTH, partial(_check_root, path))
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
-    text = data.decode(encoding, errors="replace")
-    if not text.lstrip("\ufeff").startswith("<?xml"):  # libsbml adds one, in a line of its own
+    text = data.decode(encoding, errors="replace").lstrip("\ufeff")
+    if not text.startswith("<?xml"):  # libsbml adds one, in a line of its own
         text = '<?xml version="1.0" encoding="UTF-8"?>' + text
     document = libsbml.readSBMLFromString(text)
     for i in range(document.getNumErrors()):

@@ -15,7 +15,7 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
 from fmepy.dmi.text import MAX_TEXT
 from fmepy.errors import ArgumentError, ModelError, listed
-from fmepy.exchange.files import read_bytes
+from fmepy.exchange.files import read_bytes, read_text
 from fmepy.exchange.vensim_mdl import read_mdl
 from fmepy.exchange.vensim_system import ForeignSystem
 from fmepy.exchange.vensim_text import Translation, read_series
@@ -117,13 +117,9 @@ def _read(file: Path) -> ForeignSystem:
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
         raise ArgumentError(f"{file}: {listed(SUFFIXES)} are read, by the ending of the name.")
-    data = read_bytes(file, MOST_BYTES)
     if suffix != ".mdl":
-        return read_xmile(data, str(file))
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", errors="replace")
+        return read_xmile(read_bytes(file, MOST_BYTES), str(file))
+    text = read_text(file, MOST_BYTES, other="cp1252")
     return read_mdl(text.replace("\r\n", "\n").replace("\r", "\n"), str(file))
 
 
@@ -137,6 +133,8 @@ def _times(control: dict[str, float], where: str) -> tuple[Vector, float]:
         raise ModelError(f"{where}: a run from {start:g} to {stop:g} by {dt:g} has no steps.")
     if not (stop - start) / dt < MOST_STEPS:
         raise ModelError(f"{where}: a run from {start:g} to {stop:g} by {dt:g} has more than {MOST_STEPS:,} steps.")
+    if abs(save / dt - round(save / dt)) > 1e-6:
+        raise ModelError(f"{where}: SAVEPER {save:g} is no multiple of TIME STEP {dt:g}; choose one that is.")
     n = int((stop - start) / save * (1 + 1e-9) + 1e-9)
     return np.array([start + save * i for i in range(n + 1)]), dt
 

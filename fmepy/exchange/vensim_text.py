@@ -192,10 +192,16 @@ def read_series(files: Any) -> Series:
         sheet = read_text_file(Path(file), str(file))
         if all(NUMBER.fullmatch(str(c).strip()) for c in sheet.frame.columns[1:]):
             turned = sheet.frame.set_index(sheet.frame.columns[0]).T.reset_index()
-            sheet = replace(sheet, frame=turned.set_axis([str(c) for c in turned.columns], axis=1))
+            turned.index += 1
+            sheet = replace(sheet, header=0, frame=turned.set_axis([str(c) for c in turned.columns], axis=1))
         times, *names = sheet.frame.columns
+        known: dict[str, str] = {}
         for column in names:
-            found[_key(column)] = np.array(sheet.numbers(times)), np.array(sheet.numbers(column))
+            if (other := known.setdefault(_key(column), column)) is not column:
+                raise sheet.error(f"{other!r} and {column!r} are one variable; keep one of the columns.")
+            t, y = sheet.times(times), np.array(sheet.numbers(column), dtype=float)
+            if np.isfinite(y).any():
+                found[_key(column)] = t[np.isfinite(y)], y[np.isfinite(y)]
     return found
 
 
@@ -215,12 +221,17 @@ def series_item(v: ForeignVariable, series: Series) -> Item:
     eq = v.equations[0]
     if eq.keyword not in _BETWEEN:
         raise UnsaidError(f":{eq.keyword.upper()}: has no word here; :INTERPOLATE: and :HOLD BACKWARD: do", eq.line)
-    columns = [series.get("[".join([eq.key, *([",".join(p)] if p else [])])) for p in product(*v.axes)]
-    if any(c is None for c in columns):
+    keys = ["[".join([eq.key, *([",".join(p)] if p else [])]) for p in product(*v.axes)]
+    if any(key not in series for key in keys):
         raise UnsaidError("it is data, of which the file has none: read_vensim(..., data='file.csv')", eq.line)
-    times = columns[0][0]  # type: ignore[index]  # none is None
-    values = np.column_stack([c[1] for c in columns if c is not None])
-    kept = np.isfinite(times) & np.isfinite(values).all(axis=1)
-    shape = [len(times[kept]), *map(len, v.axes)]
-    words: dict[str, Any] = {"interpolation": _BETWEEN[eq.keyword], "extrapolate": True, "unit": v.unit}
-    return item(values[kept].reshape(shape), times=times[kept], **words)
+    between = _BETWEEN[eq.keyword]
+    times = np.unique(np.concatenate([series[key][0] for key in keys]))  # elements are measured at times of their own
+    values = np.column_stack([_at(times, *series[key], between) for key in keys]).reshape(len(times), *map(len, v.axes))
+    return item(values, times=times, interpolation=between, extrapolate=True, unit=v.unit)
+
+
+def _at(times: Vector, known: Vector, values: Vector, between: str) -> Vector:
+    """Return the values of a series at more times than its own."""
+    if between == "linear":
+        return np.interp(times, known, values)
+    return values[np.maximum(np.searchsorted(known, times, side="right") - 1, 0)]

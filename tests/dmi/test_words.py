@@ -198,12 +198,14 @@ def test_trend_and_forecast():
     s, r, y, z = U[0] / (1 + 0.1 * 4), U[0], [], []
     for u in U:
         y.append((u - s) / (4 * abs(s)))
-        z.append(u * (1 + (u - r) / (4 * abs(r)) * 2))
+        z.append(u * (1 + (u - r) / (4 * r) * 2))
         s, r = s + 0.25 * (u - s) / 4, r + 0.25 * (u - r) / 4
     np.testing.assert_allclose(model()["y"], y, rtol=1e-12)
     np.testing.assert_allclose(model()["z"], z, rtol=1e-12)
     assert y[0] == pytest.approx(0.1)
     the_same_in_equations(model, "tau", "g")
+    below = model_of(f"{INFLOW}z = forecast(-u, tau, 2)", {"tau": 4.0})  # a debt that grows goes on growing
+    np.testing.assert_allclose(below()["z"], np.negative(z), rtol=1e-12)
     assert model_of("y = trend(t, 3)")()["y"].iloc[0] == 0  # of nothing
 
 

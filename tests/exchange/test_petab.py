@@ -522,3 +522,45 @@ def test_a_key_that_petab_does_not_know_is_told(tmp_path):
         UserWarning, match=r"'mesurement_files' is no key of PEtab 1, .* Did you mean 'measurement_files'"
     ):
         fme.read_petab(problem)
+
+
+def rewritten(path, name, change):
+    file = path.parent / name
+    file.write_bytes(change(file.read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("measurements.tsv", lambda b: b.replace(b"time\t", b"time\tmeasurement\t").replace(b"c0\t", b"c0\t9\t"),
+         "measurements.tsv, line 1: the column 'measurement' is there twice"),
+        ("parameters.tsv", lambda b: b.replace(b"0.8", b"inf"), "line 2, column 'nominalValue': inf is no finite"),
+        ("parameters.tsv", lambda b: b.replace(b"0.6\t1", b"-inf\t0"), "line 3, column 'nominalValue': -inf is no f"),
+        ("measurements.tsv", lambda b: b.replace(b"0.7", b"0.7\t1"), "line 2: there are 5 cells, and 4 columns"),
+        ("measurements.tsv", lambda b: b.replace(b"0.7", b'"0.7'), r"line 3: .*quotation mark"),
+        ("measurements.tsv", lambda b: b.decode().encode("utf-16-le"), "measurements.tsv is no text in UTF-8; save it"),
+        ("measurements.tsv", lambda b: b.replace(b"\nobs_a", b"\n\n# a note\nnobody", 1), "line 4, .*'nobody'"),
+    ],
+)  # fmt: skip
+def test_a_table_that_is_not_whole(tmp_path, name, change, told):
+    with pytest.raises(DataError, match=f"(?s){told}"):
+        fme.read_petab(rewritten(problem(tmp_path, PLAIN), name, change)).loglik()
+
+
+def test_an_override_that_is_not_finite(tmp_path):
+    observables = "observableId observableFormula noiseFormula\nobs_a A noiseParameter1_obs_a"
+    measurements = "observableId simulationConditionId time measurement noiseParameters\nobs_a c0 0 0.7 inf"
+    with pytest.raises(DataError, match="line 2, column 'noiseParameters': 'inf' has a number that is not finite"):
+        read(tmp_path, observables=observables, measurements=measurements)
+
+
+def test_marks_comments_and_ends_of_lines_change_nothing(tmp_path):
+    wanted = read(tmp_path / "plain").loglik()
+    path = problem(tmp_path / "other", PLAIN)
+    rewritten(path, "parameters.tsv", lambda b: b"# of the paper\n" + b.replace(b"0.6\t1", b"0.6\t1\t # free"))
+    rewritten(path, "measurements.tsv", lambda b: b.decode().replace("\n", "\r\n").encode("utf-16"))
+    rewritten(path, "model.xml", lambda b: b"\xef\xbb\xbf" + b)
+    p = fme.read_petab(path)
+    assert p.loglik() == wanted
+    assert fme.read_petab(p.write(tmp_path / "again")).loglik() == wanted

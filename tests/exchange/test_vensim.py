@@ -8,6 +8,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.dmi import read_vensim
+from fmepy.errors import ModelError
 from fmepy.exchange.expressions import Reader, key_of, tokens_of
 
 CONTROL = """
@@ -382,6 +383,36 @@ def test_data_variables_have_their_series_from_tables(tmp_path: Path, table: str
         read_vensim(file)
 
 
+def test_elements_of_data_have_times_of_their_own(tmp_path: Path):
+    text = "P: a, b ~~|\nd[P] ~~|\nh[P] :HOLD BACKWARD: ~~|\ny[P] = d[P] ~~|\nz[P] = h[P] ~~|"
+    (tmp_path / "m.mdl").write_text(text + CONTROL)
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.write_text("time,d[a],d[b],h[a]\n0,1,2,1\n2,,9,\n4,5,6,5\n")
+    two.write_text("time,h[b]\n1,7\n3,8\n")
+    out = read_vensim(tmp_path / "m.mdl", data=[one, two])()
+    assert out["y[a]"].tolist() == [1, 2, 3, 4, 5]
+    assert out["y[b]"].tolist() == [2, 5.5, 9, 7.5, 6]
+    assert out["z[a]"].tolist() == [1, 1, 1, 1, 5]
+    assert out["z[b]"].tolist() == [7, 7, 7, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("time,d\n4,1\n0,5\n", r"data\.csv:3: time 0 comes after 4"),
+        ("time,d\n0,1\n,5\n", r"data\.csv:3: the value in column 'time' is missing"),
+        ("time,4,0\nd,1,5\n", r"data\.csv, row 2: time 0 comes after 4"),
+        ("time,d,D\n0,1,2\n4,5,6\n", r"data\.csv:1: 'd' and 'D' are one variable; keep one"),
+        ("time,d\n0,\n4,\n", "'d': it is data, of which the file has none"),
+    ],
+)
+def test_a_table_of_data_that_is_not_whole(tmp_path: Path, table: str, told: str):
+    (tmp_path / "m.mdl").write_text("d ~~|\ny = d ~~|" + CONTROL)
+    (tmp_path / "data.csv").write_text(table)
+    with pytest.raises(fme.errors.FmepyError, match=told):
+        read_vensim(tmp_path / "m.mdl", data=tmp_path / "data.csv")
+
+
 # --- what is refused
 
 
@@ -471,3 +502,21 @@ def test_files_that_are_not_there_or_too_large_or_of_another_kind(tmp_path: Path
         file.truncate(100_000_000)
     with pytest.raises(fme.errors.ModelError, match="more than 20 MB"):
         read_vensim(large)
+
+
+def test_a_saveper_between_the_steps_is_refused(tmp_path):
+    (tmp_path / "m.mdl").write_text("y = Time ~~|" + CONTROL.replace("SAVEPER = TIME STEP", "SAVEPER = 1.5"))
+    with pytest.raises(ModelError, match=r"m\.mdl: SAVEPER 1\.5 is no multiple of TIME STEP 1; choose"):
+        read_vensim(tmp_path / "m.mdl")
+
+
+def test_the_encodings_that_programs_write_are_read_and_others_refused(tmp_path):
+    text = "{UTF-8}\nGröße = 3 ~ € ~ |\nstock = INTEG(Größe, 1) ~~|\nINITIAL TIME = 0 ~~|\n"
+    text += "FINAL TIME = 1 ~~|\nTIME STEP = 1 ~~|"
+    file = tmp_path / "size.mdl"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "cp1252"):
+        file.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+        assert read_vensim(file).parms.to_dict() == {"Größe": 3.0}
+    file.write_bytes(text.encode("utf-16-le"))
+    with pytest.raises(ModelError, match=r"size\.mdl is no text in UTF-8; save it as that"):
+        read_vensim(file)
