@@ -283,7 +283,7 @@ class _SbmlReader:
         return symbol(self._asked_rates[id])
 
     def answer_rates(self) -> None:
-        """Give the draft the rates of quantities that formulas asked for."""
+        """Give the draft the rates of quantities that formulas read by `rateOf`."""
         for id, name in self._asked_rates.items():
             self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
 

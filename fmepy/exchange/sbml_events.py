@@ -219,7 +219,8 @@ def begin(draft: Any) -> list[dict[str, Any]]:
 
     def look(expressions: Sequence[Any], new: dict[str, Node]) -> list[Node]:
         draft.begun = new
-        return draft.at_start(expressions, begun=True)  # type: ignore[no-any-return]
+        found: list[Node] = draft.at_start(expressions, begun=True)
+        return found
 
     held = [as_node(float(e.held)) for e in events]
     draft.begun = happen(events, held, look, draft.parms, draft.where)

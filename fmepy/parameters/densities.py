@@ -96,7 +96,7 @@ def _closed(distribution: Any) -> Callable[[float], Slope] | None:
     """Return a log density that is closed, with its slope; None of any other."""
     family = getattr(distribution, "dist", None)
     closed = CLOSED.get(getattr(family, "name", ""))
-    if closed is None or family is None:
+    if closed is None or family is None or not type(family).__module__.startswith("scipy.stats"):  # a user's own name
         return None
     names = [*filter(None, (family.shapes or "").split(", ")), "loc", "scale"]
     given = {"loc": 0.0, "scale": 1.0} | dict(zip(names, distribution.args, strict=False)) | distribution.kwds

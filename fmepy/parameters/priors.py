@@ -88,7 +88,6 @@ class Density:
     ----------
     at : int
         Position of the parameter.
-    distribution : frozen distribution of scipy.stats, or what has its methods
     lower, upper : float
         Its support; a finite end has a density, neither zero nor infinite.
     width : float
@@ -98,7 +97,6 @@ class Density:
     """
 
     at: int
-    distribution: Any
     lower: float
     upper: float
     width: float
@@ -129,7 +127,7 @@ class Density:
         if np.isfinite(upper) and not np.isfinite(distribution.logpdf(upper)):
             upper -= max(inward, 1e-15 * abs(upper))
         width = width if width > 0 else np.inf
-        return cls(at, distribution, lower, upper, width, density_with_slope(distribution, width))
+        return cls(at, lower, upper, width, density_with_slope(distribution, width))
 
 
 def as_prior(prior: Any, parameters: Parameters) -> Prior | None:

@@ -40,6 +40,16 @@ def test_other_densities_are_differenced_also_beside_an_end():
             assert slope == pytest.approx(1 / value if value < 0.4 else -1 / (1 - value), rel=1e-6)
 
 
+def test_a_distribution_of_ones_own_is_not_taken_by_its_name():
+    class Own(stats.rv_continuous):
+        def _pdf(self, x):
+            return 2.0 * x
+
+    frozen = Own(a=0.0, b=1.0, name="norm")()
+    assert log_density(frozen)(0.5) == pytest.approx(0.0, abs=1e-12)
+    assert density_with_slope(frozen, 0.3)(0.5)[1] == pytest.approx(2.0, rel=1e-6)
+
+
 @pytest.mark.parametrize("method", ["dram", "nuts"])
 def test_a_chain_with_closed_priors_calls_no_density_of_scipy(method, monkeypatch):
     calls = []

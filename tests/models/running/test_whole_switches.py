@@ -248,6 +248,9 @@ def test_root_events_fire_without_python(name):
         np.testing.assert_array_equal(*found[0])
 
 
+HOLDS_ON = event("height - 3", "speed", "0.9 * speed", direction=1, when="where(height > 3 or t < 4, 1, 0)")
+RESTS = "d(x)/dt = -0.1 * g * x\nd(n)/dt = 0\nx(0) = 1\nn(0) = 1"
+AND_STAYS = {"direction": 1, "when": "where(t >= 1 and n >= 1, 1, 0)"}
 BALL = "d(height)/dt = speed\nd(speed)/dt = -g\nheight(0) = 5\nspeed(0) = 0"
 
 
@@ -261,6 +264,10 @@ BALL = "d(height)/dt = speed\nd(speed)/dt = -g\nheight(0) = 5\nspeed(0) = 0"
         (BALL, [event("height - 5", "speed", "0", direction=-1)], False),  # and so it is where it cannot fire from
         ("d(x)/dt = -g * x\nx(0) = 0", [event("x", "x", 1.0)], True),  # it stands on its root
         (BALL, [event("height - 1e-4", "height", "log(height - 1)", direction=-1)], True),  # no value
+        (BALL, [event("height - 1", "speed", "0", direction=-1, terminal=True)], True),
+        (BALL, [event("height + 1e4", "speed", "0", direction=-1, terminal=True)], False),  # an end it does not come to
+        (BALL, [event("height", "speed", "-speed", direction=-1), HOLDS_ON], True),
+        (RESTS, [event("t - 1", "x", "x + 1"), event("min(t - 1, n - 1)", "x", "3 * x", **AND_STAYS)], True),
     ],
 )
 def test_what_is_not_simple_is_left_to_python(text, events, refused, monkeypatch):
