@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import lanes_at, new, set_lanes
+from fmepy.compiled.kernels import lanes, lanes_at, new, set_lanes
 
 ROUNDING = 1e-13
 """Of the largest entry of a row of factors: what is no more is nothing."""
@@ -234,6 +234,19 @@ def add_multiples(a, f, b, g, c):
     """Add f b + g c to a vector of a padded length."""
     for q in range(0, a.shape[0], 4):
         set_lanes(a, q, lanes_at(a, q, 4) + (f * lanes_at(b, q, 4) + g * lanes_at(c, q, 4)))
+
+
+def sum_of(a, b, c):
+    """Set c to a + b, vectors of a padded length."""
+    for q in range(0, a.shape[0], 4):
+        set_lanes(c, q, lanes_at(a, q, 4) + lanes_at(b, q, 4))
+
+
+def handed_over(a, b):
+    """Write a vector of a padded length into another one, and clear it."""
+    for q in range(0, a.shape[0], 4):
+        set_lanes(b, q, lanes_at(a, q, 4))
+        set_lanes(a, q, lanes(0.0, 0.0, 0.0, 0.0))
 
 
 def products(A, L, rows, W, column):

@@ -16,6 +16,7 @@ from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, left_multiplied
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
+from fmepy.filtering.partials import Partials
 from fmepy.filtering.tangents import Directions, carry, carry_along, change_slopes, read_slopes, tangents
 from fmepy.filtering.transition import TransitionSpace, carries_covariance, is_adaptive, space, transition
 from fmepy.types import Matrix, Vector
@@ -187,7 +188,7 @@ def _correct(job, a, node, first, count, x, X):
         r[i] = a.errors[i] * a.errors[i]
     correlated = job.correlation.shape[0] > 0
     if a.tangents is not None:
-        read_slopes(job, a.tangents, node, x)
+        read_slopes(job, a.tangents, node, x, a.H)
     if a.tangents is not None or (not correlated and job.update == SEQUENTIAL):
         return sequential_update(
             job, count, first, x, a.P, X, a.delta, a.H, variables, r, a.x0, a.c, a.k, a.sd, a.tangents
@@ -225,17 +226,21 @@ class TangentArguments(NamedTuple):
     at : Directions
     nu, s : ndarray, shape (n_obs, n_par)
         The derivatives of the innovations and of their variances, to be written.
+    of_steps, of_readings : Partials
+        Of the model's functions.
     """
 
     job: LoopArguments
     at: Directions
     nu: Matrix
     s: Matrix
+    of_steps: Partials
+    of_readings: Partials
 
 
 def run_with_tangents(whole: TangentArguments) -> None:
     """Run a filter that keeps the covariance and carries derivatives along; its updates are sequential."""
-    _run(whole.job, tangents(whole.job, whole.at, whole.nu, whole.s))
+    _run(whole.job, tangents(whole.job, whole.at, whole.nu, whole.s, whole.of_steps, whole.of_readings))
 
 
 def run(job: LoopArguments) -> None:

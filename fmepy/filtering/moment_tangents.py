@@ -6,8 +6,8 @@ With F, A of `filtering.transition` and a dot for the derivative along one param
     x' = f,   P' = F P + P F' + A A'
     x.' = f.,   P.' = F P. + P. F' + F. P + P F.' + (A A').
 
-f., F. and (A A'). are differences of the model's own functions along (x., 1). The steps are those that x and P ask for,
-and so what comes out is the derivative of the numbers that come out, at steps that stay as they are. A pass without
+f., F. and A. are sums of partial derivatives (`filtering.partials`). The steps are those that x and P ask for, and so
+what comes out is the derivative of the numbers that come out, at steps that stay as they are. A pass without
 derivatives carries Phi and the integral of the noise in the place of P, which is the same within the tolerance.
 """
 
@@ -18,9 +18,10 @@ from typing import NamedTuple
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import add_multiple, add_multiples, cleared, copied_vector, products
+from fmepy.filtering.arrays import add_multiple, cleared, copied_vector, products, sum_of
+from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, add_along, multiplied, partial
 from fmepy.filtering.transition import MOST_STEPS, size_of_spread
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import Cube, Matrix
 
 IGNORED = 1e300
 """The tolerance of derivatives, of which the steps know nothing."""
@@ -33,35 +34,25 @@ class MomentSpace(NamedTuple):
     ----------
     runs : ndarray, shape (WORK + 3, (n + n^2) (1 + width))
         See `transition.TransitionSpace`. A row is x, P by rows, and then the derivatives, parameters innermost.
-    f, F, A : ndarray, shape (2, n), (2, n, n), (2, n, n_noise)
-        What the model's functions give ahead and behind.
-    x, M : ndarray, shape (n,), (3, n, n)
-        Room.
-    N : ndarray, shape (n, n, width)
+    M, N : ndarray, shape (n, n), (n, n, width)
+        Half of P' and of P.'.
     """
 
     runs: Matrix
-    f: Matrix
-    F: Cube
-    A: Cube
-    x: Vector
-    M: Cube
+    M: Matrix
     N: Cube
 
 
-def moment_space(n, n_noise, width):
+def moment_space(n, width):
     """Return where a step works, of derivatives in rows of a padded length."""
-    nz = (n + n * n) * (1 + width)
-    return MomentSpace(
-        new(WORK + 3, nz), new(2, n), new(2, n, n), new(2, n, n_noise), new(n), new(3, n, n), new(n, n, width)
-    )
+    return MomentSpace(new(WORK + 3, (n + n * n) * (1 + width)), new(n, n), new(n, n, width))
 
 
-def carry_moments(m, p, at, dx, dP, t, h, u, x, P, y, w, k):
+def carry_moments(m, p, d, dp, dx, dP, t, h, u, x, P, y, w, k):
     """Carry x, to y, P and the derivatives over a step of length h; return whether the method could do it.
 
-    m is a `loop_arguments.LoopModel`, `at` the `tangents.Directions`, u the forcings at the stages; of dP the lower
-    triangles are read and written.
+    m is a `loop_arguments.LoopModel`, d its `Partials`, dp the derivatives of p, u the forcings at the stages; of dP
+    the lower triangles are read and written.
     """
     n, width = dx.shape
     begin, end = n + n * n, n + n * n + n * width
@@ -75,7 +66,7 @@ def carry_moments(m, p, at, dx, dP, t, h, u, x, P, y, w, k):
     most = MOST_STEPS + int(min(h / m.max_step, 1e6))
     w.last[2] = t + h
     told, _, _, w.last[0] = drive(
-        _moment_rates, None, (m.advance, p, at, u, t, h, w, k), t, min(w.last[0], h), z, w.last[2:3], 1,
+        _moment_rates, None, (m.advance, p, u, t, h, w, k.M, k.N, d, dp), t, min(w.last[0], h), z, w.last[2:3], 1,
         m.rtol, atol, m.max_step, most, done, k.runs, w.marks, None, None,
     )  # fmt: skip
     if told != DONE:
@@ -104,9 +95,8 @@ def _packed_moments(x, P, dx, dP, z):
 
 def _moment_rates(t, z, model, out):
     """Set out to z'."""
-    advance, p, at, u, start, h, w, k = model
-    F, A, inputs, M = w.F[0], w.A[0], w.last[3:], k.M[0]
-    n, n_par, width = F.shape[0], at.ahead.shape[0], k.N.shape[2]
+    advance, p, u, start, h, w, M, N, d, dp = model
+    F, A, inputs, n, width = w.F[0], w.A[0], w.last[3:], N.shape[0], N.shape[2]
     begin, end = n + n * n, n + n * n + n * width
     P, dx, dP = z[n:begin].reshape((n, n)), z[begin:end].reshape((n, width)), z[end:].reshape((n, n, width))
     to_P, to_dx, to_dP = (
@@ -118,25 +108,26 @@ def _moment_rates(t, z, model, out):
     products(F, P, n, M, 0)
     _symmetric(M, A, to_P)
     for i in range(n):
-        cleared(k.N[i])
+        cleared(N[i])
         for c in range(n):
             f = F[i, c]
             if f != 0.0:
                 for j in range(n):
-                    add_multiple(k.N[i, j], f, dP[c, j])
-        for q in range(n_par, width):  # of nothing
-            to_dx[i, q] = 0.0
-            for j in range(i + 1):
-                to_dP[i, j, q] = 0.0
-    for q in range(n_par):
-        _difference(t, z, advance, p, at, inputs, q, dx, P, out, w, k)
-        for i in range(n):
-            to_dx[i, q] = k.x[i]
-            for j in range(i + 1):
-                to_dP[i, j, q] = k.M[1, i, j]
+                    add_multiple(N[i, j], f, dP[c, j])
+    call(d.function, t, 0.0, z[:n], p, inputs, d.values)
+    multiplied(F, dx, to_dx)
+    for e in range(d.places.shape[0]):  # N becomes F P. + F. P + A. A'
+        value, what, i, j, variable = partial(d, e)
+        if what == OF_VALUE:
+            add_along(to_dx[i], value, variable, dx, dp)
+        else:
+            for c in range(n):
+                f = value * (P[j, c] if what == OF_SLOPE else A[c, j])
+                if f != 0.0:
+                    add_along(N[i, c], f, variable, dx, dp)
     for i in range(n):
         for j in range(i + 1):
-            add_multiples(to_dP[i, j], 1.0, k.N[i, j], 1.0, k.N[j, i])
+            sum_of(N[i, j], N[j, i], to_dP[i, j])
             copied_vector(to_dP[i, j], to_dP[j, i])
 
 
@@ -149,36 +140,3 @@ def _symmetric(M, A, out):
                 total += A[i, c] * A[j, c]
             out[i, j] = total
             out[j, i] = total
-
-
-def _difference(t, z, advance, p, at, inputs, q, dx, P, out, w, k):
-    """Set k.x to f. of parameter q, k.M[1] to F. P + P F.' + (A A')., its lower triangle."""
-    n, width = P.shape[0], at.ahead[q] - at.behind[q]
-    for side in range(2):
-        distance, F, A = at.ahead[q] if side == 0 else at.behind[q], k.F[side], k.A[side]
-        if distance == 0.0:
-            copied_vector(out[:n], k.f[side])
-            for i in range(n):
-                copied_vector(w.F[0, i], F[i])
-                copied_vector(w.A[0, i], A[i])
-        else:
-            for i in range(n):
-                k.x[i] = z[i] + distance * dx[i, q]
-            moved = at.p_ahead[q] if side == 0 else at.p_behind[q]
-            call(advance, t, 0.0, k.x, moved, inputs, k.f[side], F, A)
-    M, D = k.M[1], k.M[2]
-    for i in range(n):
-        k.x[i] = (k.f[0, i] - k.f[1, i]) / width
-        for j in range(n):
-            D[i, j] = 0.0
-        for c in range(n):
-            f = (k.F[0, i, c] - k.F[1, i, c]) / width
-            if f != 0.0:
-                for j in range(n):
-                    D[i, j] += f * P[c, j]
-    for i in range(n):
-        for j in range(i + 1):
-            total = D[i, j] + D[j, i]
-            for c in range(k.A.shape[2]):
-                total += (k.A[0, i, c] * k.A[0, j, c] - k.A[1, i, c] * k.A[1, j, c]) / width
-            M[i, j] = total

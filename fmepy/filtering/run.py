@@ -20,8 +20,10 @@ from fmepy.filtering.loop_arguments import (
     LoopModel,
     PassRecord,
 )
+from fmepy.filtering.partials import NO_PARTIALS
 from fmepy.filtering.schedule import Schedule
-from fmepy.filtering.tangents import Directions
+from fmepy.filtering.statespace import PartialsFunction
+from fmepy.filtering.tangents import STEPS_WITH_PARTIALS, Directions
 from fmepy.filtering.transition import CARRYING, StepTolerances
 from fmepy.journal.encoding import Stored
 from fmepy.parallel.threads import on_threads
@@ -252,22 +254,29 @@ def has_tangents(scheme: Scheme) -> bool:
 
 
 def passes_with_slopes(
-    scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, at: Directions
+    scheme: Scheme,
+    schedule: Schedule,
+    start: Start,
+    inputs: LoopInputs,
+    at: Directions,
+    partials: tuple[PartialsFunction, PartialsFunction],
 ) -> list[loop.TangentArguments]:
     """Return the passes, to be run, that carry the derivatives of one entity's innovations and their variances along.
 
     The start is known, the errors are independent; the rest as in `run_filter`. The passes are the same whatever the
-    number of threads; each takes what has no derivative once more.
+    number of threads; each takes what has no derivative once more. `partials` are those of the model's functions.
     """
-    n_obs, n_par = len(schedule.readings), len(at.ahead)
-    return [
-        loop.TangentArguments(
-            _job(scheme.model(), scheme.update, schedule, start, inputs, None),
-            Directions(*(a[first : first + TOGETHER] for a in at)),
-            *np.empty((2, n_obs, len(at.ahead[first : first + TOGETHER]))),
-        )
-        for first in range(0, n_par, TOGETHER)
-    ]
+    n_obs, n_par, n = len(schedule.readings), len(at.ahead), len(start.x)
+    moved = np.append(np.ones(n, dtype=bool), (at.p_ahead != at.p_behind).any(axis=0))
+    of_steps, of_readings = partials
+    has_partials, out = scheme.functions.kind in STEPS_WITH_PARTIALS, []
+    for first in range(0, n_par, TOGETHER):
+        job = _job(scheme.model(), scheme.update, schedule, start, inputs, None)
+        own = Directions(*(a[first : first + TOGETHER] for a in at))
+        nu, s = np.empty((2, n_obs, len(own.ahead)))
+        steps = of_steps.along(moved) if has_partials else NO_PARTIALS
+        out.append(loop.TangentArguments(job, own, nu, s, steps, of_readings.along(moved)))
+    return out
 
 
 def run_with_slopes(passes: Sequence[loop.TangentArguments]) -> None:

@@ -29,17 +29,20 @@ from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.compiled.statements import slow_parts
 from fmepy.errors import ModelError
+from fmepy.filtering.partials import OF_SLOPE, OF_SPREAD, OF_VALUE, Partials
 from fmepy.language.derivatives import derivative, entries_of
 from fmepy.language.equations import Equations, symbol
 from fmepy.language.functions import holds_choices
 from fmepy.language.nodes import ZERO, Node, fresh
-from fmepy.types import Vector
+from fmepy.types import BoolVector, IntMatrix, Vector
 
 INFLATION = "inflation of noise"
 """The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
 
 
 _MOST_KNOWN = 500
+_MOST_PARTIALS = 4000
+"""Of more, as of large models whose equations all hang together, differences of passes cost less."""
 
 
 @cache
@@ -140,6 +143,18 @@ class PythonFunction:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PartialsFunction:
+    """What computes partial derivatives, and which they are: see `filtering.partials.Partials`."""
+
+    function: CompiledFunction
+    places: IntMatrix
+
+    def along(self, moved: BoolVector) -> Partials:
+        """Return those to variables that move, with room for their values."""
+        return Partials(self.function.address, self.places[moved[self.places[:, 4]]], np.empty(len(self.places)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StateSpace:
     """A model with noise, in symbols.
 
@@ -196,6 +211,10 @@ class StateSpace:
         """Return (advance, observe)."""
         return _functions(self)
 
+    def partials(self) -> tuple[PartialsFunction, PartialsFunction] | None:
+        """Return the partial derivatives (`filtering.partials`) of `advance` and of `observe`, or None."""
+        return _partials(self)
+
     def curvatures(self) -> tuple[CompiledFunction, CompiledFunction]:
         """Return (bend, bend_readings), the second derivatives FF and HH of rates and readings to the states."""
         return _curvatures(self)
@@ -206,8 +225,8 @@ class StateSpace:
         return np.append(p, values(p.tolist())) if slow else p
 
 
-def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int, int, Any]]:
-
+@lru_cache(maxsize=64)
+def _slopes(expressions: tuple[Any, ...], names: tuple[str, ...]) -> list[tuple[int, int, Any]]:
     return entries_of(expressions, [symbol(name) for name in names])
 
 
@@ -243,6 +262,35 @@ def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tu
     """Return (i, j, k, d slope_ij / d x_k) where it is not zero."""
     found = [(i, j, k, derivative(e, symbol(s))) for i, j, e in slopes for k, s in enumerate(names)]
     return [(i, j, k, e) for i, j, k, e in found if e is not ZERO]
+
+
+@lru_cache(maxsize=64)
+def _partials(space: StateSpace) -> tuple[PartialsFunction, PartialsFunction] | None:
+    steps = [(OF_VALUE, i, 0, e) for i, e in enumerate(space.rates)]
+    steps += [(OF_SLOPE, *entry) for entry in space.slopes()] + [(OF_SPREAD, *entry) for entry in space.gains]
+    readings = [(OF_VALUE, i, 0, e) for i, e in enumerate(space.readings)]
+    readings += [(OF_SLOPE, *entry) for entry in space.reading_slopes()]
+    readings += [(OF_SPREAD, i, 0, e) for i, e in enumerate(space.sds)]
+    if sum(len(e.free_symbols) for *_, e in (*steps, *readings)) > _MOST_PARTIALS:
+        return None
+    try:
+        return (
+            _partials_of(space, "partials", ["t", "h"], steps),
+            _partials_of(space, "partials_of_readings", ["t"], readings),
+        )
+    except ModelError:  # a derivative that there is no word for
+        return None
+
+
+def _partials_of(
+    space: StateSpace, name: str, scalars: list[str], entries: list[tuple[int, int, int, Any]]
+) -> PartialsFunction:
+    variables = [symbol(k) for k in (*space.states, *space.parameters)]
+    found = entries_of([e for *_, e in entries], variables)
+    found = [(k, v, e) for k, v, e in found if entries[k][0] != OF_VALUE or v >= len(space.states)]
+    function = _compiled(space, name, scalars, ["x", "p", "u", "V"], [("V", i, e) for i, (*_, e) in enumerate(found)])
+    places = [(i, *entries[k][:3], v) for i, (k, v, _) in enumerate(found)]
+    return PartialsFunction(function, np.array(places, dtype=np.intp).reshape(-1, 5))
 
 
 @lru_cache(maxsize=64)

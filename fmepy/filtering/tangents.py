@@ -10,17 +10,17 @@ With a dot for the derivative to one parameter, and Phi, S of `filtering.transit
                 (of a limit with nu and the share of `filtering.limits` in the place of nu and 1)
 
 The factors of the recursion are those of the pass itself, shared by all parameters, and the products of the P. run over
-all of them at once: a parameter costs half a pass or less, where central differences of passes cost two. Only what is
-the model's own (x, Phi, S of a step; readings, H and sds) is differenced, along (x., 1): by two points of a parameter,
-theta + ahead and theta + behind, one of which may be theta itself. Of an adaptive method, whose steps would be others
-at these points, the rates are differenced (`filtering.moment_tangents`).
+all of them at once: a parameter costs half a pass or less, where central differences of passes cost two. What is the
+model's own follows from partial derivatives (`filtering.partials`), of an adaptive method in its rates
+(`filtering.moment_tangents`). The steps of other methods are differenced along (x., 1): by two points of a parameter,
+theta + ahead and theta + behind, one of which may be theta itself.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from fmepy.compiled.kernels import call, lanes_at, new, set_lanes
+from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import (
     add_multiple,
     add_multiples,
@@ -29,12 +29,28 @@ from fmepy.filtering.arrays import (
     cleared,
     copied,
     copied_vector,
+    handed_over,
     padded,
 )
 from fmepy.filtering.limits import matched_slopes
 from fmepy.filtering.moment_tangents import MomentSpace, carry_moments, moment_space
-from fmepy.filtering.transition import EXACT, TransitionSpace, is_adaptive, space, transition
+from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, Partials, add_along, multiplied, partial
+from fmepy.filtering.transition import (
+    ADAPTIVE,
+    DIFFERENCE,
+    EULER,
+    EXACT,
+    MOMENTS,
+    TransitionSpace,
+    factor_of_noise,
+    is_adaptive,
+    space,
+    transition,
+)
 from fmepy.types import Cube, Matrix, Vector
+
+STEPS_WITH_PARTIALS = (DIFFERENCE, EULER, ADAPTIVE, MOMENTS)
+"""Kinds of steps whose derivatives follow from those of the model's functions; others are differenced."""
 
 
 class Directions(NamedTuple):
@@ -66,20 +82,20 @@ def _predicted(Phi, dP, source, M):
     """Set dP to Phi dP Phi' + source, of all parameters, lower triangles; clear the source."""
     n = Phi.shape[0]
     for i in range(n):
-        cleared(M[i])
+        cleared(M)
         for k in range(n):
             f = Phi[i, k]
             if f != 0.0:
                 for j in range(n):
-                    add_multiple(M[i, j], f, dP[max(k, j), min(k, j)])
-    for i in range(n):
+                    add_multiple(M[j], f, dP[max(k, j), min(k, j)])
         for j in range(i + 1):
-            for q in range(dP.shape[2]):
-                dP[i, j, q], source[i, j, q] = source[i, j, q], 0.0
             for k in range(n):
                 f = Phi[j, k]
                 if f != 0.0:
-                    add_multiple(dP[i, j], f, M[i, k])
+                    add_multiple(source[i, j], f, M[k])
+    for i in range(n):
+        for j in range(i + 1):
+            handed_over(source[i, j], dP[i, j])
 
 
 def _differenced(q, inverse, Phi, S, Phi2, S2, dPhi, bent, source):
@@ -129,6 +145,27 @@ def _remember(w, kept, at):
         copied(w.exact[slot], kept[at])
 
 
+def _step_slopes(job, t, step, x, Phi, A):
+    """Set dy, Phi. and S. over a step whose next state is x + h f, or f: from the partial derivatives of the model."""
+    schedule, d, dx, dp, n = job.schedule, t.of_steps, t.dx, t.dp, x.shape[0]
+    h, u = schedule.step_lengths[step], schedule.step_inputs[step]
+    width, spread = h if job.model.kind == EULER else 1.0, factor_of_noise(job.model.kind, job.model.per_step, h)
+    call(d.function, schedule.step_times[step], h, x, job.p, u[0], d.values)
+    multiplied(Phi, dx, t.dy)
+    for k in range(d.places.shape[0]):
+        value, what, i, j, variable = partial(d, k)
+        if what == OF_VALUE:
+            add_along(t.dy[i], width * value, variable, dx, dp)
+        elif what == OF_SLOPE:
+            add_along(t.dPhi[i, j], width * value, variable, dx, dp)
+            t.bent[i, j] = 1.0
+        else:
+            for m in range(n):
+                f = spread * spread * value * A[m, j]
+                if f != 0.0:
+                    add_along(t.source[max(i, m), min(i, m)], f * (2.0 if i == m else 1.0), variable, dx, dp)
+
+
 class _Moments(NamedTuple):
     """A step from one point."""
 
@@ -149,15 +186,12 @@ class Tangents(NamedTuple):
     kept: Cube
     dP: Cube
     source: Cube
-    M: Cube
+    M: Matrix
     dPhi: Cube
     bent: Matrix
     dx: Matrix
     dy: Matrix
     x2: Vector
-    z: Matrix
-    sd: Matrix
-    H: Cube
     dz: Matrix
     dsd: Matrix
     dH: Cube
@@ -168,6 +202,9 @@ class Tangents(NamedTuple):
     ds: Vector
     dw: Vector
     moments: MomentSpace
+    dp: Matrix
+    of_steps: Partials
+    of_readings: Partials
 
 
 def _taken(job, t, step, x, y, Phi, S, A, distance, q, side, to):
@@ -194,7 +231,7 @@ def carry_along(job, t, step, x, P, y, w):
     """Carry x, to y, P and the derivatives over a step of the adaptive method; return whether that could be done."""
     schedule = job.schedule
     return carry_moments(
-        job.model, job.p, t.at, t.dx, t.dP, schedule.step_times[step], schedule.step_lengths[step],
+        job.model, job.p, t.of_steps, t.dp, t.dx, t.dP, schedule.step_times[step], schedule.step_lengths[step],
         schedule.step_inputs[step], x, P, y, w, t.moments,
     )  # fmt: skip
 
@@ -205,7 +242,10 @@ def carry(job, t, step, x, y, Phi, S, A, G):
     G is P Phi', of the P before.
     """
     n, ahead, behind = x.shape[0], t.ahead, t.behind
-    for q in range(t.at.ahead.shape[0]):
+    is_exact = t.of_steps.function != 0
+    if is_exact:
+        _step_slopes(job, t, step, x, Phi, A)
+    for q in range(0 if is_exact else t.at.ahead.shape[0]):
         inverse = 1.0 / (t.at.ahead[q] - t.at.behind[q])
         _taken(job, t, step, x, y, Phi, S, A, t.at.ahead[q], q, 0, ahead)
         _taken(job, t, step, x, y, Phi, S, A, t.at.behind[q], q, 1, behind)
@@ -217,38 +257,26 @@ def carry(job, t, step, x, y, Phi, S, A, G):
     copied(t.dy, t.dx)
 
 
-def read_slopes(job, t, node, x):
+def read_slopes(job, t, node, x, H):
     """Set the derivatives of readings, H and sds at a node."""
-    schedule, n, n_par, m = job.schedule, x.shape[0], t.at.ahead.shape[0], t.bends.shape[0]
-    time, u, z, H, sd = schedule.times[node], schedule.inputs[node], t.z, t.H, t.sd
-    copied(t.dx, t.dx0)
-    for i in range(m):
+    schedule, d, dx, dp = job.schedule, t.of_readings, t.dx, t.dp
+    call(d.function, schedule.times[node], x, job.p, schedule.inputs[node], d.values)
+    copied(dx, t.dx0)
+    cleared(t.dsd)
+    multiplied(H, dx, t.dz)
+    for i in range(t.bends.shape[0]):
         if t.bends[i] != 0.0:
             cleared(t.dH[i])
         t.bends[i] = 0.0
-    for q in range(n_par):
-        inverse = 1.0 / (t.at.ahead[q] - t.at.behind[q])
-        _shifted(x, t.at.ahead[q], t.dx, q, t.x2)
-        call(job.model.observe, time, t.x2, t.at.p_ahead[q], u, z[0], H[0], sd[0])
-        _shifted(x, t.at.behind[q], t.dx, q, t.x2)
-        call(job.model.observe, time, t.x2, t.at.p_behind[q], u, z[1], H[1], sd[1])
-        for i in range(m):
-            t.dz[i, q], t.dsd[i, q] = (z[0, i] - z[1, i]) * inverse, (sd[0, i] - sd[1, i]) * inverse
-            for j in range(n):
-                bend = H[0, i, j] - H[1, i, j]
-                if bend != 0.0:
-                    t.dH[i, j, q] = bend * inverse
-                    t.bends[i] = 1.0
-
-
-def _add_products(dP, k, w):
-    """Add k w' + w k' to dP, of all parameters, lower triangles."""
-    for q in range(0, dP.shape[2], 4):
-        for i in range(dP.shape[0]):
-            of_i, f = lanes_at(w[i], q, 4), k[i]
-            for j in range(i + 1):
-                to = dP[i, j]
-                set_lanes(to, q, lanes_at(to, q, 4) + (k[j] * of_i + f * lanes_at(w[j], q, 4)))
+    for k in range(d.places.shape[0]):
+        value, what, i, j, variable = partial(d, k)
+        if what == OF_VALUE:
+            add_along(t.dz[i], value, variable, dx, dp)
+        elif what == OF_SLOPE:
+            add_along(t.dH[i, j], value, variable, dx, dp)
+            t.bends[i] = 1.0
+        else:
+            add_along(t.dsd[i], value, variable, dx, dp)
 
 
 def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
@@ -260,7 +288,7 @@ def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
     scale, is_bent = job.schedule.row_errors[row] * job.schedule.row_errors[row], t.bends[var] != 0.0
     is_limit = job.schedule.row_marks[row] != 0
     dx, dP, dH, dc, de, ds, dw = t.dx, t.dP, t.dH, t.dc, t.de, t.ds, t.dw
-    for q in range(n_par):
+    for q in range(dc.shape[1]):
         de[q], ds[q] = -t.dz[var, q], 2.0 * sd[var] * t.dsd[var, q] * scale
     cleared(dc)
     for j in range(n):
@@ -276,8 +304,7 @@ def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
                     dc[i, q] += dH[var, j, q] * P[j, i]
     for j in range(n):
         if H[j] != 0.0 or is_bent:
-            for q in range(n_par):
-                ds[q] += H[j] * dc[j, q] + dH[var, j, q] * c[j]
+            add_multiples(ds, H[j], dc[j], c[j], dH[var, j])
     for q in range(n_par):
         t.nu[row, q], t.s[row, q], dw[q] = de[q], ds[q], 0.0
     matched_slopes(job.schedule.row_marks[row], e, s, de, ds, dw)
@@ -287,7 +314,9 @@ def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
         add_multiple(dx[i], k[i], de)
         add_multiple(dc[i], -0.5 * k[i], ds)  # w
         t.x2[i] = -share * k[i]
-    _add_products(dP, t.x2, dc)
+    for i in range(n):
+        for j in range(i + 1):
+            add_multiples(dP[i, j], t.x2[j], dc[i], t.x2[i], dc[j])
     if is_limit:
         for i in range(n):
             for j in range(i + 1):
@@ -313,7 +342,7 @@ def change_slopes(job, t, event, x, P):
             dx[i, q] = factor * dx[i, q] + (slope if kind == 0 else slope * x[i])
 
 
-def tangents(job, at, nu, s):
+def tangents(job, at, nu, s, of_steps, of_readings):
     """Return the derivatives at the start of a pass; those of innovations and variances go to nu and s."""
     m, n, n_par = job.model, job.x.shape[0], at.ahead.shape[0]
     width = padded(n_par)
@@ -321,16 +350,18 @@ def tangents(job, at, nu, s):
     t = Tangents(
         at, nu, s, _Moments(beside, new(n), new(n, n), new(n, n)), _Moments(beside, new(n), new(n, n), new(n, n)),
         new(2 * n_par if m.kind == EXACT else 0, 2 * n + 2, n),
-        new(n, n, width), new(n, n, width), new(n, n, width), new(n, n, width), new(n, n),
+        new(n, n, width), new(n, n, width), new(n, width), new(n, n, width), new(n, n),
         new(n, width), new(n, width), new(n),
-        new(2, variables), new(2, variables), new(2, variables, n),
-        new(variables, n_par), new(variables, n_par), new(variables, n, n_par), new(variables),
+        new(variables, width), new(variables, width), new(variables, n, width), new(variables),
         new(n, width), new(n, width), new(width), new(width), new(width),
-        moment_space(n, m.n_noise, width if is_adaptive(m.kind) else 0),
+        moment_space(n, width if is_adaptive(m.kind) else 0),
+        new(job.p.shape[0], width), of_steps, of_readings,
     )  # fmt: skip
     for q in range(t.kept.shape[0]):
         t.kept[q, 2 * n + 1, 0] = -1.0  # no step is so long
     for q in range(n_par):
+        for i in range(job.p.shape[0]):
+            t.dp[i, q] = (at.p_ahead[q, i] - at.p_behind[q, i]) / (at.ahead[q] - at.behind[q])
         for i in range(n):
             t.dx[i, q] = at.x[q, i]
             for j in range(i + 1):

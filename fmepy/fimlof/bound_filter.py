@@ -21,6 +21,7 @@ from fmepy.filtering.paths import draw_paths
 from fmepy.filtering.run import FilterFunctions, LoopInputs, Pass, Scheme, Start, has_tangents, passes_with_slopes
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.filtering.square_root_loop import UPDATES
+from fmepy.filtering.statespace import StateSpace
 from fmepy.filtering.tangents import Directions
 from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
@@ -299,7 +300,10 @@ class BoundFilter:
         inputs = self.inputs(p, inflation)
         if not (sides and has_tangents(self.scheme)) or len(inputs.correlation):
             return None
-        n, rows = len(self.spec.space.states), []
+        space = self.spec.space
+        if not isinstance(space, StateSpace) or (partials := space.partials()) is None:
+            return None
+        n, rows = len(space.states), []
         for (ahead, q_up, y_up), (behind, q_down, y_down), moved in sides:
             width, x, P = ahead - behind, np.zeros(n), np.zeros((n, n))
             p_up, events_up, _ = self.inputs(q_up, inflation)
@@ -312,7 +316,7 @@ class BoundFilter:
             rows.append((ahead, behind, p_up, p_down, of_events, x, P))
         at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
         start = self.start(p, used, schedule, states=states)
-        return passes_with_slopes(self.scheme, schedule, start, inputs, at)
+        return passes_with_slopes(self.scheme, schedule, start, inputs, at, partials)
 
     def __getstate__(self) -> dict[str, Any]:
         made = {k for k, v in vars(type(self)).items() if isinstance(v, cached_property)}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fmepy as fme
-from fmepy.filtering import run
+from fmepy.filtering import run, statespace
 from fmepy.fimlof import bound_filter, bound_likelihood
 from tests.filtering.problems import accumulator_cost, ar1_cost, logistic_cost, oscillator_cost
 from tests.filtering.test_fixed_steps import pendulum
@@ -38,6 +38,22 @@ def estimated(function=None, **options):
     return logistic_cost(sd_w="a", sd_v="b", parms={"a": 2.0, "b": 3.0}, **options)
 
 
+def switching():
+    """Return rates with choices and powers, noise and errors that depend on states and parameters."""
+
+    def rates(t, x, y, *, r, k, m, s):
+        eaten = r * x * y / (1 + k * x**1.5)
+        grown = m * np.minimum(x, 0.7 + 0.3 * x)
+        return grown - eaten, eaten - np.where(y > 0.7, s * y**2, 0.5 * s * y)
+
+    model = fme.OdeModel(rates, state={"x": 1.3, "y": 0.6}, times=np.arange(0, 5.1, 0.5), method="euler", dt=0.1,
+                         parms={"r": 0.9, "k": 0.3, "m": 0.8, "s": 0.5})  # fmt: skip
+    data = model().iloc[1:]
+    data["y"] *= 1.1
+    return fme.FimlofCost(model, data, process_noise={"x": "q * x", "y": "q"},
+                          measurement_noise={"x": "v * sqrt(x)", "y": 0.1}, parms={"q": 0.2, "v": 0.1})  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -50,9 +66,11 @@ def estimated(function=None, **options):
         lambda: events("ode", None),
         lambda: events("ode", None, "s * (1 + x**2)"),
         lambda: pendulum(propagation="ode"),
+        switching,
     ],
-    ids=["ar1", "accumulator", "logistic", "events", "pendulum", "exact", "ode events", "ode noise", "ode pendulum"],
-)
+    ids=["ar1", "accumulator", "logistic", "events", "pendulum", "exact", "ode events", "ode noise", "ode pendulum",
+         "choices"],
+)  # fmt: skip
 @pytest.mark.parametrize("rough", [False, True])
 def test_they_are_the_differences_of_passes(monkeypatch, make, rough):
     bound = make().bind()
@@ -76,6 +94,25 @@ def test_they_are_the_differences_of_passes(monkeypatch, make, rough):
             np.testing.assert_allclose(
                 a, b, rtol=1e-3 if rough else near, atol=(1e-4 if rough else near) * np.abs(b).max()
             )
+
+
+def test_they_are_exact():
+    bound = switching().bind()
+    theta = bound.theta0
+    expected = []
+    for e in np.diag(1e-3 * theta):
+        one, two = (bound.minus2loglik(theta + j * e) - bound.minus2loglik(theta - j * e) for j in (1, 2))
+        expected.append(-0.5 * (8 * one - two) / (12 * e.sum()))
+    np.testing.assert_allclose(bound.score(theta), expected, rtol=1e-8, atol=1e-8)
+
+
+def test_of_too_many_partial_derivatives_passes_are_differenced(monkeypatch):
+    theirs = switching().bind()
+    score = theirs.score(theirs.theta0)
+    monkeypatch.setattr(statespace, "_MOST_PARTIALS", 30)
+    monkeypatch.setattr(bound_filter, "passes_with_slopes", None)
+    ours = switching().bind()
+    np.testing.assert_allclose(ours.score(theirs.theta0), score, rtol=1e-6)
 
 
 def test_parts_of_the_parameters_give_the_same_bits(monkeypatch):
