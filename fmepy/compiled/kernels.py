@@ -28,9 +28,11 @@ import ctypes
 import math
 import struct
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 class KernelError(TypeError):
@@ -142,18 +144,40 @@ def packed(values: Any) -> Any:
     return np.array(words, dtype=np.int64)
 
 
+class _Packed:
+    """A tuple, or a dataclass, with its words."""
+
+    __slots__ = ("values", "words")
+
+    def __init__(self, values: Any) -> None:
+        self.values, self.words = values, list[int]()
+        _pack([values], self.words)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.values, name)
+
+
+def packed_once(values: T) -> T:
+    """Return a tuple or dataclass as one that `packed` knows the words of: for what goes into many calls."""
+    return _Packed(values)  # type: ignore[return-value]  # it stands for the tuple
+
+
 def _pack(values: Any, words: list[int]) -> None:
     for value in values:
-        if isinstance(value, np.ndarray):
+        if isinstance(value, int):
+            words.append(value)
+        elif isinstance(value, np.ndarray):
             if not value.flags.c_contiguous:
                 raise KernelError(f"a kernel was given an array of shape {value.shape} that is not contiguous, by rows")
             words.append(value.__array_interface__["data"][0])
             words.extend(value.shape)
+        elif isinstance(value, _Packed):
+            words.extend(value.words)
         elif isinstance(value, tuple):
             _pack(value, words)
-        elif is_dataclass(value):
-            _pack([getattr(value, name) for name in type(value).__annotations__], words)
         elif isinstance(value, float):
             words.append(struct.unpack("q", struct.pack("d", value))[0])
+        elif is_dataclass(value):
+            _pack([getattr(value, name) for name in type(value).__annotations__], words)
         else:
             words.append(int(value))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fmepy.compiled.kernels import packed_once
 from fmepy.filtering.schedule import ScheduleArrays
 from fmepy.journal.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
@@ -54,10 +55,10 @@ class CrossingRoom(NamedTuple):
     modes: Matrix
 
 
-NO_CROSSINGS = CrossingRoom(
+NO_CROSSINGS = packed_once(CrossingRoom(
     *(0,) * 8, *(np.empty(0),) * 2, np.empty((0, 0)), np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64),
     np.empty(0), np.empty((0, 0)),
-)  # fmt: skip
+))  # fmt: skip
 
 
 class LoopModel(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.kernels import packed
+from fmepy.compiled.kernels import packed, packed_once
 from fmepy.filtering import loop, square_root_loop
 from fmepy.filtering.loop_arguments import (
     NO_CROSSINGS,
@@ -181,7 +181,7 @@ def _empty_record(nodes: int, rows: int, n: int, together: int) -> PassRecord:
     )
 
 
-_NO_RECORD = _empty_record(0, 0, 0, 0)
+_NO_RECORD = packed_once(_empty_record(0, 0, 0, 0))
 
 
 def run_filter(scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, record: bool = False) -> Pass:

@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from fmepy.compiled.kernels import packed_once
 from fmepy.journal.encoding import Stored
 from fmepy.models.engines.fixed import continued, fixed_grid
 from fmepy.models.running.forcings import Forcing, forcing_jumps, forcing_knots, forcing_values, stage_values
@@ -111,7 +113,7 @@ class ScheduleArrays(NamedTuple):
     event_kinds: IntVector
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Schedule(Stored):
     """What the loop follows, see the module's text.
 
@@ -144,14 +146,21 @@ class Schedule(Stored):
 
     @property
     def arrays(self) -> ScheduleArrays:
-        """What a compiled loop takes."""
-        r = self.readings
-        return ScheduleArrays(
-            *(self.times, self.step_at, self.step_times, self.step_lengths, self.step_inputs),
-            *(self.row_at, r.variables, r.values),
-            *(r.errors, r.all_marks, self.inputs),
-            *(self.event_at, self.event_states, self.event_kinds),
-        )
+        """What a compiled loop takes, packed at the first pass."""
+        if (found := _ARRAYS.get(self)) is None:
+            r = self.readings
+            found = _ARRAYS[self] = packed_once(
+                ScheduleArrays(
+                    *(self.times, self.step_at, self.step_times, self.step_lengths, self.step_inputs),
+                    *(self.row_at, r.variables, r.values),
+                    *(r.errors, r.all_marks, self.inputs),
+                    *(self.event_at, self.event_states, self.event_kinds),
+                )
+            )
+        return found
+
+
+_ARRAYS: WeakKeyDictionary[Schedule, ScheduleArrays] = WeakKeyDictionary()
 
 
 def build_schedule(

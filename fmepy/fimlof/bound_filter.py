@@ -271,10 +271,12 @@ class BoundFilter:
             for i, variable in enumerate(used.variables.tolist()):
                 if variable in direct:
                     rows.setdefault(variable, []).append(i)
-            self._first[used] = tuple(
-                _FirstData(direct[v], v, self.spec.transforms[v], used.values[r].tolist(), used.errors[r].tolist())
-                for v, r in rows.items()
-            )
+            found = []
+            for v, r in rows.items():
+                values, how = used.values[r].tolist(), self.spec.transforms[v]
+                guess = sum(_back(z, how)[0] for z in values) / len(values)
+                found.append(_FirstData(direct[v], v, how, values, used.errors[r].tolist(), guess))
+            self._first[used] = tuple(found)
         return self._first[used]
 
     def passes_with_slopes(
@@ -332,11 +334,8 @@ class _FirstData:
     how: str | None
     values: list[float]
     errors: list[float]
-
-    @property
-    def guess(self) -> float:
-        """A value of the state, good enough for the sd of its readings."""
-        return sum(_back(z, self.how)[0] for z in self.values) / len(self.values)
+    guess: float
+    """A value of the state, good enough for the sd of its readings."""
 
     def combined(self, sd: float) -> tuple[float, float]:
         """Return the reading that stands for all of them, weighted by their errors, and its sd."""
