@@ -22,7 +22,7 @@ from fmepy.filtering.run import FilterFunctions, LoopInputs, Pass, Scheme, Start
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.filtering.square_root_loop import UPDATES
 from fmepy.filtering.statespace import StateSpace
-from fmepy.filtering.tangents import Directions
+from fmepy.filtering.tangents import STEPS_WITH_PARTIALS, Directions
 from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
 from fmepy.language.equations import names_in
@@ -155,6 +155,14 @@ class BoundFilter:
         inputs[: len(p)] = p
         self._functions.observe(t, x, self.spec.space.prepared(inputs), u, z, H, sd)
         return z, H, sd
+
+    @property
+    def exact(self) -> bool:
+        """Whether derivatives of innovations go along and are exact, but for those of a start."""
+        scheme, space = self.scheme, self.spec.space
+        if not has_tangents(scheme) or self.spec.errors.covariance is not None or not isinstance(space, StateSpace):
+            return False
+        return scheme.functions.kind in STEPS_WITH_PARTIALS and space.partials() is not None
 
     @cached_property
     def _functions(self) -> FilterFunctions:

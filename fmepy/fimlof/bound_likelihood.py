@@ -137,6 +137,12 @@ class BoundFimlof(OfData):
         """Runs of the model that a second engine finished; a filter has none but for a start at rest."""
         return sum(part.retries for part in (self._runs, *self._rests) if part is not None)
 
+    @property
+    def exact(self) -> bool:
+        """Whether scores are exact: of sensitivities of the model, or of filters of which nothing is differenced."""
+        parts = self._filters if self._runs is None else [self._runs]
+        return all(part.exact for part in parts)
+
     @cached_property
     def data(self) -> KnownData:
         """The data that count, in their own units; there are no residuals."""

@@ -106,6 +106,31 @@ def test_they_are_exact():
     np.testing.assert_allclose(bound.score(theta), expected, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("make", "exact"),
+    [
+        (ar1_cost, True),
+        (switching, True),
+        (lambda: events("ode", None), True),
+        (events, False),
+        (oscillator_cost, False),
+    ],
+    ids=["difference", "euler", "ode", "rk4", "linear ode"],
+)
+def test_scores_are_exact_where_no_step_is_differenced(make, exact):
+    assert make().bind().exact == exact
+
+
+def test_hessians_are_of_exact_scores():
+    cost = estimated()
+    fit, bound = fme.modFit(cost, ["r", "K", "b"]), cost.bind(["r", "K", "b"])
+    theta, expected = fit.par.to_numpy(), []
+    for e in np.diag(1e-3 * theta):
+        one, two = (bound.score(theta + j * e) - bound.score(theta - j * e) for j in (1, 2))
+        expected.append(-2 * (8 * one - two) / (12 * e.sum()))
+    np.testing.assert_allclose(fit.hessian, expected, rtol=1e-3, atol=1e-3)  # of values 0.01
+
+
 def test_of_too_many_partial_derivatives_passes_are_differenced(monkeypatch):
     theirs = switching().bind()
     score = theirs.score(theirs.theta0)
