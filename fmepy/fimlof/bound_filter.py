@@ -160,9 +160,10 @@ class BoundFilter:
     def exact(self) -> bool:
         """Whether derivatives of innovations go along and are exact, but for those of a start."""
         scheme, space = self.scheme, self.spec.space
-        if not has_tangents(scheme) or self.spec.errors.covariance is not None or not isinstance(space, StateSpace):
+        if len(self._free) or self.spec.errors.covariance is not None or not isinstance(space, StateSpace):
             return False
-        return scheme.functions.kind in STEPS_WITH_PARTIALS and space.partials() is not None
+        has_steps = has_tangents(scheme) and scheme.functions.kind in STEPS_WITH_PARTIALS
+        return has_steps and space.partials() is not None
 
     @cached_property
     def _functions(self) -> FilterFunctions:

@@ -140,7 +140,7 @@ class BoundFimlof(OfData):
     @property
     def exact(self) -> bool:
         """Whether scores are exact: of sensitivities of the model, or of filters of which nothing is differenced."""
-        parts = self._filters if self._runs is None else [self._runs]
+        parts = dict.fromkeys(self._filters) if self._runs is None else [self._runs]
         return all(part.exact for part in parts)
 
     @cached_property
@@ -417,6 +417,7 @@ class BoundFimlof(OfData):
     ) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
         """Return likelihoods at theta, and by entity dnu, ds, shape (n_obs, n_par), and the rest of the score."""
         theta = as_theta(theta, self.parameter_names)
+        rough = rough and not self.exact
         key, remembered = (theta.tobytes(), rough and self._runs is None), self._remembered
         if remembered is not None and remembered[0] == key:
             return remembered[1], remembered[2]

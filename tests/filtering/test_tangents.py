@@ -38,7 +38,7 @@ def estimated(function=None, **options):
     return logistic_cost(sd_w="a", sd_v="b", parms={"a": 2.0, "b": 3.0}, **options)
 
 
-def switching():
+def switching(**options):
     """Return rates with choices and powers, noise and errors that depend on states and parameters."""
 
     def rates(t, x, y, *, r, k, m, s):
@@ -51,7 +51,8 @@ def switching():
     data = model().iloc[1:]
     data["y"] *= 1.1
     return fme.FimlofCost(model, data, process_noise={"x": "q * x", "y": "q"},
-                          measurement_noise={"x": "v * sqrt(x)", "y": 0.1}, parms={"q": 0.2, "v": 0.1})  # fmt: skip
+                          measurement_noise={"x": "v * sqrt(x)", "y": 0.1}, parms={"q": 0.2, "v": 0.1},
+                          **options)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,9 @@ def test_they_are_exact():
         (lambda: events("ode", None), True),
         (events, False),
         (oscillator_cost, False),
+        (lambda: switching(initial="diffuse", initial_sd={"y": 0.1}), False),
     ],
-    ids=["difference", "euler", "ode", "rk4", "linear ode"],
+    ids=["difference", "euler", "ode", "rk4", "linear ode", "diffuse"],
 )
 def test_scores_are_exact_where_no_step_is_differenced(make, exact):
     assert make().bind().exact == exact
