@@ -12,8 +12,8 @@ With a dot for the derivative to one parameter, and Phi, S of `filtering.transit
 The factors of the recursion are those of the pass itself, shared by all parameters, and the products of the P. run over
 all of them at once: a parameter costs half a pass or less, where central differences of passes cost two. What is the
 model's own follows from partial derivatives (`filtering.partials`), of an adaptive method in its rates
-(`filtering.moment_tangents`). The steps of other methods are differenced along (x., 1): by two points of a parameter,
-theta + ahead and theta + behind, one of which may be theta itself.
+(`filtering.moment_tangents`). Exact transitions are differenced once for each length of a step; those of Runge and
+Kutta along (x., 1): by two points of a parameter, theta + ahead and theta + behind, one of which may be theta itself.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from fmepy.filtering.transition import (
     EXACT,
     MOMENTS,
     TransitionSpace,
+    exact_parts,
     factor_of_noise,
     is_adaptive,
     space,
@@ -49,8 +50,12 @@ from fmepy.filtering.transition import (
 )
 from fmepy.types import Cube, Matrix, Vector
 
+MOST_LENGTHS = 4
+"""Lengths of exact steps whose derivatives stay known."""
 STEPS_WITH_PARTIALS = (DIFFERENCE, EULER, ADAPTIVE, MOMENTS)
 """Kinds of steps whose derivatives follow from those of the model's functions; others are differenced."""
+EXACT_STEPS = (*STEPS_WITH_PARTIALS, EXACT)
+"""Kinds whose derivatives are exact, but for rounding."""
 
 
 class Directions(NamedTuple):
@@ -115,34 +120,18 @@ def _differenced(q, inverse, Phi, S, Phi2, S2, dPhi, bent, source):
 
 
 def _bent(dPhi, bent, G, source):
-    """Add Phi. G + (Phi. G)' to the source of all parameters, G = P Phi'; forget Phi. and where it is not zero."""
+    """Add Phi. G + (Phi. G)' to the source of all parameters, G = P Phi'."""
     n = bent.shape[0]
     for i in range(n):
         for k in range(n):
             if bent[i, k] != 0.0:
                 for j in range(n):
                     add_multiple(source[max(i, j), min(i, j)], G[k, j] * (2.0 if i == j else 1.0), dPhi[i, k])
-                bent[i, k] = 0.0
-                for q in range(dPhi.shape[2]):
-                    dPhi[i, k, q] = 0.0
 
 
 def _shifted(x, distance, dx, q, y):
     for i in range(x.shape[0]):
         y[i] = x[i] + distance * dx[i, q]
-
-
-def _recall(w, kept, at):
-    """Give an exact transition its last one at these parameters; `kept` is empty for other kinds."""
-    if kept.shape[0] > 0:
-        copied(kept[at], w.exact[0])
-        w.last[1] = 1.0
-
-
-def _remember(w, kept, at):
-    if kept.shape[0] > 0:
-        slot = int(w.last[1]) - 1
-        copied(w.exact[slot], kept[at])
 
 
 def _step_slopes(job, t, step, x, Phi, A):
@@ -166,6 +155,73 @@ def _step_slopes(job, t, step, x, Phi, A):
                     add_along(t.source[max(i, m), min(i, m)], f * (2.0 if i == m else 1.0), variable, dx, dp)
 
 
+class ExactSlopes(NamedTuple):
+    """Derivatives of exact transitions, of lengths of steps that came last.
+
+    Attributes
+    ----------
+    lengths, known : ndarray, shape (MOST_LENGTHS,), (1,)
+        The lengths, and how many of them were computed.
+    parts : ndarray, shape (MOST_LENGTHS (2 n + 1), n, width)
+        Of Phi, S and the shift, as `transition.exact_parts` returns them.
+    bent : ndarray, shape (MOST_LENGTHS n, n)
+        Not 0 where Phi. is not.
+    sides : ndarray, shape (2, 2 n + 1, n)
+        Room: the parts ahead and behind.
+    """
+
+    lengths: Vector
+    known: Vector
+    parts: Cube
+    bent: Matrix
+    sides: Cube
+
+
+def _exact_slopes(job, t, step, x, Phi, G):
+    """Set dy and the source over an exact step; what belongs to its length is computed once."""
+    n, h, e, slot = x.shape[0], job.schedule.step_lengths[step], t.exact, -1
+    for i in range(MOST_LENGTHS):
+        if e.lengths[i] == h:
+            slot = i
+    is_new = slot < 0
+    if is_new:
+        slot = int(e.known[0]) % MOST_LENGTHS
+        e.known[0] += 1.0
+        e.lengths[slot] = h
+    rows = 2 * n + 1
+    D, bent = e.parts[slot * rows : (slot + 1) * rows], e.bent[slot * n : (slot + 1) * n]
+    if is_new:
+        _differenced_parts(job, t, step, D, bent)
+    multiplied(Phi, t.dx, t.dy)
+    for i in range(n):
+        add_multiple(t.dy[i], 1.0, D[2 * n, i])
+        for j in range(n):
+            if bent[i, j] != 0.0:
+                add_multiple(t.dy[i], x[j], D[i, j])
+        for j in range(i + 1):
+            add_multiple(t.source[i, j], 1.0, D[n + i, j])
+    _bent(D, bent, G, t.source)
+
+
+def _differenced_parts(job, t, step, D, bent):
+    """Set the derivatives of the parts of an exact transition, by differences."""
+    schedule, n, w, E = job.schedule, t.x2.shape[0], t.ahead.w, t.exact.sides
+    time = schedule.step_times[step]
+    cleared(bent)
+    for i in range(n):
+        t.x2[i] = 0.0  # where f = b
+    for q in range(t.at.ahead.shape[0]):
+        for side in range(2):
+            p = t.at.p_ahead[q] if side == 0 else t.at.p_behind[q]
+            call(job.model.advance, time, 0.0, t.x2, p, schedule.step_inputs[step, 0], w.f[0], w.F[0], w.A[0])
+            exact_parts(w.F[0], w.f[0], w.A[0], schedule.step_lengths[step], E[side], w.F[1], w.F[2])
+        for i in range(D.shape[0]):
+            for j in range(n):
+                D[i, j, q] = (E[0, i, j] - E[1, i, j]) / (t.at.ahead[q] - t.at.behind[q])
+                if i < n and D[i, j, q] != 0.0:
+                    bent[i, j] = 1.0
+
+
 class _Moments(NamedTuple):
     """A step from one point."""
 
@@ -183,7 +239,7 @@ class Tangents(NamedTuple):
     s: Matrix
     ahead: _Moments
     behind: _Moments
-    kept: Cube
+    exact: ExactSlopes
     dP: Cube
     source: Cube
     M: Matrix
@@ -219,12 +275,10 @@ def _taken(job, t, step, x, y, Phi, S, A, distance, q, side, to):
         return
     schedule = job.schedule
     _shifted(x, distance, t.dx, q, t.x2)
-    _recall(to.w, t.kept, 2 * q + side)
     transition(
         job.model, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step], t.x2,
         t.at.p_ahead[q] if side == 0 else t.at.p_behind[q], to.y, to.Phi, to.S, to.w, A, S,
     )  # fmt: skip
-    _remember(to.w, t.kept, 2 * q + side)
 
 
 def carry_along(job, t, step, x, P, y, w):
@@ -241,20 +295,33 @@ def carry(job, t, step, x, y, Phi, S, A, G):
 
     G is P Phi', of the P before.
     """
-    n, ahead, behind = x.shape[0], t.ahead, t.behind
-    is_exact = t.of_steps.function != 0
-    if is_exact:
+    if t.of_steps.function != 0:
         _step_slopes(job, t, step, x, Phi, A)
-    for q in range(0 if is_exact else t.at.ahead.shape[0]):
+    elif job.model.kind == EXACT:
+        _exact_slopes(job, t, step, x, Phi, G)
+    else:
+        _differences_of_step(job, t, step, x, y, Phi, S, A)
+    if job.model.kind != EXACT:
+        _bent(t.dPhi, t.bent, G, t.source)
+        for i in range(x.shape[0]):
+            for j in range(x.shape[0]):
+                if t.bent[i, j] != 0.0:
+                    t.bent[i, j] = 0.0
+                    for q in range(t.dPhi.shape[2]):
+                        t.dPhi[i, j, q] = 0.0
+    _predicted(Phi, t.dP, t.source, t.M)
+    copied(t.dy, t.dx)
+
+
+def _differences_of_step(job, t, step, x, y, Phi, S, A):
+    ahead, behind = t.ahead, t.behind
+    for q in range(t.at.ahead.shape[0]):
         inverse = 1.0 / (t.at.ahead[q] - t.at.behind[q])
         _taken(job, t, step, x, y, Phi, S, A, t.at.ahead[q], q, 0, ahead)
         _taken(job, t, step, x, y, Phi, S, A, t.at.behind[q], q, 1, behind)
-        for i in range(n):
+        for i in range(x.shape[0]):
             t.dy[i, q] = (ahead.y[i] - behind.y[i]) * inverse
         _differenced(q, inverse, ahead.Phi, ahead.S, behind.Phi, behind.S, t.dPhi, t.bent, t.source)
-    _bent(t.dPhi, t.bent, G, t.source)
-    _predicted(Phi, t.dP, t.source, t.M)
-    copied(t.dy, t.dx)
 
 
 def read_slopes(job, t, node, x, H):
@@ -345,11 +412,12 @@ def change_slopes(job, t, event, x, P):
 def tangents(job, at, nu, s, of_steps, of_readings):
     """Return the derivatives at the start of a pass; those of innovations and variances go to nu and s."""
     m, n, n_par = job.model, job.x.shape[0], at.ahead.shape[0]
-    width = padded(n_par)
+    width, lengths = padded(n_par), MOST_LENGTHS if m.kind == EXACT else 0
     variables, beside = m.n_variables, space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2])
     t = Tangents(
         at, nu, s, _Moments(beside, new(n), new(n, n), new(n, n)), _Moments(beside, new(n), new(n, n), new(n, n)),
-        new(2 * n_par if m.kind == EXACT else 0, 2 * n + 2, n),
+        ExactSlopes(new(lengths), new(1), new(lengths * (2 * n + 1), n, width), new(lengths * n, n),
+                    new(2, 2 * n + 1, n)),
         new(n, n, width), new(n, n, width), new(n, width), new(n, n, width), new(n, n),
         new(n, width), new(n, width), new(n),
         new(variables, width), new(variables, width), new(variables, n, width), new(variables),
@@ -357,8 +425,8 @@ def tangents(job, at, nu, s, of_steps, of_readings):
         moment_space(n, width if is_adaptive(m.kind) else 0),
         new(job.p.shape[0], width), of_steps, of_readings,
     )  # fmt: skip
-    for q in range(t.kept.shape[0]):
-        t.kept[q, 2 * n + 1, 0] = -1.0  # no step is so long
+    for i in range(lengths):
+        t.exact.lengths[i] = -1.0  # no step is so long
     for q in range(n_par):
         for i in range(job.p.shape[0]):
             t.dp[i, q] = (at.p_ahead[q, i] - at.p_behind[q, i]) / (at.ahead[q] - at.behind[q])

@@ -22,7 +22,7 @@ from fmepy.filtering.run import FilterFunctions, LoopInputs, Pass, Scheme, Start
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.filtering.square_root_loop import UPDATES
 from fmepy.filtering.statespace import StateSpace
-from fmepy.filtering.tangents import STEPS_WITH_PARTIALS, Directions
+from fmepy.filtering.tangents import EXACT_STEPS, Directions
 from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
 from fmepy.language.equations import names_in
@@ -162,7 +162,7 @@ class BoundFilter:
         scheme, space = self.scheme, self.spec.space
         if len(self._free) or self.spec.errors.covariance is not None or not isinstance(space, StateSpace):
             return False
-        has_steps = has_tangents(scheme) and scheme.functions.kind in STEPS_WITH_PARTIALS
+        has_steps = has_tangents(scheme) and scheme.functions.kind in EXACT_STEPS
         return has_steps and space.partials() is not None
 
     @cached_property

@@ -114,13 +114,26 @@ def test_they_are_exact():
         (switching, True),
         (lambda: events("ode", None), True),
         (events, False),
-        (oscillator_cost, False),
+        (oscillator_cost, True),
         (lambda: switching(initial="diffuse", initial_sd={"y": 0.1}), False),
     ],
     ids=["difference", "euler", "ode", "rk4", "linear ode", "diffuse"],
 )
 def test_scores_are_exact_where_no_step_is_differenced(make, exact):
     assert make().bind().exact == exact
+
+
+def test_exact_steps_of_many_lengths():
+    rng, t = np.random.default_rng(1), np.cumsum(np.tile([0.1, 0.2, 0.3, 0.45, 0.5, 0.15], 4))
+    equations = "d(x)/dt = v\nd(v)/dt = -k * x - c * v + a"
+    model = fme.OdeModel(equations, state={"x": 1.0, "v": 0.0}, times=[0, *t], parms={"k": 2.0, "c": 0.3, "a": 0.5})
+    data = {"time": t, "x": rng.standard_normal(t.size)}
+    cost = fme.FimlofCost(model, data, process_noise={"v": "s"}, measurement_noise={"x": 0.5}, parms={"s": 0.4})
+    bound, expected = cost.bind(), []
+    for e in np.diag(1e-3 * bound.theta0):
+        one, two = (bound.minus2loglik(bound.theta0 + j * e) - bound.minus2loglik(bound.theta0 - j * e) for j in (1, 2))
+        expected.append(-0.5 * (8 * one - two) / (12 * e.sum()))
+    np.testing.assert_allclose(bound.score(bound.theta0), expected, rtol=1e-7, atol=1e-8)
 
 
 def test_hessians_are_of_exact_scores():
