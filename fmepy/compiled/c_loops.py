@@ -16,6 +16,7 @@ from typing import Any
 
 from fmepy.compiled.dialect.translate import kernel_text, kinds_of
 from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
+from fmepy.compiled.kernels import address as address
 from fmepy.compiled.machine import Code, compiled, object_of, optimised, versions
 
 logger = logging.getLogger(__name__)
@@ -88,9 +89,3 @@ def _digest(folder: Path) -> str:
     """Return the hash of what may go into kernels of a room, and of what decides how code looks."""
     sources = [path.read_bytes() for at in (Path(__file__).parent, folder) for path in sorted(at.rglob("*.py"))]
     return hashlib.sha256(b"\n".join([versions().encode(), *sources])).hexdigest()[:32]
-
-
-def address(array: Any) -> int:
-    """Return where the numbers of an array lie; it must be contiguous, and live while the address is used."""
-    at: int = array.__array_interface__["data"][0]
-    return at

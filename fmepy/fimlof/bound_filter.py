@@ -186,12 +186,16 @@ class BoundFilter:
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> LoopInputs:
         """Return what the loop needs beside schedule and start; all process noise is times `inflation`."""
-        seen = np.concatenate([p, [inflation]])
+        factor: Vector = np.empty(0)
         if self.spec.noise.covariance is not None:
             C = semidefinite_factor(self._of_noise(p.tolist()))
-            seen = np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
-        seen = self.spec.space.prepared(seen)
-        return LoopInputs(seen, np.concatenate([self._events.value(p.tolist()), [0.0]]), self.correlation(p))
+            factor = C[np.tril_indices(len(C))]
+        seen = np.empty(len(p) + len(factor) + 1)
+        seen[: len(p)], seen[len(p) : -1], seen[-1] = p, factor, inflation
+        values = np.zeros(len(self.spec.events) + 1)
+        if self.spec.events:
+            values[:-1] = self._events.value(p.tolist())
+        return LoopInputs(self.spec.space.prepared(seen), values, self.correlation(p))
 
     def correlation(self, p: Vector) -> Matrix:
         """Return the correlation of the measurement errors by observed variable; empty if they are independent."""
