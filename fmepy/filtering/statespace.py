@@ -288,7 +288,8 @@ def _partials_of(
     variables = [symbol(k) for k in (*space.states, *space.parameters)]
     found = entries_of([e for *_, e in entries], variables)
     found = [(k, v, e) for k, v, e in found if entries[k][0] != OF_VALUE or v >= len(space.states)]
-    function = _compiled(space, name, scalars, ["x", "p", "u", "V"], [("V", i, e) for i, (*_, e) in enumerate(found)])
+    values = [("V", i, e) for i, (*_, e) in enumerate(found)]
+    function = _compiled(space, name, scalars, ["x", "p", "u", "V"], values, quick=True)
     places = [(i, *entries[k][:3], v) for i, (k, v, _) in enumerate(found)]
     return PartialsFunction(function, np.array(places, dtype=np.intp).reshape(-1, 5))
 
@@ -304,7 +305,12 @@ def _slow(space: StateSpace) -> tuple[list[Node], Callable[..., list[float]]]:
 
 
 def _compiled(
-    space: StateSpace, name: str, scalars: list[str], arrays: list[str], targets: list[tuple[str, int, Any]]
+    space: StateSpace,
+    name: str,
+    scalars: list[str],
+    arrays: list[str],
+    targets: list[tuple[str, int, Any]],
+    quick: bool = False,
 ) -> CompiledFunction:
     where: dict[Any, Place] = {symbol(space.time): "t"}
     for array, group in (("x", space.states), ("p", space.parameters), ("u", space.forcings)):
@@ -315,7 +321,7 @@ def _compiled(
         program.function(name, targets, where)
     except NotWritableError as error:
         raise ModelError(f"A filter needs the model in machine code, which cannot express {error}.") from None
-    return CompiledFunction(compiled(program.text()), name, len(scalars), len(arrays))
+    return CompiledFunction(compiled(program.text(), quick=quick), name, len(scalars), len(arrays))
 
 
 def build_state_space(
