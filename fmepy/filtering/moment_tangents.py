@@ -69,8 +69,8 @@ def carry_moments(m, p, d, dp, dx, dP, t, h, u, x, P, y, w, k):
     most = MOST_STEPS + int(min(h / m.max_step, 1e6))
     w.last[2] = t + h
     told, _, _, w.last[0] = drive(
-        _moment_rates, None, (m.advance, p, u, t, h, w, k.M, k.N, k.entry, d, dp), t, min(w.last[0], h), z, w.last[2:3], 1,
-        m.rtol, atol, m.max_step, most, done, k.runs, w.marks, None, None,
+        _moment_rates, None, (m.advance, p, u, t, h, w, k.M, k.N, k.entry, d, dp), t, min(w.last[0], h), z,
+        w.last[2:3], 1, m.rtol, atol, m.max_step, most, done, k.runs, w.marks, None, None,
     )  # fmt: skip
     if told != DONE:
         w.last[0] = 0.0

@@ -38,6 +38,7 @@ from fmepy.language.nodes import ZERO, Node, fresh
 from fmepy.types import BoolVector, IntMatrix, Vector
 
 T = TypeVar("T")
+_Targets = list[tuple[str, int, Any]]
 
 INFLATION = "inflation of noise"
 """The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
@@ -320,12 +321,7 @@ def _slow(space: StateSpace) -> tuple[list[Node], Callable[..., list[float]]]:
 
 
 def _compiled(
-    space: StateSpace,
-    name: str,
-    scalars: list[str],
-    arrays: list[str],
-    targets: list[tuple[str, int, Any]],
-    quick: bool = False,
+    space: StateSpace, name: str, scalars: list[str], arrays: list[str], targets: _Targets, quick: bool = False
 ) -> CompiledFunction:
     where: dict[Any, Place] = {symbol(space.time): "t"}
     for array, group in (("x", space.states), ("p", space.parameters), ("u", space.forcings)):

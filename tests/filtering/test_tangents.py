@@ -117,7 +117,7 @@ def test_of_too_many_partial_derivatives_passes_are_differenced(monkeypatch):
 
 def test_of_very_many_models_none_is_derived_twice():
     model = fme.DifferenceModel("next(x) = a * x", state={"x": 1.0}, times=range(3), parms={"a": 0.5})
-    cost = fme.FimlofCost(model, {"time": [1, 2], "x": [0.4, 0.3]}, process_noise={"x": 0.1}, measurement_noise={"x": 1})
+    cost = fme.FimlofCost(model, {"time": [1, 2], "x": [0.4, 0.3]}, process_noise={"x": 1}, measurement_noise={"x": 1})
     spaces = [cost.replace(threshold=3 + k).specification.space for k in range(70)]
     first = [space.partials() for space in spaces]
     assert all(space.partials() is one for space, one in zip(spaces, first, strict=True))
