@@ -19,7 +19,7 @@ from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, new
 from fmepy.compiled.status import DONE, WORK
 from fmepy.filtering.arrays import add_multiple, cleared, copied_vector, products, sum_of
-from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, add_along, multiplied, partial
+from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, add_along, ends_entry, multiplied, partial
 from fmepy.filtering.transition import MOST_STEPS, size_of_spread
 from fmepy.types import Cube, Matrix
 
@@ -36,16 +36,19 @@ class MomentSpace(NamedTuple):
         See `transition.TransitionSpace`. A row is x, P by rows, and then the derivatives, parameters innermost.
     M, N : ndarray, shape (n, n), (n, n, width)
         Half of P' and of P.'.
+    entry : ndarray, shape (1, width)
+        The derivatives of an entry of F or A.
     """
 
     runs: Matrix
     M: Matrix
     N: Cube
+    entry: Matrix
 
 
 def moment_space(n, width):
     """Return where a step works, of derivatives in rows of a padded length."""
-    return MomentSpace(new(WORK + 3, (n + n * n) * (1 + width)), new(n, n), new(n, n, width))
+    return MomentSpace(new(WORK + 3, (n + n * n) * (1 + width)), new(n, n), new(n, n, width), new(1, width))
 
 
 def carry_moments(m, p, d, dp, dx, dP, t, h, u, x, P, y, w, k):
@@ -66,8 +69,8 @@ def carry_moments(m, p, d, dp, dx, dP, t, h, u, x, P, y, w, k):
     most = MOST_STEPS + int(min(h / m.max_step, 1e6))
     w.last[2] = t + h
     told, _, _, w.last[0] = drive(
-        _moment_rates, None, (m.advance, p, u, t, h, w, k.M, k.N, d, dp), t, min(w.last[0], h), z, w.last[2:3], 1,
-        m.rtol, atol, m.max_step, most, done, k.runs, w.marks, None, None,
+        _moment_rates, None, (m.advance, p, u, t, h, w, k.M, k.N, k.entry, d, dp), t, min(w.last[0], h), z,
+        w.last[2:3], 1, m.rtol, atol, m.max_step, most, done, k.runs, w.marks, None, None,
     )  # fmt: skip
     if told != DONE:
         w.last[0] = 0.0
@@ -95,7 +98,7 @@ def _packed_moments(x, P, dx, dP, z):
 
 def _moment_rates(t, z, model, out):
     """Set out to z'."""
-    advance, p, u, start, h, w, M, N, d, dp = model
+    advance, p, u, start, h, w, M, N, entry, d, dp = model
     F, A, inputs, n, width = w.F[0], w.A[0], w.last[3:], N.shape[0], N.shape[2]
     begin, end = n + n * n, n + n * n + n * width
     P, dx, dP = z[n:begin].reshape((n, n)), z[begin:end].reshape((n, width)), z[end:].reshape((n, n, width))
@@ -121,10 +124,13 @@ def _moment_rates(t, z, model, out):
         if what == OF_VALUE:
             add_along(to_dx[i], value, variable, dx, dp)
         else:
-            for c in range(n):
-                f = value * (P[j, c] if what == OF_SLOPE else A[c, j])
-                if f != 0.0:
-                    add_along(N[i, c], f, variable, dx, dp)
+            add_along(entry[0], value, variable, dx, dp)
+            if ends_entry(d, e):
+                for c in range(n):
+                    f = P[j, c] if what == OF_SLOPE else A[c, j]
+                    if f != 0.0:
+                        add_multiple(N[i, c], f, entry[0])
+                cleared(entry)
     for i in range(n):
         for j in range(i + 1):
             sum_of(N[i, j], N[j, i], to_dP[i, j])

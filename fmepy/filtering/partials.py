@@ -52,6 +52,12 @@ def partial(d, k):
     return d.values[places[k, 0]], places[k, 1], places[k, 2], places[k, 3], places[k, 4]
 
 
+def ends_entry(d, k):
+    """Tell whether the k-th partial derivative is the last one of its entry."""
+    a = d.places
+    return k + 1 == a.shape[0] or a[k, 1] != a[k + 1, 1] or a[k, 2] != a[k + 1, 2] or a[k, 3] != a[k + 1, 3]
+
+
 def add_along(to, f, variable, dx, dp):
     """Add f times the derivatives of a variable, a state or a parameter, to a vector of all directions."""
     if variable < dx.shape[0]:

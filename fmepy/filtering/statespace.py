@@ -18,7 +18,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -35,6 +36,9 @@ from fmepy.language.equations import Equations, symbol
 from fmepy.language.functions import holds_choices
 from fmepy.language.nodes import ZERO, Node, fresh
 from fmepy.types import BoolVector, IntMatrix, Vector
+
+T = TypeVar("T")
+_Targets = list[tuple[str, int, Any]]
 
 INFLATION = "inflation of noise"
 """The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
@@ -154,7 +158,7 @@ class PartialsFunction:
         return Partials(self.function.address, self.places[moved[self.places[:, 4]]], np.empty(len(self.places)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class StateSpace:
     """A model with noise, in symbols.
 
@@ -225,12 +229,24 @@ class StateSpace:
         return np.append(p, values(p.tolist())) if slow else p
 
 
+def _once(make: Callable[[StateSpace], T]) -> Callable[[StateSpace], T]:
+    """Return a function that makes something of a state space once, for as long as that lives."""
+    made: WeakKeyDictionary[StateSpace, T] = WeakKeyDictionary()
+
+    def found(space: StateSpace) -> T:
+        if space not in made:
+            made[space] = make(space)
+        return made[space]
+
+    return found
+
+
 @lru_cache(maxsize=64)
 def _slopes(expressions: tuple[Any, ...], names: tuple[str, ...]) -> list[tuple[int, int, Any]]:
     return entries_of(expressions, [symbol(name) for name in names])
 
 
-@lru_cache(maxsize=64)
+@_once
 def _functions(space: StateSpace) -> tuple[CompiledFunction, CompiledFunction]:
     n, q = len(space.states), space.n_noise
     advance = [("f", i, e) for i, e in enumerate(space.rates)]
@@ -245,7 +261,7 @@ def _functions(space: StateSpace) -> tuple[CompiledFunction, CompiledFunction]:
     )
 
 
-@lru_cache(maxsize=64)
+@_once
 def _curvatures(space: StateSpace) -> tuple[CompiledFunction, CompiledFunction]:
     n = len(space.states)
     bend, readings = (
@@ -264,7 +280,7 @@ def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tu
     return [(i, j, k, e) for i, j, k, e in found if e is not ZERO]
 
 
-@lru_cache(maxsize=64)
+@_once
 def _partials(space: StateSpace) -> tuple[PartialsFunction, PartialsFunction] | None:
     steps = [(OF_VALUE, i, 0, e) for i, e in enumerate(space.rates)]
     steps += [(OF_SLOPE, *entry) for entry in space.slopes()] + [(OF_SPREAD, *entry) for entry in space.gains]
@@ -288,12 +304,13 @@ def _partials_of(
     variables = [symbol(k) for k in (*space.states, *space.parameters)]
     found = entries_of([e for *_, e in entries], variables)
     found = [(k, v, e) for k, v, e in found if entries[k][0] != OF_VALUE or v >= len(space.states)]
-    function = _compiled(space, name, scalars, ["x", "p", "u", "V"], [("V", i, e) for i, (*_, e) in enumerate(found)])
+    values = [("V", i, e) for i, (*_, e) in enumerate(found)]
+    function = _compiled(space, name, scalars, ["x", "p", "u", "V"], values, quick=True)
     places = [(i, *entries[k][:3], v) for i, (k, v, _) in enumerate(found)]
     return PartialsFunction(function, np.array(places, dtype=np.intp).reshape(-1, 5))
 
 
-@lru_cache(maxsize=64)
+@_once
 def _slow(space: StateSpace) -> tuple[list[Node], Callable[..., list[float]]]:
     """Return the slow parts of all functions that depend on the parameters alone, and their values from those."""
     entries = (*space.slopes(), *space.gains, *space.reading_slopes())
@@ -304,7 +321,7 @@ def _slow(space: StateSpace) -> tuple[list[Node], Callable[..., list[float]]]:
 
 
 def _compiled(
-    space: StateSpace, name: str, scalars: list[str], arrays: list[str], targets: list[tuple[str, int, Any]]
+    space: StateSpace, name: str, scalars: list[str], arrays: list[str], targets: _Targets, quick: bool = False
 ) -> CompiledFunction:
     where: dict[Any, Place] = {symbol(space.time): "t"}
     for array, group in (("x", space.states), ("p", space.parameters), ("u", space.forcings)):
@@ -315,7 +332,7 @@ def _compiled(
         program.function(name, targets, where)
     except NotWritableError as error:
         raise ModelError(f"A filter needs the model in machine code, which cannot express {error}.") from None
-    return CompiledFunction(compiled(program.text()), name, len(scalars), len(arrays))
+    return CompiledFunction(compiled(program.text(), quick=quick), name, len(scalars), len(arrays))
 
 
 def build_state_space(

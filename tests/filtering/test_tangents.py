@@ -155,6 +155,14 @@ def test_of_too_many_partial_derivatives_passes_are_differenced(monkeypatch):
     np.testing.assert_allclose(ours.score(theirs.theta0), score, rtol=1e-6)
 
 
+def test_of_very_many_models_none_is_derived_twice():
+    model = fme.DifferenceModel("next(x) = a * x", state={"x": 1.0}, times=range(3), parms={"a": 0.5})
+    cost = fme.FimlofCost(model, {"time": [1, 2], "x": [0.4, 0.3]}, process_noise={"x": 1}, measurement_noise={"x": 1})
+    spaces = [cost.replace(threshold=3 + k).specification.space for k in range(70)]
+    first = [space.partials() for space in spaces]
+    assert all(space.partials() is one for space, one in zip(spaces, first, strict=True))
+
+
 def test_parts_of_the_parameters_give_the_same_bits(monkeypatch):
     bound = events().bind()
     together = bound.score(bound.theta0)
