@@ -28,7 +28,7 @@ from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
 from fmepy.models.running.system import scales_of
 from fmepy.models.running.timeline import Timeline
-from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, known_starts_of_many, unresolved
+from fmepy.models.running.tolerances import RESOLVED, grown, known_starts, known_starts_of_many, rise_of, unresolved
 from fmepy.models.running.watch_table import NEAR
 from fmepy.numerics.differences import central_differences, differences_of_rows, steps_beside
 from fmepy.parameters.names import as_theta
@@ -220,6 +220,7 @@ class BoundOde(BoundDynamic):
 
     def until_end(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return the times of a run and its Y: up to where a terminal root event ends it, if one does."""
+        self._has_looked = False  # runs by hand are looked at one by one
         try:
             return self.times, self.simulate(theta)
         except EndedRunError as ended:
@@ -355,32 +356,31 @@ class BoundOde(BoundDynamic):
 
     def _tell_small(self, p: Vector, Y: Matrix) -> None:
         """Tell, once for the model, which states are too small for their tolerance, at the end or where they grow."""
-        limits = self._limits
-        if why := unresolved(Y, limits, self._model.states) or (self._grown(p, Y) if limits else ""):
+        if why := unresolved(Y, self._limits, self._model.states) or (self._grown(p, Y) if self._limits else ""):
             self._model.told_small.add(why)
             logger.warning(why)
 
     def _grown(self, p: Vector, Y: Matrix) -> str:
         """Return what is to be said of states that grow from below their tolerance, or an empty string.
 
-        Looked at are the first run of a model and those that start from less than a tenth of what was seen.
+        Looked at are runs that start from less than a tenth of what was seen, and a first one with a state below atol.
         """
         if self._has_looked and not self._starts_move:
             return ""
-        start, seen = self._starts(p.tolist()), self._model.seen_starts
-        self._has_looked = True
-        if seen is not None and not any(0 < 10 * a < b for a, b in zip(start.tolist(), seen.tolist(), strict=True)):
-            return ""  # no state starts from less than a tenth of what was seen
-        size = np.where(start > 0, start, np.inf)
-        self._model.seen_starts = size if seen is None else np.minimum(seen, size)
-        n, options = len(start), self._options
+        start, seen, options = self._starts(p.tolist()), self._model.seen_starts, self._options
         assert options is not None, "limits are of the tolerances"
+        n, is_first, self._has_looked = len(start), not self._has_looked, True
+        is_new = seen is None or any(0 < 10 * a < b for a, b in zip(start.tolist(), seen.tolist(), strict=True))
+        if not is_new and not (is_first and (np.abs(Y[:, :n]) < options.atol).any()):
+            return ""
+        self._model.seen_starts = np.minimum(np.inf if seen is None else seen, np.where(start > 0, start, np.inf))
 
         def again(atol: Vector) -> Matrix:
             other = self._with_options(options.with_tolerances(options.rtol, atol))
             return np.vstack((start, other._run(p, "plain")[0][:, :n]))
 
-        return grown(np.vstack((start, Y[:, :n])), options.atol, again, self._model.states)
+        rise = rise_of(self._definition, np.r_[self._timeline.start, self.times], p.tolist())
+        return grown(np.vstack((start, Y[:, :n])), options.atol, again, self._model.states, rise)
 
     @cached_property
     def _starts_move(self) -> bool:

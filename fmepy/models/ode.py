@@ -94,7 +94,8 @@ class OdeModel(ProfileModel):
         Tolerances: the error of a step is kept below ``atol + rtol |y|``. `atol` may be one number a state (sequence,
         or dict by name, which leaves the others to the default). Default: a millionth of the largest value that each
         state takes in a first run at the model's own parameters, at most 1e-6, and at most a thousandth of a start
-        that is not zero, or of less from which a state grows to matter; see the attribute `atol`. They bound
+        that is not zero, or of less from which a state grows to matter; see the attribute `atol`. Zero, of states that
+        are never zero themselves, leaves `rtol` alone (deSolve's ``atol = 0``). They bound
         the error of a step, which orbits may magnify (see Notes).
     max_step : float, optional
         Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
@@ -443,7 +444,8 @@ class OdeModel(ProfileModel):
             return self.on_grid.in_all_cells(given, starts, self._first_run)
         if np.isnan(given).all():  # what grows from here has been looked at
             self.seen_starts = np.where(starts > 0, starts, np.inf)
-        return tolerances.scaled_tolerances(given, starts, self._first_run, sizes_set(events, d, plain))
+        rise = tolerances.rise_of(d, tolerances.first_rows(self.times), plain)
+        return tolerances.scaled_tolerances(given, starts, self._first_run, sizes_set(events, d, plain), rise)
 
     def _events_outside(self) -> str:
         return events_outside(self.definition.events, self.states, float(self.times[0]), float(self.times[-1]))

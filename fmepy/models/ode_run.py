@@ -123,9 +123,15 @@ def ode(
 
 
 def _calls_lag(rates: Callable[..., Any], y: Any, times: Any) -> bool:
-    """Tell whether a function of numbers calls `lag`; what is wrong with it is told where the model is made."""
-    with lags_tried() as lags, suppress(Exception):
-        rates(float(times[0]), np.array([*(y.values() if isinstance(y, Mapping) else y)], dtype=float), {})
+    """Tell whether a function of numbers calls `lag`, at the end too: ``0.5 if t < tau else lag(y, tau)``.
+
+    What is wrong with it is told where the model is made.
+    """
+    with lags_tried() as lags:
+        for time in (times[0], times[-1]):
+            with suppress(Exception):
+                start = np.array([*y.values()] if isinstance(y, Mapping) else y, dtype=float)
+                rates(float(time), np.atleast_1d(start), {})
     return bool(lags)
 
 

@@ -9,7 +9,8 @@ A state that grows from a small value to a large one carries the error of its be
 from 1e-7 of a population needs an atol far below that. So atol is at most a thousandth of a start that is not zero. The
 same holds where a state grows from a trough, from a small event, or from what a small state feeds into it. There the
 first run shows it, and a second one with that atol shows whether it matters: growth that is fed from outside, and a
-state that goes through zero, do not need it.
+state that goes through zero, do not need it. A stiff method's long steps damp what grows, too: a state below its atol
+may stay there though it would have come back long since, which its own growth along the run shows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import ge
 from typing import Any
 
@@ -26,12 +28,17 @@ import pandas as pd
 from fmepy.checks import positive_number
 from fmepy.compiled.python_code import array_function
 from fmepy.errors import ModelError, SimulationError
-from fmepy.language.equations import symbols
-from fmepy.language.nodes import as_node
+from fmepy.language.derivatives import gradients
+from fmepy.language.equations import symbol, symbols
+from fmepy.language.nodes import ZERO, Node, Symbol, as_node
 from fmepy.models.definition.definition import Definition
+from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.timeline import merged
 from fmepy.parameters.named import check_names
 from fmepy.types import BoolVector, Matrix, Vector
+
+Rise = Callable[[Matrix, int], Vector]
+"""``rise(Y, i)``: the exponents by which a small difference of state i has grown by itself, at the rows of a run."""
 
 LEAST_RTOL = 1e-14
 """Some fifty roundings: below it no step can be accepted for its accuracy."""
@@ -58,7 +65,7 @@ _LOOKS = 101  # rows of the first run beside the model's own, so that it sees wh
 
 
 def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float, Vector]:
-    """Return rtol, and atol by state, NaN where the model's scale decides.
+    """Return rtol, and atol by state, NaN where the model's scale decides; 0 is the smallest there is.
 
     Raises
     ------
@@ -82,7 +89,8 @@ def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float,
         raise ModelError(
             f"`rtol={rtol!r}` is below what numbers of double precision can hold; give at least {LEAST_RTOL:g}."
         )
-    return relative, np.array([np.nan if a is None else positive_number(a, "atol", error=ModelError) for a in given])
+    least = [_SMALLEST if a == 0 else a for a in given]
+    return relative, np.array([np.nan if a is None else positive_number(a, "atol", error=ModelError) for a in least])
 
 
 def read_max_step(max_step: Any, span: float) -> float:
@@ -104,7 +112,11 @@ def check_number_of_steps(span: float, step: float, told: str, most: float) -> N
 
 
 def scaled_tolerances(
-    given: Vector, start: Vector, trial: Callable[[Vector], Matrix], by_events: Vector | float = 0.0
+    given: Vector,
+    start: Vector,
+    trial: Callable[[Vector], Matrix],
+    by_events: Vector | float = 0.0,
+    rise: Rise | None = None,
 ) -> Vector:
     """Return atol by state: as given, and where that is NaN as the scale of the model asks.
 
@@ -117,12 +129,14 @@ def scaled_tolerances(
         ``trial(atol)`` runs the model and returns its states, shape (n_time, n_state), the first row at the start.
     by_events : ndarray, shape (n_state,)
         The largest values that events set the states to, or add.
+    rise : callable, optional
+        Of the runs of `trial`, see `rise_of`.
     """
     free, begins = np.isnan(given), np.abs(start)
     first = _first_run(given, begins, by_events, trial)
     if first is None:
         return np.where(free, RELATIVE, given)
-    worked, Y, begins = first
+    worked, Y, begins, has_failed = first
     start = np.maximum(begins, by_events)
     for _ in range(_MOST_TRIALS):
         largest = np.maximum(np.abs(Y).max(axis=0), start)
@@ -136,40 +150,52 @@ def scaled_tolerances(
             return worked
         Y, worked = again, atol
     atol = np.where(free & (begins > 0), np.minimum(atol, begins / RESOLVED), atol)
-    return _for_growth(atol, free, Y, trial)
+    atol = _for_growth(atol, free, Y, trial, rise)
+    return worked if has_failed and _or_none(trial, atol) is None else atol
 
 
 def _first_run(
     given: Vector, begins: Vector, by_events: Vector | float, trial: Callable[[Vector], Matrix]
-) -> tuple[Vector, Matrix, Vector] | None:
-    """Return atol of a first run that works, its states, and the starts that count; None where none works.
+) -> tuple[Vector, Matrix, Vector, bool] | None:
+    """Return atol of a first run that works, its states, the starts that count, and whether one with more exploded.
+
+    None where none works.
 
     A start that is but the rounding of another may be meant, or may be noise that no solver can follow. A state that
     falls to nothing before it grows may turn negative, and grow to minus infinity, where atol is large.
     """
     meant = np.where(begins > _ROUNDING * begins.max(initial=0.0), begins, 0.0)
     exploded = False
-    for counted, factor in ((begins, 1.0), (meant, 1.0), (meant, _SHARP)):
+    for counted, factor in ((begins, 1.0), (meant, 1.0), (meant, _SHARP), (meant, 0.0)):
         if not exploded if factor < 1 else counted is meant and (meant == begins).all():
             continue
-        atol = np.where(np.isnan(given), factor * _first_guess(np.maximum(counted, by_events)), given)
+        guess = np.maximum(factor * _first_guess(np.maximum(counted, by_events)), _SMALLEST)
+        atol = np.where(np.isnan(given), guess, given)
         try:
-            return atol, trial(atol), counted
+            return atol, trial(atol), counted, factor < 1
         except SimulationError as error:
             exploded = error.exploded
     return None
 
 
-def _for_growth(atol: Vector, free: BoolVector, Y: Matrix, trial: Callable[[Vector], Matrix]) -> Vector:
+def _for_growth(
+    atol: Vector, free: BoolVector, Y: Matrix, trial: Callable[[Vector], Matrix], rise: Rise | None
+) -> Vector:
     """Return atol, smaller where a state grows from so little that this changes the run; Y is a run of the model."""
     coarse: Matrix | None = None
     for k in range(_MOST_TRIALS):
-        fine = np.where(free, finer(Y, atol), atol)
+        fine = np.where(free, finer(Y, atol, rise), atol)
         if (fine == atol).all():
             break
         if k == 0:
             coarse = _or_none(trial, atol)
         sharp = _or_none(trial, fine)
+        if sharp is None:  # a state may start at zero
+            fine = np.where(free, finer(Y, atol), atol)
+            sharp = _or_none(trial, fine)
+        if sharp is None:  # noise may grow to minus infinity
+            fine = np.where(fine < atol, _SMALLEST, atol)
+            sharp = _or_none(trial, fine)
         if sharp is None or (coarse is not None and changes(coarse, sharp).max() < _FELT):
             break
         atol, coarse, Y = fine, sharp, sharp
@@ -183,8 +209,10 @@ def _or_none(trial: Callable[[Vector], Matrix], atol: Vector) -> Matrix | None:
         return None
 
 
-def finer(Y: Matrix, atol: Vector) -> Vector:
+def finer(Y: Matrix, atol: Vector, rise: Rise | None = None) -> Vector:
     """Return atol by state, a thousandth of the least value from which a state grows more than a thousandfold.
+
+    Of a state that has not, but would have by its `rise`, it is next to nothing.
 
     Y : ndarray, shape (n_time, n_state)
         The first row is the start. States that take both signs go through zero, and do not grow from there.
@@ -192,11 +220,45 @@ def finer(Y: Matrix, atol: Vector) -> Vector:
     size, enough = np.abs(Y), RESOLVED * atol
     ahead = np.maximum.accumulate(size[::-1])[::-1]  # the largest from each row on
     low = (size > 0) & (size < enough) & (ahead > RESOLVED * size) & (ahead > enough)
-    low &= (Y.max(axis=0) < enough) | (Y.min(axis=0) > -enough)
+    one_sign = (Y.max(axis=0) < enough) | (Y.min(axis=0) > -enough)
+    low &= one_sign
     if len(atol) > _FEW:
         low[1:] = False
     least = np.where(low, size, np.inf).min(axis=0)
-    return np.asarray(np.minimum(atol, np.maximum(least / RESOLVED, _SMALLEST)))
+    fine = np.minimum(atol, np.maximum(least / RESOLVED, _SMALLEST))
+    noise = (size > 0) & (size < atol) & one_sign
+    if rise is None or len(atol) > _FEW:
+        return np.asarray(fine)
+    for i in np.flatnonzero(noise.any(axis=0)).tolist():
+        grown_by = rise(Y, i)
+        begun = np.log(size[:, i], where=noise[:, i], out=np.full(len(Y), -np.inf)) - grown_by
+        due = np.maximum.accumulate(begun) + grown_by > np.log(RESOLVED * enough[i])
+        if (due & (size[:, i] < enough[i])).any():
+            fine[i] = _SMALLEST
+    return np.asarray(fine)
+
+
+def rise_of(definition: Definition, times: Vector, p: list[float]) -> Rise | None:
+    """Return how the states of runs at `times` grow by themselves; None of what has no equations for it.
+
+    The exponents are the integral of the derivative of the state's rate with respect to itself.
+    """
+    d = definition
+    if d.equations is None or d.has_delays or d.algebraic:
+        return None
+    rates, forced = d.equations.rates, forcing_values(d.forcings, times)
+
+    def rise(Y: Matrix, i: int) -> Vector:
+        slope = _slope(d.groups[:4], rates[i], symbol(d.states[i]))((times,), Y.T, p, forced)[0]
+        values = np.nan_to_num(np.broadcast_to(slope, len(times)))
+        return np.concatenate([[0.0], np.cumsum(np.diff(times) * (values[1:] + values[:-1]) / 2)])
+
+    return rise
+
+
+@lru_cache(maxsize=256)
+def _slope(groups: tuple[tuple[str, ...], ...], rate: Node, state: Symbol) -> Callable[..., list[Any]]:
+    return array_function(symbols(*groups), [gradients([rate], [state])[0].get(state, ZERO)])
 
 
 def changes(Y: Matrix, other: Matrix) -> Vector:
@@ -267,7 +329,9 @@ def unresolved(Y: Matrix, limits: list[float], states: Sequence[str]) -> str:
     )
 
 
-def grown(Y: Matrix, atol: Vector, again: Callable[[Vector], Matrix], states: Sequence[str]) -> str:
+def grown(
+    Y: Matrix, atol: Vector, again: Callable[[Vector], Matrix], states: Sequence[str], rise: Rise | None = None
+) -> str:
     """Return a sentence on states that grow from so little that their atol makes a run wrong, or an empty string.
 
     Parameters
@@ -276,8 +340,10 @@ def grown(Y: Matrix, atol: Vector, again: Callable[[Vector], Matrix], states: Se
         The run; the first row is the start.
     again : callable
         ``again(atol)`` repeats the run with other tolerances.
+    rise : callable, optional
+        Of this run, see `rise_of`.
     """
-    fine = finer(Y, atol)
+    fine = finer(Y, atol, rise)
     small: list[int] = np.flatnonzero(fine < atol).tolist()
     if not small:
         return ""
@@ -288,7 +354,8 @@ def grown(Y: Matrix, atol: Vector, again: Callable[[Vector], Matrix], states: Se
     worst = int(change.argmax())
     if change[worst] < _WRONG:
         return ""
-    told = ", ".join(f"{states[i]} (from {RESOLVED * fine[i]:.2g}, atol {atol[i]:.2g})" for i in small)
+    least = [f"{RESOLVED * v:.2g}" if v > _SMALLEST else "next to nothing" for v in fine]
+    told = ", ".join(f"{states[i]} (from {least[i]}, atol {atol[i]:.2g})" for i in small)
     advice = ", ".join(f"{states[i]!r}: {fine[i]:.1g}" for i in small)
     return (
         f"In a run of the model some states grow from values that are small beside their absolute tolerance: {told}. "

@@ -196,6 +196,16 @@ def test_ode_takes_delays_by_position_and_by_array(caplog):
         fme.ode({"N": 1}, [0, 5], lambda t, y, p: -fme.lag(y, 1.0), method="rk4", dt=0.1)
 
 
+@pytest.mark.parametrize("start", [{"y": 0.5}, [0.5], 0.5])
+def test_ode_sees_a_delay_that_the_function_asks_for_later_in_the_run(start):
+    def mackey_glass(t, y, p):  # as in deSolve's page on dede, whose numbers these are
+        past = 0.5 if t < p["tau"] else fme.lag(y, p["tau"])
+        return 0.2 * past / (1 + past**10) - 0.1 * y
+
+    table = fme.ode(start, [0, 50, 100], mackey_glass, {"tau": 20.0})
+    np.testing.assert_allclose(table.iloc[:, 1], [0.5, 0.9380847, 1.1294557], rtol=1e-4)
+
+
 def test_ode_ends_at_a_terminal_root():
     table = fme.ode({"N": 1}, [0, 5, 10], lambda t, y, p: p["r"] * y, {"r": 1}, events=[{**END, "root": "N - 3"}])
     assert table["time"].tolist() == pytest.approx([0, np.log(3)], rel=1e-5)

@@ -168,6 +168,47 @@ def test_a_run_that_is_wrong_for_its_atol_tells_it_once_with_what_to_pass(how, c
     assert peak_error(right, epidemic(engine="explicit", rtol=1e-11, atol=1e-25)()) < 1e-3
 
 
+DEEP = "d(P)/dt = c*P - d*C*P\nd(C)/dt = e*P*C - f*C"  # of deSolve's vignette: P falls to 1e-158, and comes back
+DEEP_LOGS = "d(p)/dt = c - d*exp(q)\nd(q)/dt = e*exp(p) - f"
+DEEP_PARMS = {"c": 10, "d": 0.1, "e": 0.1, "f": 0.1}
+LONG = np.linspace(0, 200, 401)
+
+
+def deep(text=DEEP, state=None, **more):
+    return OdeModel(text, state=state or {"P": 0.5, "C": 1}, times=LONG, **{"parms": DEEP_PARMS, **more})
+
+
+@pytest.fixture(scope="module")
+def deep_truth():
+    return np.exp(deep(DEEP_LOGS, {"p": np.log(0.5), "q": 0.0}, rtol=1e-10, atol=1e-10)()["q"])
+
+
+@pytest.mark.parametrize("how", [{}, {"engine": "stiff"}, {"atol": 0}, {"atol": {"P": 0}, "engine": "scipy"}])
+def test_a_state_far_below_its_atol_comes_back(how, deep_truth, caplog):
+    np.testing.assert_allclose(deep(**how)()["C"], deep_truth, rtol=0.05)  # without it, 1e-6 from time 130 on
+    assert not caplog.records
+
+
+def test_a_run_whose_stiff_steps_keep_a_state_from_coming_back_is_told(deep_truth, caplog):
+    shallow = deep(parms={**DEEP_PARMS, "c": 0.5})
+    shallow()
+    assert not caplog.records
+    wrong = shallow({"c": 10})["C"]
+    assert wrong.iloc[-1] < 1e-3 * deep_truth.iloc[-1]
+    assert "P (from next to nothing, atol 1e-06)" in caplog.text
+    advised = eval(caplog.text.split("atol={")[1].split("}")[0].join("{}"))
+    np.testing.assert_allclose(shallow.replace(atol=advised)({"c": 10})["C"], deep_truth, rtol=0.02)
+
+
+def test_noise_that_runs_to_minus_infinity_leads_to_the_smallest_atol():
+    parms = dict(eats=100, grows=1, dies=0.2, K=10)
+    text = "d(P)/dt = grows*P*(1 - P/K) - eats*P*C\nd(C)/dt = (eats*P/2 - dies)*C"
+    logs = "d(p)/dt = grows*(1 - exp(p)/K) - eats*exp(q)\nd(q)/dt = eats*exp(p)/2 - dies"
+    found = deep(text, {"P": 1, "C": 2}, parms=parms)()
+    truth = deep(logs, {"p": 0.0, "q": np.log(2)}, parms=parms, rtol=1e-10, atol=1e-10)()
+    np.testing.assert_allclose(np.log(found["C"]), truth["q"], atol=1e-3)
+
+
 def test_the_largest_of_grids_are_not_searched_for_growth_from_their_fronts(monkeypatch):
     from fmepy.models.running.tolerances import finer
 
@@ -305,7 +346,7 @@ def test_atol_by_hand_is_one_number_a_vector_or_a_dict():
     [
         ({"Bact": 1e-8}, "Did you mean 'Bacto'"),
         ([1e-6], "has 1 values for 2 states"),
-        (0.0, "must be a positive"),
+        (-1.0, "must be a positive"),
         (np.nan, "must be a positive"),
         ([1e-6, np.inf], "must be a positive"),
         ("small", "must be a positive"),
