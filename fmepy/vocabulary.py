@@ -192,9 +192,20 @@ class AnswersInOwnWords:
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
+            if hasattr(member := getattr(kind, name, None), "__get__"):  # it is there, and fails: its own error
+                return member.__get__(self, kind)
             if own := kind.elsewhere.get(name):
                 raise AttributeError(f"{kind.__name__} has no attribute {name!r}; here it is {own}.")
             raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+        def __getitem__(self, key: Any) -> Any:
+            name, kind = str(key), type(self).__name__
+            known = [k for k in dir(self) if not k.startswith("_")]
+            where = next((k for k in ("par", "pars", "parms") if name in getattr(self, k, ())), None)
+            hint = f" It stands in `.{where}[{name!r}]`." if where else did_you_mean(name, known)
+            if name in known or (isinstance(key, str) and hasattr(self, name)):
+                hint = f" It is an attribute: `.{name}`."
+            raise TypeError(f"{kind!r} object is not subscriptable: there is no [{key!r}].{hint}")
 
 
 def by_name(rows: Mapping[str, str]) -> dict[str, str]:

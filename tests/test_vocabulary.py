@@ -8,6 +8,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ParameterError, UnknownArgumentError, did_you_mean
+from fmepy.vocabulary import AnswersInOwnWords
 from fmepy.workflow.command import main
 
 TIMES = np.arange(0.0, 11.0)
@@ -202,6 +203,27 @@ def test_names_of_other_packages_are_answered_with_ours(filtered):
         _ = fme.nothing_of_the_kind
     with pytest.raises(AttributeError, match="FilterResult has no attribute 'llf'; here it is `loglik`"):
         _ = filtered.filter().llf
+
+
+def test_an_error_inside_a_property_is_not_taken_for_a_missing_one():
+    class Broken(AnswersInOwnWords):
+        @property
+        def data(self):
+            return None.names
+
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'names'"):
+        _ = Broken().data
+
+
+def test_brackets_of_what_has_none_are_answered_with_the_attribute(filtered, fit):
+    for of, key, says in [
+        (fit, "par", r"is an attribute: `\.par`"), (fit, fit.par.index[0], r"stands in `\.par\["),
+        (fit, "pars", "Did you mean 'par'"), (filtered, filtered.parms.index[0], r"stands in `\.parms\["),
+    ]:  # fmt: skip
+        with pytest.raises(TypeError, match=f"{type(of).__name__}' object is not subscriptable.*{says}"):
+            of[key]
+    with pytest.raises(TypeError, match="not subscriptable"):
+        list(fit)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,8 @@ class ModCost(Shown):
         ax : Axes, optional
             Where to draw.
         **kwargs
-            Labels and limits (``xlabel``, ``title``, ``ylim``, ...), and properties of the points.
+            ``xyswap``: x downwards, by default where it is called depth; labels and limits (``xlabel``, ``title``,
+            ``ylim``, ...); properties of the points.
         """
         from fmepy.plotting.fits import plot_residuals
 

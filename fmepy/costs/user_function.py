@@ -313,7 +313,10 @@ def as_simulator(
         )
     if is_model(func):
         _refuse_further(args, kwargs, "model")
-        return _model_simulator(func, parms, varied, argument)
+        simulator = _model_simulator(func, parms, varied, argument)
+        if map not in (0, None, simulator.x_name):
+            raise ArgumentError(f"`map={map!r}`: the model knows its own x, {simulator.x_name!r}; leave `map` out.")
+        return simulator
     if not callable(func):
         raise ArgumentError(f"`func` must be a fmepy model or a function of p; got {type(func).__name__}.")
     function = UserFunction(func, as_parameters(parms, argument="parms"), args, kwargs)

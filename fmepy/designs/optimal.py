@@ -16,13 +16,15 @@ from fmepy.designs.joint import JointReadings
 from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
 from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
 from fmepy.fimlof.cost import FimlofCost
+from fmepy.fitting.problem import bends_of
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
 from fmepy.journal.saving import Saved
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.named import as_parameters
+from fmepy.parameters.priors import as_prior
 from fmepy.results.tables import Part, as_html, bullets, heading, long_table
-from fmepy.types import AxesArray, Cube, Vector
+from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import own_words
 
 _STARTS = 6  # designs from which exchanges begin
@@ -97,7 +99,7 @@ def _short(value: float) -> str:
 def design(
     model: Any, p: Any, *, n: int | None = None, candidates: Any = None, times: Any = None, controls: Any = None,
     criterion: str = "D", for_: Any = None, sd: Any = None, variables: Any = None, min_gap: float = 0.0,
-    by: str | None = None, budget: float | None = None, seed: Any = None,
+    by: str | None = None, budget: float | None = None, prior: Any = None, seed: Any = None,
 ) -> OptimalDesign:  # fmt: skip
     """Return the readings that tell most of the parameters.
 
@@ -135,6 +137,8 @@ def design(
         Column of `candidates` whose groups are taken as wholes.
     budget : float, optional
         What all readings may cost together, by the column ``cost``.
+    prior : mapping of parameter to frozen scipy.stats distribution, optional
+        What is known besides the readings, as in `modFit`: half the bend of -2 log density counts as information.
     seed : int, Generator or None
         Of the designs that exchanges start from: the same seed, the same design.
 
@@ -171,7 +175,7 @@ def design(
     [2.0]
     """
     check_choice(criterion, CRITERIA, "criterion")
-    task = _Task(model, p, sd, criterion, for_, as_rng(seed))
+    task = _Task(model, p, sd, criterion, for_, prior, as_rng(seed))
     if controls is not None:
         space: DesignSpace = ControlledExperiments(task, candidates, controls)
     elif times is not None:
@@ -193,13 +197,16 @@ def design(
 class _Task:
     """The parameters, where they are, and the criterion."""
 
-    def __init__(self, asked: Any, p: Any, sd: Any, criterion: str, for_: Any, rng: np.random.Generator) -> None:
+    def __init__(
+        self, asked: Any, p: Any, sd: Any, criterion: str, for_: Any, prior: Any, rng: np.random.Generator
+    ) -> None:
         draws = p if isinstance(p, pd.DataFrame) else p.pars if isinstance(p, ModMCMC) else None
         if draws is not None:
             rows = rng.choice(len(draws), size=min(_MOST_DRAWS, len(draws)), replace=False)
             self.points = [draws.iloc[i].astype(float) for i in rows]
         else:
-            read = as_parameters(p.par if isinstance(p, Profile) else p, argument="p")
+            own = getattr(asked, "parms", None)
+            read = as_parameters(p.par if isinstance(p, Profile) else p, own, argument="p")
             self.points = [pd.Series(read.values, index=list(read.names), dtype=float)]
         self.names = [str(n) for n in self.points[0].index]
         self.is_joint = isinstance(asked, FimlofCost)
@@ -213,9 +220,12 @@ class _Task:
                 r.variance = variance
             self.lacks_sd = False
             self.notes.append(f"A reading has the fit's standard deviation of {variance**0.5:.3g}.")
-        if isinstance(p, ModFit) and p.with_prior:
-            self.notes.append("The fit's prior takes no part: standard errors are of the data alone.")
-        self.present = np.array([r.present for r in self.readings])
+        if isinstance(p, ModFit) and p.with_prior and prior is None:
+            self.notes.append(
+                "The fit's prior takes no part (`prior=` counts one): standard errors are of the data alone."
+            )
+        self.of_prior = np.array([_of_prior(prior, point) for point in self.points])
+        self.present = np.array([r.present for r in self.readings]) + self.of_prior
 
     def set_candidates(self, space: DesignSpace) -> None:
         """Make the criterion, now that the candidates are known."""
@@ -242,6 +252,16 @@ class _Task:
     def value(self, M: Any) -> Vector:
         """Return the expected criterion of many designs, M of shape (n_point, n_design, n_par, n_par)."""
         return np.asarray(np.mean([c.of(m) for c, m in zip(self.criteria, M, strict=True)], axis=0))
+
+
+def _of_prior(prior: Any, point: pd.Series) -> Matrix:
+    """Return the information of a prior, none where -2 log density is bent downwards."""
+    parameters = as_parameters(point)
+    read = as_prior(prior, parameters)
+    if read is not None and read.parts is None:
+        raise ArgumentError("`prior` of a design is a dict of distributions: prior={'k': scipy.stats.norm(1, 0.2)}.")
+    bends = bends_of(() if read is None else read.parts or (), parameters.values, np.abs(parameters.values))
+    return np.diag(0.5 * np.maximum(np.nan_to_num(bends), 0.0))
 
 
 def _check_possible(task: _Task, space: DesignSpace, n: int) -> None:

@@ -45,13 +45,15 @@ class DesignSpace:
         """Return the information of what is there and some units, with each of others: (n_point, n_unit, p, p)."""
         if self.task.is_joint:
             own = [self.units[i] for i in units]
-            return np.array([r.with_each(self.row_numbers(taken), own) for r in self.task.readings])
+            of_readings = np.array([r.with_each(self.row_numbers(taken), own) for r in self.task.readings])
+            return np.asarray(of_readings + self.task.of_prior[:, None])
         return np.asarray(self.together(taken)[:, None] + self.information[:, units])
 
     def together(self, taken: Sequence[int]) -> Cube:
         """Return the information of what is there and some units, shape (n_point, n_par, n_par)."""
         if self.task.is_joint:
-            return np.array([r.of_rows(self.row_numbers(taken)) for r in self.task.readings])
+            of_readings = np.array([r.of_rows(self.row_numbers(taken)) for r in self.task.readings])
+            return np.asarray(of_readings + self.task.of_prior)
         return np.asarray(self.task.present + self.information[:, list(taken)].sum(axis=1))
 
     def row_numbers(self, taken: Sequence[int]) -> IntVector:
@@ -121,6 +123,9 @@ class ReadingsInTime(DesignSpace):
             )
         if low < float(readings.model.times[0]):
             raise ArgumentError(f"`times` begins at {low:g}, before the model's start at {readings.model.times[0]:g}.")
+        if not task.is_joint and high > (last := float(readings.model.times[-1])):
+            how = "cost.replace(model=model.replace(times=...))" if readings.is_cost else "model.replace(times=...)"
+            raise ArgumentError(f"`times` ends at {high:g}, after the model's end at {last:g}. Let it run on: {how}.")
         steps = _steps_between(readings.model, low, high)
         self.repeats = self.moves = steps is None and not task.is_joint
         grid = np.linspace(low, high, _GRID) if steps is None else steps

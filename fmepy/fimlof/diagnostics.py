@@ -117,6 +117,7 @@ class Correlations(Framed):
         sizes = np.sqrt(np.diagonal(self.values[0]))
         with np.errstate(invalid="ignore", divide="ignore"):
             rho = self.values / np.outer(sizes, sizes)
+            rho = np.where(np.abs(rho) < 1 + 1e-9, np.clip(rho, -1, 1), rho)  # not beyond 1 by rounding
         names = np.array(self.variables, dtype=object)
         expected = np.zeros_like(self.values)
         expected[0] = np.eye(m)

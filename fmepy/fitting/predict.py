@@ -191,8 +191,12 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
 
 
 def _of_bounds(fit: ModFit) -> str:
-    """Return the note on parameters at their bounds, which have no covariance."""
-    if not (held := list(fit.at_bound)):
+    """Return the note on what has no covariance: all of a fit, or parameters at their bounds."""
+    held = list(fit.at_bound)
+    if fit.cov_scaled.drop(index=held, columns=held).isna().any(axis=None):
+        why = "no degrees of freedom are left" if fit.df_residual <= 0 else "the data leave parameters undetermined"
+        return f"There is no band, for the fit has no covariance: {why}; fit.summary() says more."
+    if not held:
         return ""
     is_one = len(held) == 1
     return (

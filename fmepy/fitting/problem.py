@@ -20,7 +20,7 @@ The minimised function, in the letters of the code, with ``r`` the scaled residu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -418,8 +418,13 @@ def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
     if problem.prior.parts is None:
         lower, upper = problem.lower, problem.upper
         return second_differences(lambda p: minus2log(problem.inside(p)), theta, lower, upper, problem.scale, 1e-16)
-    H = np.zeros((theta.size, theta.size))
-    for d in problem.prior.parts:  # independent: nothing between two of them
+    return np.diag(bends_of(problem.prior.parts, theta, problem.scale))
+
+
+def bends_of(parts: Sequence[Density], theta: Vector, scale: Vector) -> Vector:
+    """Return the second derivatives of -2 log prior by each parameter, of distributions that are independent."""
+    bends = np.zeros(theta.size)
+    for d in parts:
 
         def of_one(p: Vector, d: Density = d) -> float:
             # rounding may take a probe an ulp past the end
@@ -427,13 +432,13 @@ def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
 
         # a distance over which it is smooth: not as far as an end of the support, where a density may vanish
         x = float(theta[d.at])
-        size = min(max(abs(x), 1e-3 * problem.scale[d.at]), d.width)
+        size = min(max(abs(x), 1e-3 * scale[d.at]), d.width)
         room = [end for end in (x - d.lower, d.upper - x) if end > _BESIDE * size]  # beside an end one side serves
         ends = np.array([d.lower]), np.array([d.upper])
-        H[d.at, d.at] += second_differences(
-            of_one, theta[d.at : d.at + 1], *ends, np.array([min([size, *room])]), 1e-16
-        )[0, 0]
-    return H
+        bends[d.at] += second_differences(of_one, theta[d.at : d.at + 1], *ends, np.array([min([size, *room])]), 1e-16)[
+            0, 0
+        ]
+    return bends
 
 
 @dataclass(frozen=True, slots=True, eq=False)

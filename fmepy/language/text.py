@@ -50,6 +50,7 @@ _HINTS: dict[type[ast.AST], str] = {  # where users really go wrong
     ast.BitAnd: "join conditions by `and`, as in where(x > 0 and y > 0, a, b)",
     ast.BitOr: "join conditions by `or`, as in where(x > 0 or y > 0, a, b)",
     ast.Invert: "negate a condition by `not`",
+    ast.Subscript: f"{_ALLOWED}; an element of an array has to be given a name in the model, as in x0 = x[0]",
     ast.Attribute: f"{_ALLOWED}; a name has no dot: write r_max for r.max",
     ast.Compare: _CONDITION_ONLY,
     ast.BoolOp: _CONDITION_ONLY,

@@ -35,6 +35,7 @@ _SIGNS = {";": "write one statement a line", "'": "a rate is written dN/dt; text
 _WORDS_ALLOWED = {"and", "or", "not", "if", "else"}
 _NUMBER = re.compile(r"(?<![\w.])\.?\d[\w.]*")
 _EQUALS = re.compile(r"(?<![<>=!:])=(?!=)")
+_CHOICE = re.compile(r"\bif\b|\?")
 _WORD = re.compile(r"[^\W\d]\w*")
 _KIND = re.compile(r"""(["'])(hold|extrapolate|step)\1""")
 """The kind of a table, the one thing in quotes."""
@@ -161,6 +162,8 @@ def _unreadable(place: Tree, error: SyntaxError | ValueError) -> ModelTextError:
     column = _column(lines[row], column)
     said = str(getattr(error, "msg", error)).split(" (<")[0]
     message = next((ours for theirs, ours in _MISREAD.items() if theirs in said), f"this cannot be read: {said}")
+    if said == "invalid syntax" and _CHOICE.search(place.code):
+        message = "a choice is written where(x > 0, a, b), or a if x > 0 else b"
     return place.error_at(message, row, column)
 
 

@@ -36,6 +36,7 @@ _NEWTON, _CLOSE = 12, 1e-10
 _DIFFERENCE = 1e-7
 _NEUTRAL = 1e-9  # of the largest entry of a Jacobian: eigenvalues below are zero
 _NEXT = 1e-9  # of the range: so near to its end a branch is there, which may never come to it
+_ENDLESS = 1e6  # sizes of the first states: beyond, a branch that has left the parameter where it is runs to infinity
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,7 +115,8 @@ def continuation(
     Pseudo-arclength continuation (Keller 1977) with exact Jacobians where the model has equations. A fold is where the
     branch turns round in the parameter, found to about 1e-10 of its value; where a pair of complex eigenvalues crosses
     the axis (Hopf) the stability changes, and that is no fold. A branch that crosses itself, or another one, is
-    followed straight on.
+    followed straight on; of a model with ``positive=True`` it ends where a state falls below zero. It ends, too, where
+    states run to infinity at a value of the parameter.
 
     References
     ----------
@@ -155,10 +157,9 @@ def continuation(
         down, why_down, folds_down = path.followed(y, own, -1.0)
         points = [*reversed(down[1:]), *up]
         signs = [path.stability(y, p) for y, p in points]
-    names = model.states if model.grid is None else [c for s in model.states for c in in_cells(s, len(model.grid))]
 
     def table(rows: list[Any]) -> pd.DataFrame:
-        return pd.DataFrame([[p, *y] for y, p in rows], columns=[parameter, *names])
+        return pd.DataFrame([[p, *y] for y, p in rows], columns=[parameter, *path.names])
 
     frame = table(points).assign(
         stable=pd.Series([s for s, _ in signs], dtype=object), eigenvalue=[value for _, value in signs]
@@ -176,6 +177,8 @@ class _Path:
         self._model, self._source = model, model.source()
         self._place = list(model.parms.index).index(parameter)
         self._base = model.parms.to_numpy(dtype=float)
+        grid = model.grid
+        self.names = model.states if grid is None else [c for s in model.states for c in in_cells(s, len(grid))]
 
     def state_at(self, start: Any) -> Vector:
         """Return the steady state to begin with."""
@@ -261,7 +264,7 @@ class _Path:
 
     def followed(self, y: Vector, p: float, direction: float) -> tuple[list[Any], str, list[Any]]:
         """Return the points of the branch from here on, why it ends, and its folds."""
-        typical = float(np.abs(y).max(initial=0.0)) or 1.0
+        typical = first_typical = float(np.abs(y).max(initial=0.0)) or 1.0
         span, cells = self.high - self.low, np.sqrt(self._source.n_rows)  # as many cells, as long a step
         size = np.append(cells * np.maximum(np.abs(y), 0.1 * typical), span)
         folds: list[Any] = []
@@ -284,12 +287,22 @@ class _Path:
                 fold = self._fold(u, t, size, length)
                 folds.append((fold[:-1], float(fold[-1])))
                 points.append(folds[-1])
+            i = int(np.argmin(v[:-1]))
+            if self._model.tolerances.positive and v[i] < -_NEXT * typical:
+                w = self._where(u, t, size, length, i, 0.0)
+                w[i] = 0.0  # to the last digit: where branches cross, it is found to half of them
+                if self.low <= w[-1] <= self.high:
+                    why = f"at {w[-1]:.6g}, where {self.names[i]!r} falls below zero"
+                    return [*points, (w[:-1], float(w[-1]))], why, folds
             if not self.low <= v[-1] <= self.high:
                 end = self.high if v[-1] > self.high else self.low
-                last = self._at(u, t, size, length, end)
+                last = self._where(u, t, size, length, -1, end)[:-1]
                 which = "upper" if end == self.high else "lower"
                 return [*points, (last, end)], f"at the {which} end of the range", folds
             points.append((v[:-1], float(v[-1])))
+            most = int(np.argmax(np.abs(v[:-1])))
+            if abs(v[most]) > _ENDLESS * first_typical and max(abs(t[-1]), abs(onwards[-1])) < _NEXT:
+                return points, f"at {v[-1]:.6g}, where {self.names[most]!r} runs to infinity", folds
             if min(v[-1] - self.low, self.high - v[-1]) < _NEXT * span and len(points) > 2:
                 return points, f"at {v[-1]:.6g}, next to the end of the range", folds
             if len(points) > 10 and np.linalg.norm((v - first) / size) < length:
@@ -316,15 +329,14 @@ class _Path:
         found = self.step(u, t, size, s)
         return u if found is None else found[0]
 
-    def _at(self, u: Vector, t: Vector, size: Vector, length: float, p: float) -> Vector:
-        """Return the state within a step at which the parameter has a value."""
+    def _where(self, u: Vector, t: Vector, size: Vector, length: float, i: int, value: float) -> Vector:
+        """Return the point within a step at which its number i has a value; its beginning if there is none."""
         from scipy.optimize import brentq
 
-        def beyond(s: float) -> float:
-            found = self.step(u, t, size, s) if s else (u, t, 0)
-            return float("nan") if found is None else float(found[0][-1] - p)
+        def at(s: float) -> Vector:
+            found = self.step(u, t, size, s) if s else None
+            return u if found is None else found[0]
 
-        if beyond(0.0) == 0:
-            return u[:-1]
-        found = self.step(u, t, size, brentq(beyond, 0.0, length, xtol=1e-14))
-        return u[:-1] if found is None else found[0][:-1]
+        if (u[i] - value) * (at(length)[i] - value) >= 0:
+            return u.copy()
+        return at(brentq(lambda s: at(s)[i] - value, 0.0, length, xtol=1e-14))

@@ -92,6 +92,12 @@ def as_ranges(parRange: Any, *, finite: bool = True, argument: str = "parRange")
         }
         if len(pairs) < len(parRange):
             raise ParameterError(f"`{argument}` names a parameter more than once: {listed(parRange.index)}.")
+        texts = [k for k in parRange.columns if pd.api.types.is_string_dtype(parRange[k])]
+        if isinstance(parRange.index, pd.RangeIndex) and texts:
+            raise ParameterError(
+                f"`{argument}` is a table whose index holds no names, and {texts[0]!r} is not read: pass "
+                f"table.set_index({texts[0]!r})."
+            )
         if isinstance(parRange.index, pd.RangeIndex):
             pairs = dict(zip(generated_names(len(pairs)), pairs.values(), strict=True))
     elif isinstance(parRange, (Mapping, pd.Series)):

@@ -30,22 +30,25 @@ from fmepy.types import Axes, AxesArray
 
 
 @picture
-def plot_residuals(cost: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+def plot_residuals(cost: Any, *, xyswap: bool | None = None, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Draw weighted residuals against x, one symbol and colour per variable, or per entity; return the Axes.
 
     Parameters
     ----------
     cost : ModCost
         With the tables ``residuals`` and ``var``, and ``x_name``.
+    xyswap : bool, optional
+        x on the vertical axis, downwards from its top; by default where it is called depth.
     ax : Axes, optional
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); anything else goes to ``Axes.plot``.
     """
     ax = get_ax(ax)
-    zero_line(ax)
+    upright = cost.x_name.lower() in ("depth", "depths") if xyswap is None else xyswap
+    zero_line(ax, upright=upright)
     for k, (name, mine) in enumerate(_by_variable(cost)):
-        _draw_residuals(ax, mine, name, k, kwargs)
-    set_axes(ax, cost.x_name, "weighted residuals")
+        _draw_residuals(ax, mine, name, k, kwargs, upright)
+    set_axes(ax, cost.x_name, "weighted residuals", upright)
     return ax
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.checks import positive_number
 from fmepy.errors import check_choice
 from fmepy.parameters.names import split_local
 from fmepy.parameters.selection import chosen
@@ -214,6 +215,7 @@ def plot_collinearity(
     if log:
         (ax.set_xscale if named else ax.set_yscale)("log")
     if threshold is not None:
+        threshold = positive_number(threshold, "threshold")
         line = ax.axvline if named else ax.axhline
         line(threshold, color=WARNING, linewidth=1, linestyle="--", label=f"threshold {threshold:g}")
     if not finite.all():

@@ -28,6 +28,18 @@ DEPTHS = ("depth", "depths", "x", "z", "height", "distance", "place")
 _UNNAMED = "Columns need names: pd.DataFrame(array, columns=[...])."
 
 
+def _answer(data: Any, argument: str) -> str:
+    """Return what was given in place of a table, and how to make one of it."""
+    kind = type(data).__name__
+    if isinstance(data, str | PathLike):
+        return f"{data!r}. Read the file: pd.read_csv({str(data)!r})."
+    if hasattr(data, "to_pandas"):  # of polars, of Arrow
+        return f"{type(data).__module__.split('.')[0]}.{kind}. Pass {argument}.to_pandas()."
+    if isinstance(data, list) and data and isinstance(data[0], Mapping):
+        return f"a list of rows. Pass pd.DataFrame({argument})."
+    return f"{kind}. " + (f"Run it first: {argument}=model()." if callable(data) else _UNNAMED)
+
+
 def as_table(data: Any, argument: str = "obs", *, empty: bool = False) -> pd.DataFrame:
     """Return a table as a DataFrame with text labels; the data themselves may be shared, so do not write.
 
@@ -54,11 +66,9 @@ def as_table(data: Any, argument: str = "obs", *, empty: bool = False) -> pd.Dat
     elif isinstance(data, np.ndarray) and data.dtype.names:
         table = pd.DataFrame({name: data[name] for name in data.dtype.names})
     else:
-        is_path = isinstance(data, str | PathLike)
         raise DataError(
-            f"`{argument}` must be a table: a DataFrame, or a mapping of names to columns; got "
-            + (f"{data!r}. Read the file: pd.read_csv({str(data)!r})." if is_path else f"{type(data).__name__}. ")
-            + ("" if is_path else f"Run it first: {argument.split('[')[0]}=model()." if callable(data) else _UNNAMED)
+            f"`{argument}` must be a table: a DataFrame of pandas, or a mapping of names to columns; got "
+            + _answer(data, argument.split("[")[0])
         )
     table.columns = pd.Index([normal_name(c) for c in table.columns])
     if len(table) == 0 and not empty:

@@ -65,6 +65,12 @@ def test_an_error_or_x_that_is_missing_beside_a_missing_observation_does_not_mat
         ({"time": [1]}, {}, "no column of observations"),
         ([1, 2], {}, "must be a table.*got list"),
         (np.ones((2, 2)), {}, "Columns need names"),
+        ([{"time": 1, "y": 2.0}], {}, r"a list of rows\. Pass pd\.DataFrame\(obs\)"),
+        (
+            type("DataFrame", (), {"to_pandas": None, "__module__": "polars.frame"})(),
+            {},
+            r"polars\.DataFrame\. Pass obs\.to_pandas",
+        ),
         ({"time": [1], "A": [1.0]}, {"err": "time"}, "column of `x`"),
         ({"time": pd.to_datetime(["2020-01-01"]), "A": [1.0]}, {}, "holds dates"),
         (pd.DataFrame({"A": [1.0]}, index=pd.Index([1.0], name="time")), {}, "reset_index"),

@@ -112,6 +112,12 @@ def test_map_says_which_column_is_x():
     assert (none.x_name, none.x.tolist(), none.var_names) == ("x", [1, 2, 3], ("x", "y", "z"))
 
 
+def test_a_model_knows_its_own_x(bact):
+    assert as_simulator(bact, map="time").x_name == "time"
+    with pytest.raises(ArgumentError, match=r"`map='tme'`: the model knows its own x, 'time'; leave `map` out"):
+        as_simulator(bact, map="tme")
+
+
 def test_positions_of_variables_count_x():
     simulator = as_simulator(line, {"a": 1, "b": 2})
     assert simulator.places([2, "y"]).tolist() == [1, 0]

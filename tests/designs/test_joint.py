@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import fmepy as fme
 from fmepy.designs.joint import JointReadings
@@ -182,3 +183,12 @@ def test_limits_count_as_plain_readings():
     plain, limited = walk(obs), walk({**obs, "mark": ["", "<"]}, censored="mark")
     a, b = (fme.design(c, {"a": 0.9}, candidates={"time": [3.0, 9.0]}, n=1, seed=1) for c in (plain, limited))
     assert a.after["a"] == pytest.approx(b.after["a"])
+
+
+def test_a_prior_counts_beside_readings_that_hang_together():
+    p, table = {"a": 0.8, "b": 1.0}, {"time": [9]}
+    now = information([1, 2, 4], P)[:2, :2] + np.diag([1 / 0.05**2, 0.0])
+    then = information([1, 2, 4, 9], P)[:2, :2] + np.diag([1 / 0.05**2, 0.0])
+    best = fme.design(walk(), p, candidates=table, n=1, prior={"a": stats.norm(0.7, 0.05)}, seed=1)
+    np.testing.assert_allclose(best.before, np.sqrt(np.diag(np.linalg.inv(now))), rtol=1e-5)
+    np.testing.assert_allclose(best.after, np.sqrt(np.diag(np.linalg.inv(then))), rtol=1e-5)

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
@@ -243,6 +244,9 @@ def test_it_prints_shows_draws_and_is_saved(tmp_path):
         ({"n": 2, "times": (5, 1)}, "crossed"),
         ({"n": 5, "times": (0, 3), "min_gap": 1.0}, "do not fit"),
         ({"n": 2, "times": (-5, 1)}, "before the model's start"),
+        ({"n": 2, "times": (0, 99)}, r"after the model's end at 10\. Let it run on: model\.replace"),
+        ({"n": 2, "times": (0, 10), "prior": lambda p: 0.0}, "a dict of distributions"),
+        ({"n": 2, "times": (0, 10), "prior": {"kk": stats.norm(1, 1)}}, "Did you mean 'k'"),
         ({"n": 2, "candidates": {"time": [0.0, 0.0]}}, "All candidates together leave 'k' open"),
         ({"candidates": {"time": [1.0]}}, "`n`, the number"),
         ({"n": 2, "times": (0, 10), "criterion": "F"}, "criterion"),
@@ -258,6 +262,31 @@ def test_it_prints_shows_draws_and_is_saved(tmp_path):
 def test_what_cannot_be_is_said(words, message):
     with pytest.raises(ArgumentError, match=message):
         fme.design(DECAY, {"k": 0.5, "A0": 1.0}, **words)
+
+
+def test_names_alone_stand_for_the_values_of_the_model():
+    by_value = fme.design(DECAY, {"k": DECAY.parms["k"]}, times=(0, 10), n=2, sd=0.1, seed=1)
+    assert fme.design(DECAY, ["k"], times=(0, 10), n=2, sd=0.1, seed=1).after.equals(by_value.after)
+
+
+def test_a_prior_counts_as_information():
+    seen = simulated(times=np.array([0.5, 1.0]))
+    cost = fme.SimulationCost(DECAY, seen, measurement_noise={"A": 0.02})
+    p, later = {"k": 0.5, "A0": 1.0}, {"time": [2.0, 4.0]}
+    prior = {"k": stats.norm(0.6, 0.01), "A0": stats.gamma(4.0, scale=0.3)}
+    t = np.array([0.5, 1.0, 2.0])
+    J = np.stack([-t * np.exp(-0.5 * t), np.exp(-0.5 * t)], axis=1) / 0.02
+    of_prior = np.diag([1 / 0.01**2, 3.0])  # of a gamma (shape - 1) / x^2
+    before, after = J[:2].T @ J[:2] + of_prior, J.T @ J + of_prior
+    best = fme.design(cost, p, candidates={"time": [2.0]}, n=1, prior=prior, seed=1)
+    np.testing.assert_allclose(best.before, np.sqrt(np.diag(np.linalg.inv(before))), rtol=1e-5)
+    np.testing.assert_allclose(best.after, np.sqrt(np.diag(np.linalg.inv(after))), rtol=1e-5)
+    alone = fme.design(cost, p, candidates=later, n=1, for_="k", seed=1)
+    assert best.after["k"] < 0.01 < alone.after["k"]
+    of_chain = fme.design(cost, pd.DataFrame([p, p]), candidates={"time": [2.0]}, n=1, prior=prior, seed=1)
+    np.testing.assert_allclose(of_chain.after, best.after)
+    open_still = fme.design(DECAY, p, times=(0, 10), n=1, sd=0.1, prior=prior, seed=1)  # one reading, two parameters
+    assert np.isfinite(open_still.after).all()
 
 
 def test_other_askers_are_refused_with_what_to_do():

@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 from fmepy.errors import ArgumentError, ParameterError
 from fmepy.fimlof.cost import FimlofCost
+from fmepy.fimlof.diagnostics import Correlations
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from tests.fimlof.simulated import panel
@@ -209,3 +210,11 @@ def test_every_variable_is_wholly_correlated_with_itself_at_lag_zero(two_state):
     own = table[(table["lag"] == 0) & (table["variable"] == table["with"])]
     np.testing.assert_allclose(own["rho"], 1.0)
     assert (own["r"] != 1.0).all()
+
+
+def test_rounding_makes_no_correlation_larger_than_1_but_gaps_may():
+    pairs = np.full((1, 2, 2), 10.0)
+    rounded = Correlations(np.full((1, 2, 2), 3.0), pairs, ("a", "b"), 1.0, 0)  # 3 > sqrt(3) * sqrt(3) of floats
+    assert rounded.frame["rho"].tolist() == [1.0] * 4
+    with_gaps = Correlations(np.array([[[1.0, 1.5], [1.5, 1.0]]]), pairs, ("a", "b"), 1.0, 0)
+    assert with_gaps.frame["rho"].max() == 1.5

@@ -215,3 +215,13 @@ def test_times_may_be_dates_of_the_data():
     plain = modFit(fme.SimulationCost(model, data.assign(day=range(10)), x="day"), {"k": 0.2})
     with pytest.raises(ArgumentError, match="`times` holds dates"):
         predict(model, plain, times=dates)
+
+
+def test_a_band_that_is_not_there_says_why():
+    model = fme.OdeModel("dy/dt = -a * b * y", state={"y": 1}, times=[0, 1, 2], parms={"a": 0.5, "b": 1.0})
+    seen = pd.DataFrame({"time": [0.5, 1.0, 2.0], "y": [0.75, 0.62, 0.36]})
+    open_still = fme.predict(model, fme.modFit(fme.SimulationCost(model, seen)))
+    assert "no covariance: the data leave parameters undetermined" in repr(open_still)
+    none_left = fme.predict(model, fme.modFit(fme.SimulationCost(model, seen[:1]), ["a"]))
+    assert "no covariance: no degrees of freedom are left" in repr(none_left)
+    assert "There is no band" not in repr(fme.predict(model, fme.modFit(fme.SimulationCost(model, seen), ["a"])))

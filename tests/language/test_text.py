@@ -234,6 +234,8 @@ def test_expressions_have_the_values_that_python_gives_them(text):
         ("x )( y", 3, "was not opened"),
         ("(x]", 3, "was not opened"),
         ("x; y", 2, "one statement a line"),
+        ("if x > 0 then y else z", 1, "a choice is written where(x > 0, a, b)"),
+        ("x > 0 ? y : z", 7, "a choice is written where(x > 0, a, b)"),
         ("x = 3", 1, "'='"),
         ("__x", 1, "two underscores"),
         ("x − 1", 3, "write plain signs"),

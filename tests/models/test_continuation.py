@@ -202,3 +202,26 @@ def test_a_branch_that_leaves_on_both_sides_by_one_end_says_so_once():
     model = fme.SteadyModel("d(x)/dt = p - x^2", state={"x": 1.0}, parms={"p": 1.0})
     branch = fme.continuation(model, "p", (-1, 2))
     assert branch.message == "It ends at the upper end of the range both ways."
+
+
+def chemostat(t, S, B, *, D=0.3, Sin=10.0, mu=1.0, K=1.0, Y=0.5):
+    growth = mu * S / (K + S)
+    return D * (Sin - S) - growth * B / Y, (growth - D) * B
+
+
+def test_a_branch_ends_where_a_state_that_must_not_be_negative_falls_below_zero():
+    model = fme.SteadyModel(chemostat, state={"S": 1, "B": 3}, positive=True)
+    branch = fme.continuation(model, "D", (0.1, 1.2))
+    assert "at 0.909091, where 'B' falls below zero" in branch.message
+    assert branch.frame["D"].iloc[-1] == pytest.approx(10 / 11, rel=1e-7)  # the washout: mu Sin / (K + Sin)
+    assert branch.frame["B"].min() > -1e-9
+    washed_out = fme.continuation(model, "D", (0.1, 1.2), start={"S": 10, "B": 0})  # there B is zero all along
+    assert washed_out.message == "It ends at the lower end of the range, and at the upper end of the range."
+
+
+def test_a_branch_that_runs_to_infinity_ends_there_and_has_no_folds():
+    branch = fme.continuation(fme.SteadyModel(chemostat, state={"S": 1, "B": 3}), "D", (0.1, 1.2))
+    assert "at 1, where 'S' runs to infinity" in branch.message
+    assert branch.folds.empty
+    S, D = branch.frame["S"].to_numpy(), branch.frame["D"].to_numpy()
+    np.testing.assert_allclose(D, S / (1 + S), rtol=1e-9)

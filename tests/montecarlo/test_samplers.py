@@ -183,6 +183,7 @@ def test_an_unlikely_truncation_is_still_exact():
         ({}, "empty"),
         (None, "`parRange` is missing"),
         (pd.DataFrame({"low": [0], "max": [1]}), "needs the columns 'min' and 'max'"),
+        (pd.DataFrame({"name": ["a"], "min": [0], "max": [1]}), r"'name' is not read: pass table\.set_index\('name'\)"),
     ],
 )
 def test_a_range_that_is_none_is_told(sampler, given, message):

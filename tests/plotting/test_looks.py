@@ -331,6 +331,8 @@ def test_collinearity_is_shown_with_names_and_threshold():
     best = found.sets()[int(pairs["collinearity"].idxmin())]
     assert many.get_xticklabels()[0].get_text() == "\n".join(["2", *best])
     assert many.get_xticklabels()[-1].get_text().endswith("+ 2 more")
+    with pytest.raises(fme.errors.ArgumentError, match="`threshold='20'` must be a positive number"):
+        found.plot(threshold="20")
 
 
 def test_a_damaged_result_is_refused_in_words_when_it_is_drawn(cost, fit):

@@ -86,6 +86,13 @@ def test_residuals_of_profiles_go_down(model):
     np.testing.assert_allclose(points, fit.cost.residuals.query("name == 'O2'")[["res", "x"]])
     assert (flux.get_xlabel(), flux.get_ylabel(), list(flux.get_xticks())) == ("", "weighted residual", [])
 
+    by_depth = fme.SimulationCost(model, data(model).rename(columns={"x": "depth"}), x="depth")()
+    ax = by_depth.plot()  # of a name that says it, or where it is asked for
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.yaxis_inverted()) == ("weighted residuals", "depth", True)
+    np.testing.assert_allclose(ax.lines[-1].get_xydata(), by_depth.residuals[["res", "x"]])
+    assert by_depth.plot(xyswap=False).get_xlabel() == "depth"
+    assert fit.cost.plot(xyswap=True).get_ylabel() == "x"
+
 
 def test_scenarios_and_bands_of_profiles_go_down_and_a_scalar_is_a_dot(model):
     table = pd.DataFrame({"scenario": ["now", "half"], "top": [300.0, 150.0]})

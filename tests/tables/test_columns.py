@@ -45,10 +45,3 @@ def test_data_as_a_path_and_a_forgotten_entity_say_what_to_type():
         fme.SimulationCost(model, "data.csv")
     with pytest.raises(DataError, match="pass entity='subject'"):
         fme.SimulationCost(model, pd.DataFrame({"time": [0, 1], "N": [1.0, 0.9], "subject": [1, 2]}))
-
-
-def test_a_forcing_that_is_a_table_and_a_word_says_how_to_give_both():
-    model = fme.OdeModel("dN/dt = -k * N", state={"N": 1.0}, parms={"k": 0.1}, times=[0, 1, 2])
-    table = pd.DataFrame({"time": [0.0, 2.0], "value": [1.0, 2.0]})
-    with pytest.raises(ModelError, match=r"\(table\['time'\], table\['value'\], 'constant'\)"):
-        model.replace(forcings={"u": (table, "constant")})

@@ -44,7 +44,7 @@ def method_for(method: str | None, objective: Objective, prior: Prior | None) ->
         )
     if METHODS[method].needs_score and not objective.has_score:
         raise ArgumentError(
-            f"method={method!r} needs a cost with a score and an expected information (a FimlofCost). For residuals "
-            "use 'Marq', for a number 'BFGS' or 'Port'."
+            f"method={method!r} needs a cost with a score and an expected information (a FimlofCost, or one with "
+            "measurement_noise). For residuals use 'Marq', for a number 'BFGS' or 'Port'."
         )
     return method

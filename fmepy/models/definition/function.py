@@ -68,6 +68,11 @@ def read_signature(function: Callable[..., Any], given: ModelArguments) -> tuple
     for name in names:
         if name not in values:
             near = known - {time, *rest, *keywords} or known
+            if all(s.isdecimal() for s in states):  # numbered, for want of names
+                raise ModelError(
+                    f"`state` has no names, and the function's argument {name!r} is one, or a parameter without a "
+                    f"value. Write a dict: state={{{name!r}: 1.0, ...}}."
+                )
             raise ModelError(
                 f"The function's argument {name!r} is neither a state nor a forcing, and has no value in "
                 f"`parms` and no default.{did_you_mean(name, near)} States are {listed(states)}. "

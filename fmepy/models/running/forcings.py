@@ -108,24 +108,26 @@ def _forcing(name: str, series: Any) -> Forcing:
         times, values = series.index.to_numpy(), series.to_numpy()
     elif isinstance(series, pd.DataFrame):
         if series.shape[1] < 2:
-            raise ModelError(f"The forcing {name!r} is a table of {series.shape[1]} column; time and value are needed.")
+            raise ModelError(
+                f"The forcing {name!r} is a table of {series.shape[1]} column; time and value are needed. If its index "
+                "holds the times, pass table.reset_index()."
+            )
         if twice := repeated(map(str, series.columns)):
             raise ModelError(
                 f"The table of the forcing {name!r} has the column {listed(twice)} more than once. Leave one out."
             )
         times, values = series.iloc[:, 0].to_numpy(), series.iloc[:, 1].to_numpy()
     elif isinstance(series, tuple | list) and len(series) in (2, 3):
-        if isinstance(series[0], pd.DataFrame):
-            raise ModelError(
-                f"The forcing {name!r} is a table and {series[1]!r}. Give its columns, such as "
-                "(table['time'], table['value'], 'constant')."
-            )
-        times, values = np.asarray(series[0]), np.asarray(series[1])
-        method = series[2] if len(series) == 3 else method
+        if len(series) == 2 and isinstance(series[0], pd.DataFrame | pd.Series) and isinstance(series[1], str):
+            of_table, method = _forcing(name, series[0]), series[1]
+            times, values = of_table.times, of_table.values
+        else:
+            times, values = np.asarray(series[0]), np.asarray(series[1])
+            method = series[2] if len(series) == 3 else method
     else:
         raise ModelError(
-            f"The forcing {name!r} must be a Series indexed by time, (times, values) or "
-            f"(times, values, 'constant'); got {type(series).__name__}."
+            f"The forcing {name!r} must be a Series indexed by time, a table of time and value, (times, values) or "
+            f"(times, values, 'constant'); got {type(series).__name__}. What is a formula of t stands in the equations."
         )
     check_choice(method, ("linear", "constant"), f"forcings[{name!r}] method")
     refuse_dates(np.ravel(times), f"The time of the forcing {name!r}", ModelError)

@@ -120,6 +120,7 @@ def typo(t, N, *, r=0.5):
     ("function", "state", "words"),
     [
         (misspelt, {"Bact": 1, "Sub": 2}, "'Bakt' is neither a state .* Did you mean 'Bact'"),
+        (misspelt, [1, 2], r"`state` has no names, .*'Bakt'.* Write a dict: state=\{'Bakt': 1\.0"),
         (two_arrays, {"N": 1}, "exactly|f.t, y, p."),
         (star, {"N": 1}, "write them out"),
         (no_time, {"N": 1}, "first argument"),

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.errors import ModelError
 from fmepy.models.running.forcings import as_forcings, stage_values
 
 STEP = {"u": ([0, 1, 2], [0, 1, 1], "constant")}
@@ -65,3 +66,14 @@ def test_a_forcing_reads_at_a_jump_what_comes_after_and_stages_see_one_level():
     assert u.at(np.array([1.0, 1 - 1e-15, 1 - 1e-9])).tolist() == [1, 1, 0]
     values = stage_values((u,), np.array([0.0, 1.0]), np.array([1.0, 2.0]))
     assert values[:, :, 0].tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+def test_a_table_or_a_series_is_held_where_constant_is_said_and_one_column_is_answered():
+    table = pd.DataFrame({"t": [0.0, 1.0], "level": [2.0, 4.0]})
+    for u in ((table, "constant"), (table.set_index("t")["level"], "constant"), ([0, 1], [2, 4], "constant")):
+        assert integral_of(u, [0.0, 3.0])()["y"].iloc[-1] == pytest.approx(2 + 2 * 4)
+    assert integral_of(table, [0.0, 1.0])()["y"].iloc[-1] == pytest.approx(3.0)
+    with pytest.raises(ModelError, match=r"its index holds the times, pass table\.reset_index"):
+        integral_of(table.set_index("t"), [0.0, 1.0])
+    with pytest.raises(ModelError, match="a formula of t stands in the equations"):
+        integral_of("sin(t)", [0.0, 1.0])
