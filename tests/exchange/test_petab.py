@@ -25,6 +25,7 @@ from tests.exchange.files import (
     rate,
     sbml,
     signalling,
+    species,
 )
 
 PARAMETERS = """
@@ -126,8 +127,6 @@ def test_conditions_with_numbers_names_and_start_values(tmp_path):
 
 
 def test_the_size_of_a_compartment_in_a_condition(tmp_path):
-    from tests.exchange.files import species
-
     model = sbml(**{**CONVERSION, "InitialAssignments": [], "Species": [
         species("A", 3.0, kind="Amount", of="compartment"), species("B", 0.0, of="compartment")]})  # fmt: skip
     p = read(tmp_path, model=model, conditions="conditionId compartment\nc0 2")
@@ -165,6 +164,19 @@ def test_preequilibration_with_and_without_new_starts(tmp_path, again):
     mod = [*conversion([0, 1], a, b), (a + b) * 0.6 / 1.4]
     np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-7)
     check_score(p)
+
+
+@pytest.mark.parametrize(("cell", "value"), [("-", 3.0), ("nan", 3.0), ("5", 5.0)])
+def test_a_species_that_nothing_moves_keeps_what_the_condition_before_set(tmp_path, cell, value):
+    held = species("L", 1.0, of="compartment", boundary=True)
+    model = sbml(**{**CONVERSION, "Species": [*CONVERSION["Species"], held]})
+    p = read(
+        tmp_path, model=model, observables="observableId observableFormula noiseFormula\nobs_a L 0.5",
+        conditions=f"conditionId L\nbefore 3\nc0 {cell}",
+        measurements="observableId preequilibrationConditionId simulationConditionId time measurement\n"
+        "obs_a before c0 1 0.1",
+    )  # fmt: skip
+    assert p.simulations()["simulation"].tolist() == [value]
 
 
 def test_formulas_may_name_other_observables(tmp_path):
@@ -423,6 +435,33 @@ def test_priors_are_truncated_at_the_bounds(tmp_path):
         with pytest.raises(ParameterError, match=r"those of 'k1' are densities of the parameter.*log10\(k1\)"):
             verb(p.fit_cost, {"k1": 0.2, "k2": 0.5}, prior=p.prior)
         assert verb(p.fit_cost, {"k2": 0.6}, prior={"k2": p.prior["k2"]}) is not None
+
+
+@pytest.mark.parametrize(("scale", "kind"), [("log10", "-"), ("log", "parameterScaleUniform"), ("lin", "-")])
+def test_a_prior_between_the_bounds_has_a_density_at_them(tmp_path, scale, kind):
+    p = read(
+        tmp_path,
+        parameters="parameterId parameterScale lowerBound upperBound nominalValue estimate objectivePriorType\n"
+        f"k1 {scale} 0.001 0.7 0.1 1 {kind}\nk2 lin 0 1 0.6 0 -",
+    )
+    own = stats.uniform(0.001, 0.699) if scale == "lin" else stats.loguniform(0.001, 0.7)
+    ends = np.array([0.001, 0.7])
+    np.testing.assert_allclose(p.prior["k1"].logpdf(ends), own.logpdf(0.1) - np.log(ends / 0.1) * (scale != "lin"))
+
+
+WORDS = ("initializationPriorType", "-", "normal")
+
+
+def test_bounds_that_are_missing_or_leave_the_nominal_value_out_are_told(tmp_path):
+    with pytest.warns(UserWarning, match="outside their bounds.*begin: 'k1'.*") as told:
+        read(tmp_path / "a", parameters=PARAMETERS.replace("0.8", "11"))
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match="Estimated without bounds.*: 'k2'"):
+        p = read(tmp_path / "b", parameters=PARAMETERS.replace("k2 lin 0 10 0.6", "k2 lin 2 - -"))
+    assert p.start["k2"] == 2  # and not 1, where no fit could begin
+    table = "\n".join(f"{line} {cell}" for line, cell in zip(PARAMETERS.strip().split("\n"), WORDS, strict=True))
+    with pytest.warns(UserWarning, match="initialization priors of 'k2' are not read: starts are drawn evenly"):
+        read(tmp_path / "c", parameters=table)
 
 
 # --- formulas
