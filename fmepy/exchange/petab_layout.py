@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import DataError, did_you_mean
+from fmepy.errors import DataError, did_you_mean, listed, warn
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.mathml import as_number
 from fmepy.exchange.petab_math import parse_formula
@@ -141,7 +141,13 @@ class ProblemLayout:
                     f"{row['where']}: {id!r} has a rule in the model, which gives it its value; take it out."
                 )
         texts = [text for o in tables.observables.values() for text in (o.formula, o.noise)]
-        texts += [v for periods in tables.experiments.values() for p in periods for v, _ in p.changes.values()]
+        changes = [p.changes for periods in tables.experiments.values() for p in periods]
+        texts += [v for of in changes for v, _ in of.values()]
+        if both := sorted({id for of in changes for id in of} & {*self.parameters}):
+            warn(
+                f"{tables.path}: {listed(both)} stand in the table of parameters and are set by conditions, where PEtab "
+                "has one of the two. A condition's value is taken where there is one."
+            )
         texts += [text for r in tables.readings for text in (*r.overrides, *r.noise_overrides)]
         read = {*re.findall(r"\b[^\W\d]\w*", " ".join(texts)), *self.draft.renamed}
         for id, row in tables.parameters[tables.parameters["estimated"]].iterrows():

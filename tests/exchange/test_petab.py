@@ -464,6 +464,12 @@ def test_bounds_that_are_missing_or_leave_the_nominal_value_out_are_told(tmp_pat
         read(tmp_path / "c", parameters=table)
 
 
+def test_a_parameter_that_a_condition_sets_too_is_told(tmp_path):
+    with pytest.warns(UserWarning, match="'k1' stand in the table of parameters and are set by conditions"):
+        p = read(tmp_path, conditions="conditionId k1 k2\nc0 0.3 -")
+    np.testing.assert_allclose(p.simulations()["simulation"], conversion([0, 10], k1=0.3), atol=1e-8)
+
+
 # --- formulas
 
 
