@@ -141,13 +141,7 @@ class ProblemLayout:
                     f"{row['where']}: {id!r} has a rule in the model, which gives it its value; take it out."
                 )
         texts = [text for o in tables.observables.values() for text in (o.formula, o.noise)]
-        changes = [p.changes for periods in tables.experiments.values() for p in periods]
-        texts += [v for of in changes for v, _ in of.values()]
-        if both := sorted({id for of in changes for id in of} & {*self.parameters}):
-            warn(
-                f"{tables.path}: {listed(both)} stand in the table of parameters and are set by conditions, where PEtab "
-                "has one of the two. A condition's value is taken where there is one."
-            )
+        texts += [v for periods in tables.experiments.values() for p in periods for v, _ in p.changes.values()]
         texts += [text for r in tables.readings for text in (*r.overrides, *r.noise_overrides)]
         read = {*re.findall(r"\b[^\W\d]\w*", " ".join(texts)), *self.draft.renamed}
         for id, row in tables.parameters[tables.parameters["estimated"]].iterrows():
@@ -156,6 +150,16 @@ class ProblemLayout:
                     f"{row['where']}: {str(id)!r} is in no model, observable, noise, condition or reading."
                     f"{did_you_mean(str(id), read)}"
                 )
+        stages = [s for key in {r.experiment for r in tables.readings} for s in self.experiments[key]]
+        met = names_in([e for s in stages for e in s.changes.values()])
+        met |= names_in([e for f in self.formulas for e in (f.value, f.noise)])
+        met |= names_in([e for f in self.formulas for cells in f.placeholders.values() for e in cells])
+        estimated = tables.parameters.index[tables.parameters["estimated"]]
+        if unmet := [id for id in estimated if _OF_PROBLEM.format(id) not in met]:
+            warn(
+                f"{tables.path}: every condition sets {listed(unmet)}, which the table of parameters has estimated: no "
+                "reading says anything about them. PEtab has a parameter in one of the two tables."
+            )
 
     # --- what conditions set
 

@@ -117,7 +117,7 @@ def test_what_is_written_passes_the_checker_of_the_petab_library(tmp_path, versi
 def test_conditions_with_numbers_names_and_start_values(tmp_path):
     p = read(
         tmp_path,
-        parameters=PARAMETERS + "start_1 lin 0 10 2 1\n",
+        parameters=PARAMETERS.replace("k2", "start_1").replace("0.6", "2"),
         conditions="conditionId k2 A B\nc0 0.2 start_1 -\nc1 0.4 3 0.5",
         measurements="observableId simulationConditionId time measurement\nobs_a c0 1 0.7\nobs_a c1 2 0.1",
     )
@@ -155,6 +155,7 @@ def test_a_parameter_of_an_observable_alone_in_a_condition(tmp_path):
 def test_preequilibration_with_and_without_new_starts(tmp_path, again):
     p = read(
         tmp_path,
+        parameters=PARAMETERS.replace("k1 log10 1e-3 10 0.8 1\n", ""),
         conditions="conditionId k1 A\nbefore 0.3 -\nc0 0.8 " + ("2" if again else "-"),
         measurements="observableId preequilibrationConditionId simulationConditionId time measurement\n"
         "obs_a before c0 0 0.7\nobs_a before c0 1 0.1\nobs_a before c0 inf 0.1",
@@ -253,7 +254,7 @@ def test_periods_of_an_experiment_and_expressions_of_states(tmp_path):
 
 def test_a_period_at_rest_comes_first(tmp_path):
     p = read(
-        tmp_path, 2,
+        tmp_path, 2, parameters=PARAMETERS_2.replace("k1 1e-3 10 0.8 true\n", ""),
         conditions="conditionId targetId targetValue\nrest k1 0.3\nrun k1 0.8\nrun A 2",
         experiments="experimentId time conditionId\ne0 -inf rest\ne0 0 run",
         measurements="observableId experimentId time measurement\nobs_a e0 0 1\nobs_a e0 1 1",
@@ -464,10 +465,12 @@ def test_bounds_that_are_missing_or_leave_the_nominal_value_out_are_told(tmp_pat
         read(tmp_path / "c", parameters=table)
 
 
-def test_a_parameter_that_a_condition_sets_too_is_told(tmp_path):
-    with pytest.warns(UserWarning, match="'k1' stand in the table of parameters and are set by conditions"):
-        p = read(tmp_path, conditions="conditionId k1 k2\nc0 0.3 -")
-    np.testing.assert_allclose(p.simulations()["simulation"], conversion([0, 10], k1=0.3), atol=1e-8)
+def test_an_estimated_parameter_that_every_condition_sets_is_told(tmp_path):
+    table = "conditionId k1 k2\nc0 0.3 -\nc1 {} 0.5"
+    read(tmp_path / "a", conditions=table.format("-"), measurements=PLAIN["measurements"] + "\nobs_a c1 1 0.5")
+    for name, cell, rows in (("b", "-", ""), ("c", "0.4", "\nobs_a c1 1 0.5")):
+        with pytest.warns(UserWarning, match="every condition sets 'k1', which"):
+            read(tmp_path / name, conditions=table.format(cell), measurements=PLAIN["measurements"] + rows)
 
 
 # --- formulas
