@@ -503,7 +503,7 @@ def test_no_class_name_stands_in_two_rooms():
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
     "language": 1_910, "compiled": 5_590, "models": 9_270, "costs": 5_400, "filtering": 3_125, "fimlof": 3_760,
-    "fitting": 4_680, "mcmc": 2_905, "boundary": 2_265, "dmi": 4_385, "exchange": 3_750, "designs": 1_545,
+    "fitting": 4_680, "mcmc": 2_905, "boundary": 2_265, "dmi": 4_385, "exchange": 3_773, "designs": 1_545,
     "montecarlo sensitivity": 2_530, "workflow": 4_670, "plotting": 2_170,
     "tables journal parallel results": 3_095, "parameters numerics root": 2_880,
 }  # fmt: skip

@@ -157,8 +157,8 @@ class ProblemLayout:
         estimated = tables.parameters.index[tables.parameters["estimated"]]
         if unmet := [id for id in estimated if _OF_PROBLEM.format(id) not in met]:
             warn(
-                f"{tables.path}: every condition sets {listed(unmet)}, which the table of parameters has estimated: no "
-                "reading says anything about them. PEtab has a parameter in one of the two tables."
+                f"{tables.path}: no reading depends on {listed(unmet)}, which the table of parameters has estimated. "
+                "(Does every condition set it? PEtab has a parameter in one of the two tables.)"
             )
 
     # --- what conditions set

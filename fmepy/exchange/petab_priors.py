@@ -23,11 +23,11 @@ _FAMILIES = {  # of scipy.stats, and what PEtab's parameters are there; the end 
     "laplace": ("laplace", ("loc", "scale")), "cauchy": ("cauchy", ("loc", "scale")), "chisquare": ("chi2", ("df",)),
     "exponential": ("expon", ("scale",)), "gamma": ("gamma", ("a", "scale")), "rayleigh": ("rayleigh", ("scale",)),
 }  # fmt: skip
-_UNITS = {"lin": 1.0, "log": 1.0, "log10": math.log(10)}
-_OF_LOGARITHMS: dict[str, Callable[[float, float], tuple[str, dict[str, float]]]] = {  # ln x has these two parameters
-    "uniform": lambda a, b: ("loguniform", {"a": math.exp(a), "b": math.exp(b)}),
-    "normal": lambda m, s: ("lognorm", {"s": s, "scale": math.exp(m)}),
-    "laplace": lambda m, b: ("loglaplace", {"c": 1 / b, "scale": math.exp(m)}),
+_BASES = {"log": math.e, "log10": 10.0}
+_OF_LOGARITHMS: dict[str, Callable[..., tuple[str, dict[str, float]]]] = {  # of a base; they have these two parameters
+    "uniform": lambda base, a, b: ("loguniform", {"a": base**a, "b": base**b}),
+    "normal": lambda base, m, s: ("lognorm", {"s": s * math.log(base), "scale": base**m}),
+    "laplace": lambda base, m, b: ("loglaplace", {"c": 1 / (b * math.log(base)), "scale": base**m}),
 }
 
 
@@ -107,17 +107,17 @@ def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
     numbers = [v for v in values if v is not None and math.isfinite(v)]
     if len(numbers) < len(values) or len(numbers) != len(names):
         raise DataError(f"{row['where']}: {text!r} are not the parameters of the prior {kind!r}.")
-    try:
-        if of != "lin":
-            family, arguments = _OF_LOGARITHMS[kind](*(v * _UNITS[of] for v in numbers))
-        else:
-            arguments = dict(zip(names, numbers, strict=True))
-    except (ZeroDivisionError, OverflowError):
-        arguments = dict.fromkeys(names, math.nan)
+    arguments = dict(zip(names, numbers, strict=True))
+    if of != "lin":
+        with np.errstate(all="ignore"):
+            family, found = _OF_LOGARITHMS[kind](np.float64(_BASES[of]), *np.array(numbers))
+        arguments = {name: float(value) for name, value in found.items()}
     if family == "uniform":
         a, b = numbers
         arguments["scale"] = b - a if a + (b - a) >= b else math.nextafter(b - a, math.inf)  # b itself is inside
     prior = TruncatedPrior(family, arguments, lower, upper)
-    if not prior.mass > 0:  # or NaN: an sd below zero, ends in the wrong order
+    if (
+        not all(map(math.isfinite, arguments.values())) or not prior.mass > 0
+    ):  # NaN of an sd below zero
         raise DataError(f"{row['where']}: the prior {kind!r} with {text!r} has no density between the bounds.")
     return prior

@@ -184,7 +184,7 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
         What an error opens with.
     """
     new: dict[str, Node] = {}
-    waiting: list[tuple[int, Node, list[Node]]] = []
+    waiting: list[tuple[int, Node, list[Node] | None]] = []
     known: dict[Node, Node] = {symbol(n): as_node(v) for n, v in parms.items()}
     unknown, last = [0] * len(events), -1
     for _ in range(MOST_AT_ONCE):
@@ -195,7 +195,8 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
                 unknown[i] += 1
                 fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN + 1 else fires
             if not _is(fires, 0.0):
-                waiting.append((i, fires, look([v for _, v in e.changes], new)))
+                is_followed = unknown[i] <= MOST_UNKNOWN
+                waiting.append((i, fires, look([v for _, v in e.changes], new) if is_followed else None))
         held = holds
         waiting = [one for one in waiting if events[one[0]].words["persistent"] or not _is(holds[one[0]], 0.0)]
         if not waiting:
@@ -204,9 +205,10 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
         waiting.sort(key=lambda one: -r.value if isinstance(r := ranks[one[0]], Number) else 0.0)
         last, fires, values = waiting.pop(0)
         e = events[last]
-        values = values if e.words["early"] else look([v for _, v in e.changes], new)
+        if values is not None and not e.words["early"]:
+            values = look([v for _, v in e.changes], new)
         fires = fires if e.words["persistent"] else mul(fires, holds[last])
-        new |= _made(e, fires, values if unknown[last] <= MOST_UNKNOWN else None, look, new)
+        new |= _made(e, fires, values, look, new)
     if isinstance(fires, Number):
         raise ModelError(f"{where}: more than {MOST_AT_ONCE} events happen one after the other at one time.")
     for i, fires, _ in waiting:

@@ -23,11 +23,6 @@ def _lognorm(x: float, s: float) -> Slope:
     return -0.5 * (u / s) ** 2 - u, -(1 + u / s**2) / x
 
 
-def _loglaplace(x: float, c: float) -> Slope:
-    u = log(x)
-    return -c * abs(u) - u, -(copysign(c, u) + 1 if u else 1) / x
-
-
 def _logistic(x: float) -> Slope:
     e = exp(-abs(x))
     return -abs(x) - 2 * log1p(e), -copysign((1 - e) / (1 + e), x)
@@ -45,7 +40,7 @@ CLOSED: dict[str, Callable[..., Slope]] = {
     "loguniform": lambda x, a, b: (-log(x), -1 / x),
     "reciprocal": lambda x, a, b: (-log(x), -1 / x),
     "lognorm": _lognorm,
-    "loglaplace": _loglaplace,
+    "loglaplace": lambda x, c: (-c * abs(log(x)) - log(x), -(copysign(c, log(x)) + 1) / x),
     "logistic": _logistic,
     "gamma": lambda x, a: ((a - 1) * log(x) - x, (a - 1) / x - 1),
     "chi2": lambda x, df: ((df / 2 - 1) * log(x) - x / 2, (df / 2 - 1) / x - 0.5),

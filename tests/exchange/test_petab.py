@@ -453,6 +453,13 @@ def test_a_prior_between_the_bounds_has_a_density_at_them(tmp_path, scale, kind)
 WORDS = ("initializationPriorType", "-", "normal")
 
 
+@pytest.mark.parametrize("words", ["Laplace 0;0", "Laplace 0;-1", "Normal 900;1", "Uniform 1;0", "Uniform 2;3"])
+def test_priors_of_logarithms_without_density_are_refused(tmp_path, words):
+    table = f"{PARAMETERS.split()[0]} parameterScale lowerBound upperBound nominalValue estimate objectivePriorType "
+    with pytest.raises(DataError, match="has no density between the bounds"):
+        read(tmp_path, parameters=f"{table}objectivePriorParameters\nk1 log10 1e-3 10 0.8 1 parameterScale{words}")
+
+
 def test_bounds_that_are_missing_or_leave_the_nominal_value_out_are_told(tmp_path):
     with pytest.warns(UserWarning, match="outside their bounds.*begin: 'k1'.*") as told:
         read(tmp_path / "a", parameters=PARAMETERS.replace("0.8", "11"))
@@ -465,12 +472,17 @@ def test_bounds_that_are_missing_or_leave_the_nominal_value_out_are_told(tmp_pat
         read(tmp_path / "c", parameters=table)
 
 
-def test_an_estimated_parameter_that_every_condition_sets_is_told(tmp_path):
+def test_an_estimated_parameter_that_every_condition_sets_or_nothing_feels_is_told(tmp_path):
     table = "conditionId k1 k2\nc0 0.3 -\nc1 {} 0.5"
     read(tmp_path / "a", conditions=table.format("-"), measurements=PLAIN["measurements"] + "\nobs_a c1 1 0.5")
     for name, cell, rows in (("b", "-", ""), ("c", "0.4", "\nobs_a c1 1 0.5")):
-        with pytest.warns(UserWarning, match="every condition sets 'k1', which"):
+        with pytest.warns(UserWarning, match="no reading depends on 'k1', which"):
             read(tmp_path / name, conditions=table.format(cell), measurements=PLAIN["measurements"] + rows)
+    with pytest.warns(UserWarning, match="no reading depends on 's', which"):
+        read(
+            tmp_path / "d", parameters=PARAMETERS + "s lin 0 1 0.5 1",
+            observables="observableId observableFormula noiseFormula\nobs_a A+0*s 0.5",
+        )  # fmt: skip
 
 
 # --- formulas
