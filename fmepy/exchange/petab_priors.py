@@ -116,8 +116,6 @@ def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
         a, b = numbers
         arguments["scale"] = b - a if a + (b - a) >= b else math.nextafter(b - a, math.inf)  # b itself is inside
     prior = TruncatedPrior(family, arguments, lower, upper)
-    if (
-        not all(map(math.isfinite, arguments.values())) or not prior.mass > 0
-    ):  # NaN of an sd below zero
+    if not all(map(math.isfinite, arguments.values())) or not prior.mass > 0:  # NaN of an sd below zero
         raise DataError(f"{row['where']}: the prior {kind!r} with {text!r} has no density between the bounds.")
     return prior
