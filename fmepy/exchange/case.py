@@ -113,21 +113,8 @@ def _said_of(problem: PetabProblem, name: str) -> Any:
     words: dict[str, Any] = {"start": problem.start[name], "lower": p["lower"], "upper": p["upper"]}
     words = {k: float(v) for k, v in words.items() if abs(v) < math.inf}
     words |= {"scale": "log"} if p["scale"] != "lin" else {}
-    prior = _prior(problem, name) if p["prior"] else {}
-    return words | ({"prior": prior} if prior else {})
-
-
-def _prior(problem: PetabProblem, name: str) -> dict[str, Any]:
-    """Return the prior of a parameter as a calibration file has it, empty where it has no word for it."""
-    prior = problem.prior.get(name)
-    if prior is None:
-        return {}
-    if prior.scale == "lin":
-        return {"dist": prior.family, **prior.arguments}
-    if prior.family != "norm":
-        return {}
-    unit = math.log(10) if prior.scale == "log10" else 1.0
-    return {"dist": "lognorm", "s": prior.arguments["scale"] * unit, "scale": math.exp(prior.arguments["loc"] * unit)}
+    prior = problem.prior.get(name) if p["prior"] else None
+    return words | ({"prior": {"dist": prior.family, **prior.arguments}} if prior else {})
 
 
 def _files_of_system(system: VensimModel, said: str, path: Path) -> dict[str, str]:

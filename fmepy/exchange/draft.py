@@ -60,6 +60,8 @@ class ForeignModel:
         By id in the file our name, of all.
     carried : dict of str to (str, Node)
         By id of a concentration in a compartment that changes: the state of its amount, and the size.
+    species : set of str
+        Names of species, constants among them.
     start : float
         The time at which initial values hold.
     """
@@ -76,6 +78,7 @@ class ForeignModel:
     renamed: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     carried: dict[str, tuple[str, Node]] = field(default_factory=dict)
+    species: set[str] = field(default_factory=set)
     start: float = 0.0
     ignored: tuple[str, ...] = ()
     where: str = ""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import DataError, did_you_mean
+from fmepy.errors import DataError, did_you_mean, listed, warn
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.mathml import as_number
 from fmepy.exchange.petab_math import parse_formula
@@ -150,6 +150,16 @@ class ProblemLayout:
                     f"{row['where']}: {str(id)!r} is in no model, observable, noise, condition or reading."
                     f"{did_you_mean(str(id), read)}"
                 )
+        stages = [s for key in {r.experiment for r in tables.readings} for s in self.experiments[key]]
+        met = names_in([e for s in stages for e in s.changes.values()])
+        met |= names_in([e for f in self.formulas for e in (f.value, f.noise)])
+        met |= names_in([e for f in self.formulas for cells in f.placeholders.values() for e in cells])
+        estimated = tables.parameters.index[tables.parameters["estimated"]]
+        if unmet := [id for id in estimated if _OF_PROBLEM.format(id) not in met]:
+            warn(
+                f"{tables.path}: no reading depends on {listed(unmet)}, which the table of parameters has estimated. "
+                "(Does every condition set it? PEtab has a parameter in one of the two tables.)"
+            )
 
     # --- what conditions set
 
@@ -220,10 +230,11 @@ class ProblemLayout:
                 continue
             early = JUST_BEFORE if self.draft.events and not stages[-1].is_rest else 0.0
             start, changes = time - early * max(abs(time), 1.0), self._later(period)
-            if period.resets:  # constants are the model's own again, but for the changes
+            if period.resets:  # constants are the model's own again, but for the changes; species stay
                 kept = {k: v for k, v in period.changes.items() if k not in self.started}
                 fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
-                changes |= {i: e for i, (n, e) in enumerate(fresh) if n not in self.started.values()}
+                stay = {*self.started.values(), *self.draft.species}
+                changes |= {i: e for i, (n, e) in enumerate(fresh) if n not in stay}
             else:
                 changes = self._set_off(changes, start)
             stages.append(Stage(time, is_rest, False, changes, start))
@@ -240,7 +251,8 @@ class ProblemLayout:
             if id in given or size in new:
                 value = given[id][1] if id in given else symbol(self.draft.renamed[id])
                 given[id] = state, mul(value, new.get(size, size))
-        found = {n: self._resolved(e) for n, e in given.values() if n in self.states or not period.resets}
+        kinds = {*self.states, *self.draft.species} if period.resets else {*self.set}
+        found = {n: self._resolved(e) for n, e in given.values() if n in kinds}
         return {self.set.index(n): e for n, e in found.items()}
 
     def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
@@ -338,5 +350,5 @@ def _start_value(row: Mapping[Any, Any]) -> float:
         return float(row["nominal"])
     ends = [row["lower"], row["upper"]]
     if not all(map(math.isfinite, ends)):
-        return 1.0
+        return float(np.clip(1.0, *ends))
     return math.sqrt(ends[0] * ends[1]) if row["scale"] != "lin" else sum(ends) / 2

@@ -1,7 +1,7 @@
 """Priors of PEtab as distributions with a `logpdf`, truncated at the bounds.
 
-A density of a transformed parameter, u = log x or u = log10 x, is f(u) du/dx on the natural scale. Truncated at the
-bounds [a, b] it is divided by F(b) - F(a).
+All are of the natural value x: that of log x or log10 x has a name of its own in scipy.stats (log10 x ~ normal is
+lognorm). Truncated at the bounds [a, b] it is divided by F(b) - F(a).
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ _FAMILIES = {  # of scipy.stats, and what PEtab's parameters are there; the end 
     "laplace": ("laplace", ("loc", "scale")), "cauchy": ("cauchy", ("loc", "scale")), "chisquare": ("chi2", ("df",)),
     "exponential": ("expon", ("scale",)), "gamma": ("gamma", ("a", "scale")), "rayleigh": ("rayleigh", ("scale",)),
 }  # fmt: skip
-_SLOPES = {"lin": 1.0, "log": 1.0, "log10": math.log(10)}
+_BASES = {"log": math.e, "log10": 10.0}
+_OF_LOGARITHMS: dict[str, Callable[..., tuple[str, dict[str, float]]]] = {  # of a base; they have these two parameters
+    "uniform": lambda base, a, b: ("loguniform", {"a": base**a, "b": base**b}),
+    "normal": lambda base, m, s: ("lognorm", {"s": s * math.log(base), "scale": base**m}),
+    "laplace": lambda base, m, b: ("loglaplace", {"c": 1 / (b * math.log(base)), "scale": base**m}),
+}
 
 
 @dataclass(frozen=True)
@@ -33,9 +38,7 @@ class TruncatedPrior:
     Attributes
     ----------
     family, arguments : str, dict of str to float
-        Of scipy.stats, on `scale`.
-    scale : {"lin", "log", "log10"}
-        What of the parameter has this distribution.
+        Of scipy.stats, of the natural value.
     lower, upper : float
         Beyond them the density is zero.
     is_natural : bool
@@ -44,7 +47,6 @@ class TruncatedPrior:
 
     family: str
     arguments: dict[str, float]
-    scale: str
     lower: float
     upper: float
     is_natural: ClassVar[bool] = True
@@ -62,12 +64,8 @@ class TruncatedPrior:
     @cached_property
     def mass(self) -> float:
         """What of the distribution lies between the bounds."""
-        ends = np.array([self.lower, self.upper])
-        if self.scale != "lin":
-            with np.errstate(all="ignore"):
-                ends = np.log(np.maximum(ends, 0.0)) / _SLOPES[self.scale]
         with np.errstate(invalid="ignore"):  # of arguments that no distribution has
-            return float(np.diff(self._distribution.cdf(ends))[0])
+            return float(np.diff(self._distribution.cdf([self.lower, self.upper]))[0])
 
     @cached_property
     def _log_mass(self) -> float:
@@ -78,11 +76,7 @@ class TruncatedPrior:
         return self._at(float(x)) if np.ndim(x) == 0 else np.vectorize(self._at, otypes=[float])(x)
 
     def _at(self, x: float) -> float:
-        if not self.lower <= x <= self.upper or (x <= 0 and self.scale != "lin"):
-            return -math.inf
-        if self.scale == "lin":
-            return self._density(x) - self._log_mass
-        return self._density(math.log(x) / _SLOPES[self.scale]) - self._log_mass - math.log(x * _SLOPES[self.scale])
+        return self._density(x) - self._log_mass if self.lower <= x <= self.upper else -math.inf
 
 
 def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
@@ -93,34 +87,35 @@ def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
     kind, text, scale = row["prior"], row["prior_parameters"], row["scale"]
     lower, upper = row["lower"], row["upper"]
     of = "lin"
-    if kind.startswith("parameterScale"):
-        kind, of = kind.removeprefix("parameterScale").lower(), scale
+    by_bounds = not text and kind in ("", "parameterScaleUniform")
+    if kind.startswith("parameterScale") or (not kind and version == 1):
+        kind, of = kind.removeprefix("parameterScale").lower() or "uniform", scale
     elif not kind:
-        kind, of = "uniform", scale if version == 1 else "lin"
-        ends = [lower, upper] if of == "lin" else [math.log(v) / _SLOPES[of] for v in (lower, upper)]
-        text = text or f"{ends[0]!r};{ends[1]!r}"
-        if not all(map(math.isfinite, ends)):
-            return None
-    elif kind.startswith(("log-", "log10-")):
-        of, kind = ("log", kind[4:]) if kind.startswith("log-") else ("log10", kind[6:])
+        kind = "uniform"
+    elif kind.startswith("log-"):
+        kind, of = kind[4:], "log"
     elif kind in ("logNormal", "logLaplace"):
         kind, of = kind[3:].lower(), "log"
-    values: list[Any] = [as_float(part.strip()) for part in text.split(";")]
-    if kind not in _FAMILIES or (of != "lin" and kind not in ("uniform", "normal", "laplace")):
+    if kind not in _FAMILIES or (of != "lin" and kind not in _OF_LOGARITHMS):
         raise DataError(f"{row['where']}: the prior {row['prior']!r} is not known; there are {listed(_FAMILIES)}.")
-    given, (family, names) = values, _FAMILIES[kind]
-    if row["prior"] == "log-uniform":  # its parameters are of the parameter itself
-        values = [math.log(v) if v and v > 0 else None for v in values]
+    if by_bounds and not all(map(math.isfinite, (lower, upper))):
+        return None
+    family, names = _FAMILIES[kind]
+    values: list[Any] = [lower, upper] if by_bounds else [as_float(part.strip()) for part in text.split(";")]
+    if of != "lin" and kind == "uniform" and (by_bounds or row["prior"] == "log-uniform"):  # its ends are natural
+        family, names, of = "loguniform", ("a", "b"), "lin"
     numbers = [v for v in values if v is not None and math.isfinite(v)]
     if len(numbers) < len(values) or len(numbers) != len(names):
         raise DataError(f"{row['where']}: {text!r} are not the parameters of the prior {kind!r}.")
     arguments = dict(zip(names, numbers, strict=True))
-    if kind == "uniform":  # it ends at the bounds, and its density grows
-        arguments["scale"] -= arguments["loc"]
-        is_natural = of == "lin" or row["prior"] == "log-uniform"
-        ends = given if is_natural else [math.exp(v * _SLOPES[of]) for v in numbers]
-        lower, upper = max(lower, ends[0]), min(upper, ends[1])
-    prior = TruncatedPrior(family, arguments, of, lower, upper)
-    if not prior.mass > 0:  # or NaN: an sd below zero, ends in the wrong order
+    if of != "lin":
+        with np.errstate(all="ignore"):
+            family, found = _OF_LOGARITHMS[kind](np.float64(_BASES[of]), *np.array(numbers))
+        arguments = {name: float(value) for name, value in found.items()}
+    if family == "uniform":
+        a, b = numbers
+        arguments["scale"] = b - a if a + (b - a) >= b else math.nextafter(b - a, math.inf)  # b itself is inside
+    prior = TruncatedPrior(family, arguments, lower, upper)
+    if not all(map(math.isfinite, arguments.values())) or not prior.mass > 0:  # NaN of an sd below zero
         raise DataError(f"{row['where']}: the prior {kind!r} with {text!r} has no density between the bounds.")
     return prior

@@ -28,7 +28,7 @@ _KINDS_V2 = {
 }  # fmt: skip
 _OPTIONAL = {
     "parameters": ("parameterScale", "lowerBound", "upperBound", "nominalValue", "objectivePriorType",
-                   "objectivePriorParameters", "priorDistribution", "priorParameters"),
+                   "objectivePriorParameters", "initializationPriorType", "priorDistribution", "priorParameters"),
     "observables": ("observableTransformation", "noiseDistribution", "observablePlaceholders", "noisePlaceholders"),
     "measurements": ("simulationConditionId", "preequilibrationConditionId", "experimentId", "observableParameters",
                      "noiseParameters"),
@@ -316,6 +316,9 @@ def _id(table: PetabTable, row: int, column: str, seen: Any = ()) -> str:
 
 def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
     rows: dict[str, dict[str, Any]] = {}
+    outside: list[str] = []
+    unbounded: list[str] = []
+    drawn: list[str] = []
     for i in range(len(t.frame)):
         id = _id(t, i, "parameterId", rows)
         said = t.text(i, "estimate").lower()
@@ -339,6 +342,9 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
                 f"{nominal:g} has no {scale}: the nominal value of {id!r}, from which a fit begins, must be above zero."
             )
             raise t.error(i, "nominalValue", f"{why} An empty cell is the middle between the bounds.")
+        outside += [id] * (estimated and (nominal < lower or nominal > upper))
+        unbounded += [id] * (estimated and not (t.text(i, "lowerBound", "") and t.text(i, "upperBound", "")))
+        drawn += [id] * (estimated and bool(t.text(i, "initializationPriorType", "")))
         names = ("objectivePriorType", "objectivePriorParameters")
         names = names if version == 1 else ("priorDistribution", "priorParameters")
         prior, of_prior = (t.text(i, n, "") for n in names)
@@ -346,6 +352,15 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
             "estimated": estimated, "scale": scale, "lower": lower, "upper": upper, "nominal": nominal,
             "prior": prior, "prior_parameters": of_prior, "where": t.place(i, names[1] if prior else "parameterId"),
         }  # fmt: skip
+    if outside:
+        warn(
+            f"Nominal values outside their bounds, where no fit can begin: {listed(outside)}. Move them inside, or "
+            "leave their cells empty: a fit then begins in the middle between the bounds."
+        )
+    if unbounded:
+        warn(f"Estimated without bounds, which PEtab asks for: {listed(unbounded)}. None are taken.")
+    if drawn:
+        warn(f"The initialization priors of {listed(drawn)} are not read: starts are drawn evenly between the bounds.")
     return pd.DataFrame.from_dict(rows, orient="index")
 
 

@@ -392,6 +392,7 @@ class _SbmlReader:
         id, draft, names = s.getIdAttribute(), self.draft, self.formulas.names
         name, is_amount = names[id].name, self.is_amount(s)  # type: ignore[attr-defined]
         size = names[s.getCompartment()]
+        draft.species.add(name)
         start = self._start_of_species(s, is_amount, size)
         is_moved = change is not None and not s.getBoundaryCondition() and not s.getConstant()
         rule, of = self.rules.get(id), s.getCompartment()

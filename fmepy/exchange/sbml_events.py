@@ -21,7 +21,8 @@ from fmepy.language.functions import holds_jumps
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
 
 MOST_AT_ONCE, MOST_UNKNOWN = 100, 8
-"""Events one after the other at one time, and how often one of them whose trigger hangs on parameters."""
+"""Events one after the other at one time, and how often one of them whose trigger hangs on parameters: further ones set
+what has no value, so that the run fails."""
 MOST_WAITING = 4
 JUST_AFTER = 1e-12
 """Of the start, when triggers happen that begin to hold there (t > 0)."""
@@ -183,7 +184,7 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
         What an error opens with.
     """
     new: dict[str, Node] = {}
-    waiting: list[tuple[int, Node, list[Node]]] = []
+    waiting: list[tuple[int, Node, list[Node] | None]] = []
     known: dict[Node, Node] = {symbol(n): as_node(v) for n, v in parms.items()}
     unknown, last = [0] * len(events), -1
     for _ in range(MOST_AT_ONCE):
@@ -192,9 +193,10 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
             fires = as_node(0.0) if now is before or e.is_late else mul(now, 1 - before)
             if not isinstance(fires, Number):  # what parameters decide is asked a few times, and not by itself
                 unknown[i] += 1
-                fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN else fires
+                fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN + 1 else fires
             if not _is(fires, 0.0):
-                waiting.append((i, fires, look([v for _, v in e.changes], new)))
+                is_followed = unknown[i] <= MOST_UNKNOWN
+                waiting.append((i, fires, look([v for _, v in e.changes], new) if is_followed else None))
         held = holds
         waiting = [one for one in waiting if events[one[0]].words["persistent"] or not _is(holds[one[0]], 0.0)]
         if not waiting:
@@ -203,14 +205,23 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
         waiting.sort(key=lambda one: -r.value if isinstance(r := ranks[one[0]], Number) else 0.0)
         last, fires, values = waiting.pop(0)
         e = events[last]
-        values = values if e.words["early"] else look([v for _, v in e.changes], new)
+        if values is not None and not e.words["early"]:
+            values = look([v for _, v in e.changes], new)
         fires = fires if e.words["persistent"] else mul(fires, holds[last])
-        old = look([symbol(name) for name, _ in e.changes], new)
-        for (name, _), value, was in zip(e.changes, values, old, strict=True):
-            new[name] = as_node(choose(relation(">", fires, 0.5), value, was))
+        new |= _made(e, fires, values, look, new)
     if isinstance(fires, Number):
-        raise ModelError(f"{where}: events set one another off without end at one time.")
+        raise ModelError(f"{where}: more than {MOST_AT_ONCE} events happen one after the other at one time.")
+    for i, fires, _ in waiting:
+        new |= _made(events[i], fires, None, look, new)
     return new
+
+
+def _made(e: SbmlEvent, fires: Node, values: list[Node] | None, look: Look, new: dict[str, Node]) -> dict[str, Node]:
+    """Return what an event makes of states where it fires; without `values` what no run can go on with."""
+    values = [call("log", -fires)] * len(e.changes) if values is None else values
+    old = look([symbol(name) for name, _ in e.changes], new)
+    made = zip(e.changes, values, old, strict=True)
+    return {name: as_node(choose(relation(">", fires, 0.5), value, was)) for (name, _), value, was in made}
 
 
 def begin(draft: Any) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ CLOSED: dict[str, Callable[..., Slope]] = {
     "loguniform": lambda x, a, b: (-log(x), -1 / x),
     "reciprocal": lambda x, a, b: (-log(x), -1 / x),
     "lognorm": _lognorm,
+    "loglaplace": lambda x, c: (-c * abs(log(x)) - log(x), -(copysign(c, log(x)) + 1) / x),
     "logistic": _logistic,
     "gamma": lambda x, a: ((a - 1) * log(x) - x, (a - 1) / x - 1),
     "chi2": lambda x, df: ((df / 2 - 1) * log(x) - x / 2, (df / 2 - 1) / x - 0.5),

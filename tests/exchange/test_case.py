@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from fmepy.dmi import read_vensim
 from fmepy.errors import ArgumentError
 from fmepy.exchange.case import write_case
+from fmepy.exchange.petab import read_petab
 from fmepy.workflow.command import main
 from tests.exchange.files import CONVERSION, conversion, event, parameter, problem, rate, sbml
 from tests.exchange.test_petab import PARAMETERS, PLAIN
@@ -44,6 +49,19 @@ def test_a_problem_is_checked_and_calibrated_at_once(tmp_path, capsys):
     report = (tmp_path / "out" / "report.html").read_text()
     assert f"fmepy calibrate {path}" in report
     assert "case.toml" not in report  # which is no longer there
+
+
+@pytest.mark.parametrize(
+    "prior",
+    ["parameterScaleLaplace -0.3;0.2", "logLaplace -1;0.4", "parameterScaleUniform -1;0.5", "parameterScaleNormal 0;1"],
+)
+def test_every_prior_of_a_logarithm_reaches_the_calibration_file(tmp_path, prior):
+    head, k1, k2 = PARAMETERS.strip().split("\n")
+    told = f"{head} objectivePriorType objectivePriorParameters\n{k1} {prior}\n{k2} - -\nsd lin 0.001 1 0.05 0 - -"
+    case = write_case(problem(tmp_path / "a", {**TABLES, "parameters": told}), tmp_path / "case")
+    given = tomllib.loads(case.read_text())["parameters"]["k1"]["prior"]
+    own, of_file = getattr(stats, given.pop("dist"))(**given), read_petab(tmp_path / "a" / "problem.yaml").prior["k1"]
+    np.testing.assert_allclose(np.diff(own.logpdf([0.3, 0.8])), np.diff(of_file.logpdf([0.3, 0.8])))
 
 
 def test_an_imported_model_can_be_run_by_a_file(tmp_path, capsys):

@@ -25,6 +25,7 @@ from tests.exchange.files import (
     rate,
     sbml,
     signalling,
+    species,
 )
 
 PARAMETERS = """
@@ -116,7 +117,7 @@ def test_what_is_written_passes_the_checker_of_the_petab_library(tmp_path, versi
 def test_conditions_with_numbers_names_and_start_values(tmp_path):
     p = read(
         tmp_path,
-        parameters=PARAMETERS + "start_1 lin 0 10 2 1\n",
+        parameters=PARAMETERS.replace("k2", "start_1").replace("0.6", "2"),
         conditions="conditionId k2 A B\nc0 0.2 start_1 -\nc1 0.4 3 0.5",
         measurements="observableId simulationConditionId time measurement\nobs_a c0 1 0.7\nobs_a c1 2 0.1",
     )
@@ -126,8 +127,6 @@ def test_conditions_with_numbers_names_and_start_values(tmp_path):
 
 
 def test_the_size_of_a_compartment_in_a_condition(tmp_path):
-    from tests.exchange.files import species
-
     model = sbml(**{**CONVERSION, "InitialAssignments": [], "Species": [
         species("A", 3.0, kind="Amount", of="compartment"), species("B", 0.0, of="compartment")]})  # fmt: skip
     p = read(tmp_path, model=model, conditions="conditionId compartment\nc0 2")
@@ -156,6 +155,7 @@ def test_a_parameter_of_an_observable_alone_in_a_condition(tmp_path):
 def test_preequilibration_with_and_without_new_starts(tmp_path, again):
     p = read(
         tmp_path,
+        parameters=PARAMETERS.replace("k1 log10 1e-3 10 0.8 1\n", ""),
         conditions="conditionId k1 A\nbefore 0.3 -\nc0 0.8 " + ("2" if again else "-"),
         measurements="observableId preequilibrationConditionId simulationConditionId time measurement\n"
         "obs_a before c0 0 0.7\nobs_a before c0 1 0.1\nobs_a before c0 inf 0.1",
@@ -165,6 +165,19 @@ def test_preequilibration_with_and_without_new_starts(tmp_path, again):
     mod = [*conversion([0, 1], a, b), (a + b) * 0.6 / 1.4]
     np.testing.assert_allclose(p.simulations()["simulation"], mod, atol=1e-7)
     check_score(p)
+
+
+@pytest.mark.parametrize(("cell", "value"), [("-", 3.0), ("nan", 3.0), ("5", 5.0)])
+def test_a_species_that_nothing_moves_keeps_what_the_condition_before_set(tmp_path, cell, value):
+    held = species("L", 1.0, of="compartment", boundary=True)
+    model = sbml(**{**CONVERSION, "Species": [*CONVERSION["Species"], held]})
+    p = read(
+        tmp_path, model=model, observables="observableId observableFormula noiseFormula\nobs_a L 0.5",
+        conditions=f"conditionId L\nbefore 3\nc0 {cell}",
+        measurements="observableId preequilibrationConditionId simulationConditionId time measurement\n"
+        "obs_a before c0 1 0.1",
+    )  # fmt: skip
+    assert p.simulations()["simulation"].tolist() == [value]
 
 
 def test_formulas_may_name_other_observables(tmp_path):
@@ -241,7 +254,7 @@ def test_periods_of_an_experiment_and_expressions_of_states(tmp_path):
 
 def test_a_period_at_rest_comes_first(tmp_path):
     p = read(
-        tmp_path, 2,
+        tmp_path, 2, parameters=PARAMETERS_2.replace("k1 1e-3 10 0.8 true\n", ""),
         conditions="conditionId targetId targetValue\nrest k1 0.3\nrun k1 0.8\nrun A 2",
         experiments="experimentId time conditionId\ne0 -inf rest\ne0 0 run",
         measurements="observableId experimentId time measurement\nobs_a e0 0 1\nobs_a e0 1 1",
@@ -423,6 +436,53 @@ def test_priors_are_truncated_at_the_bounds(tmp_path):
         with pytest.raises(ParameterError, match=r"those of 'k1' are densities of the parameter.*log10\(k1\)"):
             verb(p.fit_cost, {"k1": 0.2, "k2": 0.5}, prior=p.prior)
         assert verb(p.fit_cost, {"k2": 0.6}, prior={"k2": p.prior["k2"]}) is not None
+
+
+@pytest.mark.parametrize(("scale", "kind"), [("log10", "-"), ("log", "parameterScaleUniform"), ("lin", "-")])
+def test_a_prior_between_the_bounds_has_a_density_at_them(tmp_path, scale, kind):
+    p = read(
+        tmp_path,
+        parameters="parameterId parameterScale lowerBound upperBound nominalValue estimate objectivePriorType\n"
+        f"k1 {scale} 0.001 0.7 0.1 1 {kind}\nk2 lin 0 1 0.6 0 -",
+    )
+    own = stats.uniform(0.001, 0.699) if scale == "lin" else stats.loguniform(0.001, 0.7)
+    ends = np.array([0.001, 0.7])
+    np.testing.assert_allclose(p.prior["k1"].logpdf(ends), own.logpdf(0.1) - np.log(ends / 0.1) * (scale != "lin"))
+
+
+WORDS = ("initializationPriorType", "-", "normal")
+
+
+@pytest.mark.parametrize("words", ["Laplace 0;0", "Laplace 0;-1", "Normal 900;1", "Uniform 1;0", "Uniform 2;3"])
+def test_priors_of_logarithms_without_density_are_refused(tmp_path, words):
+    table = f"{PARAMETERS.split()[0]} parameterScale lowerBound upperBound nominalValue estimate objectivePriorType "
+    with pytest.raises(DataError, match="has no density between the bounds"):
+        read(tmp_path, parameters=f"{table}objectivePriorParameters\nk1 log10 1e-3 10 0.8 1 parameterScale{words}")
+
+
+def test_bounds_that_are_missing_or_leave_the_nominal_value_out_are_told(tmp_path):
+    with pytest.warns(UserWarning, match="outside their bounds.*begin: 'k1'.*") as told:
+        read(tmp_path / "a", parameters=PARAMETERS.replace("0.8", "11"))
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match="Estimated without bounds.*: 'k2'"):
+        p = read(tmp_path / "b", parameters=PARAMETERS.replace("k2 lin 0 10 0.6", "k2 lin 2 - -"))
+    assert p.start["k2"] == 2  # and not 1, where no fit could begin
+    table = "\n".join(f"{line} {cell}" for line, cell in zip(PARAMETERS.strip().split("\n"), WORDS, strict=True))
+    with pytest.warns(UserWarning, match="initialization priors of 'k2' are not read: starts are drawn evenly"):
+        read(tmp_path / "c", parameters=table)
+
+
+def test_an_estimated_parameter_that_every_condition_sets_or_nothing_feels_is_told(tmp_path):
+    table = "conditionId k1 k2\nc0 0.3 -\nc1 {} 0.5"
+    read(tmp_path / "a", conditions=table.format("-"), measurements=PLAIN["measurements"] + "\nobs_a c1 1 0.5")
+    for name, cell, rows in (("b", "-", ""), ("c", "0.4", "\nobs_a c1 1 0.5")):
+        with pytest.warns(UserWarning, match="no reading depends on 'k1', which"):
+            read(tmp_path / name, conditions=table.format(cell), measurements=PLAIN["measurements"] + rows)
+    with pytest.warns(UserWarning, match="no reading depends on 's', which"):
+        read(
+            tmp_path / "d", parameters=PARAMETERS + "s lin 0 1 0.5 1",
+            observables="observableId observableFormula noiseFormula\nobs_a A+0*s 0.5",
+        )  # fmt: skip
 
 
 # --- formulas

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fmepy as fme
-from fmepy.errors import ModelError
+from fmepy.errors import ModelError, SimulationError
 from tests.exchange.files import (
     algebraic,
     assignment,
@@ -351,7 +351,17 @@ def test_events_at_the_start_follow_one_another_by_priority_and_through_paramete
     close(m()[["x", "y", "z"]].to_numpy(), [[1, 21, 3]] * 4)
     close(m({"a": 0.25})[["x", "y", "z"]].iloc[0], [1, 1, 0])
     endless = [event(f"x {sign} 0.5", {"x": f"{v}"}, initial=False) for sign, v in (("<", 1), (">", 0))]
-    assert "without end at one time" in refused(tmp_path, sbml(Parameters=more["Parameters"], Events=endless))
+    why = refused(tmp_path, sbml(Parameters=more["Parameters"], Events=endless))
+    assert "more than 100 events happen one after the other at one time" in why
+
+
+def test_events_at_the_start_that_hang_on_parameters_are_not_left_off_after_a_few(tmp_path):
+    events = [event(f"time >= 0 && x {sign} 0.5 && y < a", {"x": f"{v}", "y": "y + 1"}, initial=False)
+              for sign, v in (("<", 1), (">", 0))]  # fmt: skip
+    m = model(tmp_path, T, Parameters=[parameter(n, 0.0, False) for n in "xy"] + [parameter("a", 4.0)], Events=events)
+    assert m()["y"].tolist() == [4] * 4
+    with pytest.raises(SimulationError, match="an initial or event value is not finite"):
+        m({"a": 30.0})
 
 
 @pytest.mark.parametrize(("trigger", "wanted"), [

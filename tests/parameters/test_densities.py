@@ -11,6 +11,7 @@ from fmepy.parameters.densities import CLOSED, density_with_slope, log_density
 
 SHAPES = {
     "truncnorm": (-1.0, 2.5), "loguniform": (0.1, 9.0), "reciprocal": (0.1, 9.0), "lognorm": (0.4,), "gamma": (2.5,),
+    "loglaplace": (2.5,),
     "chi2": (3.0,), "invgamma": (3.0,), "beta": (2.0, 3.5), "t": (4.0,), "weibull_min": (1.7,),
 }  # fmt: skip
 
