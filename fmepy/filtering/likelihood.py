@@ -24,17 +24,23 @@ seen, as in `fmepy.numerics.tails`. It is no part of SUMSQ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fmepy.filtering.loop_arguments import START_NOT_SETTLED
 from fmepy.filtering.run import Pass
 from fmepy.journal.encoding import Stored
 from fmepy.numerics.tails import generalised, log_probability, steepness
 from fmepy.types import IntVector, Matrix, Vector
 
 _SINGULAR = 1e-12
+_MOST_SHIFTS = 20
+_SMALL, _SETTLED = 1e-13, 1e-8
+"""Squared moves of a start, in sds, which are none: at first, and where it was hard to find."""
+_FAR = 1e3
+"""The move of a start from which nothing can be computed."""
 _KNOWN: Vector = np.zeros(0)
 """The shift of a start of which everything is known."""
 
@@ -68,6 +74,11 @@ class Likelihood(Stored):
     A: Matrix
     marks: IntVector | None = None
 
+    @property
+    def move(self) -> float:
+        """Squared length of the shift, in sds."""
+        return float(self.shift @ self.A @ self.shift)
+
 
 def likelihood_of(run: Pass, marks: IntVector | None = None) -> Likelihood:
     """Return the likelihood of a pass that came to its end; -inf if the data say nothing of a part of the start."""
@@ -85,6 +96,42 @@ def likelihood_of(run: Pass, marks: IntVector | None = None) -> Likelihood:
             nu = nu + run.v @ shift
             extra = -0.5 * float(np.sum(np.log(values)) - 2 * np.sum(np.log(size)))
     return likelihood_of_innovations(nu, s, extra, shift, A, marks)
+
+
+def settled(at: Callable[[Vector], tuple[Pass, Likelihood | None]], first: Vector) -> tuple[Pass, Likelihood | None]:
+    """Return the pass, and its likelihood, whose linearisation is about the start that it estimates.
+
+    From pass to pass the free components of the start go to where the last one has them. Where that does not come to
+    rest, Powell's hybrid method (`scipy.optimize.root`) looks for the start that stays.
+
+    Parameters
+    ----------
+    at : callable
+        ``at(shift)`` returns the pass from the initial values and a shift of the free components, and its likelihood.
+    first : ndarray, shape (d,)
+
+    Returns
+    -------
+    run, likelihood : Pass, Likelihood or None
+        None where the pass broke down, or the start does not settle (`START_NOT_SETTLED`).
+    """
+    shift = first
+    for _ in range(_MOST_SHIFTS):
+        run, one = at(shift)
+        if one is None or not np.isfinite(one.loglik) or one.move < _SMALL:
+            return run, one
+        shift = shift + one.shift
+
+    def move(shift: Vector) -> Vector:
+        _, one = at(shift)
+        return one.shift if one is not None and np.isfinite(one.loglik) else np.full(shift.size, _FAR)
+
+    from scipy.optimize import root
+
+    run, one = at(root(move, shift, options={"maxfev": 50 * shift.size}).x)
+    if one is not None and np.isfinite(one.loglik) and one.move > _SETTLED:
+        return replace(run, node=0, reason=START_NOT_SETTLED), None
+    return run, one
 
 
 def likelihood_of_innovations(

@@ -12,8 +12,8 @@ from fmepy.filtering.schedule import ScheduleArrays
 from fmepy.journal.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE = 1, 2, 3
-"""Why a filter stopped: the second can another arithmetic mend."""
+STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE, START_NOT_SETTLED = 1, 2, 3, 4
+"""Why a filter stopped: the second can another arithmetic mend; the last one is of `likelihood.settled`."""
 
 
 class CrossingRoom(NamedTuple):

@@ -16,7 +16,7 @@ from fmepy.errors import ModelError, SimulationError
 from fmepy.filtering import loop
 from fmepy.filtering.likelihood import Likelihood, unknown_part
 from fmepy.filtering.loop import TangentArguments
-from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE
+from fmepy.filtering.loop_arguments import START_NOT_SETTLED, VARIANCE_NOT_POSITIVE
 from fmepy.filtering.paths import draw_paths
 from fmepy.filtering.run import FilterFunctions, LoopInputs, Pass, Scheme, Start, has_tangents, passes_with_slopes
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
@@ -373,6 +373,8 @@ _WHY = {
     1: "a predicted state became NaN or infinite",
     VARIANCE_NOT_POSITIVE: "the variance of an innovation is not positive",
     3: "the covariance of a predicted state became NaN or infinite",
+    START_NOT_SETTLED: "the start, of which nothing is known, does not settle where the data have it. Give its sd "
+    "in `initial_sd`, or initial values nearer to it",
 }
 
 

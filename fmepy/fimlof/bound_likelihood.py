@@ -30,6 +30,7 @@ from fmepy.filtering.likelihood import (
     predictive_log_densities,
     score_of,
     score_rows,
+    settled,
 )
 from fmepy.filtering.loop import TangentArguments
 from fmepy.filtering.run import Pass, innovation_slopes, run_filter, run_with_slopes
@@ -60,8 +61,6 @@ ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
 _STEPS = ((STEP, ROUGH_STEP), (ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP))
 _MOVED, _MOVED_ADAPTIVE = 1e-9, 1e-5
 """Movements of innovations, in their sds, of which differences can be taken."""
-_MOST_SHIFTS = 20
-_SMALL = 1e-13
 
 
 class BoundFimlof(OfData):
@@ -384,7 +383,7 @@ class BoundFimlof(OfData):
         scheduled: tuple[Schedule, FilterReadings | None] | None = None,
         states: Vector | None = None,
     ) -> tuple[Pass, Likelihood | None]:
-        """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands.
+        """Run the filter of one entity; if its start is unknown and the model not linear, until the start settles.
 
         states : ndarray, optional
             Its initial values, where they are not those that the model gives; of a start at rest they are found.
@@ -397,20 +396,14 @@ class BoundFimlof(OfData):
         bound_filter = self.filter_of(k)
         states = self.start_at_rest(k, values[self._at]) if states is None else states
         inputs = bound_filter.inputs(p, self._inflation)
-        shift = np.zeros(len(self.spec.free_states))
-        for _ in range(_MOST_SHIFTS):
+
+        def at(shift: Vector) -> tuple[Pass, Likelihood | None]:
             start = bound_filter.start(p, used, schedule, states=states, shift=shift)
             run = run_filter(bound_filter.scheme, schedule, start, inputs, record)
-            if run.node >= 0:
-                return run, None
-            likelihood = likelihood_of(run, schedule.readings.marks)
-            if not self._iterates or not np.isfinite(likelihood.loglik):
-                break
-            move = likelihood.shift
-            if move @ likelihood.A @ move < _SMALL:
-                break
-            shift = shift + move
-        return run, likelihood
+            return run, None if run.node >= 0 else likelihood_of(run, schedule.readings.marks)
+
+        first = np.zeros(len(self.spec.free_states))
+        return settled(at, first) if self._iterates else at(first)
 
     def _derivatives(
         self, theta: Vector, rough: bool = False

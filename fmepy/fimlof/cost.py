@@ -86,7 +86,8 @@ class FimlofCost(ModelsOfCost, AddableCost):
         Values of the parameters that only the noise knows, or `conditions`; starts of local ones.
     initial : {"known", "data", "diffuse"}
         The start: the model's initial values, with sds `initial_sd` (default 0: exactly known); for directly measured
-        states the data of the first time, which are then used up; or nothing known but for the states in `initial_sd`.
+        states the data of the first time, which are then used up; or nothing known but for the states in `initial_sd`
+        (of a nonlinear model the filter runs until the start that it estimates stays; where none does it breaks down).
         Unknown initial values may also be parameters of the model (``state={"x": "x0"}``).
     initial_sd : mapping of state to sd, or labelled covariance table, optional
     noise_kind : {"per_step", "brownian"}, optional

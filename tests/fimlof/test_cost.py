@@ -10,6 +10,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, DataError, ParameterError, SimulationError
+from fmepy.filtering import likelihood
 from tests.fimlof.market import THIRTEEN, market_cost
 
 LN_2PI = np.log(2 * np.pi)
@@ -352,6 +353,21 @@ def test_where_the_search_for_an_unknown_start_begins_does_not_matter():
 
     for start in (0.8, 6.0, 20.0):
         assert cost(start)() == pytest.approx(cost(3.0)(), rel=1e-11)
+
+
+def test_a_start_that_wanders_from_pass_to_pass_is_sought(monkeypatch):
+    def cost(start):
+        model = fme.DifferenceModel("next(x) = r*x*(1 - x)", state={"x": 0.3}, times=range(13), parms={"r": 3.9})
+        data = model().iloc[1:]
+        data["x"] += 0.2 * np.random.default_rng(0).standard_normal(12)
+        noise = {"process_noise": {"x": 0.02}, "measurement_noise": {"x": 0.2}, "initial": "diffuse"}
+        return fme.FimlofCost(model.replace(state={"x": start}), data, **noise)
+
+    assert cost(0.2)() == pytest.approx(cost(0.3)(), abs=1e-6)
+    monkeypatch.setattr(likelihood, "_SETTLED", -1.0)  # as where no start stays
+    with pytest.raises(SimulationError, match=r"the start.*does not settle.*initial_sd"):
+        cost(0.2).bind().minus2loglik(np.array([3.9]))
+    assert "does not settle" in str(cost(0.2).filter())
 
 
 def test_events_and_forcings_of_a_model_act_in_its_filter():
