@@ -70,8 +70,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         the datum's own error (``"scale * err"``). Variables left out have their errors in the column `err`.
     noise_correlation : mapping of (key of process_noise, observed variable) to number or parameter, optional
         Of difference equations: the correlation of the error of a reading with the noise of the step that follows it,
-        from -1 to 1. The tables of states then have a column "noise of <key>", in its sds. Each noise may be in one
-        pair.
+        from -1 to 1. Tables of states then have a column "noise of <key>", in its sds. A noise is in one pair at most.
     x, y, err : str, optional
         Columns of time, of the values and of the standard errors of a long table.
     unit, origin : str, date, optional
@@ -87,7 +86,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
     initial : {"known", "data", "diffuse"}
         The start: the model's initial values, with sds `initial_sd` (default 0: exactly known); for directly measured
         states the data of the first time, which are then used up; or nothing known but for the states in `initial_sd`
-        (of a nonlinear model the filter runs until the start that it estimates stays; where none does it breaks down).
+        (a nonlinear model's filter runs until the start that it estimates stays; where none does it breaks down).
         Unknown initial values may also be parameters of the model (``state={"x": "x0"}``).
     initial_sd : mapping of state to sd, or labelled covariance table, optional
     noise_kind : {"per_step", "brownian"}, optional
