@@ -98,7 +98,9 @@ def likelihood_of(run: Pass, marks: IntVector | None = None) -> Likelihood:
     return likelihood_of_innovations(nu, s, extra, shift, A, marks)
 
 
-def settled(at: Callable[[Vector], tuple[Pass, Likelihood | None]], first: Vector) -> tuple[Pass, Likelihood | None]:
+def pass_with_estimated_start(
+    at: Callable[[Vector], tuple[Pass, Likelihood | None]], first: Vector
+) -> tuple[Pass, Likelihood | None]:
     """Return the pass, and its likelihood, whose linearisation is about the start that it estimates.
 
     From pass to pass the free components of the start go to where the last one has them. Where that does not come to

@@ -13,7 +13,7 @@ from fmepy.journal.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE, START_NOT_SETTLED = 1, 2, 3, 4
-"""Why a filter stopped: the second can another arithmetic mend; the last one is of `likelihood.settled`."""
+"""Why a filter stopped: the second can another arithmetic mend; for the last one see `filtering.likelihood`."""
 
 
 class CrossingRoom(NamedTuple):

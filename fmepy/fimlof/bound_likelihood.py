@@ -27,10 +27,10 @@ from fmepy.filtering.likelihood import (
     likelihood_of,
     likelihood_of_innovations,
     movement,
+    pass_with_estimated_start,
     predictive_log_densities,
     score_of,
     score_rows,
-    settled,
 )
 from fmepy.filtering.loop import TangentArguments
 from fmepy.filtering.run import Pass, innovation_slopes, run_filter, run_with_slopes
@@ -403,7 +403,7 @@ class BoundFimlof(OfData):
             return run, None if run.node >= 0 else likelihood_of(run, schedule.readings.marks)
 
         first = np.zeros(len(self.spec.free_states))
-        return settled(at, first) if self._iterates else at(first)
+        return pass_with_estimated_start(at, first) if self._iterates else at(first)
 
     def _derivatives(
         self, theta: Vector, rough: bool = False
