@@ -166,6 +166,8 @@ class _Packed:
         _pack([values], self.words)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "values":  # not there yet, while it is copied or read from a file
+            raise AttributeError(name)
         return getattr(self.values, name)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+from ast import literal_eval
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from fmepy.compiled import dormand_prince, status
 from fmepy.errors import FmepyError, ModelError, SimulationError
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
+from fmepy.models.running import tolerances
 from fmepy.models.running.tolerances import reads_time, scaled_tolerances
 
 TIMES = np.linspace(0.0, 20.0, 21)
@@ -160,7 +162,7 @@ def test_a_run_that_is_wrong_for_its_atol_tells_it_once_with_what_to_pass(how, c
     assert len(caplog.records) == 1
     assert "I (from 1e-07, atol 1e-06)" in caplog.text
     assert "% of its largest value" in caplog.text
-    advised = eval(caplog.text.split("atol={")[1].split("}")[0].join("{}"))
+    advised = literal_eval(caplog.text.split("atol={")[1].split("}")[0].join("{}"))
     caplog.clear()
     right = epidemic(atol=advised, **how)()
     assert not caplog.records
@@ -196,8 +198,19 @@ def test_a_run_whose_stiff_steps_keep_a_state_from_coming_back_is_told(deep_trut
     wrong = shallow({"c": 10})["C"]
     assert wrong.iloc[-1] < 1e-3 * deep_truth.iloc[-1]
     assert "P (from next to nothing, atol 1e-06)" in caplog.text
-    advised = eval(caplog.text.split("atol={")[1].split("}")[0].join("{}"))
+    advised = literal_eval(caplog.text.split("atol={")[1].split("}")[0].join("{}"))
     np.testing.assert_allclose(shallow.replace(atol=advised)({"c": 10})["C"], deep_truth, rtol=0.02)
+
+
+def test_the_growth_of_a_state_by_itself_says_whether_it_should_have_come_back():
+    t = np.linspace(0, 40, 81)
+    model = OdeModel("d(x)/dt = (a - t)*x + b", state={"x": 1.0}, times=t, parms={"a": 10.0, "b": 0.0})
+    rise = tolerances.rise_of(model.definition, t, [10.0, 0.0])
+    held = np.full((81, 1), 1e-9)  # as long steps may hold it: by itself it grows to exp(50) until t = 10
+    np.testing.assert_allclose(rise(held, 0), 10 * t - t**2 / 2, atol=1e-10)
+    assert tolerances.finer(held, np.array([1e-6]), rise)[0] < 1e-200
+    falling = tolerances.rise_of(model.definition, t, [-1.0, 0.0])
+    assert tolerances.finer(held, np.array([1e-6]), falling)[0] == 1e-6
 
 
 def test_noise_that_runs_to_minus_infinity_leads_to_the_smallest_atol():
