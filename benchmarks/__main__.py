@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,11 +156,15 @@ def main() -> None:
         parser.error(f"there is no row {unknown[0]!r}; there are {', '.join(known)}")
     path = arguments.write or Path("benchmarks/results.md")
     path.parent.mkdir(parents=True, exist_ok=True)
-    done = []
+    done, failed = [], []
     for name in names:
         if name in every:
             print(f"{name} ...", file=sys.stderr, flush=True)
-            done.append(every[name]())
+            try:
+                done.append(every[name]())
+            except Exception:  # one row that fails does not take the others with it
+                traceback.print_exc()
+                failed.append(name)
     text = f"# Benchmarks\n\n{ABOUT}\n\n{machine()}\n\n{table(done)}\n"
     for name in names:
         if name in PICTURES:
@@ -167,9 +172,13 @@ def main() -> None:
             print(f"{name} ...", file=sys.stderr, flush=True)
             draw(path.with_name(file))
             text += f"\n## {title}\n\n![{seen}]({file})\n"
+    if failed:
+        text += f"\nFailed, and not in the table: {', '.join(failed)}.\n"
     print(text)
     if arguments.write:
         path.write_text(text, encoding="utf-8")
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

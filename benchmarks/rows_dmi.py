@@ -195,9 +195,8 @@ def evaluations(run: Callable[[], Any]) -> tuple[int, int]:
     counts: Counter[str] = Counter()
     call = kernels.call
 
-    def counted(self: Any, inputs: Any, start: Any, switches: Any) -> Any:
-        arrays, functions = self.arrays(np.zeros((1, self.n_inputs)))[0], self._functions
-        arrays.inputs[0, : len(inputs)], arrays.values[: len(start)] = inputs, start
+    def counted(self: Any, room: Any, watched: int = 0) -> None:
+        arrays, functions, switches = room[0], self._functions, room[2][2]
         of = {functions.rates: "rates", functions.watch: "conditions"}
 
         def count(address: int, *arguments: Any) -> None:
@@ -205,11 +204,9 @@ def evaluations(run: Callable[[], Any]) -> tuple[int, int]:
             call(address, *arguments)
 
         with patch.object(switching, "call", count), patch.object(explicit_loop, "call", count):
-            switching.run_switching(self._tables, arrays, switches)
-        inputs[:] = arrays.inputs[0, : len(inputs)]
-        return arrays.out[0], arrays.ended[0].tolist()
+            switching.run_through(self.tables, arrays, switches)
 
-    with patch.object(explicit_runs.ExplicitRuns, "one", counted):
+    with patch.object(explicit_runs.ExplicitRuns, "_run", counted):
         run()
     return counts["rates"], counts["conditions"]
 

@@ -33,9 +33,26 @@ MOST_BAND = 41
 """Diagonals of a Jacobian that is taken as a band. With more, as of a plane of cells, derivatives along as many
 directions and the factors of every step take longer than LSODA does, which needs few Jacobians."""
 _ARGUMENTS = "ptr noalias %w, ptr noalias %d, ptr noalias %e, ptr noalias %b, ptr noalias %k"
+_OF_VALUES = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 5)
+_OF_SLOPES = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 5, ctypes.c_int64)
 _ZERO = number(0.0)
-LANES = 4
+MOST_LANES = 6
 """Directions along which derivatives are computed at once: what they share, such as divisions, is computed once."""
+
+
+def groups_of(m: int) -> tuple[int, int, int]:
+    """Return in which groups m directions are computed: the size of the first ones, how many these are, how many more.
+
+    Those are of one direction less.
+
+    Examples
+    --------
+    >>> [groups_of(m) for m in (0, 1, 5, 7, 13)]
+    [(0, 0, 0), (1, 1, 0), (5, 1, 0), (4, 1, 1), (5, 1, 2)]
+    """
+    n = -(-m // MOST_LANES)
+    size = -(-m // n) if n else 0
+    return size, m - n * (size - 1), n * size - m
 
 
 def _is_steep(e: Node) -> bool:
@@ -120,6 +137,7 @@ class ArrayCode:
         self._moving: dict[str, set[str]] = {}
         self._lanes, self._lane, self._blocks_of_lanes = 1, 0, ""
         self._active: dict[tuple[int, str], bool] = {}
+        self._of_lanes: dict[tuple[int, int], Code] = {}
         self._steps, self._inputs = arrays.steps, arrays.inputs
         layout = ArrayLayout(arrays)
         self.size, self._needed, self._places, self._cuts = layout.size, layout.needed, layout.places, layout.cuts
@@ -188,11 +206,17 @@ class ArrayCode:
     def _slopes(self) -> Code:
         return compiled(self.text_of_slopes(), LOOPS)
 
-    def addresses(self, with_slopes: bool) -> list[int]:
-        """Return where `rates`, `columns`, `moving` begin, those of slopes, or zeros, and the table for all of them."""
+    def addresses(self, m: int) -> list[int]:
+        """Return where `rates`, `columns`, `moving` begin, `along` and `bend` of m directions, and a table for all.
+
+        Of the latter two those for the groups of each size (0: there are none).
+        """
+        size, _, n_less = groups_of(m)
+        sizes = (size, size - 1 if n_less else 0)
+        if sizes not in self._of_lanes:
+            self._of_lanes[sizes] = compiled(self.text_of_lanes(sizes), LOOPS)
         found = [self._values.address(k) for k in ("rates", "columns", "moving")]
-        names = "along", "along_lanes", "bend", "bend_lanes"
-        found += [self._slopes.address(k) if with_slopes else 0 for k in names]
+        found += [self._of_lanes[sizes].address(f"{k}_{n}") for k in ("along", "bend") for n in sizes]
         return [*found, self._table.ctypes.data]
 
     def function(self, name: str, block: Vector, directions: Matrix | None = None) -> Callable[[], None]:
@@ -202,16 +226,16 @@ class ArrayCode:
             What depends on parameters alone, and all else: their values, and their derivatives along directions, which
             ask for the values first.
         """
-        pointer, w, k = ctypes.c_void_p, block.ctypes.data, self._table.ctypes.data
+        w, k = block.ctypes.data, self._table.ctypes.data
         if directions is None:
-            call = ctypes.PYFUNCTYPE(None, *[pointer] * 5)(self._values.address(name))
+            call = _OF_VALUES(self._values.address(name))
             return lambda: call(w, None, None, None, k)
-        along = ctypes.PYFUNCTYPE(None, *[pointer] * 5, ctypes.c_int64)(self._slopes.address(name))
+        along = _OF_SLOPES(self._slopes.address(name))
         d, m = directions.ctypes.data, len(directions)
         return lambda: along(w, d, None, None, k, m)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_values", "_slopes")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_values", "_slopes")} | {"_of_lanes": {}}
 
     # --- the text
 
@@ -230,21 +254,26 @@ class ArrayCode:
         return "\n".join([declarations(self.declared), *functions])
 
     def text_of_slopes(self) -> str:
-        """Return the program of derivatives along states and parameters.
-
-        Its function `along` gives them, and `bend` those of the second order along the direction of `moving`, in d, and
-        that of `along`, in e, which both must have been computed; they go to b. Those of `LANES` directions at once
-        stand in as many blocks, one after the other.
-        """
+        """Return the program of derivatives along states and parameters, for one direction after the other."""
         functions = [
             self._function("prepare_one", True, "d", "p"),
             self._function("along", False, "d", "yp"),
-            self._function("along_lanes", False, "d", "yp", lanes=LANES),
-            self._function("bend", False, "b", "tuy", "yp"),
-            self._function("bend_lanes", False, "b", "tuy", "yp", lanes=LANES),
             self._each_direction("prepare_along", "prepare_one"),
             self._each_direction("rates_along", "along"),
         ]
+        return "\n".join([declarations(self.declared), *functions])
+
+    def text_of_lanes(self, sizes: Sequence[int]) -> str:
+        """Return the program of derivatives along states and parameters for groups of so many directions at once.
+
+        Its functions `along` give them, and `bend` those of the second order along the direction of `moving`, in d, and
+        that of `along`, in e, which both must have been computed; they go to b. Those of a group stand in as many
+        blocks, one after the other.
+        """
+        functions = []
+        for n in filter(None, sizes):
+            functions.append(self._function(f"along_{n}", False, "d", "yp", lanes=n))
+            functions.append(self._function(f"bend_{n}", False, "b", "tuy", "yp", lanes=n))
         return "\n".join([declarations(self.declared), *functions])
 
     def _each_direction(self, name: str, one: str) -> str:

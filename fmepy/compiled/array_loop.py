@@ -16,17 +16,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.array_code import LANES, ArrayCode
+from fmepy.compiled.array_code import ArrayCode, groups_of
 from fmepy.compiled.kernels import call, copy, doubles, integers
 from fmepy.compiled.stiff_plan import Entries
 from fmepy.types import IntVector
 
 N, M, LOWER, UPPER, SIZE, AT_T, AT_Y, AT_U, N_U, AT_RATES, N_CHECKS, MOVES = range(12)
-RATES, COLUMNS, MOVING, ALONG, ALONG_LANES, BEND, BEND_LANES, TABLE, AT_S, AT_X, AT_FLAG, PLAN = range(12, 24)
+SIZE_OF_GROUP, N_FIRST, RATES, COLUMNS, MOVING, ALONG, ALONG_LESS, BEND, BEND_LESS, TABLE = range(12, 22)
+AT_S, AT_X, AT_FLAG, PLAN = range(22, 26)
 """Of a plan: states, parameters with sensitivities, the band, numbers of a block; where time, states, forcings and
-rates stand in a block; what must not be zero; whether rates depend on time or forcings; the model's functions and a
-table of theirs; where the stiff method has sensitivities where a step begins and at a stage, and a number that is for
-`bend`. Behind these stand the order of the states in the band and the places of what must not be zero.
+rates stand in a block; what must not be zero; whether rates depend on time or forcings; the size of a group of
+directions, and how many are of it before those of one less (`array_code.groups_of`); the model's functions and a table
+of theirs; where the stiff method has sensitivities where a step begins and at a stage, and a number that is for `bend`.
+Behind these stand the order of the states in the band and the places of what must not be zero.
 """
 
 
@@ -71,7 +73,7 @@ def plan_of(code: ArrayCode, entries: Entries) -> IntVector:
     n, n_u = code.arrays.n_states, code.arrays.n_forcings
     head = [n, entries.n_params, *entries.band, code.size, *at, n_u, code.rates.start, len(code.checks), moves]
     S, X, _, D = entries.places(0)[8:12]
-    head += [*code.addresses(entries.n_params > 0), S, X, D]
+    head += [*groups_of(entries.n_params)[:2], *code.addresses(entries.n_params), S, X, D]
     assert len(head) == PLAN
     return np.concatenate([head, entries.order, code.checks]).astype(np.int64)
 
@@ -124,16 +126,16 @@ def _compute(b, what, w, d, e, out):
 
 
 def _compute_all(b, what, w, d, E):
-    """Call a function of the model for every direction, for several at once where it can."""
+    """Call a function of the model for all directions, a group at once."""
     p = 0
     while p < len(E):
-        lanes = LANES if p + LANES <= len(E) else 1
-        which = what + 1 if lanes > 1 else what  # that of several directions stands behind it in the plan
+        # the function of the smaller groups stands behind that of the first ones in the plan
+        is_less = 1 if p >= b.head[SIZE_OF_GROUP] * b.head[N_FIRST] else 0
         if d is None:
-            _compute(b, which, w, E[p], w, w)
+            _compute(b, what + is_less, w, E[p], w, w)
         else:
-            _compute(b, which, w, d, E[p], b.b[p])
-        p += lanes
+            _compute(b, what + is_less, w, d, E[p], b.b[p])
+        p += b.head[SIZE_OF_GROUP] - is_less
 
 
 def field(t: float, z: int, inputs: int, out: int) -> None:

@@ -7,8 +7,8 @@ import ctypes
 import numpy as np
 import pytest
 
+import fmepy as fme
 from fmepy.compiled import array_loop
-from fmepy.compiled.array_code import LANES
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.models.engines.grids import GridStepper
 from fmepy.models.running.problem import InitialValueProblem
@@ -51,10 +51,10 @@ def test_the_band_and_the_slope_in_time_are_those_of_differences(case):
 def test_second_derivatives_are_those_of_differences(case):
     stepper, _, model = stepper_of(case)
     code, rng = stepper._code, np.random.default_rng(0)
-    *addresses, table = code.addresses(with_slopes=True)
-    kind, names = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5), ("rates", "columns", "moving", "along", "along_lanes")
-    functions = dict(zip((*names, "bend", "bend_lanes"), map(kind, addresses), strict=True))
-    y, k, S, a = rng.uniform(0.3, 1.2, N), rng.normal(size=N), rng.normal(size=(LANES, N)), 0.8
+    *addresses, table = code.addresses(7)  # in groups of four and of three
+    kind, names = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5), ("rates", "columns", "moving", "along", "along_3")
+    functions = dict(zip((*names, "bend", "bend_3"), map(kind, addresses), strict=True))
+    y, k, S, a = rng.uniform(0.3, 1.2, N), rng.normal(size=N), rng.normal(size=(4, N)), 0.8
 
     def call(name, *blocks):
         functions[name](*(b.ctypes.data for b in (*blocks, *[blocks[0]] * (4 - len(blocks)))), table)
@@ -69,22 +69,37 @@ def test_second_derivatives_are_those_of_differences(case):
         return w, d
 
     p = model.parms.to_numpy(dtype=float)
-    (w, d), (e, one, b, bent) = along_step(y, p), np.zeros((4, LANES, code.size))
-    q = np.arange(LANES) % len(p)
-    e[np.arange(LANES), code.at("p").start + q] = 1.0
+    (w, d), (e, of_three, b, bent_three) = along_step(y, p), np.zeros((4, 4, code.size))
+    q = np.arange(4) % len(p)
+    e[np.arange(4), code.at("p").start + q] = 1.0
     code.function("prepare_along", w, e)()
     e[:, code.at("y")] = S
-    one[:] = e
-    call("along_lanes", w, e)
-    call("bend_lanes", w, d, e, b)
-    for i in range(LANES):
-        call("along", w, one[i])
-        call("bend", w, d, one[i], bent[i])
+    of_three[:] = e
+    for name, along, bent in (("", e, b), ("_3", of_three, bent_three)):
+        call("along" + name, w, along)
+        call("bend" + name, w, d, along, bent)
+    for i in range(4):
         h, unit = 1e-5, np.eye(len(p))[q[i]]
         sides = [along_step(y + s * h * S[i], p + s * h * unit) for s in (1, -1)]
         for found, block in ((e, 0), (b, 1)):
             differences = (sides[0][block] - sides[1][block])[code.rates] / (2 * h)
             assert np.abs(differences).max() > 0.1
             np.testing.assert_allclose(found[i, code.rates], differences, atol=1e-6 * np.abs(differences).max())
-    np.testing.assert_allclose(one[:, code.rates], e[:, code.rates], rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(bent[:, code.rates], b[:, code.rates], rtol=1e-12, atol=1e-14)
+    for three, four in ((of_three, e), (bent_three, b)):
+        np.testing.assert_allclose(three[:3, code.rates], four[:3, code.rates], rtol=1e-12, atol=1e-14)
+
+
+def test_sensitivities_of_many_parameters_are_those_of_each_by_itself():
+    grid, names = fme.Grid1D(np.linspace(0.0, 5.0, 21)), [f"p{i}" for i in range(7)]  # groups of four and of three
+
+    def rates(t, A, B, *, p0=0.5, p1=0.1, p2=0.3, p3=0.2, p4=1.0, p5=0.4, p6=0.05):
+        flow = [fme.transport_1d(C, grid, D=p0, v=p1, up=p4).rate for C in (A, B)]
+        return flow[0] - p2 * A * B, flow[1] + p3 * A / (p5 + A) - p6 * B**2
+
+    model = fme.OdeModel(rates, state={"A": 1.0, "B": 0.5}, grid=grid, times=np.arange(0.0, 21.0))
+    bound = model.bind(names)
+    S = bound.sensitivities(bound.theta0)[1]
+    for i, name in enumerate(names):
+        one = model.bind([name])
+        known = one.sensitivities(one.theta0)[1][..., 0]
+        np.testing.assert_allclose(S[..., i], known, atol=1e-4 * np.abs(known).max(), err_msg=name)

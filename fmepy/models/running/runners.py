@@ -85,7 +85,8 @@ class ModelRunner:
             return Z, None
         n = self.n_states
         S = Z[:, n:].reshape(len(Z), len(scales), n)
-        S /= scales[:, None]  # in place: there may be millions
+        for of_one, scale in zip(S.transpose(1, 0, 2), scales.tolist(), strict=True):
+            of_one /= scale  # in place, by a number alone: there may be millions
         return Z[:, :n], S.transpose(0, 2, 1)
 
     @cached_property
