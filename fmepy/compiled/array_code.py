@@ -213,10 +213,10 @@ class ArrayCode:
         """
         size, _, n_less = groups_of(m)
         sizes = (size, size - 1 if n_less else 0)
-        if sizes not in self._of_lanes:
+        if m and sizes not in self._of_lanes:
             self._of_lanes[sizes] = compiled(self.text_of_lanes(sizes), LOOPS)
         found = [self._values.address(k) for k in ("rates", "columns", "moving")]
-        found += [self._of_lanes[sizes].address(f"{k}_{n}") for k in ("along", "bend") for n in sizes]
+        found += [self._of_lanes[sizes].address(f"{k}_{n}") if n else 0 for k in ("along", "bend") for n in sizes]
         return [*found, self._table.ctypes.data]
 
     def function(self, name: str, block: Vector, directions: Matrix | None = None) -> Callable[[], None]:

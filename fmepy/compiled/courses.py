@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fmepy.compiled.delayed_rates import rates
 from fmepy.compiled.dormand_prince import drive
-from fmepy.compiled.kernels import are_finite, call, copy
+from fmepy.compiled.kernels import are_finite, call, copy, inner
 from fmepy.compiled.status import DONE, NOT_FINITE
 from fmepy.types import Cube, IntMatrix, Matrix, Vector
 
@@ -108,9 +108,10 @@ def advance(rates_of, watcher, model, c, runs, t, h, longest, wanted, rows, keep
         rates_of, watcher, model, t, h, z, wanted, c.n_states, c.rtol, c.atol, longest, most, rows, runs.work,
         runs.seen, keep, stiff,
     )  # fmt: skip
-    if status == DONE and not are_finite(rows[len(wanted) - 1, :n]):  # what is not finite stays so
+    if status == DONE:
         for i in range(len(wanted)):
-            if not are_finite(rows[i, :n]):
+            # their squares may be too large with all of them finite
+            if not inner(rows[i], rows[i], 0, n) < math.inf and not are_finite(rows[i, :n]):
                 return NOT_FINITE, i, wanted[i], h
     copy(runs.work[0], z)
     return status, came, reached, h
