@@ -9,6 +9,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.compiled import array_loop
+from fmepy.compiled.array_code import MOST_LANES, groups_of
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.models.engines.grids import GridStepper
 from fmepy.models.running.problem import InitialValueProblem
@@ -89,14 +90,32 @@ def test_second_derivatives_are_those_of_differences(case):
         np.testing.assert_allclose(three[:3, code.rates], four[:3, code.rates], rtol=1e-12, atol=1e-14)
 
 
-def test_sensitivities_of_many_parameters_are_those_of_each_by_itself():
-    grid, names = fme.Grid1D(np.linspace(0.0, 5.0, 21)), [f"p{i}" for i in range(7)]  # groups of four and of three
+@pytest.mark.parametrize("m", range(1, 20))
+def test_groups_of_directions_are_of_nearly_one_size_and_cover_all_of_them(m, monkeypatch):
+    head, groups = np.zeros(array_loop.PLAN, dtype=int), []
+    size, *_ = head[[array_loop.SIZE_OF_GROUP, array_loop.N_FIRST]] = groups_of(m)[:2]
+    note = lambda _, what, w, along, *rest: groups.append((int(along[0]), size - (what - array_loop.ALONG)))  # noqa: E731
+    monkeypatch.setattr(array_loop, "_compute", note)
+    blocks = array_loop.Blocks(head, *[None] * (len(array_loop.Blocks._fields) - 1))
+    array_loop._compute_all(blocks, array_loop.ALONG, None, None, np.arange(m)[:, None])
+    firsts, sizes = zip(*groups, strict=True)
+    assert firsts == (0, *np.cumsum(sizes)[:-1])
+    assert sum(sizes) == m
+    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) <= MOST_LANES
 
-    def rates(t, A, B, *, p0=0.5, p1=0.1, p2=0.3, p3=0.2, p4=1.0, p5=0.4, p6=0.05):
-        flow = [fme.transport_1d(C, grid, D=p0, v=p1, up=p4).rate for C in (A, B)]
-        return flow[0] - p2 * A * B, flow[1] + p3 * A / (p5 + A) - p6 * B**2
 
-    model = fme.OdeModel(rates, state={"A": 1.0, "B": 0.5}, grid=grid, times=np.arange(0.0, 21.0))
+@pytest.mark.parametrize("engine", ["explicit", "stiff"])
+def test_sensitivities_of_many_parameters_are_those_of_each_by_itself(engine):
+    grid, names = fme.Grid1D(np.linspace(0.0, 5.0, 21)), [f"p{i}" for i in range(13)]  # groups of five, four and four
+
+    def rates(t, A, B, *, p0=0.5, p1=0.1, p2=0.3, p3=0.2, p4=1.0, p5=0.4, p6=0.05, p7=2.0, p8=0.1, p9=0.3, p10=0.1,
+              p11=0.2, p12=0.7):  # fmt: skip
+        flow = [fme.transport_1d(C, grid, D=p0, v=p1, up=up).rate for C, up in ((A, p4), (B, p12))]
+        uptake = p3 * A**p7 / (p5**p7 + A**p7)
+        return flow[0] - p2 * A * B + p8, flow[1] + uptake - p6 * B**2 - p9 * B / (p10 + B) * np.exp(-p11 * A)
+
+    model = fme.OdeModel(rates, state={"A": 1.0, "B": 0.5}, grid=grid, times=np.arange(0.0, 21.0), engine=engine)
     bound = model.bind(names)
     S = bound.sensitivities(bound.theta0)[1]
     for i, name in enumerate(names):
