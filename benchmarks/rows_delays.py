@@ -1,4 +1,4 @@
-"""The row of delays: infected cells that shed virus, which infects a day later, beside the same without the delay."""
+"""The rows of delays: infected cells that shed virus, which infects a day later; root events beside a delay."""
 
 from __future__ import annotations
 
@@ -40,4 +40,26 @@ def one_delay() -> Row:
     return Row("HIV, virus of a day ago infects: one run", run, "the same run without the delay", plain, goals)
 
 
-ROWS = [one_delay]
+def hits_beside_a_delay() -> Row:
+    """Return what a run takes that is set back again and again and reads its past, by the number of hits."""
+    event = {"root": "x - low", "direction": -1, "var": "x", "value": 1}
+    words = {"state": {"x": 1}, "history": {"x": 1.0}, "parms": {"k": 1.0, "tau": 0.7, "low": 0.5}, "events": [event]}
+    model = fme.OdeModel("d(x)/dt = -k*lag(x, tau)", times=np.linspace(0, 60, 61), **words)
+    short, n = model.replace(times=np.linspace(0, 6, 7)), len(model.hits())
+    assert 9 <= n / len(short.hits()) <= 11
+    bound, few = model.bind(["k", "tau", "low"]), short.bind()
+    theta, (_, S) = bound.theta0, bound.sensitivities(bound.theta0)
+    step = np.array([0, 0, 1e-6])
+    beside = (bound.simulate(theta + step) - bound.simulate(theta - step))[-1, 0] / 2e-6
+    np.testing.assert_allclose(S[-1, 0, 2], beside, rtol=1e-3)
+    run, tenth, slopes = side_by_side(
+        lambda: bound.simulate(theta), lambda: few.simulate(few.theta0), lambda: bound.sensitivities(theta)
+    )
+    goals = [
+        at_most(run / tenth, 12, "ten times the hits {:.1f} times as long"),
+        at_most(slopes / run, 3, "exact sensitivities to 3 parameters {:.2f} runs"),
+    ]
+    return Row(f"a run with {n} hits of a root event beside a delay", run, "a tenth of the hits", tenth, goals)
+
+
+ROWS = [one_delay, hits_beside_a_delay]

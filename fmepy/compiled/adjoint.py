@@ -133,9 +133,7 @@ def run_recorded(c: CourseTables, runs: RunArrays, swept: Swept):
     begin_stiff(stiff, c, plan)
     swept.steps[0, 0] = 0.0
     ended = runs.ended[0]
-    ended[0], ended[1], ended[2] = run_once(
-        None, _recorded, swept.steps, c, runs, runs.inputs[0], runs.out[0], None, None, stiff
-    )
+    ended[0], ended[1], ended[2] = run_once(None, _recorded, swept.steps, c, runs, runs.inputs[0], runs.out[0], stiff)
 
 
 class _Room(NamedTuple):

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 from fmepy.compiled.kernels import call
 from fmepy.types import IntVector
 
-APART = 1e-12
+CLOSE = 1e-12
 """Relative distance below which two times are one."""
 BEFORE, PRESENT, VARIES, NOWHERE = -1, -2, -3, -4
 """Where a delay reads: before the start; nowhere else than here, its delay being zero; where its value says, and that
 may be in the step that is being taken, or ahead. Else the first of its steps."""
 
 
-N_STEPS, IS_MOVING, VARYING, LOST, WATCHES = 0, 1, 2, 3, 4
+N_STEPS, IS_MOVING, VARYING, LOST, REACHED = 0, 1, 2, 3, 4
 """In the last row: how many steps are kept; whether a delay of zero moves with a parameter; how many delays vary; of
-these the last that read nowhere since a step was taken, counted from one; whether conditions are watched now."""
+these the last that read nowhere since a step was taken, counted from one; the time up to which the steps count."""
 STATE, FIRST, LAST, READ, PART, OF_DELAY = 0, 1, 2, 3, 4, 5
 """Of a delay: the state it is of; the first and last step that it may read (last -1: no end), and the one it read last;
 the part of the past that the first belongs to. (All are whole numbers, in an array of floats.)"""
@@ -58,11 +58,9 @@ class Delayed(NamedTuple):
     ----------
     tables : DelayTables
     rates, watch : int
-        Of the model; the conditions that are watched.
+        Of the model; the roots of its events.
     start : float
         Of the run.
-    watched : int
-        The stretch from which on conditions are watched.
     inputs : array
     delays : array, shape (n_delays + 1, OF_DELAY + n_blocks)
         Of each: what the names above say, then its value, and its derivatives to each parameter asked for; and a last
@@ -79,7 +77,6 @@ class Delayed(NamedTuple):
     rates: Any
     watch: Any
     start: Any
-    watched: Any
     inputs: Any
     delays: Any
     steps: Any
@@ -91,7 +88,7 @@ def keep_step(m, t, h, y, c):
     """Keep the polynomial of a step; return whether there was room."""
     last = len(m.delays) - 1
     r = int(m.delays[last, N_STEPS])
-    m.delays[last, LOST] = 0.0
+    m.delays[last, LOST], m.delays[last, REACHED] = 0.0, t + h
     if t + h == t:  # an end that was reached but for rounding
         return True
     if r >= len(m.steps):
@@ -170,8 +167,8 @@ def _place(m, delay, t):
         return BEFORE
     if n_kept == 0:
         return BEFORE if s == m.start else NOWHERE
-    end = m.steps[n_kept - 1, 0] + 1.0 / m.steps[n_kept - 1, 1]
-    return 0 if s <= end + APART * abs(end) else NOWHERE
+    end = m.delays[len(m.delays) - 1, REACHED]
+    return 0 if s <= end + CLOSE * abs(end) else NOWHERE
 
 
 def _look_elsewhere(s, y, m, k, where):
@@ -202,11 +199,8 @@ def rates(t, y, m, out):
 
 
 def watch(t, y, m, out):
-    """Set what is watched; before it is, values that do not cross zero."""
+    """Set the roots."""
     call(m.watch, t, y, m.inputs, out)
-    if m.delays[len(m.delays) - 1, WATCHES] == 0.0:
-        for i in range(len(out)):
-            out[i] = 1.0
 
 
 def _rates_of_present(t, y, m, out):

@@ -2,14 +2,14 @@
 """Whole runs of one model, in one call without Python's lock: what is compiled of it.
 
 A run goes along a course of stretches: initial values, then for each stretch the solver and the changes at its end, at
-last the outputs of all rows. Of a model with delays a stretch is what `compiled.delay_loop` makes of it.
+last the outputs of all rows. Models with delays run as `compiled.delay_loop` says.
 """
 
 from __future__ import annotations
 
 from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_changes, prepare, set_outputs
-from fmepy.compiled.delay_loop import begin, room_of, run_stretch
-from fmepy.compiled.delayed_rates import OF_DELAY, Delayed, DelayTables, watch
+from fmepy.compiled.delay_loop import STRETCH, Room, delayed, run_on
+from fmepy.compiled.delayed_rates import DelayTables, rates, watch
 from fmepy.compiled.dialect.types import structure
 from fmepy.compiled.dormand_prince import LOOK
 from fmepy.compiled.kernels import are_finite, call, copy, integers, new
@@ -27,11 +27,11 @@ def watch_of(t, y, model, out):
     call(model[1], t, y, model[2], out)
 
 
-def run_once(watcher, keep, steps, c, runs, inputs, rows, m, room, stiff):
-    """Run a model once; return how it ended, its rows, the time reached.
+def run_once(watcher, keep, steps, c, runs, inputs, rows, stiff):
+    """Run a model without delays once; return how it ended, its rows, the time reached.
 
-    m and room are of a model with delays, `stiff` of one without; else None. `keep` is given every step of one without
-    delays, and in the model behind its functions and inputs `steps`, the stretch, and the room of `stiff`.
+    `keep` is given every step, and in the model behind its functions and inputs `steps`, the stretch, and the room of
+    `stiff`.
     """
     n, row, reached, h = len(c.atol), c.n_at_start, c.start, 0.0  # the first step is found
     z = runs.values[:n]
@@ -40,39 +40,28 @@ def run_once(watcher, keep, steps, c, runs, inputs, rows, m, room, stiff):
         call(c.values, c.start, runs.work[0], inputs, runs.values)
         if not are_finite(z):
             return NO_VALUE, row, reached
-    if m is not None:
-        status = begin(watcher, c, runs, m, room)
-        if status != DONE:
-            return status, row, reached
     if row > 0:
         copy(z, rows[0])
-        if m is not None:
-            set_outputs(c, runs, inputs, m, 0, rows[0])
     change = make_changes(c, runs, inputs, 0, -1, reached)
     for k in range(len(c.bounds)):
         if change < 0:
             return NO_VALUE, row, reached
         copy(c.constants[k], inputs[c.n_parameters :])
-        if m is None:
-            status, came, reached, h = advance(
-                rates_of, watcher, (c.rates, c.watch, inputs, steps, k, stiff.room), c, runs, c.begins[k], h,
-                c.max_step, c.times[c.bounds[k, 0] : c.bounds[k, 1]], rows[row:], keep, stiff,
-            )  # fmt: skip
-            came = c.bounds[k, 2] if status == DONE else came
-        else:
-            status, came, reached, h = run_stretch(watcher, c, runs, m, room, k, h, rows, row)
-        row += came
+        status, came, reached, h = advance(
+            rates_of, watcher, (c.rates, c.watch, inputs, steps, k, stiff.room), c, runs, c.begins[k], h,
+            c.max_step, c.times[c.bounds[k, 0] : c.bounds[k, 1]], rows[row:], keep, stiff,
+        )  # fmt: skip
+        row += c.bounds[k, 2] if status == DONE else came
         if status != DONE:
             return status, row, reached
         before = change
         change = make_changes(c, runs, inputs, change, k, reached)
-        if m is None and (change != before or not is_on(stiff)):  # the first step of a stretch is found anew
+        if change != before or not is_on(stiff):  # the first step of a stretch is found anew
             h = 0.0
     if change < 0:
         return NO_VALUE, row, reached
-    if m is None:
-        for i in range(len(rows)):
-            set_outputs(c, runs, inputs, None, i, rows[i])
+    for i in range(len(rows)):
+        set_outputs(c, runs, inputs, None, i, rows[i])
     return DONE, row, reached
 
 
@@ -94,9 +83,7 @@ def _runs(watcher, c, runs):
     for r in range(len(runs.inputs)):
         begin_stiff(stiff, c, plan)
         ended = runs.ended[r]
-        ended[0], ended[1], ended[2] = run_once(
-            watcher, None, None, c, runs, runs.inputs[r], runs.out[r], None, None, stiff
-        )
+        ended[0], ended[1], ended[2] = run_once(watcher, None, None, c, runs, runs.inputs[r], runs.out[r], stiff)
 
 
 def run_smooth(c: CourseTables, runs: RunArrays):
@@ -109,31 +96,24 @@ def run_watched(c: CourseTables, runs: RunArrays):
     _runs(watch_of, c, runs)
 
 
-def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, watched: int, first: int, room: int):
-    """Run a model with delays many times, from run `first` on; `room` is for so many steps of the past."""
-    _runs_delayed(None, c, runs, d, watched, first, room)
-
-
-def run_delayed_watched(c: CourseTables, runs: RunArrays, d: DelayTables, watched: int, first: int, room: int):
-    """Do so up to the first crossing of a condition; the inputs then hold the lagged values there, and `values` z.
-
-    watched : the stretch from which on conditions are watched
-    """
-    _runs_delayed(watch, c, runs, d, watched, first, room)
-
-
-def _runs_delayed(watcher, c, runs, d, watched, first, room):
-    n, n_delays, n_blocks = len(c.atol), len(d.states), len(c.atol) // c.n_states
-    delays, steps, before = new(n_delays + 1, OF_DELAY + n_blocks), new(room, 2 + 5 * n), new(n + c.n_states)
-    now, space = new(n_blocks, n_delays), room_of(c, n_delays)
+def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, first: int):
+    """Run a model with delays many times, from run `first` on, until there is no room for the steps of one."""
     for r in range(first, len(runs.inputs)):
-        m = Delayed(d, c.rates, c.watch, c.start, watched, runs.inputs[r], delays, steps, before, now)
-        ended = runs.ended[r]
-        ended[0], ended[1], ended[2] = run_once(
-            watcher, None, None, c, runs, runs.inputs[r], runs.out[r], m, space, None
-        )
+        w.at[STRETCH], ended = -1.0, runs.ended[r]
+        ended[0], ended[1], ended[2] = run_on(None, c, runs, delayed(c, d, w, runs.inputs[r]), w, runs.out[r])
         if ended[0] == NO_ROOM:
             break
+
+
+def run_to_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, first: int):
+    """Run a model with delays on to its start or the next hit of a root; z stands in `values`."""
+    ended = runs.ended[0]
+    ended[0], ended[1], ended[2] = run_on(watch, c, runs, delayed(c, d, w, runs.inputs[0]), w, runs.out[0])
+
+
+def rates_at_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, t: float):
+    """Set the fourth row of `work` to the rates of the third, where a run stands."""
+    rates(t, runs.work[2], delayed(c, d, w, runs.inputs[0]), runs.work[3])
 
 
 def run_apart(table: int, first: int, last: int):

@@ -12,6 +12,7 @@ import numpy as np
 from fmepy.compiled import explicit_loop, status
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.courses import CourseTables, RunArrays
+from fmepy.compiled.delay_loop import MOVED, SHOWN, SHOWN_TO, STRETCH, room_of
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.lanes import run_lanes
@@ -220,27 +221,28 @@ class ExplicitRuns:
         if self._switches is not None:
             return c_loop(run_through, "the solver of models with switches")
         if has_delays:
-            run = explicit_loop.run_delayed_watched if watches else explicit_loop.run_delayed
-            return c_loop(run, "the explicit solver with delays")
+            return c_loop(explicit_loop.run_delayed, "the explicit solver with delays")
         return c_loop(explicit_loop.run_watched if watches else explicit_loop.run_smooth, "the explicit solver")
 
-    def _run(self, room: tuple[RunArrays, int, Any], watched: int = 0) -> None:
-        """Run in what `arrays` returned; `watched` is `first` of `up_to_crossing`."""
-        arrays, at, (_, of_switches, *_) = room
-        if of_switches is not None:
-            self.called(self._loop, room, self.at_course, at, address(of_switches))
-            return
+    def _run(self, room: tuple[RunArrays, int, Any]) -> None:
+        """Run in what `arrays` returned."""
+        arrays, at, held = room
         if self._past is None:
-            self.called(self._loop, room, self.at_course, at)
+            self.called(self._loop, room, self.at_course, at, *([] if held[1] is None else [address(held[1])]))
             return
         first = 0
         while True:  # with ever more room for the past
-            self.called(self._loop, room, self.at_course, at, address(self._past[0]), watched, first, self._room)
+            self.called(self._loop, room, self.at_course, at, address(self._past[0]), address(held[1]), first)
             full = np.flatnonzero(arrays.ended[first:, 0] == status.NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
-            self._room *= 4
+            self.grow()
+            held[1:] = self._own_room()
+
+    def grow(self) -> None:
+        """Give further runs more room for their past."""
+        self._room *= 4
 
     def called(self, loop: Callable[..., None], room: tuple[RunArrays, int, Any], *words: int) -> None:
         """Call a loop; where it may take long, on a thread of its own, so that Ctrl-C is heard meanwhile."""
@@ -264,14 +266,23 @@ class ExplicitRuns:
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
         """Return where runs work that begin with such inputs, the address of the words of that, and what lives as long.
 
-        The latter are these words, and those of switches (None: there are none).
+        The latter are these words, those of what `_own_room` returns, and that.
         """
         out = np.empty((len(inputs), *self.shape)) if out is None else out
         ended = np.empty((len(inputs), 3)) if ended is None else ended
         work, seen = np.zeros((status.WORK, len(self._solver.atol))), np.empty((status.SEEN, self._functions.n_watched))
         arrays = RunArrays(inputs, work, seen, np.empty(self._n_values), out, ended)
-        words, own = packed(arrays), None if self._switches is None else with_room(self._switches, MOST_OF_WHOLE)
-        return arrays, address(words), (words, None if own is None else packed(own), own)
+        words = packed(arrays)
+        return arrays, address(words), [words, *self._own_room()]
+
+    def _own_room(self) -> list[Any]:
+        """Return the words of what runs with switches, or with a past, work in beside, and that itself; else None."""
+        own: Any = None
+        if self._past is not None:
+            own = room_of(self.tables, self._past[1], self._room)
+        elif self._switches is not None:
+            own = with_room(self._switches, MOST_OF_WHOLE)
+        return [None if own is None else packed(own), own]
 
     def learns_stiff(self) -> bool:
         """Make the stiff method known to all further runs; return False if there is none.
@@ -369,19 +380,54 @@ class ExplicitRuns:
             self._run(room)
         return room[0].out, room[0].ended
 
-    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, list[float], Vector, Vector, Vector]:
-        """Return the rows of a run with delays and how it ended, its last z, its inputs there with the lagged values.
+    def by_hits(self, inputs: Vector) -> RunByHits:
+        """Return a run of a model with delays that pauses at every hit of a root event."""
+        assert self._past is not None, "there are delays"
+        return RunByHits(self, inputs, address(self._past[0]))
 
-        At last comes what is watched, as it was before the crossing.
 
-        first : the stretch from which on conditions are watched; what crosses zero then ends the run
-        """
-        room = self.arrays(np.zeros((1, self.n_inputs)))
-        arrays = room[0]
-        arrays.inputs[0, : len(inputs)] = inputs
-        self._run(room, first)
-        z, there = arrays.values[: len(self._solver.atol)], arrays.inputs[0, : len(inputs)]
-        return arrays.out[0], arrays.ended[0].tolist(), z, there, arrays.seen[0]
+class RunByHits:
+    """A run of a model with delays that pauses at its start, and at every hit of a root event.
+
+    Attributes
+    ----------
+    inputs : ndarray
+        Of the run; behind the first ones stand the offsets of the roots.
+    z, sides : ndarray
+        The state at a pause; the roots as they were before it.
+    rows : ndarray, shape (n_rows, n_z + n_outputs)
+    """
+
+    def __init__(self, runs: ExplicitRuns, inputs: Vector, at_delays: int) -> None:
+        self._runs, self._room = runs, runs.arrays(np.zeros((1, runs.n_inputs)))
+        self._arrays, at, (_, words, self._own) = self._room
+        self._words = runs.at_course, at, at_delays, address(words)
+        self.inputs, self.sides, self.rows = self._arrays.inputs[0], self._arrays.seen[0], self._arrays.out[0]
+        self.z = self._arrays.values[: len(self._own.shown)]
+        self.inputs[: len(inputs)] = inputs
+        self._own.at[STRETCH] = -1.0
+        self._on = c_loop(explicit_loop.run_to_hit, "the explicit solver with delays, from hit to hit")
+        self._rates = c_loop(explicit_loop.rates_at_hit, "the rates of models with delays")
+
+    def advance(self) -> list[float]:
+        """Carry it on; return how that ended (`status.CROSSED`: at a pause), the rows written, the time."""
+        self._runs.called(self._on, self._room, *self._words, 0)
+        ended: list[float] = self._arrays.ended[0].tolist()
+        return ended
+
+    def rates(self, t: float, z: Vector) -> Vector:
+        """Return the rates of z, with the past that they read."""
+        self._arrays.work[2] = z
+        self._rates(*self._words, t)
+        return np.array(self._arrays.work[3])
+
+    def change(self, z: Vector, shown: Vector, times: tuple[float, float], shift: Any) -> None:
+        """Change the state at a pause; rows between two times show another, and the pause moves with the parameters."""
+        self.z[:] = z
+        self._own.shown[:] = shown
+        self._own.at[[SHOWN, SHOWN_TO]] = times
+        if shift is not None:
+            self._own.shift[:], self._own.at[MOVED] = shift, 1.0
 
 
 class RunsOfCourses:

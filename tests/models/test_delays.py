@@ -320,11 +320,69 @@ def test_the_past_of_a_root_event_is_read_as_it_was():
     np.testing.assert_allclose(model().ago, [1, 1, 1, 1, 1, 0.75, 0.5, 0.75], atol=1e-9)
 
 
-def test_sensitivities_through_root_events_and_delays_are_differences_of_runs():
-    bound = set_back(times=[0, 0.75, 1.3]).bind(["low"])
-    assert not bound.exact
-    # hits at 1 - low: x(0.75) = 1 - (0.75 - (1 - low)); at 1.3 after hits at 1 - low and 2 (1 - low) = 1
-    np.testing.assert_allclose(bound.sensitivities(bound.theta0)[1][1, 0, 0], -1, atol=1e-5)
+def test_the_past_moves_with_the_hits_of_root_events():
+    """By hand: hits at u = 1 - low and 2 u; from 1 to 1 + u the rate is t - 2, and then u + t - 2 - 2 u."""
+    bound = set_back(times=[0, 0.75, 1.3, 1.6]).bind(["low"])
+    assert bound.exact
+    # x(1.6) = 2 u - (u - u^2/2) - (v - v^2/2), v = 0.6 - u
+    np.testing.assert_allclose(bound.sensitivities(bound.theta0)[1][:, 0, 0], [0, -1, -2, -2.4], atol=1e-7)
+    # and what is read of it a delay ago is another rate from 1 + u on
+    np.testing.assert_allclose(bound.sensitivities(bound.theta0)[1][:, 1, 0], [0, 0, 0, -1], atol=1e-7)
+
+
+def grazed(**words):
+    """Return prey that are cut when they grow above a mark, predators that react late, a dose and a forcing."""
+    text = "d(x)/dt = r*x*(1 - lag(x, tau)/K) - 0.1*lag(y, late)\nd(y)/dt = x - k*y\nago = u*lag(x, late)"
+    events = [
+        dict(root="x - cut", direction=1, var="x", value="amount*y"),
+        dict(root="y - 1", var="y", value="amount", method="add"),
+        dict(time=7.0, var="x", value=0.5, method="add"),
+    ]
+    parms = dict(r=1.0, tau=1.3, K=3.0, late=0.4, k=1.0, cut=2.5, amount=0.7)
+    given = dict(times=np.linspace(0, 20.03, 42), forcings={"u": ([0, 10, 25], [0, 1, 3])}, events=events)
+    return fme.OdeModel(text, state={"x": 1, "y": 0.3}, parms=parms, **{**given, **words}, **TIGHT)
+
+
+def test_sensitivities_through_root_events_and_delays_are_exact():
+    assert len(grazed().hits()) == 8
+    check_sensitivities(grazed(), rtol=2e-5)
+
+
+def test_hits_of_a_fit_of_a_model_with_delays_find_its_threshold():
+    data = grazed()().iloc[1::3][["time", "x"]]
+    cost = fme.SimulationCost(grazed().replace(parms={"cut": 2.48, "tau": 1.31}), data)
+    fit = fme.modFit(cost, p={"cut": 2.48, "tau": 1.31})
+    np.testing.assert_allclose([fit.par["cut"], fit.par["tau"]], [2.5, 1.3], rtol=1e-6)
+
+
+def test_root_events_at_one_time_that_move_apart_have_no_slopes_beside_delays():
+    text = "d(x)/dt = 1 + 1e-15*lag(y, 1)\nd(y)/dt = x"
+    events = [dict(root="x - a", var="y", value=1, method="add"), dict(root="x - 2*b", var="y", value=2, method="add")]
+    given = dict(state={"x": 0, "y": 0}, parms=dict(a=2.0, b=1.0), times=[0, 1, 3], history={"y": 0.0})
+    model = fme.OdeModel(text, events=events, **given)
+    np.testing.assert_allclose(model().y, [0, 0.5, 7.5], atol=1e-8)
+    with pytest.raises(SimulationError, match="two root events of a model with delays fire at one time"):
+        model.bind(["a", "b"]).sensitivities(np.array([2.0, 1.0]))
+    bound = model.replace(events=events[:1] * 2).bind(["a"])  # two that move as one
+    np.testing.assert_allclose(bound.sensitivities(bound.theta0)[1][-1, :, 0], 0, atol=1e-8)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_rows_at_a_hit_show_the_state_that_a_condition_says(strict):
+    event = dict(root="x - 1", when="where(x > 1, 1, 0)", strict=strict, var="y", value=5)
+    given = dict(state={"x": 0, "y": 0}, times=[0, 1, 1.5], events=[event])
+    plain = fme.OdeModel("d(x)/dt = 1\nd(y)/dt = 0", **given)
+    late = fme.OdeModel("d(x)/dt = 1 + 1e-15*lag(y, 1)\nd(y)/dt = 0\nz = 2*y", history={"y": 0.0}, **given)
+    np.testing.assert_allclose(late().iloc[:, :3], plain(), atol=1e-9)
+    np.testing.assert_allclose(late().z, 2 * plain().y, atol=1e-9)
+
+
+def test_a_terminal_root_ends_a_run_with_delays_and_its_outputs():
+    events = [dict(root="x - 0.25", direction=-1, terminal=True)]
+    ended = set_back(events=events, parms={}, times=[0, 0.5, 1, 2, 3])()
+    np.testing.assert_allclose(ended.time, [0, 0.5, 0.75], atol=1e-9)
+    np.testing.assert_allclose(ended.x, [1, 0.5, 0.25], atol=1e-9)
+    np.testing.assert_allclose(ended.ago, [1, 1, 1], atol=1e-9)
 
 
 def test_roots_beside_forcings_events_outputs_and_directions():
@@ -405,8 +463,9 @@ def test_many_runs_are_the_runs_one_by_one_and_failed_ones_are_told():
 def test_the_room_for_the_past_does_not_change_a_number(monkeypatch):
     from fmepy.compiled import explicit_runs
 
-    plenty = with_everything()().to_numpy()
+    plenty, through_hits = with_everything()().to_numpy(), grazed().hits()
     monkeypatch.setattr(explicit_runs, "FIRST_ROOM", 3)
+    pd.testing.assert_frame_equal(grazed().hits(), through_hits, check_exact=True)
     bound = with_everything().bind()
     np.testing.assert_array_equal(bound.simulate(bound.theta0), plenty[:, 1:])
     Y, why = bound.simulate_many(np.array([bound.theta0, bound.theta0 * 0.9]))
@@ -422,6 +481,9 @@ def test_the_loop_with_delays_reads_nothing_beyond_its_arrays(monkeypatch):
     bound = with_everything().bind(["k", "tau"])
     Y, _ = bound.sensitivities(bound.theta0)
     np.testing.assert_allclose(Y, with_everything()().to_numpy()[:, 1:], rtol=1e-6, atol=1e-7)
+    bound = grazed().bind(["cut", "tau"])
+    Y, _ = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(Y, bound.simulate(bound.theta0), rtol=1e-6, atol=1e-7)
 
 
 def test_copies_pickle_and_keep_their_history():

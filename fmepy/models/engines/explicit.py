@@ -12,7 +12,7 @@ and with sensitivities second derivatives, see `compiled.rosenbrock`) is compile
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ import numpy as np
 from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delayed_rates import DelayTables
-from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, RunByHits, Solver, Stretch
 from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.llvm_operations import of_lanes
 from fmepy.compiled.machine import Code, compiled
@@ -160,23 +160,30 @@ class WholeRuns:
         of_delay = _delay_failure(ended, reached, self._system, self._definition, p)
         return of_delay or failure_of(ended, reached, self._system.z, MOST_STEPS, worst)
 
-    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector, Vector]:
-        """Return the rows, the time of the crossing (None: the run came to its end), and z and all inputs there.
+    def by_hits(self, p: Vector) -> tuple[RunByHits, Callable[[list[float]], SimulationError]]:
+        """Return a run of a model with delays from hit to hit of its root events, and the error of one that failed."""
+        return self._runs.by_hits(self._inputs_at(p)), lambda ended: self._failure(ended[0], ended[2], p)
 
-        At last come the roots, as they were before it. Of a model with delays; inputs and first: see
-        `ExplicitRuns.up_to_crossing`.
-        """
-        out, (ended, _, reached), z, there, before = self._runs.up_to_crossing(inputs, first)
-        if ended not in (status.DONE, status.CROSSED):
-            raise self._failure(ended, reached, inputs[: len(self._definition.parameters)])
-        return out, reached if ended == status.CROSSED else None, z, there, before
+    def grow(self) -> None:
+        """Give further runs more room for their past."""
+        self._runs.grow()
+
+    def _inputs_at(self, p: Vector) -> Vector:
+        inputs = self._inputs.copy()
+        inputs[: len(p)], inputs[self._scales] = p, scales_of(p[self._places])
+        return inputs
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
         """Return them, and their derivatives to the parameters that the system was made for, (n_time, n_var, n_par)."""
-        inputs, scales = self._inputs.copy(), scales_of(p[self._places])
-        inputs[: len(p)], inputs[self._scales] = p, scales
-        out, (_, n_var, _) = self.one(inputs).take(self._order, axis=1), self._shape
-        return out[:, :n_var], out[:, n_var:].reshape(self._shape) / scales
+        return self.parts_of(self.one(self._inputs_at(p)), p)
+
+    def parts_of(self, rows: Matrix, p: Vector) -> tuple[Matrix, Any]:
+        """Return values and derivatives from the rows of a run (None without)."""
+        out, (_, n_var, k) = rows.take(self._order, axis=1), self._shape
+        if not k:
+            return out, None
+        S = out[:, n_var:].reshape(len(out), n_var, k) / scales_of(p[self._places])
+        return out[:, :n_var], S
 
     def many_with_slopes(self, P: Matrix) -> tuple[Cube, Any, BoolVector]:
         """Return the runs of `many`, their derivatives as `with_slopes` has them, and which came to their end."""

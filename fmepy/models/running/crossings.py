@@ -113,7 +113,7 @@ class Crossings:
         self._touching: set[int] = set()
         self._fastest = np.zeros(len(table.roots))  # of the speeds of roots at stops
         self._stops = self._at_one_time = 0
-        self._stopped, self._paced, self._is_seen_at_once = -np.inf, -np.inf, False
+        self._stopped, self._paced, self.is_seen_at_once = -np.inf, -np.inf, False
         self._seen: tuple[float, Vector, tuple[Vector, Vector, Vector]] | None = None
 
     def begin(self, segments: Sequence[Segment]) -> None:
@@ -218,7 +218,7 @@ class Crossings:
             except EndedRunError as ended:
                 ended.rows = np.vstack((out[:done], before))
                 raise
-            if z is not before and self._is_seen_at_once:  # these show the state after it
+            if z is not before and self.is_seen_at_once:  # these show the state after it
                 out[:done][times[:done] >= start - near] = z
             if early and root < 0 and z is before:
                 self._note_flip(fired, start)
@@ -506,10 +506,10 @@ class Crossings:
                 if len(S) and not abs(speed[j]) > STILL * size[j]:
                     raise SimulationError(f"{roots[j].told} only grazes zero: no sensitivities follow it", time=t)
                 shifts[j] = -(S @ table[j, 2 : 2 + n] + table[j, 2 + n :]) / speed[j] if len(S) else None
-        self._is_seen_at_once = False
+        self.is_seen_at_once = False
         if self.table.conditional:
             strict = self.table.strict(t, z, self.inputs)
-            self._is_seen_at_once = any(roots[j].when is not None and strict[j] < 0.5 for j in shifts)
+            self.is_seen_at_once = any(roots[j].when is not None and strict[j] < 0.5 for j in shifts)
             return self._by_conditions(t, z, shifts, f, through)
         for j, shift in shifts.items():
             z, f = self._fire(j, t, z, shift, f)

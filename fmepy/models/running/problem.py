@@ -30,7 +30,7 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.algebraic import Constraints
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates
-from fmepy.models.running.time_switches import depends_on_parameters
+from fmepy.models.running.time_switches import plans_depend_on_parameters
 from fmepy.models.running.watch_table import WatchTable, watch_table
 from fmepy.numerics.structure import FEW, Structure, found_structure
 from fmepy.types import Matrix, Vector
@@ -186,7 +186,7 @@ def has_slopes(definition: Definition) -> bool:
 def problem_of(definition: Definition, names: tuple[str, ...], engine: Engine) -> InitialValueProblem | None:
     """Return the problem with sensitivities for `names`, or None if an engine cannot give these."""
     d, equations = definition, definition.equations
-    if names and d.roots and (engine.steps or d.has_delays):
+    if names and d.roots and engine.steps:
         return None  # with steps of a fixed length, that of a step that a root cuts moves with the parameters too
     if equations is None:
         return None if names and not has_slopes(d) else InitialValueProblem(d, None, names)
@@ -199,9 +199,9 @@ def problem_of(definition: Definition, names: tuple[str, ...], engine: Engine) -
             return None
         system = build_system(equations, names, True, True, d.roots)
     if names and d.has_delays:
-        varying = any(system.varying_delays) and (d.events or any(h is not None for h in d.history))
+        varying = any(system.varying_delays) and (d.events or d.roots or any(h is not None for h in d.history))
         past = [h for h in d.past if isinstance(h, Node)]
-        moves = varying or depends_on_parameters(system) or holds_choices(past)
+        moves = varying or plans_depend_on_parameters(system) or holds_choices(past)
         if moves or (across and holds_jumps(equations.rates)):  # which conditions that it goes across may cause
             return None
     elif names and any(

@@ -6,6 +6,7 @@ events with their derivatives. It holds no results and may be called again and a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -13,24 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.explicit_runs import Course
 from fmepy.compiled.llvm_code import NotWritableError
+from fmepy.compiled.status import CROSSED, DONE, NO_ROOM
 from fmepy.errors import EndedRunError, SimulationError
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.base import Engine, NotWholeError, SolverOptions
 from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.crossings import Crossings, Hit
-from fmepy.models.running.events import Event, EventTable
+from fmepy.models.running.crossings import Crossings, Hit, so_far
+from fmepy.models.running.events import EventTable
 from fmepy.models.running.forcings import forcing_jumps
 from fmepy.models.running.problem import InitialValueProblem, problem_of
 from fmepy.models.running.system import System, scales_of
-from fmepy.models.running.time_switches import depends_on_parameters
+from fmepy.models.running.time_switches import plans_depend_on_parameters
 from fmepy.models.running.timeline import Segment, Timeline, course_of, run_segments, snapped
+from fmepy.models.running.watch_table import NEAR
 from fmepy.types import Matrix, Vector
-
-MOST_CROSSINGS = 1000
-"""Of roots, in one run."""
 
 
 class ModelRunner:
@@ -116,79 +115,78 @@ class _DelayedRunner(ModelRunner):
     """Whole runs of models with delays, which keep their own past (`compiled.delay_loop`).
 
     Conditions of time alone are stops, as without delays; the solver goes across conditions of states, present or past.
-    So there are exact sensitivities where no jump moves with a parameter but by a delay: with conditions of states only
-    if they bend the rates and do not break them (max, min, abs), with jumps of time only if they stay where they are,
-    and with delays that vary only if the past has no jump that they could pass.
+    So there are exact sensitivities where no jump moves with a parameter but by a delay or a root event: with
+    conditions of states only if they bend the rates and do not break them (max, min, abs), with jumps of time only if
+    they stay where they are, and with delays that vary only if the past has no jump that they could pass.
 
-    **Root events.** At a hit the states change (`models.running.events`), and from then on it is an event at
-    a known time: the run is taken again from its start with one event more, up to the next hit. Its steps before are
-    the same. So what follows a hit by delays is stopped at, and its past read from the right side, as for any event;
-    and a run with n hits takes the time of n/2 runs. There are no exact sensitivities.
+    **Root events.** A run pauses at every hit, where the states change, and goes on with its past: what follows the hit
+    by delays is stopped at, and the past read from the right side, as for any event.
     """
 
     _system: System
 
     def run(self, p: Vector, hits: Any = None) -> tuple[Matrix, Any]:
         """Return Y with the outputs, shape (n_time, n_var), and its derivatives (None without)."""
+        whole = self._along(p, self.timeline) if self._planned is None else self._planned
         if self._definition.roots:
-            return self._through_roots(p, [] if hits is None else hits), None
-        whole = self._along(p) if self.whole is None else self.whole
+            rows = self._through_roots(p, whole, [] if hits is None else hits, self.timeline)
+            Y, S = whole.parts_of(rows, p)
+            return Y, S
         return whole.with_slopes(p) if self.names else (whole.one(p), None)
 
     @cached_property
     def whole(self) -> Any:
-        """Whole runs, None where what happens along them is at times that depend on parameters."""
-        return None if depends_on_parameters(self._system) else self._along(None)
+        """Whole runs, None where what happens along them is at times that depend on parameters, or on the run."""
+        return None if self._definition.roots else self._planned
 
-    def _along(self, p: Vector | None) -> Any:
-        course = course_of(self.timeline, self._system, self._definition.events, p)
-        return self._stepper.along(course, self._definition)
+    @cached_property
+    def _planned(self) -> Any:
+        """Runs between hits of root events, None where what else happens is at times that depend on parameters."""
+        return None if plans_depend_on_parameters(self._system) else self._along(None, self.timeline)
 
-    def _through_roots(self, p: Vector, hits: list[Hit]) -> Matrix:
-        """Return the states and outputs of a run through the hits of its root events."""
-        system, layout, line = self._system, self._system.layout, self.timeline
-        start, end, known = line.start, float(line.rows[-1]), self._definition.events
-        inputs, events = np.zeros(layout.size + system.n_watched), known
-        inputs[: len(p)] = p
-        table, size = self._problem.watch_table, layout.size
+    def _along(self, p: Vector | None, line: Timeline) -> Any:
+        return self._stepper.along(course_of(line, self._system, self._definition.events, p), self._definition)
+
+    def _through_roots(self, p: Vector, whole: Any, hits: list[Hit], line: Timeline) -> Matrix:
+        """Return the rows of a run through the hits of its root events, as `whole` has them."""
+        table, (run, failure) = self._problem.watch_table, whole.by_hits(p)
         assert table is not None, "there are roots"
-        run = Crossings(table, inputs, self._problem.rates_of(inputs), line, hits=hits)
-        order = min((e.order for e in known), default=0) - 1  # a hit comes before what happens at its time anyhow
-        of_numbers = replace(self._definition, events=(*known, Event(0, start, 0.0, "replace")))
-
-        def course(rows: Vector, is_watched: bool = True) -> tuple[Course, int]:
-            """Return what happens, the hits until now too, and the stretch from which on roots are watched."""
-            own = Timeline.of(start, rows, line.forcings, np.array([e.time for e in events]))
-            found = course_of(own, system, events, p)
-            assert found is not None, "it depends on the parameters, which are given"
-            last = own.event_times[-1] if len(events) > len(known) else start
-            return found, sum(s.start < last for s in found.stretches) if is_watched else len(found.stretches)
-
-        def up_to_crossing(course: Course, first: int) -> Any:
-            return self._stepper.along(course, of_numbers).up_to_crossing(inputs, first)
-
-        constants = [c for s in course(line.rows)[0].stretches[:1] for c in s.constants]
-        inputs[len(p) : len(p) + len(constants)] = constants
-        _, _, z, there, _ = up_to_crossing(*course(np.array([start])))
-        inputs[layout.lags] = there[layout.lags]
-        run.read_sides(start, z)
-        for _ in range(MOST_CROSSINGS):
-            out, at, z, there, before = up_to_crossing(*course(line.rows))
-            if at is None:
-                return np.array(out)
-            inputs[:size] = there[:size]
-            run.set_sides(before)
+        inputs = run.inputs[: self._layout.size + self._problem.n_watched]
+        crossings = Crossings(table, inputs, run.rates, line, hits=hits)
+        ended = run.advance()
+        if ended[0] == CROSSED:  # it pauses at its start, too
+            crossings.read_sides(line.start, run.z.copy())
+            ended = run.advance()
+        while ended[0] == CROSSED:
+            before, t, n_hits = run.z.copy(), ended[2], len(hits)
+            crossings.set_sides(run.sides)
             try:
-                z = run.cross(at, z, run.fired(at, z))
-            except EndedRunError as ended:
-                ended.rows = np.array(up_to_crossing(*course(np.append(line.rows[line.rows < at], at), False))[0])
-                ended.rows[-1, : self.n_states] = z
+                z = crossings.cross(t, before, crossings.fired(t, before))
+            except EndedRunError as over:
+                cut = Timeline.of(line.start, np.append(line.rows[line.rows < t], t), line.forcings, line.event_times)
+                shorter = self._along(p, cut)
+                over.rows = shorter.parts_of(self._through_roots(p, shorter, [], cut), p)[0]
                 raise
-            if at >= end:
-                return np.array(up_to_crossing(*course(line.rows, is_watched=False))[0])
-            run.read_sides(at, z)
-            events += tuple(Event(i, at, float(z[i]), "replace", order) for i in range(self.n_states))
-        raise SimulationError(f"more than {MOST_CROSSINGS} crossings of roots in a run with delays", time=at)
+            shift, near, at_once = _one_shift(hits[n_hits:]), NEAR * so_far(t, line.start), crossings.is_seen_at_once
+            run.change(z, z if at_once else before, (t - near if at_once else np.inf, t + near), shift)
+            crossings.read_sides(t, z)
+            ended = run.advance()
+        if ended[0] == NO_ROOM:
+            whole.grow()
+            hits.clear()
+            return self._through_roots(p, whole, hits, line)
+        if ended[0] != DONE:
+            raise failure(ended)
+        return np.array(run.rows)
+
+
+def _one_shift(hits: Sequence[Hit]) -> Any:
+    """Return the derivatives of the time of hits at one time (None without), which are one jump of the past."""
+    shifts = [shift for _, _, shift in hits if shift is not None]
+    if any(not np.allclose(shift, shifts[0], rtol=1e-6, atol=0) for shift in shifts[1:]):
+        t, whose = hits[0][0], "two root events of a model with delays fire at one time that move apart"
+        raise SimulationError(f"{whose} with the parameters: no sensitivities follow what is read of it later", time=t)
+    return shifts[0] if shifts else None
 
 
 def make_runner(

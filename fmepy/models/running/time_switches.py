@@ -46,11 +46,6 @@ def planned_modes(system: System, p: Vector, stretches: Sequence[tuple[float, fl
     return _modes(system, p[_used(system)].tolist(), inside, len(system.planned)).T
 
 
-def depends_on_parameters(system: System) -> bool:
-    """Tell whether crossings are at times that depend on parameters, or are not known before the run."""
-    return system.n_watched > 0 or plans_depend_on_parameters(system)
-
-
 def plans_depend_on_parameters(system: System) -> bool:
     """Tell whether crossings that are known before a run are at times that depend on its parameters."""
     return bool(_used(system).size)
