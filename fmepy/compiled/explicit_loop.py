@@ -105,8 +105,8 @@ def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, first
             break
 
 
-def run_to_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, first: int):
-    """Run a model with delays on to its start or the next hit of a root; z stands in `values`."""
+def run_to_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room):
+    """Run a model with delays on to its start, the next hit of a root, or its end; z stands in `values`."""
     ended = runs.ended[0]
     ended[0], ended[1], ended[2] = run_on(watch, c, runs, delayed(c, d, w, runs.inputs[0]), w, runs.out[0])
 

@@ -411,7 +411,7 @@ class RunByHits:
 
     def advance(self) -> list[float]:
         """Carry it on; return how that ended (`status.CROSSED`: at a pause), the rows written, the time."""
-        self._runs.called(self._on, self._room, *self._words, 0)
+        self._runs.called(self._on, self._room, *self._words)
         ended: list[float] = self._arrays.ended[0].tolist()
         return ended
 

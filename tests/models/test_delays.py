@@ -7,12 +7,14 @@ import logging
 import math
 import pickle
 import time
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.integrate import solve_ivp
+from scipy.integrate import quad, solve_ivp
 
 import fmepy as fme
 from fmepy.compiled import delay_loop
@@ -355,6 +357,38 @@ def test_hits_of_a_fit_of_a_model_with_delays_find_its_threshold():
     np.testing.assert_allclose([fit.par["cut"], fit.par["tau"]], [2.5, 1.3], rtol=1e-6)
 
 
+def test_a_delay_that_a_hit_shortens_reads_what_came_after_it():
+    """x falls from 1 by 1 a time until 0.5; the delay is 0.06 there, and 0.01 once x is set back to 1."""
+    events = [dict(root="x - 0.5", direction=-1, var="x", value=1)]
+    text = "d(x)/dt = -1\nd(y)/dt = lag(x, 0.11 - 0.1*x)"
+    model = fme.OdeModel(text, state={"x": 1, "y": 0}, times=[0, 0.4, 0.9], history={"x": 1.0}, events=events, **TIGHT)
+
+    def x(t):
+        return 1.0 - t % 0.5 if t >= 0 else 1.0
+
+    edges = [0.01 / 0.9, 0.4, 0.5, 0.5 + 0.01 / 0.9]
+    y = [quad(lambda t: x(t - 0.11 + 0.1 * x(t)), a, b, epsabs=1e-12)[0] for a, b in pairwise([0, *edges, 0.9])]
+    np.testing.assert_allclose(model().y, [0, sum(y[:2]), sum(y)], atol=1e-7)
+
+
+def test_delays_that_vary_have_differences_beside_root_events():
+    events = [dict(root="x - low", direction=-1, var="x", value=1)]
+    given = dict(state={"x": 1}, parms={"low": 0.5}, times=[0, 0.7], events=events)
+    assert not fme.OdeModel("d(x)/dt = -lag(x, 0.2 + 0.1*t)", **given).bind(["low"]).exact
+    assert fme.OdeModel("d(x)/dt = -lag(x, 0.2)", **given).bind(["low"]).exact
+
+
+def test_what_follows_a_time_by_up_to_five_delays_is_a_stop():
+    end, taus, levels = 10.0, (1.0, 2.5), range(1, 6)
+    m = SimpleNamespace(delays=np.array([[0.0] * delay_loop.OF_DELAY + [tau] for tau in (*taus, 0.0)]))
+    room = delay_loop.Room(*[np.zeros(delay_loop.MOST_STOPS) for _ in delay_loop.Room._fields])
+    for base in (0.0, 1.0):  # the second finds most of its own there
+        delay_loop._add_stops(base, end, m, room)
+    sums = {b + i + 2.5 * (k - i) for b in (0, 1) for k in levels for i in range(k + 1)}
+    count = int(room.at[delay_loop.N_STOPS])
+    np.testing.assert_allclose(room.stops[:count], sorted(t for t in sums if t < end))
+
+
 def test_root_events_at_one_time_that_move_apart_have_no_slopes_beside_delays():
     text = "d(x)/dt = 1 + 1e-15*lag(y, 1)\nd(y)/dt = x"
     events = [dict(root="x - a", var="y", value=1, method="add"), dict(root="x - 2*b", var="y", value=2, method="add")]
@@ -484,6 +518,8 @@ def test_the_loop_with_delays_reads_nothing_beyond_its_arrays(monkeypatch):
     bound = grazed().bind(["cut", "tau"])
     Y, _ = bound.sensitivities(bound.theta0)
     np.testing.assert_allclose(Y, bound.simulate(bound.theta0), rtol=1e-6, atol=1e-7)
+    for last in (0.5, 0.5 + 1e-11, 0.5 - 1e-11):  # a hit where the run ends
+        assert set_back(times=[0, last])().x.iloc[-1] == pytest.approx(0.5, abs=1e-9)
 
 
 def test_copies_pickle_and_keep_their_history():
