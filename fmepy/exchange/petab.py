@@ -26,7 +26,7 @@ from fmepy.parameters.mapped import Transforms
 from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.scales import marked, scale_of
-from fmepy.types import UserParameters, Vector
+from fmepy.types import AxesArray, UserParameters, Vector
 from fmepy.vocabulary import own_words
 
 SIMULATIONS = "simulations.tsv"
@@ -173,6 +173,44 @@ class PetabProblem:
         table["time"] = table["time"].astype(float)
         return table
 
+    def plot(self, fit: Any = None, which: Any = None, *, axes: Any = None, **words: Any) -> AxesArray:
+        """Draw readings and predictions over time, a panel an observable, a colour an experiment.
+
+        Parameters
+        ----------
+        fit : ModFit, dict or Series, optional
+            A fit of `cost` or `fit_cost`, or values on the natural scale. Default: the nominal values.
+        which : names or positions, optional
+            Observables; by default all.
+        axes : Axes or array of them, optional
+        **words
+            Keywords of every picture, and of matplotlib's lines.
+
+        Returns
+        -------
+        ndarray of Axes
+            Logarithmic where readings are compared so. Readings at rest stand behind the others. A line joins the
+            predictions of readings that share their observable's and noise's parameters.
+        """
+        from fmepy.plotting.petab import plot_petab
+
+        readings, observables = self._tables.readings, self._tables.observables
+        table = pd.DataFrame(
+            {
+                "observable": [r.observable for r in readings],
+                "experiment": [_experiment_label(r.experiment) for r in readings],
+                "series": [" ".join((*r.overrides, *r.noise_overrides)) for r in readings],
+                "time": [r.time for r in readings],
+                "measurement": [r.value for r in readings],
+                "simulation": self.simulations(self._natural(fit))["simulation"].to_numpy(),
+                "is_log": [
+                    observables[r.observable].scale != "lin" or "log" in observables[r.observable].distribution
+                    for r in readings
+                ],
+            }
+        )
+        return plot_petab(table, which, axes=axes, **words)
+
     def write(self, folder: Any, fit: Any = None) -> Path:
         """Write the problem into a folder, with the values of a fit as nominal ones, and its simulations.
 
@@ -237,6 +275,12 @@ class PetabProblem:
             f"{len(self._layout.formulas)} observables in {len(used)} experiments; {len(self._layout.states)} states; "
             f"{free} parameters estimated, {fixed} fixed"
         )
+
+
+def _experiment_label(id: str) -> str:
+    """Return what a legend says of an experiment; of PEtab 1 the condition, and the one that comes before it."""
+    before, _, condition = id.rpartition(";")
+    return f"{condition} after {before}" if before else condition
 
 
 def _with_nominal(path: Path, values: dict[str, float]) -> pd.DataFrame:

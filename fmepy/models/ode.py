@@ -177,8 +177,8 @@ class OdeModel(ProfileModel):
 
     and jump where f does because x jumped a delay ago, at an event or at a hit of a root event, whose time moves too.
     They are by differences where conditions of states make the rates jump, which are gone across, and of delays that
-    change in a run, where there are events or a history is given. A run that turns stiff is a failed run. A filter, a predictor or boundary values,
-    which correct the present state, refuse delays.
+    change in a run, where there are events or a history is given. A run that turns stiff is a failed run. A filter, a
+    predictor or boundary values, which correct the present state, refuse delays.
 
     **Root events** are rows of `events` with ``root`` in place of ``time``: ``dict(root="height", direction=-1,
     var="speed", value="-e * speed")``. The root is a state, an output, or an expression of states, parameters, forcings

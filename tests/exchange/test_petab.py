@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import fmepy as fme
-from fmepy.errors import DataError, ModelError, ParameterError
+from fmepy.errors import DataError, FmepyError, ModelError, ParameterError
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.language.equations import symbol
 from tests.exchange.files import (
@@ -27,6 +27,7 @@ from tests.exchange.files import (
     signalling,
     species,
 )
+from tests.plotting.inspect_figures import overlapping_texts
 
 PARAMETERS = """
 parameterId parameterScale lowerBound upperBound nominalValue estimate
@@ -232,6 +233,36 @@ def test_scales_and_distributions_of_the_noise_in_the_likelihood_of_the_data(tmp
     check_score(p)
     again = pickle.loads(pickle.dumps(p.cost))
     assert again.bind().minus2loglik(again.bind().theta0) == pytest.approx(-2 * p.loglik())
+
+
+def test_the_picture_is_over_time_by_experiment_and_shows_what_rests(tmp_path):
+    p = read(
+        tmp_path,
+        conditions="conditionId k2\nc0 0.6\nc1 0.3",
+        observables="observableId observableFormula noiseFormula observableTransformation\n"
+        "obs_a A 0.5 lin\nobs_b B 0.5 log10\nobs_c B 0.5 lin",
+        measurements="observableId simulationConditionId time measurement\n"
+        "obs_a c0 0 0.9\nobs_a c0 5 0.5\nobs_a c1 5 0.4\nobs_a c0 inf 0.45\nobs_a c1 0 1.1\n"
+        "obs_b c0 1 0.3\nobs_b c0 2 0.4\nobs_c c0 inf 0.5\nobs_c c1 inf 0.7",
+        parameters="parameterId parameterScale lowerBound upperBound nominalValue estimate\nk1 log10 1e-3 10 0.8 1",
+    )  # fmt: skip
+    a, b, c = p.plot({"k1": 0.7})
+    points, line, later_points, later_line = a.lines[:4]
+    assert points.get_xdata().tolist() == line.get_xdata().tolist() == pytest.approx([0, 5, 5.4])
+    np.testing.assert_allclose(line.get_ydata(), conversion([0, 5, 100], k1=0.7), atol=1e-6)
+    assert points.get_ydata().tolist() == [0.9, 0.5, 0.45]
+    assert later_points.get_ydata().tolist() == [1.1, 0.4]
+    np.testing.assert_allclose(later_line.get_ydata(), conversion([0, 5], k1=0.7, k2=0.3), atol=1e-6)
+    assert [t.get_text() for t in a.get_legend().get_texts()] == ["c0", "c1"]
+    assert (a.get_yscale(), b.get_yscale(), a.get_xlabel(), a.get_ylabel()) == ("linear", "log", "time", "obs_a")
+    assert [t.get_text() for t in a.texts] == ["at rest"]
+    assert [t.get_text() for t in c.get_xticklabels()] == ["c0", "c1"]
+    assert c.get_xlabel() == "at rest"
+    assert [x for one in c.lines[::2] for x in one.get_xdata()] == [0, 1]
+    assert not overlapping_texts(a.figure)
+    assert len(p.plot(which="obs_b")) == 1
+    with pytest.raises(FmepyError, match="obs_z"):
+        p.plot(which="obs_z")
 
 
 # --- version 2
