@@ -92,8 +92,8 @@ class ModFitSummary(Shown):
         line = f"Residual standard error: {significant(self.sigma, 4)} on {self.df[1]:g} degrees of freedom"
         if self.with_prior:
             line += (
-                "\n(with a prior: residuals are read in units of their errors, of 1 where none are stated; standard errors"
-                "\nare not scaled by this)"
+                "\n(with a prior: residuals are read in units of their errors, of 1 where none are stated;"
+                "\nstandard errors are not scaled by this)"
             )
         return line
 
