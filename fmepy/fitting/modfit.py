@@ -162,10 +162,8 @@ def modFit(
         known.check_support(objective.theta0, objective.parameter_names)
         data = None if objective.is_scalar else objective.data.observed
         if data is not None and np.isnan(data.errors).any():
-            warn(
-                "Nothing is known of the errors of some data, and beside a prior they count as 1, times the weights: "
-                "give the cost errors (err=), or have them estimated (measurement_noise=)."
-            )
+            warn("Nothing is known of the errors of some data, which beside a prior count as 1: give err= or "
+                 "measurement_noise=.")  # fmt: skip
         low, high = known.narrowed(low, high, objective.parameter_names)
     method = method_for(method, objective, known)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
