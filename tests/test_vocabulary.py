@@ -133,7 +133,8 @@ def test_a_prior_of_the_fit_is_asked_for(cost):
     import scipy.stats as st
 
     prior = {"K": st.norm(10, 1)}
-    fit = fme.modFit(cost, {"r": 0.5, "K": 9.0}, prior=prior)
+    with pytest.warns(UserWarning, match="errors of some data, which beside a prior count as 1"):
+        fit = fme.modFit(cost, {"r": 0.5, "K": 9.0}, prior=prior)
     with pytest.warns(UserWarning, match="The fit had a prior"):
         fme.modMCMC(cost, fit, niter=20, seed=1)
     fme.modMCMC(cost, fit, prior=prior, niter=20, seed=1)

@@ -15,7 +15,7 @@ from fmepy.costs.noise import said_noise
 from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
 from fmepy.costs.user_function import as_objective
-from fmepy.errors import ArgumentError, SimulationError, check_choice
+from fmepy.errors import ArgumentError, SimulationError, check_choice, warn
 from fmepy.fitting.control import filled
 from fmepy.fitting.judge import SearchRecord, judged
 from fmepy.fitting.leaving_zero import let_go, settled
@@ -160,6 +160,10 @@ def modFit(
     known = as_prior(prior, objective.parameters)
     if known is not None:
         known.check_support(objective.theta0, objective.parameter_names)
+        data = None if objective.is_scalar else objective.data.observed
+        if data is not None and np.isnan(data.errors).any():
+            warn("Nothing is known of the errors of some data, which beside a prior count as 1: give err= or "
+                 "measurement_noise=.")  # fmt: skip
         low, high = known.narrowed(low, high, objective.parameter_names)
     method = method_for(method, objective, known)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)

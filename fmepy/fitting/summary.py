@@ -91,9 +91,7 @@ class ModFitSummary(Shown):
             return f"-2 log likelihood: {significant(self.minus2loglik, 7)}"
         line = f"Residual standard error: {significant(self.sigma, 4)} on {self.df[1]:g} degrees of freedom"
         if self.with_prior:
-            line += (
-                "\n(with a prior: residuals are read in units of their errors, standard errors are not scaled by this)"
-            )
+            line += "\n(with a prior residuals count in units of their errors, else of 1; no standard error is scaled)"
         return line
 
     def shown(self, stars: bool = False) -> list[str | Part]:

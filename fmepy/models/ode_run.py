@@ -128,8 +128,9 @@ def _calls_lag(rates: Callable[..., Any], y: Any, times: Any) -> bool:
     What is wrong with it is told where the model is made.
     """
     with lags_tried() as lags:
-        for time in (times[0], times[-1]):
+        for end in (0, -1):
             with suppress(Exception):
+                time = times[end]
                 start = np.array([*y.values()] if isinstance(y, Mapping) else y, dtype=float)
                 rates(float(time), np.atleast_1d(start), {})
     return bool(lags)

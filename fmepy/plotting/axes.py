@@ -161,7 +161,8 @@ def _check_keywords(name: str, given: Mapping[str, Any], own: set[str]) -> None:
             raise ArgumentError(f"{name} draws {many}: pass `{right}=` instead of `{wrong}=`.")
     known = mine | _artist_keywords()
     for key in given:
-        if key not in known:
+        of_r = key == "log" and key not in own and isinstance(given[key], str)  # a histogram's is True or False
+        if key not in known or of_r:
             ours = _OF_R.get(key)
             hint = f" Here it is `{ours}`." if ours else did_you_mean(key, sorted(known))
             raise ArgumentError(

@@ -112,6 +112,11 @@ def test_ode_agrees_with_deSolve_for_every_method_it_shares(case, method, dt):
     np.testing.assert_allclose(out["N"][rows], expected["N"], rtol=1e-10 if method != "lsoda" else 1e-8)
 
 
+def test_times_before_the_start_in_the_arguments_are_answered():
+    with pytest.raises(ModelError, match=r"`times` must be numbers; got \{'N': 0.1\}"):
+        ode([0, 10], {"N": 0.1}, logist, {"r": 0.5, "K": 100})
+
+
 @pytest.mark.parametrize("method", ["RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"])
 def test_ode_takes_the_methods_of_scipy(method):
     out = ode({"N": 0.1}, [0, 10, 20], logist, {"r": 0.5, "K": 100}, method=method, rtol=1e-8, atol=1e-10)

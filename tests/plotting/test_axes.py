@@ -5,6 +5,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pytest
 
+import fmepy as fme
 from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import add_legend, get_ax, get_axes, legend_location, picture
@@ -127,3 +128,10 @@ def test_a_legend_is_not_wider_than_its_panel(names):
     assert legend.x1 < figure.bbox.x1
     assert legend.width < 1.1 * ax.bbox.width
     assert ax.get_legend().get_title().get_text() == ""
+
+
+def test_an_axis_as_r_asks_for_it_is_answered_and_a_histogram_counts_by_logarithms():
+    with pytest.raises(ArgumentError, match=r"no keyword `log`\. Here it is `yscale`"):
+        fme.obsplot({"t": [1, 2], "y": [1, 2]}, log="y")
+    runs = fme.modCRL(lambda p: {"z": p["a"]}, parRange={"a": (0, 1)}, num=5, seed=1)
+    assert runs.hist(which="a", log=True).ravel()[0].get_yscale() == "log"

@@ -254,6 +254,12 @@ def test_a_parameter_on_a_bound_is_told_first(inputs):
     assert "q lies on a bound" in page.texts["warnings"]
 
 
+@pytest.mark.parametrize(("ssr", "is_told"), [(10.0, False), (0.1, True), (1000.0, True)])
+def test_residuals_that_are_no_errors_beside_a_prior_are_told_first(inputs, ssr, is_told):
+    page = Page(render(*with_fit(inputs, with_prior=True, ssr=ssr)))  # of ten degrees of freedom
+    assert ("Beside a prior, residuals count in units of the errors" in page.texts["warnings"]) == is_told
+
+
 def test_a_reading_far_off_is_told_with_its_place(tmp_path):
     n = N.copy()
     n[7] *= 3

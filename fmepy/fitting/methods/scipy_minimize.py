@@ -118,7 +118,7 @@ def restarted(problem: Problem, control: Mapping[str, Any], engine: str, run: Ca
                 f"The cost falls by less than reltol = {reltol:g} (relative), also from a fresh start of the search."
             )
             break
-        if now <= _nothing(problem):
+        if problem.is_least_squares and now <= _nothing(problem):  # a log likelihood or a prior goes below
             converged, message = True, f"The cost is zero{' but for rounding' if now else ''}."
             break
         value = now
@@ -128,7 +128,7 @@ def restarted(problem: Problem, control: Mapping[str, Any], engine: str, run: Ca
 def _nothing(problem: Problem) -> float:
     """Return the sum of squares of residuals that are ten digits below the data, below which no search leads on."""
     data = problem.objective.data
-    if problem.objective.is_scalar or data.observed is None:
+    if data.observed is None:
         return 0.0
     return 1e-20 * float(np.sum(np.square(data.observed.values * data.weights * data.scales[data.groups])))
 

@@ -118,7 +118,7 @@ def _forcing(name: str, series: Any) -> Forcing:
             )
         times, values = series.iloc[:, 0].to_numpy(), series.iloc[:, 1].to_numpy()
     elif isinstance(series, tuple | list) and len(series) in (2, 3):
-        if len(series) == 2 and isinstance(series[0], pd.DataFrame | pd.Series) and isinstance(series[1], str):
+        if isinstance(series[1], str):
             of_table, method = _forcing(name, series[0]), series[1]
             times, values = of_table.times, of_table.values
         else:

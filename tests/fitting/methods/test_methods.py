@@ -288,3 +288,14 @@ def test_a_simplex_ends_where_residuals_are_nothing_but_rounding():
     assert fit.converged
     assert fit.message == "The cost is zero but for rounding."
     assert fit.evaluations < 2000
+
+
+@pytest.mark.parametrize("method", ["Nelder-Mead", "BFGS", "bobyqa"])
+def test_a_cost_below_zero_is_not_taken_for_one_of_zero(method):
+    """A -2 log L has no floor: the search is taken up once more, as above zero."""
+    above, below = (
+        modFit(lambda p, c=c: (p["x"] - 1) ** 4 + (p["y"] - p["x"] ** 2) ** 2 + c, {"x": -1.2, "y": 1.0}, method=method)
+        for c in (3.0, -3.0)
+    )
+    assert below.message == above.message
+    assert "fresh start" in below.message

@@ -70,7 +70,8 @@ def test_a_forcing_reads_at_a_jump_what_comes_after_and_stages_see_one_level():
 
 def test_a_table_or_a_series_is_held_where_constant_is_said_and_one_column_is_answered():
     table = pd.DataFrame({"t": [0.0, 1.0], "level": [2.0, 4.0]})
-    for u in ((table, "constant"), (table.set_index("t")["level"], "constant"), ([0, 1], [2, 4], "constant")):
+    level = table.set_index("t")["level"]
+    for u in ((table, "constant"), (level, "constant"), ([0, 1], [2, 4], "constant"), (([0, 1], [2, 4]), "constant")):
         assert integral_of(u, [0.0, 3.0])()["y"].iloc[-1] == pytest.approx(2 + 2 * 4)
     assert integral_of(table, [0.0, 1.0])()["y"].iloc[-1] == pytest.approx(3.0)
     with pytest.raises(ModelError, match=r"its index holds the times, pass table\.reset_index"):
