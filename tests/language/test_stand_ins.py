@@ -37,6 +37,18 @@ def last_rate(y):
     return out[0]
 
 
+def by_imports_within(t, y, p):
+    import math as m
+    from math import exp as e_to
+
+    import numpy as of_numbers
+
+    d = of_numbers.zeros(3)
+    d[:2] = -p["k"] * y[0], p["k"] * y[0] - m.pow(y[1], 1.0)
+    d[2] = y[1] * e_to(-0.1 * y[2])
+    return d
+
+
 def by_function_beside(t, y, p):
     return np.array([-p["k"] * y[0], p["k"] * y[0] - y[1], last_rate(y)], dtype=float)
 
@@ -90,6 +102,7 @@ class Holder:
 FORMS = [
     by_entry,
     by_names_of_numpy,
+    by_imports_within,
     by_function_beside,
     by_matrix,
     by_constants,
