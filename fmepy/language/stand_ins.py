@@ -100,15 +100,13 @@ def _maker(name: str, kind: type[np.ndarray]) -> Callable[..., Any]:
 
 
 def _extreme(plain: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Return Python's `max` or `min`, which takes numpy's where it cannot decide."""
+    """Return Python's `max` or `min`, which takes numpy's for symbols: it would decide between them, a way for each."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return plain(*args, **kwargs)
-        except TracingError:
-            if kwargs:
-                raise
-            return reduce(of_two, args if len(args) > 1 else args[0])
+        of = args if len(args) > 1 else tuple(*args)
+        if not kwargs and any(hasattr(v, "__array_ufunc__") and not isinstance(v, np.ndarray) for v in of):
+            return reduce(of_two, of)
+        return plain(of, **kwargs)
 
     return function
 
