@@ -2,11 +2,12 @@
 
 ``d = np.zeros(3); d[0] = -k * y[0]`` asks a symbol for its value, and so do ``math.exp(y[0])`` and ``max(y[0], 0)``.
 What fails so is called again as a copy, of the function and of those beside it in its file, whose `numpy`, `math`,
-`max` and `min` are stand-ins. The user's own function and the modules stay as they are.
+`max` and `min` are stand-ins, those that it imports itself, too. The function itself and the modules stay unchanged.
 """
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,12 +55,12 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
         return function
     home, space = function.__globals__, dict[str, Any]()
     replaced: dict[int, Any] = {}
-    for module, own in (
+    for module, ours in (
         (np, {name: _maker(name, kind) for name in _MAKERS}),
         (math, {name: f for name in vars(math) if (f := _of_math(name)) is not None}),
     ):
-        replaced[id(module)] = _StandIn(module, own)
-        replaced.update({id(getattr(module, name)): f for name, f in own.items()})
+        replaced[id(module)] = _StandIn(module, ours)
+        replaced.update({id(getattr(module, name)): f for name, f in ours.items()})
 
     def copied(value: Any) -> Any:
         if id(value) in replaced or not isinstance(value, FunctionType) or value.__globals__ is not home:
@@ -73,8 +74,13 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
                 cell.cell_contents = copied(of_value.cell_contents)
         return copy
 
-    space.update(max=_extreme(max, np.maximum), min=_extreme(min, np.minimum))
-    space.update({name: copied(value) for name, value in home.items()})
+    def imported(*args: Any, **kwargs: Any) -> Any:
+        module = builtins.__import__(*args, **kwargs)
+        return replaced.get(id(module), module)
+
+    own = dict(max=_extreme(max, np.maximum), min=_extreme(min, np.minimum), __import__=imported)
+    space["__builtins__"] = {**vars(builtins), **own}
+    space.update({name: copied(value) for name, value in home.items() if name != "__builtins__"})
     result: Callable[..., Any] = copied(function)
     return result
 
@@ -94,15 +100,13 @@ def _maker(name: str, kind: type[np.ndarray]) -> Callable[..., Any]:
 
 
 def _extreme(plain: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Return Python's `max` or `min`, which takes numpy's where it cannot decide."""
+    """Return Python's `max` or `min`, which takes numpy's for symbols: it would decide between them, a way for each."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return plain(*args, **kwargs)
-        except TracingError:
-            if kwargs:
-                raise
-            return reduce(of_two, args if len(args) > 1 else args[0])
+        of = args if len(args) > 1 else tuple(*args)
+        if not kwargs and any(hasattr(v, "__array_ufunc__") and not isinstance(v, np.ndarray) for v in of):
+            return reduce(of_two, of)
+        return plain(of, **kwargs)
 
     return function
 

@@ -94,7 +94,7 @@ class DifferenceModel(DynamicModel):
     and outputs too. Those of other models are central differences with the relative step eps**(1/3).
 
     Extra outputs that `step` returns are computed, like `outputs`, from the states of their own row; they do not see
-    the states before.
+    the states before. So what flows during a step, such as a discharge, is a state of its own: ``next(Q) = K * S``.
 
     Examples
     --------

@@ -37,6 +37,18 @@ def last_rate(y):
     return out[0]
 
 
+def by_imports_within(t, y, p):
+    import math as m
+    from math import exp as e_to
+
+    import numpy as of_numbers
+
+    d = of_numbers.zeros(3)
+    d[:2] = -p["k"] * y[0], p["k"] * y[0] - m.pow(y[1], 1.0)
+    d[2] = y[1] * e_to(-0.1 * y[2])
+    return d
+
+
 def by_function_beside(t, y, p):
     return np.array([-p["k"] * y[0], p["k"] * y[0] - y[1], last_rate(y)], dtype=float)
 
@@ -90,6 +102,7 @@ class Holder:
 FORMS = [
     by_entry,
     by_names_of_numpy,
+    by_imports_within,
     by_function_beside,
     by_matrix,
     by_constants,
@@ -267,3 +280,21 @@ def test_what_decisions_cannot_become(function, why):
     model = fme.OdeModel(function, state=START, parms={"k": 0.7}, times=TIMES)
     assert why in model.engine_note
     assert np.isfinite(model().to_numpy()).all()
+
+
+@pytest.mark.parametrize("n", [8, 30])
+def test_extremes_of_symbols_are_no_decisions_so_that_there_may_be_many(n):
+    def buckets(t, y, p):
+        d = np.zeros(n)
+        for i in range(n):
+            d[i] = p["k"] * min(y[i - 1], 0.5, max(v for v in (y[i], 0.1))) - max([y[i] - 0.2, 0])
+        return d
+
+    start = {f"y{i}": 0.05 * i for i in range(n)}
+    model = fme.OdeModel(buckets, state=start, times=TIMES, parms={"k": 0.7}, rtol=1e-8, atol=1e-10)
+    assert model.engine == "compiled"
+    np.testing.assert_allclose(model(), model.replace(engine="scipy")(), rtol=1e-5, atol=1e-6)
+    y = np.array(list(start.values()))
+    rates = 0.7 * np.minimum(np.minimum(np.roll(y, 1), 0.5), np.maximum(y, 0.1)) - np.maximum(y - 0.2, 0)
+    soon = model.replace(times=[0, 1e-6], rtol=1e-12, atol=1e-14)().iloc[1, 1:]
+    np.testing.assert_allclose((soon - y) / 1e-6, rates, atol=1e-4)

@@ -25,7 +25,8 @@ from fmepy.types import Matrix, Vector
 
 IVP_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
 MOST_RETRIED = 50_000.0
-"""Evaluations of the rates of one stretch that LSODA may spend on a run that another engine could not finish."""
+"""Evaluations of the rates of one stretch that LSODA may spend on a run that another engine could not finish; a
+tenth of them where each solves for algebraic states, which takes thirty times as long."""
 MOST_STEPS = 100_000
 """Internal steps of LSODA between two rows before a run counts as failed."""
 MOST_EVALUATIONS, FOR_A_ROW = 1_000_000, 200
@@ -305,7 +306,7 @@ def _in_blocks(options: SolverOptions, structure: Structure) -> SolverOptions:
 
 
 def _retry(problem: InitialValueProblem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel
-    return _stepper(problem, options, MOST_RETRIED)
+    return _stepper(problem, options, MOST_RETRIED / (10 if problem.definition.algebraic else 1))
 
 
 def _of_all(problem: InitialValueProblem, options: SolverOptions) -> SolverOptions:

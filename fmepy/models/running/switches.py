@@ -203,12 +203,23 @@ class _Holder:
 
     def _at_border(self, u: Any, where: str, branches: Branches, case: int) -> Any:
         """Return u, or the border of its domain where u lies outside and its branch's own conditions do not hold."""
-        border = number(BORDER)
+        side = 1 if where == "below" else self._side(u, branches, case)
+        border = number(BORDER if side >= 0 else -BORDER)
         u = u if _is_small(u) else Shared("inside", u)  # it is written three times, and may hold such as it itself
         inner = self._if_holds(branches, case, u, border, frozenset(s for s in u.free_symbols if not _is_mode(s)))
         if inner is u:
             return u
-        return call("where", border, u, inner, u) if where == "below" else call("where", border**2, u**2, inner, u)
+        if side == 0:
+            return call("where", border**2, u**2, inner, u)
+        return call("where", border, u, inner, u) if side > 0 else call("where", u, border, inner, u)
+
+    def _side(self, u: Any, branches: Branches, case: int) -> int:
+        """Return the sign that a condition of its branch gives u, as in ``where(u > 0, exp(-1/u), 0)``; or 0."""
+        while isinstance(made := branches.made[case], Within):
+            if made.mode in self._switches and (g := self._switches[made.mode].g) in (u, -u):
+                return 1 if (g == u) is made.value else -1
+            case = made.case
+        return 0
 
     def _if_holds(self, branches: Branches, case: int, yes: Any, no: Any, names: frozenset[Any]) -> Any:
         """Return `yes` where the conditions of a case on some names hold, whatever the modes say, else `no`."""

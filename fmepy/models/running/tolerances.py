@@ -157,24 +157,23 @@ def scaled_tolerances(
 def _first_run(
     given: Vector, begins: Vector, by_events: Vector | float, trial: Callable[[Vector], Matrix]
 ) -> tuple[Vector, Matrix, Vector, bool] | None:
-    """Return atol of a first run that works, its states, the starts that count, and whether one with more exploded.
+    """Return atol of a first run that works, its states, the starts that count, and whether one with more failed.
 
     None where none works.
 
     A start that is but the rounding of another may be meant, or may be noise that no solver can follow. A state that
-    falls to nothing before it grows may turn negative, and grow to minus infinity, where atol is large.
+    falls to nothing before it grows, or reacts with another, may turn negative where atol is large, and grow to minus
+    infinity or towards it until no step is small enough.
     """
     meant = np.where(begins > _ROUNDING * begins.max(initial=0.0), begins, 0.0)
-    exploded = False
     for counted, factor in ((begins, 1.0), (meant, 1.0), (meant, _SHARP), (meant, 0.0)):
-        if not exploded if factor < 1 else counted is meant and (meant == begins).all():
+        if factor == 1 and counted is meant and (meant == begins).all():
             continue
         guess = np.maximum(factor * _first_guess(np.maximum(counted, by_events)), _SMALLEST)
         atol = np.where(np.isnan(given), guess, given)
-        try:
-            return atol, trial(atol), counted, factor < 1
-        except SimulationError as error:
-            exploded = error.exploded
+        Y = _or_none(trial, atol)
+        if Y is not None:
+            return atol, Y, counted, factor < 1
     return None
 
 

@@ -96,6 +96,9 @@ def test_a_retry_has_a_bound_on_its_effort(monkeypatch):
     b = bound("100*cos(1e3*t) + sqrt(0.5 - t)", 0.0, 5.0, "compiled")
     with pytest.raises(SimulationError, match="more than 1000 evaluations"):
         b.simulate(np.empty(0))
+    held = "d(x)/dt = 100*cos(1e3*t) + sqrt(0.5 - t) + 0*y\n0 = y - x"  # each evaluation solves for y
+    with pytest.raises(SimulationError, match="more than 100 evaluations"):
+        fme.OdeModel(held, state={"x": 0, "y": 0}, times=[0, 5])()
 
 
 @pytest.mark.parametrize("start", [0.0, 1.0, 5.0, 10.0])

@@ -564,6 +564,21 @@ def test_the_slope_of_a_root_that_is_held_at_zero_is_zero(kind):
         np.testing.assert_allclose(slopes[..., j], differences, atol=2e-4)
 
 
+@pytest.mark.parametrize("light", [
+    "where(s > 0, exp(-k/s), 0)", "where(s < 0, exp(k/s), 0)", "where(s >= 0, 0, exp(k/s))",
+])  # fmt: skip
+@pytest.mark.parametrize("engine", ["auto", "scipy"])
+def test_a_quotient_whose_divisor_its_condition_gives_a_sign_is_held_there(light, engine):
+    """Light by the sine of the sun's height, which is -2e-16 at the end of a night (the problem of Kahaner's ozone)."""
+    day = "s = sin(t*pi/12)\ndO/dt = " + light
+    model = OdeModel(day, state={"O": 0.0}, times=[0, 24, 48, 72], parms={"k": 0.5}, engine=engine, max_step=1.0)
+    sun = np.sin(np.pi * np.linspace(0, 12, 100_001)[1:-1] / 12)
+    in_a_day, slope = (np.sum(c * np.exp(-0.5 / sun)) * 12 / 100_000 for c in (1.0, -1 / sun))
+    np.testing.assert_allclose(model().O, np.arange(4) * in_a_day, rtol=1e-5)
+    slopes = model.bind(["k"]).sensitivities(np.array([0.5]))[1]
+    np.testing.assert_allclose(slopes[:, 0, 0], np.arange(4) * slope, rtol=1e-4)
+
+
 def test_a_steady_state_is_found_from_where_a_root_is_held_at_zero():
     model = SteadyModel("d(A)/dt = s - k*A - sqrt(max(A - 5, 0))", state={"A": 1.0}, parms={"s": 1.0, "k": 0.5})
     assert model()["A"].tolist() == pytest.approx([2.0])

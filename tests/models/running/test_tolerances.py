@@ -222,6 +222,22 @@ def test_noise_that_runs_to_minus_infinity_leads_to_the_smallest_atol():
     np.testing.assert_allclose(np.log(found["C"]), truth["q"], atol=1e-3)
 
 
+def test_small_states_that_react_and_end_a_first_run_get_smaller_tolerances():
+    """Problem E5 of Enright, Hull and Lindberg: y2 = y3 + y4, and all three are far below y1."""
+    text = """
+        d(y1)/dt = -A*y1 - B*y1*y3
+        d(y2)/dt = A*y1 - M*C*y2*y3
+        d(y3)/dt = A*y1 - B*y1*y3 - M*C*y2*y3 + C*y4
+        d(y4)/dt = B*y1*y3 - C*y4
+    """
+    times, parms = 10.0 ** np.arange(-3, 14), dict(A=7.89e-10, B=1.1e7, C=1.13e3, M=1e6)
+    e5 = OdeModel(text, state={"y1": 1.76e-3, "y2": 0, "y3": 0, "y4": 0}, times=[0, *times], parms=parms)
+    found = e5()
+    truth = e5.replace(rtol=1e-9, atol=1e-30)()
+    np.testing.assert_allclose(found["y1"][:14], truth["y1"][:14], rtol=1e-3)
+    np.testing.assert_allclose(found["y2"], truth["y2"], rtol=1e-3, atol=1e-15)
+
+
 def test_the_largest_of_grids_are_not_searched_for_growth_from_their_fronts(monkeypatch):
     from fmepy.models.running.tolerances import finer
 
