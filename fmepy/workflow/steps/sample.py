@@ -158,7 +158,8 @@ def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], 
         filled = np.where(np.outer(known, known), covariance.to_numpy(), np.diag(sd**2))
         words["jump"] = pd.DataFrame(filled, covariance.index, covariance.columns) * (2.4**2 / len(fit.par))
     if not known.all() and "jump" not in arguments:
-        why = f"{', '.join(fit.at_bound)} lies on a bound" if fit.at_bound else "it is singular"
+        held = ", ".join([*fit.at_bound, *fit.at_kink])
+        why = f"{held} lies on a bound{' or a kink' if fit.at_kink else ''}" if held else "it is singular"
         size = "a tenth of each"
         if known.any():
             size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"
