@@ -345,8 +345,8 @@ def predicted_start(search: Search, held: Held, last: Refit, before: Refit | Non
 
 
 def _free(problem: Problem, theta: Vector) -> BoolVector:
-    at_kink = False if problem.prior is None else problem.prior.at_kink(theta)
-    return np.asarray(problem.moving & ~problem.at_bound(theta) & ~at_kink)
+    free = problem.moving & ~problem.at_bound(theta)
+    return np.asarray(free if problem.prior is None else free & ~problem.prior.at_kink(theta))
 
 
 def _gauss_newton(problem: Problem, theta: Vector) -> Vector | None:
