@@ -35,7 +35,7 @@ from fmepy.workflow.steps.scale import natural_chain, with_line
 
 _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
-_NUMBERS = {"kinds": (float, list), "items": Key((float,))}
+_NUMBERS = {"kinds": (float, list), "items": Key((float,), least=0), "least": 0}
 _MOST_DRAWN = 400  # draws of a chain in the picture of its course
 _HEADS = {"2.5%": "2.5 %", "50%": "median", "97.5%": "97.5 %", "rhat": "R-hat", "ess_bulk": "effective draws"}
 _ADVICE = (
