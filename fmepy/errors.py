@@ -279,7 +279,7 @@ def check_choice(value: object, choices: Iterable[str], argument: str) -> str:
         return value
     ours = [own for own, theirs in _NEIGHBOURS.items() if own in choices and str(value).lower() in theirs.split()]
     hint = f" Did you mean {ours[0]!r}?" if ours else did_you_mean(value, choices)
-    if value == "iteration" and "euler" in choices:  # deSolve's word
+    if str(value) == "iteration" and "euler" in choices:  # deSolve's word
         hint = " A function that gives the next state is a DifferenceModel's."
     raise ArgumentError(f"`{argument}={value!r}` is not known. Choose one of {listed(choices)}.{hint}")
 

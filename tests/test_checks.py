@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fmepy as fme
 from fmepy.checks import as_rng, between_0_and_1, changed_arguments, positive_number, seed_sequence, whole_number
-from fmepy.errors import ArgumentError, ModelError
+from fmepy.errors import ArgumentError, ModelError, ParameterError
 
 
 @pytest.mark.parametrize("value", [3, 3.0, np.int64(3), np.float64(3.0), np.array(3)])
@@ -60,3 +61,21 @@ def test_changed_arguments_merge_what_is_by_name_and_replace_the_rest():
     assert given["transform"] == "log"
     with pytest.raises(ArgumentError, match=r"Model has no argument 'parm'. Did you mean 'parms'"):
         changed_arguments(given, {"parm": {}}, [], "Model")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda cost, fit: fme.design(cost, fit, n=1, candidates="new.csv"), "`candidates` must be a table"),
+        (lambda cost, fit: fme.identifiable_fit(cost, maxcomb="many"), "`maxcomb='many'` must be a positive"),
+        (lambda cost, fit: fme.confidence(cost, fit, which=0), r"`which=0` must be names, as in \['r'\]"),
+        (lambda cost, fit: fme.modFit(cost, method=np.array([])), "`method=array.* is not known"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_at_the_door(asked, said):
+    model = fme.OdeModel("d(B)/dt = -r*B", state={"B": 1.0}, times=[0, 1, 2], parms={"r": 0.5})
+    cost = fme.SimulationCost(model, {"time": [1, 2], "B": [0.7, 0.3]})
+    fit = fme.modFit(cost)
+    with pytest.raises((ArgumentError, ParameterError), match=said):
+        asked(cost, fit)
+    assert fme.confidence(cost, fit, sigmas=1).equals(fme.confidence(cost, fit, sigmas=[1]))

@@ -16,7 +16,7 @@ from fmepy.designs.joint import JointReadings
 from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
 from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
 from fmepy.fimlof.cost import FimlofCost
-from fmepy.fitting.problem import bends_of
+from fmepy.fitting.bends import bends_of
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
 from fmepy.journal.saving import Saved

@@ -85,6 +85,8 @@ class ListedReadings(DesignSpace):
         self.task = task
         if candidates is None:
             raise ArgumentError("`candidates`, a table of possible readings, or `times`, two bounds, is needed.")
+        if not isinstance(candidates, pd.DataFrame | Mapping | Sequence | np.ndarray) or isinstance(candidates, str):
+            raise ArgumentError(f"`candidates` must be a table of possible readings; got {candidates!r}.")
         table = _with_variables(task.readings[0], pd.DataFrame(candidates), variables)
         if by is not None and by not in table.columns:
             raise ArgumentError(f"`by`: the candidates have no column {by!r}.{did_you_mean(by, table.columns)}")

@@ -16,7 +16,7 @@ import numpy as np
 
 from fmepy.errors import DataError, listed
 from fmepy.exchange.petab_tables import as_float
-from fmepy.parameters.densities import log_density
+from fmepy.parameters.densities import kink_of, log_density
 
 _FAMILIES = {  # of scipy.stats, and what PEtab's parameters are there; the end of a uniform one less its beginning
     "uniform": ("uniform", ("loc", "scale")), "normal": ("norm", ("loc", "scale")),
@@ -60,6 +60,11 @@ class TruncatedPrior:
     @cached_property
     def _density(self) -> Callable[[float], float]:
         return log_density(self._distribution)
+
+    @property
+    def kink(self) -> float:
+        """Where the density has a kink, NaN where it has none."""
+        return kink_of(self._distribution)
 
     @cached_property
     def mass(self) -> float:

@@ -272,7 +272,7 @@ def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvatur
 
 
 def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
-    """Return the message about parameters that are held by a bound."""
+    """Return the message about parameters that are held by a bound, or at the kink of their prior."""
     told = []
     zero = problem.noise_scales & (theta == 0)
     gone = [n for n, is_zero in zip(problem.names, zero, strict=True) if is_zero]
@@ -280,15 +280,20 @@ def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
         told.append(
             f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are of the others."
         )
-    return told + on_a_bound([n for n, b in zip(problem.names, problem.at_bound(theta) & ~zero, strict=True) if b])
+    on = problem.at_bound(theta)
+    told += on_a_bound([n for n, b in zip(problem.names, on & ~zero, strict=True) if b])
+    if problem.prior is not None:
+        kinks = problem.prior.at_kink(theta) & ~on
+        told += on_a_bound([n for n, k in zip(problem.names, kinks, strict=True) if k], "At the kink of its prior")
+    return told
 
 
-def on_a_bound(held: Sequence[str]) -> list[str]:
-    """Return the message about parameters on a bound, "" where there are none."""
+def on_a_bound(held: Sequence[str], where: str = "On a bound") -> list[str]:
+    """Return the message about parameters on a bound, or held elsewhere; none where there are none."""
     if not held:
         return []
     return [
-        f"On a bound: {', '.join(held)}, without standard error, t and p; the standard errors of the others hold for "
+        f"{where}: {', '.join(held)}, without standard error, t and p; the standard errors of the others hold for "
         f"{'it' if len(held) == 1 else 'them'} fixed there."
     ]
 

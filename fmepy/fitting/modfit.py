@@ -22,7 +22,7 @@ from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS, method_for
 from fmepy.fitting.multistart import best_of, resumed
 from fmepy.fitting.problem import Outcome, Problem
-from fmepy.fitting.refits import Search
+from fmepy.fitting.refits import Search, held_at_kinks
 from fmepy.fitting.result import ModFit
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
@@ -130,7 +130,7 @@ def modFit(
     that are reached exactly, one Hessian, numbers that are not squared, and ``converged``, which is true only if
     Gauss-Newton's next step is below 0.1 standard errors and the cost responds to every parameter there. ``fit.rank``
     is the rank of the Hessian. A parameter on a bound has no standard error, t and p; those of the others hold for it
-    fixed there.
+    fixed there. So has one that is held at the kink of its prior (``fit.at_kink``), as Laplace's has in the middle.
 
     References
     ----------
@@ -225,6 +225,7 @@ class OneFit(Search):
                     problem = problem.taken_up(outcome.par)
                     outcome = METHODS[self.method].run(problem, self.control)
                 outcome = replace(outcome, par=problem.put_on_bounds(outcome.par))
+                problem, outcome = held_at_kinks(problem, outcome, self._searched)
                 found = judged(problem, outcome, self.hessian)
                 if self.several:
                     self.objective.give_back(objective)
@@ -313,6 +314,11 @@ def _result(one: OneFit, found: SearchRecord) -> ModFit:
         message=" ".join(filter(None, (found.message, told_error(None if exact else worth)))),
         rsstrace=found.trace,
         at_bound=tuple(n for n, b in zip(objective.parameter_names, found.at_bound, strict=True) if b),
+        at_kink=()
+        if one.prior is None
+        else tuple(
+            n for n, k in zip(objective.parameter_names, one.prior.at_kink(theta) & ~found.at_bound, strict=True) if k
+        ),
         nobs=nobs,
         with_prior=one.prior is not None,
         bounds=(one.lower.copy(), one.upper.copy()),

@@ -192,15 +192,18 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
 
 def _of_bounds(fit: ModFit) -> str:
     """Return the note on what has no covariance: all of a fit, or parameters at their bounds."""
-    held = list(fit.at_bound)
+    held = [*fit.at_bound, *fit.at_kink]
     if fit.cov_scaled.drop(index=held, columns=held).isna().any(axis=None):
         why = "no degrees of freedom are left" if fit.df_residual <= 0 else "the data leave parameters undetermined"
         return f"There is no band, for the fit has no covariance: {why}; fit.summary() says more."
     if not held:
         return ""
     is_one = len(held) == 1
+    where = "its bound" if is_one else "their bounds"
+    if fit.at_kink:
+        where = "the kink of its prior" if is_one else "bounds or kinks of priors"
     return (
-        f"{listed(held)} {'is at its bound and counts' if is_one else 'are at their bounds and count'} as fixed there: "
+        f"{listed(held)} {f'is at {where} and counts' if is_one else f'are at {where} and count'} as fixed there: "
         "the band may be too narrow. profile(cost, fit, prediction=(variable, times)) lets them move."
     )
 
@@ -249,7 +252,8 @@ def _band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: boo
     """Return the band by the delta method."""
     place, Y, S, used = _of_model(model, fit, times) if is_model(model) else _of_function(model, fit)
     C = fit.cov_scaled.loc[used, used].to_numpy()
-    held = np.isin(used, list(fit.at_bound))  # no covariance: the band is of the others, with these fixed there
+    # no covariance: the band is of the others, with these fixed there
+    held = np.isin(used, [*fit.at_bound, *fit.at_kink])
     C, S = np.where(held[:, None] | held, 0.0, C), np.where(held, 0.0, S)
     se = np.sqrt(np.maximum(np.einsum("tvi,ij,tvj->tv", S, C, S), 0.0))
     q = quantile_of(fit, level)

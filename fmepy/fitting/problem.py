@@ -20,7 +20,7 @@ The minimised function, in the letters of the code, with ``r`` the scaled residu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +28,19 @@ import numpy as np
 
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.fitting.bends import BESIDE, second_differences_of, without_kinks
 from fmepy.numerics.covariance import covariance_of
 from fmepy.numerics.differences import magnitudes, replaced
 from fmepy.numerics.second_differences import second_differences, sparse_second_differences, whitened_second_differences
 from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, stacked
-from fmepy.parameters.priors import Density, Prior
+from fmepy.parameters.priors import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.fitting.refits import HeldPrediction
 
 _HELD = 1e-10  # relative width of a box in which nothing can be searched
-_BESIDE = 1e-8  # relative distance to a bound that is no distance
+_BESIDE_KINK = 1e-2  # of a prior's width, or of a parameter's size: a search that ends there may have come to its kink
 
 
 _FOR_MORE = "; for more of them give control="
@@ -105,6 +106,8 @@ class Problem:
         Residuals beside those of the data: what holds a prediction near a value (`fmepy.fitting.refits`).
     told : callable or None
         Gets the number of iterations and the lowest cost so far, once an iteration.
+    held : ndarray of bool, shape (n_par,)
+        Parameters that both bounds hold at the kink of their prior (`held_at_kinks`).
     trace, best
         The cost by iteration; the lowest so far, with its parameters.
     """
@@ -122,6 +125,7 @@ class Problem:
     is_least_squares: bool = field(init=False)
     is_bounded: bool = field(init=False)
     noise_scales: BoolVector = field(init=False)
+    held: BoolVector = field(init=False)
     trace: list[float] = field(init=False, default_factory=list)
     noted: bytes = field(init=False, default=b"")
     best: tuple[float, Vector] = field(init=False)
@@ -136,6 +140,7 @@ class Problem:
         self.is_bounded = bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
         self.noise_scales = self.objective.scale_parameters
         self.best = (np.inf, self.start)
+        self.held = np.zeros(self.start.size, dtype=bool)
         if self.prior is not None and self.is_least_squares:
             self._normal = self.prior.normal
 
@@ -152,6 +157,7 @@ class Problem:
     def taken_up(self, theta: Vector) -> Problem:
         """Return the same problem from another start, its trace going on."""
         again = replace(self, start=self.inside(theta))
+        again.held = self.held
         again.trace.extend(self.trace)
         return again
 
@@ -263,8 +269,15 @@ class Problem:
     def hessian(self, theta: Vector) -> Matrix:
         """Return the second derivatives of F: Gauss-Newton's 2 J'J for residuals, else second differences.
 
-        A parameter that scales noise and stands at zero is left out: its row and column are NaN.
+        A parameter that scales noise and stands at zero is left out: its row and column are NaN. So is one at the kink
+        of its prior; beside a kink the prior goes on as it is at theta.
         """
+        if self.prior is not None and self.prior.kinked:
+            smooth = replace(self, prior=without_kinks(self.prior, theta, self.scale))
+            H, self.expects = smooth.hessian(theta), smooth.expects
+            at = self.prior.at_kink(theta) & ~self.at_bound(theta)
+            H[at] = H[:, at] = np.nan
+            return H
         if self.is_least_squares:
             return 2 * normal_matrix(self.jacobian(theta))
         if self.objective.has_score:
@@ -339,7 +352,7 @@ class Problem:
 
     def at_bound(self, theta: Vector) -> BoolVector:
         """Tell which parameters are on a bound: exactly (see `put_on_bounds`), or between two that are all but one."""
-        return np.asarray((theta == self.lower) | (theta == self.upper) | ~self.moving)
+        return np.asarray(((theta == self.lower) | (theta == self.upper) | ~self.moving) & ~self.held)
 
     def blocked(self, theta: Vector, gradient: Vector) -> BoolVector:
         """Tell which parameters are on a bound against which the gradient pushes."""
@@ -357,14 +370,35 @@ class Problem:
         theta = self.inside(theta)
         if not self.is_bounded:
             return theta
-        near = _BESIDE * np.maximum(np.abs(theta), self.scale)
+        near = BESIDE * np.maximum(np.abs(theta), self.scale)
         for bound in (self.lower, self.upper):
             for j in np.flatnonzero((np.abs(theta - bound) <= near) & (theta != bound) & self.moving):
-                trial = replaced(theta, j, bound[j])
-                rise, size = self.cost(trial) - (now := self.cost(theta)), abs(now)
-                if rise <= 1e-13 * size or rise <= self.noise * size:  # what the noise is may take a while to find out
-                    theta = trial
+                theta = self._if_no_higher(replaced(theta, j, bound[j]), theta)
         return theta
+
+    def held_at_kinks(self, theta: Vector) -> Problem:
+        """Return the problem with parameters held that are all but at the kink of their prior; itself if none is.
+
+        A search ends a little beside a kink, and where the others are not yet best: steps across it gain nothing.
+        """
+        theta, held = self.inside(theta), self.held.copy()
+        for d in () if self.prior is None else self.prior.kinked:
+            near = abs(theta[d.at] - d.kink) <= _BESIDE_KINK * min(d.width, max(abs(d.kink), self.scale[d.at]))
+            if near and self.lower[d.at] <= d.kink <= self.upper[d.at]:
+                theta = self._if_no_higher(replaced(theta, d.at, d.kink), theta)
+                held[d.at] = theta[d.at] == d.kink
+        if not held.any():
+            return self
+        low, high = (np.where(held, theta, end) for end in (self.lower, self.upper))
+        again = replace(self, lower=low, upper=high).taken_up(theta)
+        again.held = held
+        return again
+
+    def _if_no_higher(self, trial: Vector, theta: Vector) -> Vector:
+        """Return the trial if the cost is no higher there, else theta."""
+        rise, size = self.cost(trial) - (now := self.cost(theta)), abs(now)
+        is_none = rise <= 1e-13 * size or rise <= self.noise * size  # what the noise is may take a while to find out
+        return trial if is_none else theta
 
     def inside(self, theta: Vector) -> Vector:
         """Return theta moved onto the nearest point of the box."""
@@ -409,36 +443,6 @@ def _offset(J: Any, r: Vector, free: BoolVector) -> float:
     _, x, *_ = dgelsy(J, right, np.zeros((m, 1), dtype=np.intc), 1e-10, 4 * m + n + 1)
     along = J.dot(x[:m, 0])
     return float((along.dot(along) * max(n - p, 1) / squares) ** 0.5)
-
-
-def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
-    """Return the second derivatives of the prior's part."""
-    assert problem.prior is not None, "asked only where there is one"
-    minus2log = problem.prior.minus2log
-    if problem.prior.parts is None:
-        lower, upper = problem.lower, problem.upper
-        return second_differences(lambda p: minus2log(problem.inside(p)), theta, lower, upper, problem.scale, 1e-16)
-    return np.diag(bends_of(problem.prior.parts, theta, problem.scale))
-
-
-def bends_of(parts: Sequence[Density], theta: Vector, scale: Vector) -> Vector:
-    """Return the second derivatives of -2 log prior by each parameter, of distributions that are independent."""
-    bends = np.zeros(theta.size)
-    for d in parts:
-
-        def of_one(p: Vector, d: Density = d) -> float:
-            # rounding may take a probe an ulp past the end
-            return -2.0 * d.with_slope(min(max(float(p[0]), d.lower), d.upper))[0]
-
-        # a distance over which it is smooth: not as far as an end of the support, where a density may vanish
-        x = float(theta[d.at])
-        size = min(max(abs(x), 1e-3 * scale[d.at]), d.width)
-        room = [end for end in (x - d.lower, d.upper - x) if end > _BESIDE * size]  # beside an end one side serves
-        ends = np.array([d.lower]), np.array([d.upper])
-        bends[d.at] += second_differences(of_one, theta[d.at : d.at + 1], *ends, np.array([min([size, *room])]), 1e-16)[
-            0, 0
-        ]
-    return bends
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -241,7 +241,7 @@ def confidence(
     names = [str(n) for n in fit.par.index]
     wanted = check_names([which] if isinstance(which, str) else names if which is None else which, names,
                          argument="which")  # fmt: skip
-    levels = sorted(_probability(s) for s in sigmas)
+    levels = sorted(_probability(s) for s in np.ravel(sigmas))
     if fit.with_prior:
         raise ArgumentError("confidence() profiles the residuals of the data alone; this fit has a prior.")
     if fit.is_scalar:

@@ -20,16 +20,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fmepy.costs.objective import Objective
-from fmepy.errors import SimulationError
+from fmepy.errors import SimulationError, listed
 from fmepy.fitting.leaving_zero import let_go
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.problem import Outcome, Problem, without_advice
+from fmepy.fitting.response import falls_beside
 from fmepy.journal.encoding import Stored
 from fmepy.numerics.covariance import SINGULAR, root_of
 from fmepy.numerics.differences import replaced
@@ -93,8 +94,30 @@ class Search:
         near = _gauss_newton(problem, problem.start) if problem.is_least_squares else None
         if near is not None:
             return near, Outcome(near, True, "", 0, "")
-        outcome = METHODS[self.method].run(problem, self.control)
+        _, outcome = held_at_kinks(*self._run(problem), self._run)
         return problem.inside(outcome.par), outcome
+
+    def _run(self, problem: Problem) -> tuple[Problem, Outcome]:
+        return problem, METHODS[self.method].run(problem, self.control)
+
+
+def held_at_kinks(
+    problem: Problem, outcome: Outcome, search: Callable[[Problem], tuple[Problem, Outcome]]
+) -> tuple[Problem, Outcome]:
+    """Search again with the parameters held that came to the kink of their prior; both as they were if none did."""
+    held = problem.held_at_kinks(outcome.par)
+    if held is problem:
+        return problem, outcome
+    risen = "The cost rises from the kink of the prior."
+    at, found = held, replace(outcome, par=held.start, converged=True, message=risen)
+    if held.moving.any():
+        at, found = search(held)
+        found = replace(found, par=at.put_on_bounds(found.par), iterations=outcome.iterations + found.iterations)
+    off = [j for j in np.flatnonzero(held.held).tolist() if falls_beside(problem, found.par, j)]
+    if not off:
+        return at, found
+    said = f"The cost falls from the kink of the prior of {listed([problem.names[j] for j in off])}: this is no"
+    return problem, replace(found, converged=False, message=f"{said} optimum. Try another start, or starts=10.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -322,7 +345,8 @@ def predicted_start(search: Search, held: Held, last: Refit, before: Refit | Non
 
 
 def _free(problem: Problem, theta: Vector) -> BoolVector:
-    return np.asarray(problem.moving & ~problem.at_bound(theta))
+    free = problem.moving & ~problem.at_bound(theta)
+    return np.asarray(free if problem.prior is None else free & ~problem.prior.at_kink(theta))
 
 
 def _gauss_newton(problem: Problem, theta: Vector) -> Vector | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fmepy.fitting.problem import Problem
 
 _ROUNDING = 1e-13
-_PROBE = 0.1  # of a parameter's size
+_PROBE, _PROBE_BESIDE = 0.1, 1e-4  # of a parameter's size
 _PUSHED = 1e-2  # of -2 log L
 
 
@@ -88,6 +88,12 @@ def changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
         if trial[j] != theta[j]:
             found.append(problem.cost(trial) - here)
     return np.array(found)
+
+
+def falls_beside(problem: Problem, theta: Vector, j: int) -> bool:
+    """Tell whether the cost falls a little beside theta, by one parameter."""
+    change = changes(problem, theta, j, _PROBE_BESIDE * problem.sizes(theta)[j])
+    return bool(change.size) and bool(change.min() < -_noise(problem, theta))
 
 
 def pushed(problem: Problem, theta: Vector, H: Matrix, g: Vector) -> list[int]:

@@ -81,6 +81,8 @@ class ModFit(Shown):
         Length of the gradient of the parameters that are free to move, for relative changes of parameters and cost.
     at_bound : tuple of str
         Parameters on a bound: they have no standard error (NaN), those of the others hold for these fixed there.
+    at_kink : tuple of str
+        Parameters held at the kink of their prior, likewise without standard error.
     retries : int
         Runs that the first engine could not finish and another one did.
     failures : int
@@ -194,6 +196,7 @@ class ModFit(Shown):
     noise: SaidNoise | None = field(default=None, repr=False)
     error_estimated: bool = field(default=False, repr=False)
     first_failure: str = field(default="", repr=False)
+    at_kink: tuple[str, ...] = ()
     noise_scales: tuple[str, ...] = field(default=(), repr=False)
     source: Any = field(default=None, repr=False, metadata=live("`cost.plot(fit.par)` draws the curves."))
 
@@ -357,6 +360,7 @@ class ModFit(Shown):
             solver_note=told_error(None if self.converged and is_too_large(self.solver_error) else self.solver_error),
             noise_note=told_noise(self.names, est, se, self.noise_scales) if cov else "",
             at_bound=self.at_bound,
+            at_kink=self.at_kink,
         )
 
     def by_entity(self) -> pd.DataFrame:

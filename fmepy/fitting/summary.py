@@ -60,6 +60,8 @@ class ModFitSummary(Shown):
         What is to be said of noise that was estimated from few data, if anything.
     at_bound : tuple of str
         Parameters on a bound: no standard error, t and p.
+    at_kink : tuple of str
+        Parameters held at the kink of their prior, likewise.
     """
 
     par: pd.DataFrame
@@ -80,6 +82,7 @@ class ModFitSummary(Shown):
     solver_note: str = ""
     noise_note: str = ""
     at_bound: tuple[str, ...] = ()
+    at_kink: tuple[str, ...] = ()
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -104,8 +107,8 @@ class ModFitSummary(Shown):
         html = table(self.par, "{:.4g}").html
         parts: list[str | Part] = ["Parameters:", Part(coefficients, html, cells), *([LEGEND] if stars else [])]
         parts += ["", self._tail()]
-        if self.at_bound:
-            parts += [wrapped(self._of_bounds())]
+        for held, where in ((self.at_bound, "on a bound"), (self.at_kink, "at the kink of its prior")):
+            parts += [wrapped(_without_error(held, where))] if held else []
         stop = "" if self.info else f"NOT converged: {self.stopmess}"
         if not np.isfinite(self.correlation.to_numpy()).any():
             twice = stop and self.no_covariance == f": {self.stopmess}"  # the message says why of both
@@ -156,8 +159,9 @@ class ModFitSummary(Shown):
         """
         return as_latex(self.shown(stars), caption, label)
 
-    def _of_bounds(self) -> str:
-        return (
-            f"NA: {', '.join(self.at_bound)} on a bound, where t and p have no meaning; the standard errors of the "
-            "others hold for a value fixed there."
-        )
+
+def _without_error(held: Sequence[str], where: str) -> str:
+    return (
+        f"NA: {', '.join(held)} {where}, where t and p have no meaning; the standard errors of the "
+        "others hold for a value fixed there."
+    )

@@ -153,8 +153,8 @@ def _blank(given: Vector, names: Sequence[str]) -> BoolVector:
         these = [n for n, b in zip(names, blank, strict=True) if b]
         warn(
             f"modMCMC: `jump` has no number for {listed(these)}, as the covariance of a fit has none for a parameter "
-            "on a bound: the first proposals of it have the default standard deviation (0.1 |p|), independent of the "
-            "others."
+            "on a bound or at a kink: the first proposals of it have the default standard deviation (0.1 |p|), "
+            "independent of the others."
         )
     return blank
 

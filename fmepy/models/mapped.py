@@ -96,6 +96,11 @@ class MappedModel(Around, Mapped):
         table: pd.DataFrame = self.inner(self.inner_parms(parms), times, **words)
         return table
 
+    def hits(self, parms: UserParameters = None) -> pd.DataFrame:
+        """Return when root events fire in a run at mapped parameters, see `OdeModel.hits`."""
+        table: pd.DataFrame = self.inner.hits(self.inner_parms(parms))
+        return table
+
     def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMappedModel:
         """Return the model as a function of the mapped parameters `names` (None: all)."""
         map = self.map(self.checked_names(names))

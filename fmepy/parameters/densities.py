@@ -7,15 +7,16 @@ distribution the slope is a central difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from math import copysign, exp, inf, log, log1p
+from math import copysign, exp, inf, isfinite, log, log1p, nan
 from typing import Any
 
 Slope = tuple[float, float]
 """A log density and its derivative."""
 
 _STEP = 1e-5  # of a difference, in widths
+_BESIDE = 1e-9  # of the way from an end to the median: where the slope is that at the end
 
 
 def _lognorm(x: float, s: float) -> Slope:
@@ -52,6 +53,31 @@ CLOSED: dict[str, Callable[..., Slope]] = {
 }
 """By the name in scipy.stats: log density of x = (value - loc) / scale up to a constant, and its derivative; the shape
 parameters come after x."""
+
+
+_KINKS: dict[str, Callable[..., float]] = {
+    "laplace": lambda: 0.0, "laplace_asymmetric": lambda kappa: 0.0, "loglaplace": lambda c: 1.0, "triang": lambda c: c,
+}  # fmt: skip
+"""By name: where a density has a kink, as (value - loc) / scale."""
+
+
+def kink_of(distribution: Any) -> float:
+    """Return where the density of a frozen distribution has a kink, NaN where it has none.
+
+    Examples
+    --------
+    >>> from scipy.stats import laplace
+    >>> kink_of(laplace(3, 0.5))
+    3.0
+    """
+    known = getattr(distribution, "kink", None)
+    if known is not None:
+        return float(known)
+    family = _family(distribution, _KINKS)
+    if family is None:
+        return nan
+    numbers, loc, scale = _arguments(family, distribution)
+    return loc + scale * _KINKS[family.name](*numbers)
 
 
 def log_density(distribution: Any) -> Callable[[float], float]:
@@ -95,27 +121,41 @@ def _without_slope(density: Callable[[float], Slope], value: float) -> float:
 
 def _closed(distribution: Any) -> Callable[[float], Slope] | None:
     """Return a log density that is closed, with its slope; None of any other."""
-    family = getattr(distribution, "dist", None)
-    closed = CLOSED.get(getattr(family, "name", ""))
-    if closed is None or family is None or not type(family).__module__.startswith("scipy.stats"):  # a user's own name
+    family = _family(distribution, CLOSED)
+    if family is None:
         return None
+    numbers, loc, scale = _arguments(family, distribution)
+    lower, upper, middle = map(float, (*distribution.support(), distribution.median()))
+    constant = float(distribution.logpdf(middle)) - CLOSED[family.name]((middle - loc) / scale, *numbers)[0]
+    return partial(_at, distribution, numbers, (loc, scale, lower, middle, upper, constant))
+
+
+def _family(distribution: Any, known: Mapping[str, Any]) -> Any:
+    """Return the distribution of scipy.stats that is frozen here, None if it is another or not known by name."""
+    family = getattr(distribution, "dist", None)
+    is_scipys = type(family).__module__.startswith("scipy.stats")  # not a user's own of the same name
+    return family if is_scipys and getattr(family, "name", "") in known else None
+
+
+def _arguments(family: Any, distribution: Any) -> tuple[list[float], float, float]:
+    """Return the shape parameters, the place and the scale."""
     names = [*filter(None, (family.shapes or "").split(", ")), "loc", "scale"]
     given = {"loc": 0.0, "scale": 1.0} | dict(zip(names, distribution.args, strict=False)) | distribution.kwds
     *numbers, loc, scale = (float(given[name]) for name in names)
-    lower, upper, middle = map(float, (*distribution.support(), distribution.median()))
-    constant = float(distribution.logpdf(middle)) - closed((middle - loc) / scale, *numbers)[0]
-    return partial(_at, family.name, numbers, (loc, scale, lower, upper, constant))
+    return numbers, loc, scale
 
 
-def _at(name: str, numbers: list[float], more: tuple[float, ...], value: float) -> Slope:
+def _at(distribution: Any, numbers: list[float], more: tuple[float, ...], value: float) -> Slope:
     """Return a closed density at a value, of its shape parameters and of its place, scale, support and constant."""
-    loc, scale, lower, upper, constant = more
-    if not lower <= value <= upper:
+    loc, scale, lower, middle, upper, constant = more
+    if not lower <= value <= upper or not isfinite(value):
         return -inf, 0.0
     try:
-        density, slope = CLOSED[name]((value - loc) / scale, *numbers)
-    except (ValueError, ZeroDivisionError, OverflowError):  # the logarithm of zero, at an end of the support
-        return -inf, 0.0
+        density, slope = CLOSED[distribution.dist.name]((value - loc) / scale, *numbers)
+    except (ValueError, ZeroDivisionError, OverflowError):  # the logarithm of zero, at an end: scipy takes the limit
+        density = float(distribution.logpdf(value))
+        beside = value + _BESIDE * (middle - value)
+        return density, _at(distribution, numbers, more, beside)[1] if isfinite(density) and beside != value else 0.0
     return density + constant, slope / scale
 
 

@@ -237,7 +237,10 @@ def check_names(
     names: Iterable[object], known: Iterable[object], *, argument: str, what: str = "parameter"
 ) -> tuple[str, ...]:
     """Return names as the `known` are spelled; ParameterError for the first that is not, with the nearest that is."""
-    names, have = list(names), {normal_name(k): str(k) for k in known}
+    have = {normal_name(k): str(k) for k in known}
+    if not isinstance(names, Iterable):
+        raise ParameterError(f"`{argument}={names!r}` must be names, as in [{next(iter(have), 'k')!r}].")
+    names = list(names)
     found: list[str] = []
     for name in names:
         own = have.get(normal_name(name))

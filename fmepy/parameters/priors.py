@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, ParameterError, listed
-from fmepy.parameters.densities import Slope, density_with_slope, log_density
+from fmepy.parameters.densities import Slope, density_with_slope, kink_of, log_density
 from fmepy.parameters.named import Parameters, by_parameter
-from fmepy.types import Vector
+from fmepy.types import BoolVector, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +49,18 @@ class Prior:
                 )
             lower[d.at], upper[d.at] = low, high
         return lower, upper
+
+    @property
+    def kinked(self) -> tuple[Density, ...]:
+        """The densities that have a kink."""
+        return tuple(d for d in self.parts or () if d.has_kink)
+
+    def at_kink(self, theta: Vector) -> BoolVector:
+        """Tell which parameters stand at the kink of their prior, where -2 log density has no second derivative."""
+        stands = np.zeros(theta.size, dtype=bool)
+        for d in self.kinked:
+            stands[d.at] = theta[d.at] == d.kink
+        return stands
 
     def slope(self, theta: Vector) -> Vector:
         """Return the derivatives of `minus2log`, of priors that are independent."""
@@ -94,6 +106,8 @@ class Density:
         What counts as its width, positive: between its quartiles; infinite if it does not say.
     with_slope : callable
         Its log density at a number, and the slope of that.
+    kink : float
+        Where the slope jumps, as Laplace's does in the middle; NaN of a density that is smooth.
     """
 
     at: int
@@ -101,6 +115,12 @@ class Density:
     upper: float
     width: float
     with_slope: Callable[[float], Slope]
+    kink: float = np.nan
+
+    @property
+    def has_kink(self) -> bool:
+        """True if it has a kink."""
+        return not np.isnan(self.kink)
 
     @classmethod
     def of(cls, at: int, name: str, distribution: Any) -> Density:
@@ -127,7 +147,7 @@ class Density:
         if np.isfinite(upper) and not np.isfinite(distribution.logpdf(upper)):
             upper -= max(inward, 1e-15 * abs(upper))
         width = width if width > 0 else np.inf
-        return cls(at, lower, upper, width, density_with_slope(distribution, width))
+        return cls(at, lower, upper, width, density_with_slope(distribution, width), kink_of(distribution))
 
 
 def as_prior(prior: Any, parameters: Parameters) -> Prior | None:

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.types import Axes, AxesArray
 
@@ -114,6 +115,8 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
                 raise ArgumentError(f"`{short}` and `{_SHORT[short]}` are the same; give one of them.")
             given[_SHORT[short]] = given.pop(short)
         _check_keywords(draw.__name__, given, own)
+        if isinstance(bins := given.get("bins"), (int, float)):
+            given["bins"] = whole_number(bins, "bins", 1)
         settings = {k: given.pop(k) for k in SETTINGS if k in given}
         figsize, legpos = given.pop("figsize", None), given.pop("legpos", "above")
         legend_location(legpos)

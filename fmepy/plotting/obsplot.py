@@ -16,7 +16,7 @@ from fmepy.types import Axes, AxesArray, Which
 
 @picture
 def obsplot(
-    x: Any,
+    x: Any = None,
     /,
     *more: Any,
     which: Which = None,

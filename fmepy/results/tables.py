@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from fmepy.errors import listed
 from fmepy.journal.saving import Saved
 from fmepy.results.writing import as_latex, as_markdown
 
@@ -132,7 +133,11 @@ class Framed(Shown):
         return len(self.frame)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
+        try:
+            return self.frame[key]
+        except KeyError as error:
+            columns = listed(self.frame.columns)
+            raise KeyError(f"The table of this {type(self).__name__} has no {error}; it has {columns}.") from error
 
     @property
     def columns(self) -> pd.Index:

@@ -229,7 +229,7 @@ _Sets = list[tuple[tuple[int, ...], float, float]]  # positions, collinearity, r
 
 def _largest_sets(S: Matrix, matrix: Normalised, threshold: float, maxcomb: float) -> tuple[_Sets, bool]:
     """Return the largest sets below the threshold, the most important first, and whether all sets were tried."""
-    alive = np.flatnonzero(~matrix.is_zero)
+    alive, maxcomb = np.flatnonzero(~matrix.is_zero), positive_number(maxcomb, "maxcomb", " of sets", finite=False)
     greedy = _one_by_one(matrix, list(map(int, alive)), threshold)
     is_exhaustive = True
     # singular values interlace: a set of n columns has none of its n above sigma_n of all columns

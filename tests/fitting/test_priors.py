@@ -199,3 +199,81 @@ def test_a_run_names_what_belongs_to_the_model():
     model = fme.OdeModel("d(c)/dt = -k*c", state={"c": 10.0}, times=[0, 1, 2], parms={"k": 0.3})
     with pytest.raises(ArgumentError, match=r"run of a model has no argument 'state'.*`model.replace\(state=...\)`"):
         model(state={"c": 2.0})
+
+
+X = np.linspace(0, 1, 20)
+LINE = 1 + 2 * X + 0.3 * np.random.default_rng(0).standard_normal(20)
+ALONE = 0.3 / np.sqrt(20)  # the error of a, with b known
+FREE = 0.3 / np.sqrt(np.sum((X - X.mean()) ** 2))  # that of b
+
+
+def line(kind):
+    model = fme.OdeModel("d(c)/dt = b + 0 * c", state={"c": "a"}, times=np.linspace(0, 1, 21), parms={"a": 1, "b": 1})
+    cost = fme.SimulationCost(model, {"time": X, "c": LINE}, measurement_noise={"c": 0.3})
+    return {
+        "cost": cost, "residuals": lambda p: (p["a"] + p["b"] * X - LINE) / 0.3,
+        "number": lambda p: float(np.sum(((p["a"] + p["b"] * X - LINE) / 0.3) ** 2)),
+    }[kind]  # fmt: skip
+
+
+KINKED = {
+    "laplace": stats.laplace(2, 0.05),
+    "loglaplace": stats.loglaplace(100, scale=1.5),
+    "laplace_asymmetric": stats.laplace_asymmetric(1.5, loc=2, scale=0.02),
+}
+
+
+@pytest.mark.parametrize("kind", ["residuals", "number", "cost"])
+@pytest.mark.parametrize("method", [None, "Nelder-Mead", "L-BFGS-B"])
+@pytest.mark.parametrize("name", KINKED)
+def test_at_the_kink_of_its_prior_a_parameter_has_no_standard_error(kind, method, name):
+    fit = modFit(line(kind), {"a": 1.0, "b": 1.0}, prior={"b": KINKED[name]}, lower={"b": 0.1}, method=method)
+    assert fit.converged, fit.message
+    assert (fit.at_kink, fit.at_bound) == (("b",), ())
+    assert fit.par["b"] == (1.5 if name == "loglaplace" else 2)
+    assert fit.par["a"] == pytest.approx((LINE - fit.par["b"] * X).mean(), abs=1e-5)
+    assert np.isnan(fit.std_error["b"])
+    assert fit.std_error["a"] == pytest.approx(ALONE, rel=1e-5)
+    assert "At the kink of its prior: b, without standard error" in fit.message
+    assert "NA: b at the kink of its prior" in str(fit.summary())
+
+
+@pytest.mark.parametrize("kind", ["residuals", "number", "cost"])
+@pytest.mark.parametrize("centre", [0.0, 1.832, 4.0])
+def test_beside_the_kink_of_a_laplace_prior_the_standard_error_is_that_of_the_likelihood(kind, centre):
+    fit = modFit(line(kind), {"a": 1.0, "b": 1.0}, prior={"b": stats.laplace(centre, 500.0)})
+    assert fit.converged, fit.message
+    best = np.polyfit(X, LINE, 1)[0] + np.sign(centre - 1.9) * FREE**2 / 500
+    if centre == 1.832:  # beside the estimate, by far less than a standard error
+        fit = modFit(line(kind), {"a": 1.0, "b": 1.0}, prior={"b": stats.laplace(fit.par["b"] + 1e-3, 500.0)})
+    assert fit.par["b"] == pytest.approx(best, abs=2e-3)
+    assert fit.at_kink == ()
+    assert fit.std_error["b"] == pytest.approx(FREE, rel=1e-5)
+
+
+def test_a_parameter_alone_and_a_bound_at_the_kink_are_held_too():
+    f = line("residuals")
+    for prior, lower in ((stats.laplace(2, 1e-3), -np.inf), (stats.laplace(0, 1e-4), 0.0)):
+        fit = modFit(lambda p: f({"a": 1.0, **p}), {"b": 1.0}, prior={"b": prior}, lower=lower)
+        assert fit.converged
+        assert fit.par["b"] == prior.mean()
+        assert fit.at_kink == ("b",)
+        assert np.isnan(fit.std_error["b"])
+
+
+@pytest.mark.parametrize("kind", ["number", "cost"])
+def test_what_follows_from_a_fit_at_a_kink_holds_for_it_fixed_there(kind):
+    cost, prior = line(kind), {"b": stats.laplace(2, 0.1)}
+    fit = modFit(cost, {"a": 1.0, "b": 1.0}, prior=prior)
+    found = fme.profile(cost, fit, prior=prior).intervals
+    assert np.isfinite(found[["lower", "upper"]].to_numpy()).all()
+    assert found.loc["b", "lower"] < 2 < found.loc["b", "upper"]
+    if kind == "cost":
+        band = fme.predict(cost.model, fit)
+        assert band.frame["se"].to_numpy() == pytest.approx(ALONE, rel=1e-5)
+        assert "'b' is at the kink of its prior and counts as fixed there" in str(band)
+
+
+def test_priors_on_another_scale_have_their_kink_there():
+    assert ScaledPrior(stats.laplace(2, 0.1), "log", False).kink == np.log(2)
+    assert np.isnan(ScaledPrior(stats.norm(2, 0.1), "log", False).kink)

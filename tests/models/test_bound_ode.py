@@ -323,3 +323,9 @@ def test_a_band_is_narrower_than_the_states_are_many(bandwidth):
     with pytest.raises(ModelError, match="from 0 to 0, for there is 1 state"):
         fme.ode([1.0], [0, 1], lambda t, y, p: -p["k"] * y, {"k": 1.0}, bandwidth=bandwidth)
     assert fme.ode([1.0], [0, 1], lambda t, y, p: -p["k"] * y, {"k": 1.0}, bandwidth=0).shape == (2, 2)
+
+
+def test_a_transformed_model_has_the_hits_of_its_own_parameters():
+    model = fme.OdeModel("d(h)/dt = -k", state={"h": 1.0}, times=[0, 1, 2, 3], parms={"k": 0.5},
+                         events=[{"root": "h", "var": "h", "value": "1"}])  # fmt: skip
+    pd.testing.assert_frame_equal(fme.transformed(model, "log").hits({"k": np.log(0.8)}), model.hits({"k": 0.8}))

@@ -32,6 +32,32 @@ def test_closed_densities_are_scipys(name):
     assert pickle.loads(pickle.dumps(plain))(1.0) == plain(1.0)  # for workers
 
 
+AT_AN_END = {
+    "chi2": [(1.0,), (2.0,), (3.0,)], "gamma": [(0.5,), (1.0,), (2.0,)], "weibull_min": [(0.5,), (1.0,), (2.0,)],
+    "beta": [(1.0, 1.0), (1.0, 3.0), (2.0, 1.0), (0.5, 1.0), (1.0, 0.5), (0.5, 0.5)], "loglaplace": [(0.5,), (1.0,)],
+    "truncnorm": [(-1.0, 2.5), (0.0, np.inf)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(CLOSED))
+def test_closed_densities_are_scipys_at_the_ends_of_their_support_and_beyond(name):
+    for shapes in AT_AN_END.get(name, [SHAPES.get(name, ())]):
+        frozen = getattr(stats, name)(*shapes, loc=0.25, scale=2.0)
+        density = density_with_slope(frozen)
+        for end in frozen.support():
+            with np.errstate(all="ignore"):
+                for value in (end, end - 1e-6, end + 1e-6, -end, np.inf, -np.inf):
+                    expected = frozen.logpdf(value)
+                    if not np.isnan(expected):  # scipy's of chi2(3) at infinity
+                        assert density(value)[0] == pytest.approx(expected, rel=1e-9, abs=1e-9), (shapes, value)
+
+
+def test_the_slope_at_an_end_is_that_of_the_density_beside_it():
+    assert density_with_slope(stats.gamma(1, scale=2))(0.0) == pytest.approx((-np.log(2), -0.5))
+    assert density_with_slope(stats.beta(1, 3))(0.0) == pytest.approx((np.log(3), -2.0))
+    assert density_with_slope(stats.beta(3, 1))(1.0) == pytest.approx((np.log(3), 2.0))
+
+
 def test_other_densities_are_differenced_also_beside_an_end():
     frozen = stats.triang(0.4)
     for value in (1e-9, 0.2, 0.7):

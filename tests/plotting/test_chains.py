@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fmepy.errors import ArgumentError
-from fmepy.mcmc import ModMCMC
+from fmepy.mcmc import ModMCMC, modMCMC
 from fmepy.mcmc.chain_summary import selected_draws
 from fmepy.numerics.draw_statistics import autocorrelation, rank_counts
 from fmepy.plotting import chains, ranges
@@ -226,3 +226,11 @@ def test_a_table_without_chains_is_one_chain():
     line = plot_chains(chain, trace=False)[0].lines[0]
     np.testing.assert_array_equal(line.get_xdata(), np.arange(40))
     np.testing.assert_array_equal(line.get_ydata(), chain.pars["a"])
+
+
+@pytest.mark.parametrize("bins", [0, -1, 2.5, np.nan])
+def test_bins_are_counted(bins):
+    chain = modMCMC(lambda p: float(p[0] ** 2), [0.1], niter=50, jump=0.5, seed=1)
+    with pytest.raises(ArgumentError, match=r"`bins=.* must be a whole number, at least 1"):
+        chain.hist(bins=bins)
+    assert len(chain.hist(bins=5.0)[0].patches) == 5

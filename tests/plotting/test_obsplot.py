@@ -94,3 +94,8 @@ def test_keywords_per_panel_and_per_data_set():
 def test_what_is_no_table_is_told(given, error, message):
     with pytest.raises(error, match=message):
         obsplot(given)
+
+
+def test_without_a_table_the_sentence_is_that_of_any_other():
+    with pytest.raises(DataError, match="`x` must be a table"):
+        obsplot()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
+import fmepy as fme
 from fmepy.results.tables import Part, Shown, bullets, long_table, table
 
 FRAME = pd.DataFrame({"x": [1.5, 2.5]})
@@ -37,3 +39,10 @@ def test_a_long_table_shows_its_ends_and_says_how_long_it_is():
     assert isinstance(shown, Part)
     assert shown.text.splitlines()[-1] == "[90 rows; `frame` holds them all]"
     assert "90 rows" in shown.html
+
+
+def test_a_column_that_a_result_has_not_is_answered_with_those_it_has():
+    model = fme.OdeModel("d(B)/dt = -r*B", state={"B": 1.0}, times=[0, 1], parms={"r": 0.5})
+    runs = fme.sensRange(model, parRange={"r": (0.1, 0.9)}, num=3, seed=1)
+    with pytest.raises(KeyError, match="table of this SensRange has no 'B'; it has 'r', 'B0', 'B1'"):
+        runs["B"]

@@ -163,6 +163,8 @@ MISTAKES = [
     ("niter = 200", "niter = 200.5", "case.toml:29: `niter` must be a whole number; got 200.5"),
     ("burninlength = 50", "burninlength = 500", "case.toml:30: `burninlength` = 500 leaves nothing of 200 iterations"),
     ("niter = 200", "niter = 200\nmethod = 'drum'", "case.toml:30: `method='drum'` is not known. Choose one of 'dram', 'demcz', 'emcee', 'nuts'. Did you mean 'dram'?"),
+    ("niter = 200", "niter = 200\nwvar0 = -1", "case.toml:30: `wvar0` must be at least 0; got -1"),
+    ("niter = 200", "niter = 200\nn0 = [1, -2]", "at least 0; got -2"),
     ("niter = 200", "niter = 200\nchains = -1", "case.toml:30: `chains` must be at least 1; got -1"),
     ("niter = 200", "niter = 200\nseed = 3", "case.toml:30: unknown key 'seed' in sample"),
     ("niter = 200", "niter = 200\ncontrol = { walkers = 3 }", "case.toml:30: method='dram' has no `control`"),

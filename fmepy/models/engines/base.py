@@ -200,6 +200,9 @@ def failure_of(
         changes = f"changes by {rate:.3g} a unit of time" if np.isfinite(rate) else "has a rate that is not finite"
         why += f" ({state} = {value:.6g} {changes})"
     exploded = ended == status.EXPLODED
+    if exploded and worst and worst[1] < 0:
+        remedy = f"pass atol={{{str(state)!r}: 0}} to the model"
+        why += f". If {state} is never negative, the solver's error has grown: {remedy}"
     return SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded)
 
 

@@ -24,8 +24,8 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.journal.files import file_digest
 from fmepy.models.on_grid import cells_of_model
 from fmepy.models.steady import SteadyModel
-from fmepy.parameters.densities import log_density
-from fmepy.parameters.maps import Elementwise
+from fmepy.parameters.densities import kink_of, log_density
+from fmepy.parameters.maps import TRANSFORMS, Elementwise
 from fmepy.tables.cells import profiles_among
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.case import Case, Parameter
@@ -259,6 +259,12 @@ class ScaledPrior:
     def _density(self) -> Callable[[float], float]:
         return log_density(self.natural)
 
+    @property
+    def kink(self) -> float:
+        """Where the density has a kink, NaN where it has none."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(TRANSFORMS[self.scale].forward(kink_of(self.natural)))
+
     def support(self) -> tuple[float, float]:
         """Return the lowest and the highest theta that have a density."""
         low, high = Elementwise(("p",), {"p": self.scale}).bounds(*np.atleast_2d(self.natural.support()).T)
@@ -323,7 +329,7 @@ def read_prior(section: TomlTable, parameter: Parameter) -> Any:
     if given.get("scale", 1) <= 0 or np.isnan(frozen.support()).any():
         said = ", ".join(f"{k} = {v:g}" for k, v in given.items()) or "no arguments"
         raise table.error((), f"there is no distribution {name!r} of {said}. (A scale is above 0.)")
-    if not np.isfinite(frozen.logpdf(parameter.start)):
+    if not np.isfinite(log_density(frozen)(parameter.start)):  # scipy's of Laplace underflows
         low, high = frozen.support()
         where = f"that of {name!r} lies between {low:g} and {high:g}."
         raise section.error(

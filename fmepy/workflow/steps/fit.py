@@ -146,7 +146,7 @@ def best_facts(found: Findings, section: str) -> dict[str, Any]:
         "at_end": at_end, "moved": [p for p in fit.at_bound if p not in at_end],
         "loose": [f"{n} (± {percent(v)})" for n, v in known[known > _LOOSE].sort_values(ascending=False).items()],
         "good": known[known <= _LOOSE],
-        "without": list(own.index[~np.isfinite(own["se"]) & ~own["at_bound"]]),
+        "without": list(own.index[~np.isfinite(own["se"]) & ~own["at_bound"] & ~own.index.isin(fit.at_kink)]),
         "agreement": agreement_facts(found, agreement) if agreement is not None and len(agreement.rows) else None,
     }  # fmt: skip
 

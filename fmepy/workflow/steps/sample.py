@@ -35,7 +35,7 @@ from fmepy.workflow.steps.scale import natural_chain, with_line
 
 _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
-_NUMBERS = {"kinds": (float, list), "items": Key((float,))}
+_NUMBERS = {"kinds": (float, list), "items": Key((float,), least=0), "least": 0}
 _MOST_DRAWN = 400  # draws of a chain in the picture of its course
 _HEADS = {"2.5%": "2.5 %", "50%": "median", "97.5%": "97.5 %", "rhat": "R-hat", "ess_bulk": "effective draws"}
 _ADVICE = (
@@ -158,7 +158,8 @@ def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], 
         filled = np.where(np.outer(known, known), covariance.to_numpy(), np.diag(sd**2))
         words["jump"] = pd.DataFrame(filled, covariance.index, covariance.columns) * (2.4**2 / len(fit.par))
     if not known.all() and "jump" not in arguments:
-        why = f"{', '.join(fit.at_bound)} lies on a bound" if fit.at_bound else "it is singular"
+        held = ", ".join([*fit.at_bound, *fit.at_kink])
+        why = f"{held} lies on a bound{' or a kink' if fit.at_kink else ''}" if held else "it is singular"
         size = "a tenth of each"
         if known.any():
             size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"

@@ -7,7 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from fmepy.errors import SimulationError
+import fmepy as fme
+from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.engines import scipy_steppers
 from fmepy.models.ode import OdeModel
 
@@ -103,3 +104,20 @@ def test_the_time_where_lsoda_gives_up_is_in_the_stretch_that_it_was_in():
     model = OdeModel(lambda t, y, p: -p["k"] / (y - 1) ** 3, state=[2.0], times=times, parms={"k": 1}, engine="scipy")
     error = failure(model)  # (y - 1)^4 = 1 - 4 k t
     assert error.time == pytest.approx(0.25, abs=1e-3)
+
+
+def test_a_state_whose_noise_grew_below_zero_names_the_tolerance_wherever_a_run_is_asked_for():
+    text = "d(P)/dt = a*P*(1 - P/K) - b*P*Z\nd(Z)/dt = 0.5*b*P*Z - 0.3*Z"
+    words = {"state": {"P": 1.0, "Z": 1.0}, "times": np.arange(200.0), "parms": {"a": 1.0, "K": 50.0, "b": 1.0}}
+    model, advice = fme.OdeModel(text, **words), "If P is never negative, .* pass atol={'P': 0} to the model"
+    deep = {"K": 1e5, "b": 30.0}
+    cost = fme.SimulationCost(model, model()[["time", "P"]], err=None)
+    for asked in (
+        lambda: model(deep), lambda: cost(deep), lambda: fme.modFit(cost, deep),
+        lambda: fme.modMCMC(cost, deep, niter=10, var0=1.0),
+    ):  # fmt: skip
+        with pytest.raises((SimulationError, ArgumentError), match=advice):
+            asked()
+    ranges = fme.sensRange(model, parRange={"K": (99e3, 1e5), "b": (29.9, 30.0)}, num=3, seed=1)
+    assert ranges.failures["message"].str.contains(advice).any()
+    assert np.isfinite(fme.OdeModel(text, **words, atol={"P": 0})(deep).to_numpy()).all()
