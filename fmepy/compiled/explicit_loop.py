@@ -1,8 +1,8 @@
 # mypy: ignore-errors
-"""Whole runs of one model, in one call without Python's lock: what is compiled of it.
+"""Kernels that run one model as a whole, in one call without Python's lock.
 
-A run goes along a course of stretches: initial values, then for each stretch the solver and the changes at its end, at
-last the outputs of all rows. Of a model with delays a stretch is what `compiled.delay_loop` makes of it.
+A run computes the initial values, then for each stretch of its course calls the solver and applies the changes at its
+end, and finally computes the outputs of all rows. Stretches of models with delays are run by `compiled.delay_loop`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def watch_of(t, y, model, out):
 
 
 def run_once(watcher, keep, steps, c, runs, inputs, rows, m, room, stiff):
-    """Run a model once; return how it ended, its rows, the time reached.
+    """Run a model once; return its status, the rows written and the time reached.
 
-    m and room are of a model with delays, `stiff` of one without; else None. `keep` is given every step of one without
-    delays, and in the model behind its functions and inputs `steps`, the stretch, and the room of `stiff`.
+    `m` and `room` belong to models with delays, `stiff` to models without; otherwise they are None. `keep` receives
+    every step of a model without delays; in its `model` the inputs are followed by `steps`, the stretch, `stiff.room`.
     """
-    n, row, reached, h = len(c.atol), c.n_at_start, c.start, 0.0  # the first step is found
+    n, row, reached, h = len(c.atol), c.n_at_start, c.start, 0.0  # h = 0: the solver chooses the first step
     z = runs.values[:n]
     prepare(c, runs, inputs)
     if c.values != 0:
@@ -66,7 +66,7 @@ def run_once(watcher, keep, steps, c, runs, inputs, rows, m, room, stiff):
             return status, row, reached
         before = change
         change = make_changes(c, runs, inputs, change, k, reached)
-        if m is None and (change != before or not is_on(stiff)):  # the first step of a stretch is found anew
+        if m is None and (change != before or not is_on(stiff)):  # choose the first step of the next stretch anew
             h = 0.0
     if change < 0:
         return NO_VALUE, row, reached
@@ -77,7 +77,7 @@ def run_once(watcher, keep, steps, c, runs, inputs, rows, m, room, stiff):
 
 
 def begin_stiff(stiff, c, plan):
-    """Set what is known of the stiff method where a run begins."""
+    """Reset the memory of the stiff method at the start of a run."""
     for i in range(MEMORY):
         stiff.room[i] = 0.0
     stiff.room[WAIT] = LOOK
@@ -105,19 +105,21 @@ def run_smooth(c: CourseTables, runs: RunArrays):
 
 
 def run_watched(c: CourseTables, runs: RunArrays):
-    """Do so up to the first crossing of a condition."""
+    """Run a model many times, each up to the first crossing of a condition."""
     _runs(watch_of, c, runs)
 
 
 def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, watched: int, first: int, room: int):
-    """Run a model with delays many times, from run `first` on; `room` is for so many steps of the past."""
+    """Run a model with delays many times, from run `first` on, with room for `room` steps of the past."""
     _runs_delayed(None, c, runs, d, watched, first, room)
 
 
 def run_delayed_watched(c: CourseTables, runs: RunArrays, d: DelayTables, watched: int, first: int, room: int):
-    """Do so up to the first crossing of a condition; the inputs then hold the lagged values there, and `values` z.
+    """Run a model with delays many times, each up to the first crossing of a condition.
 
-    watched : the stretch from which on conditions are watched
+    There `inputs` then hold the lagged values, and `values` holds z.
+
+    watched : the first stretch in which conditions are watched
     """
     _runs_delayed(watch, c, runs, d, watched, first, room)
 
@@ -136,8 +138,8 @@ def _runs_delayed(watcher, c, runs, d, watched, first, room):
             break
 
 
-def run_apart(table: int, first: int, last: int):
-    """Run models along courses of their own: the addresses of tables and arrays stand in the rows first to last."""
+def run_courses(table: int, first: int, last: int):
+    """Run several models, each along its own course; rows first to last - 1 of the table hold their addresses."""
     T = integers(table, last, 2)
     for i in range(first, last):
         _runs(None, structure(T[i, 0], CourseTables), structure(T[i, 1], RunArrays))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled import adjoint, status
-from fmepy.compiled.adjoint import OF_STEP, AdjointTables, Swept
+from fmepy.compiled.adjoint import OF_STEP, AdjointTables, Sweep
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.explicit_runs import ExplicitRuns
 from fmepy.compiled.kernels import packed
@@ -82,7 +82,7 @@ class SweptRuns:
         inputs[0, : len(p)] = p
         while True:
             room, steps = runs.arrays(inputs), np.empty((self._n_step + 1, OF_STEP + tables.n))
-            swept = packed(Swept(steps, np.zeros((0, 0)), np.zeros(0)))
+            swept = packed(Sweep(steps, np.zeros((0, 0)), np.zeros(0)))
             runs.called(self._record, room, runs.at_course, room[1], address(swept))
             ended = room[0].ended[0].tolist()
             if ended[0] == status.NO_ROOM:
@@ -91,7 +91,7 @@ class SweptRuns:
                 break
 
         def pull(weights: Matrix) -> Vector:
-            found = Swept(steps, np.array(weights, dtype=float, order="C"), np.zeros(tables.n_params))
+            found = Sweep(steps, np.array(weights, dtype=float, order="C"), np.zeros(tables.n_params))
             words = packed(found)
             runs.called(self._sweep, room, runs.at_course, room[1], address(self._words), address(words))
             if not np.isfinite(found.gradient).all():
