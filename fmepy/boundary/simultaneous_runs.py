@@ -49,7 +49,7 @@ class RunsApart:
             self.rows: Matrix = np.empty((int(self.first[-1]), self.places.size))
             return
         runs, inputs, (self._moved, *_), (self._at_scales, *_), (self.places, *_) = zip(
-            *(w.apart for w in whole), strict=True
+            *(w.for_simultaneous_runs for w in whole), strict=True
         )
         self._courses, self._inputs = RunsOfCourses(runs), np.array(inputs)
         self.rows = self._courses.rows

@@ -1,22 +1,23 @@
 # mypy: ignore-errors
-"""The derivative of a number to all parameters from one run and one sweep back along its steps: kernels.
+"""Discrete adjoint: the gradient of a scalar by all parameters from one run and one sweep back along its steps.
 
-A number L is a function of the rows Y of a run, with W = dL/dY. The sweep takes lambda = dL/dy backwards through every
-step as it was taken, at fixed h: so the gradient is that of the numbers that came out, and costs a few runs however
-many parameters there are. Of an explicit step (`compiled.dormand_prince`), with kbar_i = dL/dk_i::
+A number L is a function of the rows Y of a run, with W = dL/dY. The sweep carries lambda = dL/dy backwards through each
+step as it was taken, at fixed h: so the gradient is exactly that of the computed numbers, at the cost of a few runs for
+any number of parameters. For an explicit step (`compiled.dormand_prince`), with kbar_i = dL/dk_i::
 
     a = J(Y_i)' kbar_i      ybar += a      kbar_j += h a_ij a      g += f_p(Y_i)' kbar_i          i = 7, ..., 1
 
-and of a stiff one (`compiled.rosenbrock`), with Ubar_s = dL/dU_s, from W' v = Ubar_s::
+for a stiff one (`compiled.rosenbrock`), with Ubar_s = dL/dU_s, from W' v = Ubar_s::
 
     a = J(Y_s)' v           ybar += a + d/dy (v' (J U_s + h d_s f_t))
     Ubar_j += A_sj a + C_sj v / h          g += f_p(Y_s)' v + d/dp (v' (J U_s + h d_s f_t))       s = 7, ..., 0
 
-and of a change z_i = u, z_i + u or z_i u, u(t, z, p), where a stretch ends, ubar = lambda_i, lambda_i, lambda_i z_i::
+and for a change z_i = u, z_i + u or z_i u at the end of a stretch, with u(t, z, p) and ubar = lambda_i, lambda_i,
+lambda_i z_i::
 
     lambda_i = 0, lambda_i, u lambda_i     lambda += ubar du/dz      g += ubar du/dp
 
-Steps are recorded on the way: t, h, the stretch, 1 if stiff, y; the first row holds their number.
+The run records its steps: t, h, the stretch, 1 if stiff, y; the first row holds their number.
 
 References
 ----------
@@ -41,7 +42,7 @@ from fmepy.compiled.sparse_lu import factor_block, solve_block, solve_block_tran
 from fmepy.types import IntVector, Matrix, Vector
 
 OF_STEP = 4
-"""Numbers of a recorded step before y."""
+"""Number of entries before y in a recorded step."""
 
 
 def _table(rows, shape):
@@ -58,26 +59,26 @@ def _triangle(rows, first, n):
 EXPLICIT = _triangle(
     [(1 / 5,), dormand_prince.A3, dormand_prince.A4, dormand_prince.A5, dormand_prince.A6, dormand_prince.A7], 1, 7
 )
-"""a_ij of the explicit method; the last row is that of the new y."""
+"""a_ij of the explicit method; the last row belongs to the new y."""
 STIFF = np.stack([_triangle(rodas5p.A, 1, 8), _triangle(rodas5p.C, 1, 8)])
 POLYNOMIAL = np.vstack([_table([dormand_prince.D], (1, 8)), _table(rodas5p.H, (3, 8))])
 TIMES = np.array([0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1])
 
 
 class AdjointTables(NamedTuple):
-    """What the sweep back knows of a model.
+    """Functions of a model and coefficients of the methods, for the sweep back.
 
     Attributes
     ----------
     pull, bend, outputs, values, jacobian : int
-        Functions: the derivatives to (y, p) of v'f at z = [y, v]; of v'(J k + a f_t) at z = [y, k, v, a]; of v'o, o the
-        outputs, at z = [y, v], the inputs being parameters and then forcings; the derivatives to p of v'y_0 at z = v;
-        the entries of J, and behind them f_t.
+        Addresses of functions: the derivatives by (y, p) of v'f at z = [y, v]; of v'(J k + a f_t) at z = [y, k, v, a];
+        of v'o (o the outputs) at z = [y, v], with parameters and then forcings as inputs; the derivatives by p of
+        v'y_0 at z = v; the entries of J followed by f_t.
     n, n_params, n_outputs : int
     rows, cols : ndarray of int
-        Where the entries of J are.
+        Rows and columns of the entries of J.
     changes : ndarray of int, shape (n_changes,)
-        Functions: the derivatives to (y, p) of the value of each change, at z = y.
+        Addresses of functions: the derivatives by (y, p) of the value of each change, at z = y.
     explicit, stiff, polynomial, times : ndarray
         The coefficients of the methods.
     """
@@ -99,14 +100,17 @@ class AdjointTables(NamedTuple):
     times: Vector
 
 
-class Swept(NamedTuple):
-    """What a sweep reads and writes: the steps, dL/dY, and behind it dL/dp, which it adds to.
+class Sweep(NamedTuple):
+    """Arrays that a sweep reads and writes.
 
     Attributes
     ----------
     steps : ndarray, shape (n_step + 1, OF_STEP + n)
+        The recorded steps.
     weights : ndarray, shape (n_row, n + n_outputs)
+        dL/dY of states and outputs.
     gradient : ndarray, shape (n_params,)
+        dL/dp, to which the sweep adds.
     """
 
     steps: Matrix
@@ -114,8 +118,8 @@ class Swept(NamedTuple):
     gradient: Vector
 
 
-def _recorded(model, t, h, y, c):
-    """Record a step; return False where there is no room."""
+def _record(model, t, h, y, c):
+    """Record a step; return False if there is no room for it."""
     steps, room = model[3], model[5]
     i = int(steps[0, 0]) + 1
     if i >= len(steps):
@@ -126,42 +130,42 @@ def _recorded(model, t, h, y, c):
     return True
 
 
-def run_recorded(c: CourseTables, runs: RunArrays, swept: Swept):
+def run_recorded(c: CourseTables, runs: RunArrays, sweep: Sweep):
     """Run a model once and record its steps."""
     plan = integers(c.plan, 3)
     stiff = Stiff(plan[0], c.plan, new(plan[1]))
     begin_stiff(stiff, c, plan)
-    swept.steps[0, 0] = 0.0
+    sweep.steps[0, 0] = 0.0
     ended = runs.ended[0]
-    ended[0], ended[1], ended[2] = run_once(None, _recorded, swept.steps, c, runs, runs.inputs[0], runs.out[0], stiff)
+    ended[0], ended[1], ended[2] = run_once(None, _record, sweep.steps, c, runs, runs.inputs[0], runs.out[0], stiff)
 
 
 class _Room(NamedTuple):
-    point: Vector  # what functions read
-    pulled: Vector  # what they write
+    point: Vector  # input of the model's functions
+    pulled: Vector  # their output
     y_new: Vector
     arg: Vector
     k: Matrix  # stages
-    Y: Matrix  # their arguments
-    bar: Matrix  # dL by them
-    of_argument: Matrix
+    Y: Matrix  # arguments of the stages
+    bar: Matrix  # dL/dk
+    of_argument: Matrix  # dL/dY
     B: Matrix  # W
     exchange: Vector
     J: Vector
 
 
-def sweep_back(c: CourseTables, runs: RunArrays, a: AdjointTables, swept: Swept):
+def sweep_back(c: CourseTables, runs: RunArrays, a: AdjointTables, sweep: Sweep):
     """Add dL/dp to the gradient."""
-    n, m, inputs, g, lam = a.n, a.n_params, runs.inputs[0], swept.gradient, new(a.n)
+    n, m, inputs, g, lam = a.n, a.n_params, runs.inputs[0], sweep.gradient, new(a.n)
     w = _Room(
         new(3 * n + 1), new(n + m), new(n), new(n), new(8, n), new(8, n), new(8, n), new(8, n), new(n, n), new(n),
         new(len(a.rows) + n),
     )  # fmt: skip
     prepare(c, runs, inputs)
-    _add_outputs(c, a, runs, swept, w)
-    row, stretch = len(swept.weights) - 1, -1
-    for i in range(int(swept.steps[0, 0]), 0, -1):
-        s = swept.steps[i]
+    _add_outputs(c, a, runs, sweep, w)
+    row, stretch = len(sweep.weights) - 1, -1
+    for i in range(int(sweep.steps[0, 0]), 0, -1):
+        s = sweep.steps[i]
         t, h, y = s[0], s[1], s[OF_STEP:]
         is_last, stretch = int(s[2]) != stretch, int(s[2])
         if is_last:
@@ -187,9 +191,9 @@ def sweep_back(c: CourseTables, runs: RunArrays, a: AdjointTables, swept: Swept)
         for r in range(row + 1, before + 1):
             x = min((c.rows[r] - t) / h, 1.0)
             if s[3] > 0.0:
-                _read_stiff(a, w, x, swept.weights[r], lam)
+                _read_stiff(a, w, x, sweep.weights[r], lam)
             else:
-                _read_explicit(a, w, h, x, swept.weights[r], lam)
+                _read_explicit(a, w, h, x, sweep.weights[r], lam)
         if s[3] > 0.0:
             _sweep_stiff(a, w, t, h, y, inputs, lam, g)
         else:
@@ -199,32 +203,32 @@ def sweep_back(c: CourseTables, runs: RunArrays, a: AdjointTables, swept: Swept)
         _sweep_changes(c, a, w, -1, runs.values[:n], inputs, lam, g)
     for r in range(row + 1):
         for e in range(n):
-            lam[e] += swept.weights[r, e]
+            lam[e] += sweep.weights[r, e]
     copy(lam, w.point)
     call(a.values, c.start, w.point, inputs, w.pulled)
     for q in range(m):
         g[q] += w.pulled[q]
 
 
-def _add_outputs(c, a, runs, swept, w):
-    """Take what L depends on by outputs to the states of their rows, and to the parameters."""
+def _add_outputs(c, a, runs, sweep, w):
+    """Propagate dL/d(outputs) to the states of the same rows and to the parameters."""
     if a.n_outputs == 0:
         return
     n, n_p, read, z = a.n, c.n_parameters, new(c.n_parameters + c.forced.shape[1]), new(a.n + a.n_outputs)
-    for r in range(len(swept.weights)):
+    for r in range(len(sweep.weights)):
         copy(runs.inputs[0, :n_p], read)
         copy(c.forced[r], read[n_p:])
         copy(runs.out[0, r, :n], z)
-        copy(swept.weights[r, n:], z[n:])
+        copy(sweep.weights[r, n:], z[n:])
         call(a.outputs, c.rows[r], z, read, w.pulled)
         for e in range(n):
-            swept.weights[r, e] += w.pulled[e]
+            sweep.weights[r, e] += w.pulled[e]
         for q in range(a.n_params):
-            swept.gradient[q] += w.pulled[n + q]
+            sweep.gradient[q] += w.pulled[n + q]
 
 
 def _add_pulled(a, w, address, t, inputs, out, g):
-    """Add what a function returns to out and to the gradient."""
+    """Call a function, and add its derivatives by y to `out` and those by p to the gradient."""
     call(address, t, w.point, inputs, w.pulled)
     for e in range(a.n):
         out[e] += w.pulled[e]
@@ -233,7 +237,7 @@ def _add_pulled(a, w, address, t, inputs, out, g):
 
 
 def _sweep_changes(c, a, w, k, z, inputs, lam, g):
-    """Take lambda from behind the changes at the end of stretch k, where z was before them, to there."""
+    """Carry lambda back over the changes at the end of stretch k; z is the state before them."""
     n, changes, first, t = a.n, c.changes, 0, c.start if k < 0 else c.times[c.bounds[k, 1] - 1]
     while changes[first, 0] < k:
         first += 1
@@ -244,11 +248,11 @@ def _sweep_changes(c, a, w, k, z, inputs, lam, g):
         return
     before, old, values = new(last - first, n), new(last - first), new(last - first)
     e = first
-    while e < last:  # as `courses.make_changes` makes them
+    while e < last:  # as in `courses.make_changes`
         end = e
         while end < last and changes[end, 3] == changes[e, 3]:
             copy(z, before[end - first])
-            copy(c.given[end], inputs[c.behind :])
+            copy(c.change_inputs[end], inputs[c.behind :])
             call(changes[end, 4], t, z, inputs, values[end - first :])
             end += 1
         for one in range(e, end):
@@ -267,7 +271,7 @@ def _sweep_changes(c, a, w, k, z, inputs, lam, g):
                 lam[state] = 0.0
             elif how == 2:
                 lam[state], by = by * values[e - first], by * old[e - first]
-            copy(c.given[e], inputs[c.behind :])
+            copy(c.change_inputs[e], inputs[c.behind :])
             call(a.changes[e], t, before[e - first], inputs, w.pulled)
             for i in range(n):
                 w.arg[i] += by * w.pulled[i]
@@ -281,14 +285,14 @@ def _sweep_changes(c, a, w, k, z, inputs, lam, g):
 
 
 def _take_explicit(c, w, t, h, y, inputs):
-    """Take a step again."""
+    """Repeat an explicit step to recover its stages."""
     call(c.rates, t, y, inputs, w.k[0])
     step(rates_of, (c.rates, c.watch, inputs), t, h, t + h, y, w.y_new, w.arg, w.k[:7])
     copy(y, w.Y[0])
 
 
 def _read_explicit(a, w, h, x, weight, lam):
-    """Take a row in a step to its stages, its beginning, and its end (`w.arg`)."""
+    """Propagate the weight of a row within a step to its stages, its start (`lam`) and its end (`w.arg`)."""
     r = 1.0 - x
     Q, R, T = x * r, x * x * r, x * x * r * r
     P = x - Q + 2.0 * R
@@ -328,7 +332,7 @@ def _sweep_explicit(a, w, t, h, inputs, lam, g):
 
 
 def _take_stiff(c, a, w, t, h, y, inputs):
-    """Take a step again, with the factors of W as a full matrix."""
+    """Repeat a stiff step to recover its stages, with W factored as a full matrix."""
     n, inverse, x = a.n, 1.0 / h, w.arg
     call(a.jacobian, t, y, inputs, w.J)
     for i in range(n):
@@ -378,7 +382,7 @@ def _sweep_stiff(a, w, t, h, y, inputs, lam, g):
         w.point[3 * n] = h * weight_of(s)
         _add_pulled(a, w, a.bend, t, inputs, lam, g)
         for e in range(n):
-            if s > 5:  # of the last two stages the argument is that of the one before, and a stage
+            if s > 5:  # the argument of the last two stages is that of the stage before plus that stage
                 w.of_argument[s - 1, e] += out[e]
             else:
                 lam[e] += out[e]

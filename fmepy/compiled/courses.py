@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""What whole runs of a model go along and what happens on the way: the solver, changes of states, outputs.
+"""Kernels of whole runs: tables of a course, and the steps along it (solver, changes of states, outputs).
 
-The functions of a model come as addresses of C functions ``void f(double t, double* y, double* inputs, double* out)``.
+The functions of a model are addresses of C functions ``void f(double t, double* y, double* inputs, double* out)``.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from fmepy.types import Cube, IntMatrix, Matrix, Vector
 
 
 class CourseTables(NamedTuple):
-    """What is the same in all runs along a course, see `compiled.explicit_runs`: a model's functions, limits, times.
+    """Everything that all runs along a course share, see `compiled.explicit_runs`: functions, limits, times.
 
     Attributes
     ----------
     plan : int
-        Where that of the stiff method stands.
+        Address of the plan of the stiff method.
     prepare, prepared, behind : int
-        The function that computes parts of the rates from the parameters, 0 if there are none; where in the inputs
-        they stand, and behind them what changes are computed from.
+        The function that computes parts of the rates from the parameters (0: none); the index among the inputs where
+        these parts begin, and the index where the inputs of changes begin.
     together : int
         The most changes at one time that see the same state.
     n_lags : int
-        Lagged values that outputs read behind the forcings.
+        Number of lagged values, which follow the forcings in the inputs of the outputs.
     atol : ndarray, shape (n_z,)
     begins, times : ndarray
-        Of the stretches: where they begin; the times of all, one stretch after the other.
+        Start of each stretch; the times of all stretches, one after another.
     bounds : ndarray, shape (n_stretches, 3)
-        Of each the first of its times, the one after its last, how many are rows.
-    constants, forced, given : ndarray
-        Inputs of each stretch, forcings at each row, what each change is computed from.
+        For each stretch the index of its first time, the index after its last, and how many are rows.
+    constants, forced, change_inputs : ndarray
+        Inputs of each stretch, forcings at each row, further inputs of each change.
     changes : ndarray, shape (n_changes + 1, 5)
-        The last is never made.
+        See `explicit_runs.Course`; the last is a sentinel that is never applied.
     """
 
     plan: int
@@ -65,52 +65,53 @@ class CourseTables(NamedTuple):
     bounds: IntMatrix
     constants: Matrix
     forced: Matrix
-    given: Matrix
+    change_inputs: Matrix
     changes: IntMatrix
 
 
 class RunArrays(NamedTuple):
-    """Where runs read, work and write.
+    """Arrays that runs read, work in and write.
 
     Attributes
     ----------
     inputs : ndarray, shape (n_runs, n_inputs)
     work : ndarray, shape (WORK, n_z)
-        That of `drive`; the state reached comes to its first row.
-    seen : ndarray, shape (SEEN, n_watched)
+        Working array of `drive`; its first row becomes the state reached.
+    g : ndarray, shape (WATCH_ROWS, n_watched)
+        Values of the conditions, see `compiled.crossings`.
     values : ndarray
-        The present z, room for what outputs read, and for the values of changes.
+        The present z, then room for the inputs of outputs, and for the values of changes.
     out : ndarray, shape (n_runs, n_rows, n_z + n_outputs)
     ended : ndarray, shape (n_runs, 3)
-        How each run ended, its rows, the time reached.
+        For each run its status, the number of rows written, the time reached.
     """
 
     inputs: Matrix
     work: Matrix
-    seen: Matrix
+    g: Matrix
     values: Vector
     out: Cube
     ended: Matrix
 
 
 def prepare(c, runs, inputs):
-    """Set the parts of the rates that depend on the parameters of a run alone."""
+    """Compute the parts of the rates that depend on the parameters alone, once a run."""
     if c.prepare != 0:
         call(c.prepare, c.start, runs.work[0], inputs, inputs[c.prepared :])
 
 
 def advance(rates_of, watcher, model, c, runs, t, h, longest, wanted, rows, keep, stiff):
-    """Carry z over the wanted times; return how that ended, the rows written, the time reached, the next step."""
+    """Integrate z over the wanted times; return status, rows written, time reached and next step."""
     n = len(c.atol)
     z = runs.values[:n]
     most = c.most_steps + int(min((wanted[-1] - t) / longest, 1e7))
     status, came, reached, h = drive(
         rates_of, watcher, model, t, h, z, wanted, c.n_states, c.rtol, c.atol, longest, most, rows, runs.work,
-        runs.seen, keep, stiff,
+        runs.g, keep, stiff,
     )  # fmt: skip
     if status == DONE:
         for i in range(len(wanted)):
-            # their squares may be too large with all of them finite
+            # the squares may overflow although all values are finite
             if not inner(rows[i], rows[i], 0, n) < math.inf and not are_finite(rows[i, :n]):
                 return NOT_FINITE, i, wanted[i], h
     copy(runs.work[0], z)
@@ -118,9 +119,9 @@ def advance(rates_of, watcher, model, c, runs, t, h, longest, wanted, rows, keep
 
 
 def make_changes(c, runs, inputs, e, k, t):
-    """Make the changes at the end of stretch k, e being the first that was not made; return the next, or -1.
+    """Apply the changes at the end of stretch k, from change e on; return the next, or -1 if a value is not finite.
 
-    It is -1 where a value is not finite. The values of changes of one order are computed before any of them is made.
+    The values of all changes of one order are computed before any of them is applied.
     """
     n, n_blocks, changes = len(c.atol), len(c.atol) // c.n_states, c.changes
     z = runs.values[:n]
@@ -129,7 +130,7 @@ def make_changes(c, runs, inputs, e, k, t):
     while changes[e, 0] == k:
         end = e
         while changes[end, 0] == k and changes[end, 3] == changes[e, 3]:
-            copy(c.given[end], inputs[c.behind :])
+            copy(c.change_inputs[end], inputs[c.behind :])
             call(changes[end, 4], t, z, inputs, values[end - e])
             if not abs(values[end - e, 0]) < math.inf:
                 return -1
@@ -141,7 +142,7 @@ def make_changes(c, runs, inputs, e, k, t):
 
 
 def make_change(z, n_states, state, how, values):
-    """Set a state, add to it or multiply it (`explicit_runs.CHANGES`): by a value, and behind that its slopes."""
+    """Replace a state, add to it or multiply it (`explicit_runs.CHANGES`); `values` are a value and its slopes."""
     v, old = values[0], z[state]
     z[state] = v if how == 0 else old + v if how == 1 else old * v
     for b in range(1, len(values)):
@@ -150,7 +151,7 @@ def make_change(z, n_states, state, how, values):
 
 
 def set_outputs(c, runs, inputs, m, i, row):
-    """Set the outputs of row i; of a model with delays, m, they read what the rates read there."""
+    """Compute the outputs of row i; with delays (m is not None) they also read the lagged values there."""
     if c.outputs == 0:
         return
     n, n_forced, t, read = len(c.atol), c.forced.shape[1], c.rows[i], runs.values[len(c.atol) :]

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""Dormand and Prince's pair of orders 5 and 4, the one explicit method of engines and filters.
+"""Dormand and Prince's pair of orders 5 and 4, the explicit method of all compiled engines and filters.
 
 One step from (t, y) of size h, with k_1 = f(t, y) the last stage of the step before (FSAL)::
 
@@ -11,9 +11,9 @@ of every sensitivity; the largest counts. The next step is ``h 0.9 error^-0.17 l
 fifth to ten times the present one. Rows lie anywhere: between t and t + h the solution is Shampine's polynomial of
 order 4, which meets both ends with its slope.
 
-Rates come in as a kernel ``rates(t, y, model, out)`` and `model`, whatever it wants to know: a tuple of arrays and
-addresses. For every such kernel what is here is translated into the loop that calls it (`compiled.kernels`), so a
-filter's loop may take the step with rates of its own; nothing here allocates.
+The rates are a kernel ``rates(t, y, model, out)``; `model` is a tuple of whatever arrays and addresses they need. These
+functions are translated anew for every such kernel, into the loop that calls them (`compiled.kernels`), so the loop of
+a filter can take the same steps with its own rates; nothing here allocates memory.
 
 References
 ----------
@@ -57,36 +57,36 @@ from fmepy.compiled.status import (
 )
 
 FIRST_LOOK = 1000
-"""Accepted steps before the loop looks for stiffness: a run of fewer is over before another engine has begun."""
+"""Accepted steps before stiffness is looked for: a shorter run is over before another engine would have started."""
 STIFF_STEPS = 15
-"""Steps at the border of stability that make a run stiff."""
+"""Steps at the border of stability after which a run counts as stiff."""
 BORDER = 3.25
 """The border of stability on the negative real axis, about: h |lambda|."""
 LOOK, MOST_WAIT = 16, 64
-"""Where a stiff method stands by: steps before the fastest rate is looked at, and at most between two such looks."""
+"""Where a stiff method is available: steps before |lambda| is estimated first, and most steps between estimates."""
 PROBES, PROBE = 8, 0.1
-"""Rates that this takes, and how far from the state, in units of its tolerance."""
+"""Evaluations of the rates for an estimate, and their distance from the state in units of its tolerance."""
 SLOW, MOST_LEFT, MANY_LEFT = 2.5, 300.0, 3000.0
-"""The stiff method goes on where h |lambda| is larger, and so many such steps are left of the run (looked at
-out of turn where stability rejects a step and many more are left); and the explicit"""
+"""Change to the stiff method where h |lambda| exceeds SLOW and at least MOST_LEFT such steps remain; |lambda| is also
+estimated where stability rejects a step and at least MANY_LEFT steps remain."""
 QUIET, QUIET_STEPS = 5.0, 10
-"""one where it was smaller in so many steps of the stiff one, each of which takes the time of several."""
+"""Change back where h |lambda| was below QUIET in this many stiff steps, each as expensive as several explicit ones."""
 SMALL = math.log(1e-4)
-"""The logarithm of the error that the one before the first step counts as, and every smaller one after it."""
+"""Lower limit of the logarithm of the last error in the step size controller; also its value before the first step."""
 
 A3 = (3.0 / 40.0, 9.0 / 40.0)
 A4 = (44.0 / 45.0, -56.0 / 15.0, 32.0 / 9.0)
 A5 = (19372.0 / 6561.0, -25360.0 / 2187.0, 64448.0 / 6561.0, -212.0 / 729.0)
 A6 = (9017.0 / 3168.0, -355.0 / 33.0, 46732.0 / 5247.0, 49.0 / 176.0, -5103.0 / 18656.0)
 A7 = (35.0 / 384.0, 0.0, 500.0 / 1113.0, 125.0 / 192.0, -2187.0 / 6784.0, 11.0 / 84.0)
-"""Of the arguments of the stages."""
+"""Coefficients of the arguments of the stages."""
 E = (71.0 / 57600.0, 0.0, -71.0 / 16695.0, 71.0 / 1920.0, -17253.0 / 339200.0, 22.0 / 525.0, -1.0 / 40.0)
-"""The difference between orders 5 and 4."""
+"""Weights of the difference between orders 5 and 4."""
 D = (
     -12715105075.0 / 11282082432.0, 0.0, 87487479700.0 / 32700410799.0, -10690763975.0 / 1880347072.0,
     701980252875.0 / 199316789632.0, -1453857185.0 / 822651844.0, 69997945.0 / 29380423.0,
 )  # fmt: skip
-"""Of the last coefficient of the polynomial within a step."""
+"""Weights of the last coefficient of the polynomial within a step."""
 
 
 def step(rates, model, t, h, t_new, y, y_new, arg, k):
@@ -120,7 +120,7 @@ def set_error(h, k, error):
 def size_of_error(y, y_new, n_states, rtol, atol, ratios):
     """Return the largest root mean square of error / (atol + rtol max(|y|, |y_new|)) over the blocks of n_states.
 
-    The ratios come as the errors and are set first, in a loop that the compiler turns into one over several states.
+    On entry `ratios` holds the errors; they are divided first, in a loop of their own that the compiler vectorises.
     """
     for i in range(len(y)):
         larger = choose_above(abs(y[i]), abs(y_new[i]), abs(y[i]), abs(y_new[i]))
@@ -133,19 +133,19 @@ def size_of_error(y, y_new, n_states, rtol, atol, ratios):
 
 
 def shrunk(size):
-    """Return by how much a step of such an error, above 1, is made shorter."""
+    """Return the factor by which a rejected step, with an error of this size above 1, is shortened."""
     return max(0.2, 0.9 * math.exp(-0.17 * math.log(size))) if size < math.inf else 0.2
 
 
 def grown(log_size, last):
-    """Return by how much the step behind one whose error and whose last one's have such logarithms is longer."""
+    """Return the factor of the next step from the logarithms of this error and the one before (PI controller)."""
     return min(10.0, max(0.2, 0.9 * math.exp(0.04 * last - 0.17 * log_size)))
 
 
 def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
-    """Return a first step that a step of Euler's method finds small enough (Hairer et al., section II.4).
+    """Return a first step, estimated by one step of Euler's method (Hairer et al., section II.4).
 
-    What rounding of t would hide is none: where nothing is known yet of the times of the model, 1e-6 may be so short.
+    It is never so short that rounding of t would hide it, as the default of 1e-6 may be at a large t.
     """
     size = slope = 0.0
     for i in range(len(y)):
@@ -170,7 +170,7 @@ def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
 def prepare_dense(h, y, y_new, k, c):
     """Set the coefficients c, shape (4, n), of the polynomial within a step."""
     rise, bow, rest, last = c[0], c[1], c[2], c[3]
-    for i in range(len(y)):  # a loop for each, which the compiler turns into one over several states at once
+    for i in range(len(y)):  # separate loops, which the compiler vectorises
         rise[i] = y_new[i] - y[i]
     for i in range(len(y)):
         bow[i] = h * k[0, i] - rise[i]
@@ -188,31 +188,31 @@ def dense(s, y, c, row):
 
 
 def _is_at_border(h, y_new, arg, k):
-    """Tell whether a step is as long as stability allows: h |lambda| from the last two stages, which are at t + h.
+    """Tell whether stability limits the step: h |lambda| estimated from the last two stages, both at t + h.
 
-    What grows is no matter of stability.
+    Growing solutions are excluded, since stability does not limit their steps.
     """
     change = distance = growth = 0.0
     for i in range(len(y_new)):
-        faster, apart = k[6, i] - k[5, i], y_new[i] - arg[i]
-        change += faster**2
-        distance += apart**2
-        growth += faster * apart
+        dk, dy = k[6, i] - k[5, i], y_new[i] - arg[i]
+        change += dk**2
+        distance += dy**2
+        growth += dk * dy
     return growth < 0.0 < distance and h * math.sqrt(change / distance) > BORDER
 
 
 def _counted(is_at_border, at_border, inside):
-    """Return the steps at the border, and those inside since the last of them: after six the former are forgotten."""
+    """Return the counts of steps at the border and of steps inside since; after six inside, both are reset."""
     if is_at_border:
         return at_border + 1, 0
     return (at_border, inside + 1) if inside < 5 else (0, 0)
 
 
 def _take_step(rates, model, t, h, t_new, y, y_new, arg, k, c, n_states, rtol, atol, is_read, stiff):
-    """Take a step by the present method; return the size of its error.
+    """Take a step by the current method; return the size of its error.
 
-    It sets y_new, the rates there, k[6], and where the step is read inside and its error is no more than 1 the
-    coefficients of its polynomial, c; of a stiff step the error of that counts too.
+    Sets y_new, the rates there, k[6], and, if the step is accepted and will be read inside, the coefficients c of its
+    polynomial. The error of a stiff step includes that of its polynomial.
     """
     if stiff is not None and is_on(stiff):
         take_step(stiff, t, h, t_new, model[2], y, y_new, k, c, rtol, atol)
@@ -232,7 +232,7 @@ def _take_step(rates, model, t, h, t_new, y, y_new, arg, k, c, n_states, rtol, a
 
 
 def _fastest(rates, model, t, y, f, n, rtol, atol, v, probe, slope):
-    """Return |lambda| of the fastest of n states, about: the rates around (t, y) by powers of their Jacobian."""
+    """Return an estimate of the largest |lambda| of df/dy at (t, y), by power iteration on differences of the rates."""
     for i in range(len(y)):
         probe[i] = y[i]
     for i in range(n):
@@ -250,75 +250,75 @@ def _fastest(rates, model, t, y, f, n, rtol, atol, v, probe, slope):
             v[i] = (slope[i] - f[i]) / (PROBE * (atol[i] + rtol * abs(y[i])))
             total += v[i] * v[i]
         size = math.sqrt(total / n)
-    return math.sqrt(before * size)  # of a pair of complex numbers the two differ
+    return math.sqrt(before * size)  # a complex pair makes the last two sizes differ
 
 
 def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, rejected, stiff):
-    """Tell whether the other method should go on after a step to (t, y), with rates k[6]; arg, k[1], k[2] are room.
+    """Tell whether to change the method after a step to (t, y) with rates k[6]; arg, k[1] and k[2] are scratch.
 
-    It looks at the step and the run alone, whatever is known of the stiff method by then.
+    The decision depends on the step and the run alone, not on whether the stiff method has been compiled yet.
     """
-    seen = stiff.room
+    memory = stiff.room
     if is_on(stiff):
-        seen[CALM] = seen[CALM] + 1.0 if h * seen[FASTEST] < QUIET else 0.0
-        return seen[CALM] >= QUIET_STEPS and seen[ALWAYS] == 0.0
-    return is_looked_at(t, h, rejected, seen) and is_slow(rates, model, t, h, y, n, rtol, atol, arg, k, seen)
+        memory[CALM] = memory[CALM] + 1.0 if h * memory[FASTEST] < QUIET else 0.0
+        return memory[CALM] >= QUIET_STEPS and memory[ALWAYS] == 0.0
+    return is_looked_at(t, h, rejected, memory) and is_slow(rates, model, t, h, y, n, rtol, atol, arg, k, memory)
 
 
-def is_looked_at(t, h, rejected, seen):
-    """Tell whether an explicit step to t, which is counted, is one after which `is_slow` is evaluated."""
-    seen[STEPS] += 1.0
-    if seen[STEPS] < seen[WAIT]:  # what stability rejects has errors near the tolerance until then
-        return rejected and not seen[END] - t < MANY_LEFT * h
-    return not seen[END] - t < MOST_LEFT * h
+def is_looked_at(t, h, rejected, memory):
+    """Count an explicit step to t, and tell whether to evaluate `is_slow` after it."""
+    memory[STEPS] += 1.0
+    if memory[STEPS] < memory[WAIT]:  # before that, look only after a rejection, which stability may have caused
+        return rejected and not memory[END] - t < MANY_LEFT * h
+    return not memory[END] - t < MOST_LEFT * h
 
 
-def is_slow(rates, model, t, h, y, n, rtol, atol, arg, k, seen):
-    """Tell whether stability holds back the explicit steps, see `_should_change`."""
-    if seen[STEPS] < seen[WAIT] and not _is_at_border(h, y, arg, k):
+def is_slow(rates, model, t, h, y, n, rtol, atol, arg, k, memory):
+    """Tell whether stability limits the explicit steps, see `SLOW`."""
+    if memory[STEPS] < memory[WAIT] and not _is_at_border(h, y, arg, k):
         return False
-    seen[STEPS], seen[WAIT] = 0.0, min(seen[WAIT] + LOOK, MOST_WAIT)
+    memory[STEPS], memory[WAIT] = 0.0, min(memory[WAIT] + LOOK, MOST_WAIT)
     return h * _fastest(rates, model, t, y, k[6], n, rtol, atol, k[1], arg, k[2]) > SLOW
 
 
 def _change_method(stiff, rates, model, t, y, k1):
-    """Go on with the other method from (t, y); the explicit one needs the rates of everything."""
-    seen = stiff.room
+    """Change to the other method at (t, y); the explicit one needs the rates of all of z, set here."""
+    memory = stiff.room
     if is_on(stiff):
         rates(t, y, model, k1)
-    seen[IS_STIFF], seen[IS_KNOWN] = 1.0 - seen[IS_STIFF], -1.0
-    seen[STEPS] = seen[CALM] = 0.0
+    memory[IS_STIFF], memory[IS_KNOWN] = 1.0 - memory[IS_STIFF], -1.0
+    memory[STEPS] = memory[CALM] = 0.0
 
 
 def drive(
-    rates, watch, model, t, h, start, times, n_states, rtol, atol, max_step, most_steps, out, work, marks, keep, stiff
+    rates, watch, model, t, h, start, times, n_states, rtol, atol, max_step, most_steps, out, work, g, keep, stiff
 ):
-    """Carry the solution from (t, start) over `times`; return (status, rows written, time reached, next step).
+    """Integrate from (t, start) over `times`; return (status, rows written, time reached, next step).
 
     Parameters
     ----------
     rates, watch : compiled functions of (t, y, model, out)
-        The rates; the conditions whose crossings end the run (None: there are none, and no code for them).
+        The rates; the conditions whose crossings end the run (None: no conditions, and no code for them).
     h : float
-        First step; 0: to be found.
+        First step; 0: choose it.
     times : increasing, the first not before t; the last is the end.
     n_states : int
-        Length of the blocks of y by which errors are measured.
+        Length of the blocks of y over which errors are averaged.
     atol : array, shape (n,)
     out : array, shape (n_times, n)
-        Rows. If the run ends at a crossing, the last one written is the crossing's.
+        Rows. If the run ends at a crossing, the last row written is that of the crossing.
     work : array, shape (WORK, n)
-        Where it works; at the end row 0 is the state reached, row 3 its rates. Row STOP begins with 0; where that
-        changes the run ends, as one of too many steps.
-    marks : array, shape (SEEN, n_watched)
-        Where conditions are looked at, which read the first n_states alone; see `first_crossing`.
+        Working array; at the end row 0 is the state reached, row 3 its rates. Setting the first number of row STOP,
+        which is 0, to another value ends the run with TOO_MANY_STEPS.
+    g : array, shape (WATCH_ROWS, n_watched)
+        Values of the conditions, which read the first n_states of y only; see `first_crossing`.
     keep : compiled function of (model, t, h, y, c), or None
-        Is given the polynomial of every step (`prepare_dense`); where it returns False the run ends.
+        Receives the polynomial of every step (`prepare_dense`); the run ends with NO_ROOM when it returns False.
     stiff : rosenbrock.Stiff, or None
-        The method that goes on where the explicit one is slow, and back; None: there is none, and no code for it.
+        The method used where stability limits the explicit one; None: no stiff method, and no code for it.
     """
     end = times[-1]
-    began, told = t, TOO_MANY_STEPS
+    began, status = t, TOO_MANY_STEPS
     y, y_new, arg, k, c = work[0], work[1], work[2], work[3:10], work[10:14]
     copy(start, y)
     row = 0
@@ -329,7 +329,7 @@ def drive(
     if not are_finite(k[0]):
         return NO_RATES, row, t, h
     if watch is not None:
-        watch(t, y, model, marks[0])
+        watch(t, y, model, g[0])
     if h == 0.0:
         h = first_step(rates, model, t, y, k[0], end - t, rtol, atol, arg, k[1])
     h = min(h, max_step)
@@ -339,7 +339,7 @@ def drive(
         if is_last:
             h = end - t
         elif t + 0.1 * h == t:
-            told = STEP_TOO_SMALL
+            status = STEP_TOO_SMALL
             break
         t_new = end if is_last else t + h
         is_read = watch is not None or keep is not None or (row < len(times) and times[row] < t_new)
@@ -360,31 +360,31 @@ def drive(
             at_border, inside = _counted(_is_at_border(h, y_new, arg, k), at_border, inside)
             changes = at_border == STIFF_STEPS
         if changes and (stiff is None or stiff.run == 0):
-            told = STIFF
+            status = STIFF
             break
         s = NEVER
         if keep is not None and not keep(model, t, h, y, c):
-            told = NO_ROOM
+            status = NO_ROOM
             break
         if watch is not None:
-            watch(t_new, y_new, model, marks[1])
-            s = first_crossing(dense, watch, model, t, h, y[:n_states], c, marks, arg)
+            watch(t_new, y_new, model, g[1])
+            s = first_crossing(dense, watch, model, t, h, y[:n_states], c, g, arg)
         while row < len(times) and times[row] < min(t_new, t + s * h):
             part = (times[row] - t) / h
             dense(part, y, c, out[row])
             if watch is not None:
-                watch(times[row], out[row], model, marks[2])
-                if has_crossed(marks[0], marks[2]):
-                    s = located(dense, watch, model, t, h, y[:n_states], c, 0.0, part, marks, arg)
+                watch(times[row], out[row], model, g[2])
+                if has_crossed(g[0], g[2]):
+                    s = located(dense, watch, model, t, h, y[:n_states], c, 0.0, part, g, arg)
                     break
             row += 1
         if watch is not None:
             if s != NEVER:
                 dense(s, y, c, out[row])
                 return CROSSED, row + 1, min(t + s * h, end), h
-            for i in range(marks.shape[1]):
-                if marks[1, i] == marks[1, i]:  # one without a value stays on its side
-                    marks[0, i] = marks[1, i]
+            for i in range(g.shape[1]):
+                if g[1, i] == g[1, i]:  # NaN leaves a condition on its side
+                    g[0, i] = g[1, i]
         if row < len(times) and times[row] == t_new:
             copy(y_new, out[row])
             row += 1
@@ -401,6 +401,6 @@ def drive(
                 _change_method(stiff, rates, model, t, y, k[0])
         if is_last:
             return DONE, row, end, h
-    if told != STIFF and has_exploded(start, y, k[0], n_states, began, t, rtol, atol):
-        told = EXPLODED
-    return told, row, t, h
+    if status != STIFF and has_exploded(start, y, k[0], n_states, began, t, rtol, atol):
+        status = EXPLODED
+    return status, row, t, h

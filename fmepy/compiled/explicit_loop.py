@@ -1,8 +1,8 @@
 # mypy: ignore-errors
-"""Whole runs of one model, in one call without Python's lock: what is compiled of it.
+"""Kernels that run one model as a whole, in one call without Python's lock.
 
-A run goes along a course of stretches: initial values, then for each stretch the solver and the changes at its end, at
-last the outputs of all rows. Models with delays run as `compiled.delay_loop` says.
+A run computes the initial values, then for each stretch of its course calls the solver and applies the changes at its
+end, and finally computes the outputs of all rows. Models with delays are run by `compiled.delay_loop`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ def watch_of(t, y, model, out):
 
 
 def run_once(watcher, keep, steps, c, runs, inputs, rows, stiff):
-    """Run a model without delays once; return how it ended, its rows, the time reached.
+    """Run a model without delays once; return its status, the rows written and the time reached.
 
-    `keep` is given every step, and in the model behind its functions and inputs `steps`, the stretch, and the room of
-    `stiff`.
+    `keep` receives every step; in its `model` the inputs are followed by `steps`, the stretch and `stiff.room`.
     """
-    n, row, reached, h = len(c.atol), c.n_at_start, c.start, 0.0  # the first step is found
+    n, row, reached, h = len(c.atol), c.n_at_start, c.start, 0.0  # h = 0: the solver chooses the first step
     z = runs.values[:n]
     prepare(c, runs, inputs)
     if c.values != 0:
@@ -56,7 +55,7 @@ def run_once(watcher, keep, steps, c, runs, inputs, rows, stiff):
             return status, row, reached
         before = change
         change = make_changes(c, runs, inputs, change, k, reached)
-        if change != before or not is_on(stiff):  # the first step of a stretch is found anew
+        if change != before or not is_on(stiff):  # choose the first step of the next stretch anew
             h = 0.0
     if change < 0:
         return NO_VALUE, row, reached
@@ -66,7 +65,7 @@ def run_once(watcher, keep, steps, c, runs, inputs, rows, stiff):
 
 
 def begin_stiff(stiff, c, plan):
-    """Set what is known of the stiff method where a run begins."""
+    """Reset the memory of the stiff method at the start of a run."""
     for i in range(MEMORY):
         stiff.room[i] = 0.0
     stiff.room[WAIT] = LOOK
@@ -92,12 +91,12 @@ def run_smooth(c: CourseTables, runs: RunArrays):
 
 
 def run_watched(c: CourseTables, runs: RunArrays):
-    """Do so up to the first crossing of a condition."""
+    """Run a model many times, each up to the first crossing of a condition."""
     _runs(watch_of, c, runs)
 
 
 def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, first: int):
-    """Run a model with delays many times, from run `first` on, until there is no room for the steps of one."""
+    """Run a model with delays many times, from run `first` on, until the room does not hold the steps of one."""
     for r in range(first, len(runs.inputs)):
         w.at[STRETCH], ended = -1.0, runs.ended[r]
         ended[0], ended[1], ended[2] = run_on(None, c, runs, delayed(c, d, w, runs.inputs[r]), w, runs.out[r])
@@ -116,8 +115,8 @@ def rates_at_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, t: f
     rates(t, runs.work[2], delayed(c, d, w, runs.inputs[0]), runs.work[3])
 
 
-def run_apart(table: int, first: int, last: int):
-    """Run models along courses of their own: the addresses of tables and arrays stand in the rows first to last."""
+def run_courses(table: int, first: int, last: int):
+    """Run several models, each along its own course; rows first to last - 1 of the table hold their addresses."""
     T = integers(table, last, 2)
     for i in range(first, last):
         _runs(None, structure(T[i, 0], CourseTables), structure(T[i, 1], RunArrays))

@@ -1,4 +1,4 @@
-"""Whole runs of one model by the explicit method: one call, which lets other threads run meanwhile."""
+"""Whole runs of one model by the explicit method, each in one call that releases Python's lock."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
 _WORTH_THREADS = 5000
-"""Numbers of the rows of all runs from which on threads gain more time than they take."""
-_FEW = 50_000
-"""Numbers of the rows of a run up to which their array is used again."""
+"""Size of the output of all runs above which threads save more time than they cost."""
+_MOST_REUSED = 50_000
+"""Largest size of the output of a run whose array is used again for the next one."""
 _WORTH_A_THREAD = 200
-"""States of all runs from which on Ctrl-C is to be heard while they run, which takes 50 us."""
+"""States of all runs above which they run on a thread of their own, so that Ctrl-C interrupts them; it costs 50 us."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
-"""How a change at the end of a stretch changes a state, as the compiled loop knows it."""
+"""Codes in the compiled loop of how a change at the end of a stretch acts on a state."""
 _START = list(CourseTables.__annotations__).index("start")
-"""Where that stands among the words of a course; before it there are numbers alone."""
+"""Position of `start` among the packed words of a course; every field before it is a single number."""
 _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
-"""What a run knows of the stiff method before there is one."""
+"""The plan of the stiff method before one has been compiled."""
 _LEARNING = threading.Lock()
 _WORTH_LANES = 500
-"""Runs of a model after which its rates are compiled for several runs at once: that takes as long as it saves then."""
+"""Runs of a model after which its rates are also compiled for several runs at once, which then pays for itself."""
 FIRST_ROOM = 200
-"""Steps of the past that there is room for at first, of a model with delays."""
+"""Steps of the past for which a model with delays has room at first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelFunctions:
-    """A model's functions, ``void f(double t, double* z, double* inputs, double* out)``, by address; 0: there is none.
+    """Addresses of a model's functions ``void f(double t, double* z, double* inputs, double* out)``; 0 means none.
 
     Attributes
     ----------
     rates, watch : int
         The rates; the conditions whose crossings end a run.
     n_watched : int
-        Conditions.
+        Number of conditions.
     code : object
-        What must live as long as the addresses are used.
+        Keeps the machine code alive while the addresses are used.
     prepare, n_prepared : int
-        Parts of the rates and conditions from the parameters, which stand last among the inputs; how many.
+        Computes the parts of rates and conditions that depend on the parameters alone; they are the last inputs.
     values, outputs : int
-        Initial values from the parameters; outputs from a row, its inputs being the parameters and then the forcings.
+        Initial values from the parameters; outputs from a row, with the parameters and then the forcings as inputs.
     n_outputs : int
     changes : tuple of int
-        Values of changes, each with its slope along every further block of z; behind the inputs stand what is given.
+        Values of changes, each with its slope along every further block of z; `Course.change_inputs` follow the inputs.
     stiff : callable, optional
-        Returns the plan of the stiff method (`stiff_plan.plan_of`) when a run first needs it, and what must live as
-        long; None if there is none. Its attribute `made` is what it has returned.
+        Returns the plan of the stiff method (`stiff_plan.plan_of`) when a run first needs it, and the code that it
+        refers to; returns None if the model has none. Its attribute `made` is what it has returned.
     lanes : callable, optional
-        Returns the code of the rates of several runs at once (`compiled.lanes`), or None; None if there are none.
+        Returns the code of the rates of several runs at once (`compiled.lanes`), or None if they cannot be compiled.
     """
 
     rates: int
@@ -83,7 +83,7 @@ class ModelFunctions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solver:
-    """What the solver is told: length of the blocks of z by which errors are measured, tolerances, limits.
+    """Settings of the solver: length of the blocks of z over which errors are averaged, tolerances, limits.
 
     atol : array, shape (n_z,)
     """
@@ -97,42 +97,42 @@ class Solver:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretch:
-    """A part of a run where nothing happens.
+    """A part of a run between two changes of states.
 
     Attributes
     ----------
     start : float
     times : ndarray
         Increasing, the first not before `start`; the last is the end.
-    kept : int
-        How many of them are rows of the run; the others are not written.
+    n_rows : int
+        How many of them, from the first, are rows of the run; the others are not written.
     constants : sequence of float
-        Inputs behind the parameters.
+        Inputs that follow the parameters.
     """
 
     start: float
     times: Vector
-    kept: int
+    n_rows: int
     constants: Any = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Course:
-    """What happens along a run, the same in every run.
+    """The time course that all runs of a model share: rows, stretches, changes of states and forcings.
 
     Attributes
     ----------
     start : float
     rows : ndarray, shape (n_rows,)
     n_at_start : int
-        Rows at the start itself, 0 or 1.
+        Number of rows at the start itself, 0 or 1.
     stretches : tuple of Stretch
     changes : ndarray of int, shape (n_changes, 5)
-        Changes of states between stretches, in their order: the stretch at whose end it is (-1: before the first), the
-        state, how (`CHANGES`), the order among those of one end (those of the same see the same state; the lower
-        first), which of `ModelFunctions.changes` gives its value.
-    given : ndarray, shape (n_changes, n_given)
-        What the values of the changes are computed from beside the inputs of their stretch.
+        Changes of states between stretches, in order of time. Columns: the stretch at whose end it is (-1: before the
+        first); the state; how (`CHANGES`); the order among changes at one end (lowest first, those of the same order
+        see the same state); the index into `ModelFunctions.changes` of its value.
+    change_inputs : ndarray, shape (n_changes, n_change_inputs)
+        Further inputs of the values of the changes, beside the inputs of their stretch.
     forced : ndarray, shape (n_rows, n_forced)
         Forcings at the rows.
     n_parameters : int
@@ -143,7 +143,7 @@ class Course:
     n_at_start: int
     stretches: tuple[Stretch, ...]
     changes: Any = ()
-    given: Any = ()
+    change_inputs: Any = ()
     forced: Any = ()
     n_parameters: int = 0
 
@@ -154,24 +154,24 @@ class ExplicitRuns:
     Parameters
     ----------
     functions : ModelFunctions
-        Without `values` a run is given its start, without `outputs` it has none.
+        Without `values` each run is passed its initial state; without `outputs` there are no outputs.
     solver : Solver
     course : Course
     n_inputs : int
-        Of a run: its parameters, what every stretch sets behind them, and what else the rates read.
+        Inputs of a run: its parameters, the constants of a stretch, and whatever else the rates read.
     delays : DelayTables, optional
-        Rates and outputs then find the lagged values among their inputs, outputs behind the forcings.
+        Lagged values are then among the inputs of the rates, and follow the forcings in the inputs of the outputs.
     switches : Switches, optional
-        Those whose modes flip in whole runs, which begin where their parameters say.
+        Switches whose modes flip within whole runs; initial values are then computed from the parameters.
 
     Attributes
     ----------
     tables, at_course : CourseTables, int
-        What it runs along, and where the words of that stand.
+        The course as tables, and the address of their packed words.
     shape : tuple of int
-        Of the rows of a run.
+        Shape of the rows of a run.
     n_inputs : int
-        With what changes are computed from.
+        Including the inputs of changes.
     """
 
     def __init__(
@@ -180,15 +180,17 @@ class ExplicitRuns:
     ) -> None:  # fmt: skip
         f, s, stretches, n = functions, solver, course.stretches, len(solver.atol)
         forced = np.ascontiguousarray(course.forced, dtype=float).reshape(len(course.rows), -1)
-        given = np.ascontiguousarray(course.given, dtype=float) if len(course.given) else np.zeros((0, 0))
-        changes = np.zeros((len(course.changes) + 1, 5), dtype=np.int64)  # and one at the end that is never made
+        inputs = course.change_inputs
+        change_inputs = np.ascontiguousarray(inputs, dtype=float) if len(inputs) else np.zeros((0, 0))
+        changes = np.zeros((len(course.changes) + 1, 5), dtype=np.int64)  # and a sentinel at the end
         changes[-1, 0], together = len(stretches), 0
         if len(course.changes):  # most stretches between crossings have none, and there are thousands
             changes[:-1] = course.changes
             changes[:-1, 4] = np.array(f.changes, dtype=np.int64)[changes[:-1, 4]]
             together = int(np.unique(changes[:-1, [0, 3]], axis=0, return_counts=True)[1].max())
         n_lags = 0 if delays is None else len(delays.states) * (n // s.n_states)
-        ends = np.cumsum([0, *(len(k.times) for k in stretches)])
+        ends = np.cumsum([0, *(len(k.times) for k in stretches)]).tolist()
+        bounds = [(a, b, k.n_rows) for a, b, k in zip(ends, ends[1:], stretches, strict=False)]
         constants = np.array([k.constants for k in stretches], dtype=float)
         self.tables = CourseTables(
             address(_NO_PLAN), f.rates, f.watch, f.values, f.outputs, s.n_states, course.n_parameters, f.prepare,
@@ -196,8 +198,8 @@ class ExplicitRuns:
             float(s.max_step), float(course.start),
             np.array(s.atol), np.array(course.rows), np.array([k.start for k in stretches], dtype=float),
             np.concatenate([np.zeros(0), *(k.times for k in stretches)]),
-            np.array([*zip(ends, ends[1:], (k.kept for k in stretches), strict=False)], dtype=np.int64).reshape(-1, 3),
-            constants if len(stretches) else np.zeros((0, 0)), forced, given, changes,
+            np.array(bounds, dtype=np.int64).reshape(-1, 3),
+            constants if len(stretches) else np.zeros((0, 0)), forced, change_inputs, changes,
         )  # fmt: skip
         self._course = packed(self.tables)
         self.at_course, self._functions, self._solver = address(self._course), functions, solver
@@ -207,13 +209,13 @@ class ExplicitRuns:
         self._stiff: Any = None
         if functions.stiff is not None and functions.stiff.made is not None:
             self.learns_stiff()
-        self.shape, self.n_inputs = (len(course.rows), n + f.n_outputs), n_inputs + given.shape[1]
+        self.shape, self.n_inputs = (len(course.rows), n + f.n_outputs), n_inputs + change_inputs.shape[1]
         self._n_values = n + course.n_parameters + forced.shape[1] + n_lags + together * (n // s.n_states)
         self._free: list[tuple[RunArrays, int, Any]] = []
         self._n_run, self._has_lanes = 0, functions.lanes is not None and len(stretches) > 0
 
     def go_along(self, start: float, times: Vector) -> None:
-        """Let further runs go along another stretch of as many times, where there is but one."""
+        """Move further runs to another start and times, as many as before, of a course of one stretch."""
         self._course[_START : _START + 1].view(np.float64)[0] = self.tables.begins[0] = start
         self.tables.times[:] = self.tables.rows[:] = times
 
@@ -225,34 +227,34 @@ class ExplicitRuns:
         return c_loop(explicit_loop.run_watched if watches else explicit_loop.run_smooth, "the explicit solver")
 
     def _run(self, room: tuple[RunArrays, int, Any]) -> None:
-        """Run in what `arrays` returned."""
-        arrays, at, held = room
+        """Run in the arrays that `arrays` returned."""
+        arrays, at, words = room
         if self._past is None:
-            self.called(self._loop, room, self.at_course, at, *([] if held[1] is None else [address(held[1])]))
+            self.called(self._loop, room, self.at_course, at, *([] if words[1] is None else [address(words[1])]))
             return
         first = 0
-        while True:  # with ever more room for the past
-            self.called(self._loop, room, self.at_course, at, address(self._past[0]), address(held[1]), first)
+        while True:  # with more room for the past each time
+            self.called(self._loop, room, self.at_course, at, address(self._past[0]), address(words[1]), first)
             full = np.flatnonzero(arrays.ended[first:, 0] == status.NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
             self.grow()
-            held[1:] = self._own_room()
+            words[1:] = self._own_room()
 
     def grow(self) -> None:
         """Give further runs more room for their past."""
         self._room *= 4
 
     def called(self, loop: Callable[..., None], room: tuple[RunArrays, int, Any], *words: int) -> None:
-        """Call a loop; where it may take long, on a thread of its own, so that Ctrl-C is heard meanwhile."""
+        """Call a loop; one that may take long runs on a thread of its own, so that Ctrl-C can interrupt it."""
         arrays = room[0]
         is_short = len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD
         if is_short or threading.current_thread() is not threading.main_thread():
             loop(*words)
             return
 
-        def work(kept: Any = (self, room)) -> None:  # what it writes into lives as long, wherever Ctrl-C strikes
+        def work(alive: Any = (self, room)) -> None:  # arrays stay alive until the loop ends, even after Ctrl-C
             loop(*words)
 
         thread = threading.Thread(target=work)
@@ -264,19 +266,19 @@ class ExplicitRuns:
             raise
 
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
-        """Return where runs work that begin with such inputs, the address of the words of that, and what lives as long.
+        """Return working arrays of runs with these inputs, the address of their packed words, and what it refers to.
 
-        The latter are these words, those of what `_own_room` returns, and that.
+        The last is a list: the packed words of the arrays, and what `_own_room` returns.
         """
         out = np.empty((len(inputs), *self.shape)) if out is None else out
         ended = np.empty((len(inputs), 3)) if ended is None else ended
-        work, seen = np.zeros((status.WORK, len(self._solver.atol))), np.empty((status.SEEN, self._functions.n_watched))
-        arrays = RunArrays(inputs, work, seen, np.empty(self._n_values), out, ended)
+        work, values = np.zeros((status.WORK, len(self._solver.atol))), np.empty(self._n_values)
+        arrays = RunArrays(inputs, work, np.empty((status.WATCH_ROWS, self._functions.n_watched)), values, out, ended)
         words = packed(arrays)
         return arrays, address(words), [words, *self._own_room()]
 
     def _own_room(self) -> list[Any]:
-        """Return the words of what runs with switches, or with a past, work in beside, and that itself; else None."""
+        """Return the room of runs with switches or delays as packed words and as a tuple; None, None of others."""
         own: Any = None
         if self._past is not None:
             own = room_of(self.tables, self._past[1], self._room)
@@ -285,9 +287,9 @@ class ExplicitRuns:
         return [None if own is None else packed(own), own]
 
     def learns_stiff(self) -> bool:
-        """Make the stiff method known to all further runs; return False if there is none.
+        """Make the stiff method available to all further runs; return False if the model has none.
 
-        A run that needed it then begins again, and never ends so again: its numbers do not depend on what was known.
+        A run that ended as stiff is then repeated from its start, so results do not depend on earlier runs.
         """
         with _LEARNING:
             if self._stiff is None and self._functions.stiff is not None:
@@ -301,15 +303,15 @@ class ExplicitRuns:
     ) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
 
-        Where the solver gave up, behind that: the state that it gave up for, its value, and its rate (`_worst`).
+        Where the solver gave up, three numbers follow: the state responsible, its value, and its rate (`_worst`).
 
-        inputs : the parameters, or more
-        start : z at the start, where it is not computed
-        into : where the rows are written
+        inputs : the parameters, and any further inputs
+        start : z at the start, where it is not computed from the parameters
+        into : array for the rows
         """
-        is_reused = into is None and self.shape[0] * self.shape[1] <= _FEW
+        is_reused = into is None and self.shape[0] * self.shape[1] <= _MOST_REUSED
         try:
-            room = self._free.pop() if is_reused else None  # of no other thread's; an address takes time
+            room = self._free.pop() if is_reused else None  # no other thread holds it; taking addresses is slow
         except IndexError:
             room = None
         if room is None:
@@ -330,13 +332,13 @@ class ExplicitRuns:
         return rows, ended
 
     def _worst(self, t: float, arrays: RunArrays) -> list[float]:
-        """Return the state whose rate is not finite at t or right behind it, else the one that changes fastest."""
+        """Return index, value and rate of the state whose rate is not finite at or just after t, or of the fastest."""
         n, z = self._solver.n_states, arrays.work[0]
         y, slopes = z[:n], np.zeros(len(z))
         scale = self._solver.atol[:n] + self._solver.rtol * np.abs(y)
         for later in (0.0, 1e-15, 1e-12, 1e-9, 1e-6):
             call(self._functions.rates, t + later * max(abs(t), 1e-3), z, arrays.inputs, slopes)
-            with np.errstate(all="ignore"):  # rates of 1e308 are finite too
+            with np.errstate(all="ignore"):  # rates near 1e308 overflow here
                 speeds = np.where(np.isfinite(slopes[:n]), np.abs(slopes[:n]) / scale, np.inf)
             if not np.isfinite(slopes[:n]).all():
                 break
@@ -344,7 +346,7 @@ class ExplicitRuns:
         return [worst, float(y[worst]), float(slopes[worst])]
 
     def many(self, P: Matrix) -> tuple[Cube, Matrix]:
-        """Return many runs that begin where their parameters say; Python's lock is left to other threads.
+        """Return many runs whose initial values are computed from their parameters, without Python's lock.
 
         Parameters
         ----------
@@ -353,20 +355,20 @@ class ExplicitRuns:
         Returns
         -------
         out : array, shape (n_run, n_rows, n_z + n_outputs)
-            What stands where a run did not come says nothing.
-        told : array, shape (n_run, 3)
-            How each run ended (`compiled.status`), the rows written, the time reached.
+            Rows that a run did not reach are undefined.
+        ended : array, shape (n_run, 3)
+            For each run its status (`compiled.status`), the number of rows written, the time reached.
         """
         self._n_run += len(P)
         is_worth_it = self._has_lanes and self._n_run >= _WORTH_LANES and len(P) > 1 and self._stiff is None
-        out, told = self._many(P, in_lanes=is_worth_it)
-        alone = np.flatnonzero(told[:, 0] == status.ALONE)
-        if is_worth_it and len(alone):  # those with switches are for stretches
-            out[alone], told[alone] = self._many(P[alone], in_lanes=False)
-        again = np.flatnonzero(told[:, 0] == status.STIFF)
-        if len(again) and self.learns_stiff():
-            out[again], told[again] = self._many(P[again], in_lanes=False)
-        return out, told
+        out, ended = self._many(P, in_lanes=is_worth_it)
+        unfinished = np.flatnonzero(ended[:, 0] == status.FALLBACK)
+        if is_worth_it and len(unfinished):  # of models with switches the caller runs them stretch by stretch
+            out[unfinished], ended[unfinished] = self._many(P[unfinished], in_lanes=False)
+        stiff = np.flatnonzero(ended[:, 0] == status.STIFF)
+        if len(stiff) and self.learns_stiff():
+            out[stiff], ended[stiff] = self._many(P[stiff], in_lanes=False)
+        return out, ended
 
     def _many(self, P: Matrix, in_lanes: bool) -> tuple[Cube, Matrix]:
         inputs = np.zeros((len(P), self.n_inputs))
@@ -402,7 +404,7 @@ class RunByHits:
         self._runs, self._room = runs, runs.arrays(np.zeros((1, runs.n_inputs)))
         self._arrays, at, (_, words, self._own) = self._room
         self._words = runs.at_course, at, at_delays, address(words)
-        self.inputs, self.sides, self.rows = self._arrays.inputs[0], self._arrays.seen[0], self._arrays.out[0]
+        self.inputs, self.sides, self.rows = self._arrays.inputs[0], self._arrays.g[0], self._arrays.out[0]
         self.z = self._arrays.values[: len(self._own.shown)]
         self.inputs[: len(inputs)] = inputs
         self._own.at[STRETCH] = -1.0
@@ -431,27 +433,27 @@ class RunByHits:
 
 
 class RunsOfCourses:
-    """One run along each of several courses, all in one call; they are spread over threads.
+    """One run along each of several courses, all in one call, spread over threads.
 
     Parameters
     ----------
     runs : sequence of ExplicitRuns
-        Without conditions to be watched, all as wide.
+        Without conditions to watch, and with equally many columns.
 
     Attributes
     ----------
     rows : ndarray, shape (n_rows, n_z + n_outputs)
-        Of all runs, one after the other.
+        Rows of all runs, one run after another.
     """
 
     def __init__(self, runs: Sequence[ExplicitRuns]) -> None:
         self._runs = tuple(runs)
-        self._loop = c_loop(explicit_loop.run_apart, "the explicit solver, for runs of several courses")
+        self._loop = c_loop(explicit_loop.run_courses, "the explicit solver, for runs of several courses")
         ends = np.cumsum([0, *(r.shape[0] for r in runs)]).tolist()
         self.rows = np.empty((ends[-1], runs[0].shape[1]))
-        self._inputs, self._told = np.zeros((len(runs), max(r.n_inputs for r in runs))), np.empty((len(runs), 3))
+        self._inputs, self._ended = np.zeros((len(runs), max(r.n_inputs for r in runs))), np.empty((len(runs), 3))
         self._rooms = [
-            r.arrays(self._inputs[i : i + 1], self.rows[None, a:b], self._told[i : i + 1])
+            r.arrays(self._inputs[i : i + 1], self.rows[None, a:b], self._ended[i : i + 1])
             for i, (r, a, b) in enumerate(zip(runs, ends, ends[1:], strict=False))
         ]
         places = [(r.at_course, at) for r, (_, at, _) in zip(runs, self._rooms, strict=True)]
@@ -459,21 +461,20 @@ class RunsOfCourses:
         self._pieces = in_pieces(len(runs)) if self.rows.size > _WORTH_THREADS else [(0, len(runs))]
 
     def run(self, inputs: Matrix, then: Callable[[int, int], None]) -> Matrix:
-        """Write `rows`, calling ``then(first, last)`` when those of some runs are there; return how each ended.
+        """Write `rows` and return how each run ended, see `ExplicitRuns.many`.
 
-        inputs : shape (n_run, n_inputs), the parameters, or more
-
-        See `ExplicitRuns.many`.
+        inputs : shape (n_run, n_inputs), the parameters, and any further inputs
+        then : called as ``then(first, last)`` when the rows of runs first to last - 1 are written
         """
         self._inputs[:, : inputs.shape[1]] = inputs
         table = address(self._table)
 
         def piece(ends: tuple[int, int]) -> None:
             self._loop(table, *ends)
-            for i in np.flatnonzero(self._told[slice(*ends), 0] == status.STIFF).tolist():
+            for i in np.flatnonzero(self._ended[slice(*ends), 0] == status.STIFF).tolist():
                 if self._runs[ends[0] + i].learns_stiff():
                     self._loop(table, ends[0] + i, ends[0] + i + 1)
             then(*ends)
 
         on_threads(piece, self._pieces)
-        return self._told
+        return self._ended

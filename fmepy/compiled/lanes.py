@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-"""Whole runs of one model by the explicit method, several at once: in each lane of a vector one run.
+"""Whole runs of one model by the explicit method, several at once (SIMD): one run in each lane of a vector.
 
-The lanes take their steps together, each from its own time and of its own length; what follows a step, from whether it
-is accepted to the end of a stretch, each does by itself, and where its run is over it takes the next one. Every number
-comes from the operations of `compiled.explicit_loop.run_smooth` in their order, so a run's numbers are those that it
-has alone, whichever runs are beside it. A run that does not come to its end is left to that loop.
+All lanes take a step together, each from its own time and with its own length; everything after the step, from its
+acceptance to the end of a stretch, is done lane by lane, and a lane whose run is over takes the next run. The
+operations and their order are those of `compiled.explicit_loop.run_smooth`, so the results of a run do not depend on
+the runs beside it. A run that cannot be finished here is left to that loop.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from fmepy.compiled.dormand_prince import (
 from fmepy.compiled.kernels import are_finite, call, choose_above, copy, in_lanes, inner, lanes_at, new, set_lanes
 from fmepy.compiled.llvm_operations import LANES
 from fmepy.compiled.rosenbrock import END, MEMORY, WAIT
-from fmepy.compiled.status import ALONE, DONE, STIFF, STOP
+from fmepy.compiled.status import DONE, FALLBACK, STIFF, STOP
 
 
 class Lanes(NamedTuple):
-    """What is known of each lane, and the arrays in which all work.
+    """State of each lane, and the arrays shared by all.
 
     Attributes
     ----------
     run, stretch, change : array, shape (LANES,)
-        Its run (-1: none), the stretch of that, the next change.
+        The run (-1: none), its current stretch, the next change.
     tries : array
-        How many steps there may still be in the stretch.
+        Steps still allowed in the stretch.
     before, row, next, until : array
-        Rows before the stretch, and since it began; the times of the next one (infinite: there is none) and of the end.
+        Rows before the stretch, and since it began; times of the next row (infinite: none) and of the stretch's end.
     t, h, t_new, size, last : array
-        The step, the size of its error, the logarithm of that of the last one.
+        The step, the size of its error, the logarithm of the last error.
     ends, rejected, moves : array
-        Whether the step is the last of the stretch, the one before was rejected, this one is accepted: 1 or 0.
+        1 if the step is the last of the stretch, if the one before was rejected, if this one is accepted; else 0.
     part : array
-        Where a row lies in the step; -1: there is none.
+        Fraction of the step at which a row lies; -1: none.
     memory : array, shape (LANES, MEMORY)
-        What `dormand_prince.is_slow` remembers.
+        State of `dormand_prince.is_slow` between steps.
     inputs, y, y_new, arg, k, c : array, shapes (..., LANES)
         See `dormand_prince.step` and `prepare_dense`.
     """
@@ -83,19 +83,19 @@ class Lanes(NamedTuple):
 
 
 def rates_of_lanes(t, y, model, out):
-    """Set the rates of all lanes."""
+    """Compute the rates of all lanes."""
     call(model[0], t, y, model[1], out)
 
 
-def rates_alone(t, y, model, out):
-    """Set those of one run."""
+def rates_of_run(t, y, model, out):
+    """Compute the rates of one run."""
     call(model[0], t, y, model[1], out)
 
 
 def run_lanes(c: CourseTables, runs: RunArrays, rates: int):
-    """Run a model many times; at `rates` are those of lanes (`llvm_operations.of_lanes`).
+    """Run a model many times; `rates` is the address of the rates of all lanes (`llvm_operations.of_lanes`).
 
-    How a run ended is DONE, STIFF, or ALONE: to be run again by itself.
+    The status of a run is DONE, STIFF, or FALLBACK: it must be run again by itself.
     """
     n, begun = len(c.atol), 0
     z, inputs = new(14, n, LANES), new(c.behind, LANES)
@@ -166,18 +166,18 @@ def _begin_stretch(c, runs, m, i, reached):
     is_finite = are_finite(z)
     change = make_changes(c, runs, inputs, int(m.change[i]), before, reached)
     if not is_finite or change < 0:
-        _end(runs, m, i, ALONE)
+        _end(runs, m, i, FALLBACK)
         return
     if s == len(c.bounds):
         _finish(c, runs, m, i)
         return
     copy(c.constants[s], inputs[c.n_parameters :])
     t, end, model = c.begins[s], c.times[c.bounds[s, 1] - 1], (c.rates, inputs)
-    rates_alone(t, z, model, rate)
+    rates_of_run(t, z, model, rate)
     if not are_finite(rate):
-        _end(runs, m, i, ALONE)
+        _end(runs, m, i, FALLBACK)
         return
-    h = first_step(rates_alone, model, t, z, rate, end - t, c.rtol, c.atol, runs.work[2], runs.work[4])
+    h = first_step(rates_of_run, model, t, z, rate, end - t, c.rtol, c.atol, runs.work[2], runs.work[4])
     for j in range(c.behind):
         m.inputs[j, i] = inputs[j]
     for j in range(n):
@@ -195,12 +195,12 @@ def _begin_stretch(c, runs, m, i, reached):
 
 
 def _set_step(c, runs, m, i):
-    """Set the next step of a lane from the length wanted."""
+    """Set the next step of a lane from its desired length."""
     t, h, end = m.t[i], m.h[i], m.until[i]
     m.tries[i] -= 1.0
     is_last = t + 1.01 * h >= end and end - t <= c.max_step
     if m.tries[i] < 0.0 or (not is_last and t + 0.1 * h == t):
-        _end(runs, m, i, ALONE)
+        _end(runs, m, i, FALLBACK)
         return
     m.ends[i] = 1.0 if is_last else 0.0
     if is_last:
@@ -210,7 +210,7 @@ def _set_step(c, runs, m, i):
 
 
 def _is_accepted(c, runs, m, i):
-    """Tell whether a lane's step is; if not, the next one is set, or the run has ended."""
+    """Tell whether a lane's step is accepted; if not, set the next one, or end the run if it is stiff."""
     size, h = m.size[i], m.h[i]
     if not size <= 1.0:
         m.h[i], m.rejected[i] = h * shrunk(size), 1.0
@@ -220,18 +220,18 @@ def _is_accepted(c, runs, m, i):
 
 
 def _has_slowed(c, runs, m, i):
-    """End the run of a lane if it is stiff where its step has come to; tell whether it is."""
+    """End the run of a lane if it is stiff at the end of its step; tell whether it is."""
     y, arg, k, model = runs.work[1], runs.work[2], runs.work[3:10], (c.rates, runs.inputs[int(m.run[i])])
     for j in range(len(y)):
         y[j], arg[j], k[5, j], k[6, j] = m.y_new[j, i], m.arg[j, i], m.k[5, j, i], m.k[6, j, i]
-    if not is_slow(rates_alone, model, m.t_new[i], m.h[i], y, c.n_states, c.rtol, c.atol, arg, k, m.memory[i]):
+    if not is_slow(rates_of_run, model, m.t_new[i], m.h[i], y, c.n_states, c.rtol, c.atol, arg, k, m.memory[i]):
         return False
     _end(runs, m, i, STIFF)
     return True
 
 
 def _set_parts(m):
-    """Set where the next row of each lane lies in its step; tell whether there is one."""
+    """Set the fraction of the step at which each lane's next row lies; tell whether there is any."""
     has_row = False
     for i in range(LANES):
         m.part[i] = -1.0
@@ -255,7 +255,7 @@ def _set_row(c, m, i, row):
 
 
 def _go_on(c, runs, m, i):
-    """Set a lane's next step behind one that was accepted, or begin the next stretch."""
+    """Set a lane's next step after an accepted one, or begin the next stretch."""
     t_new, h, log_size = m.t_new[i], m.h[i], math.log(max(m.size[i], 1e-10))
     if m.next[i] == t_new:
         _write_row(c, runs, m, i, m.y)
@@ -271,18 +271,18 @@ def _go_on(c, runs, m, i):
 
 
 def _finish(c, runs, m, i):
-    """Set the outputs of a lane's run, which is over."""
+    """Compute the outputs of a lane's run and end it."""
     r, n = int(m.run[i]), len(c.atol)
     for j in range(len(runs.out[r])):
         row = runs.out[r, j]
         if not inner(row, row, 0, n) < math.inf:
-            _end(runs, m, i, ALONE)
+            _end(runs, m, i, FALLBACK)
             return
         set_outputs(c, runs, runs.inputs[r], None, j, row)
     _end(runs, m, i, DONE)
 
 
 def _end(runs, m, i, status):
-    """End the run of a lane; until the next one begins, its steps are of no length."""
+    """End the run of a lane; until the next one begins, its steps have no length."""
     runs.ended[int(m.run[i]), 0] = status
     m.run[i], m.h[i], m.t_new[i] = -1.0, 0.0, m.t[i]

@@ -1,12 +1,11 @@
-"""Expressions -> LLVM's text: functions of numbers in arrays, compiled in milliseconds and so kept nowhere.
+"""Expressions -> LLVM's text: functions on entries of arrays, compiled in milliseconds and therefore not cached.
 
-A function reads scalars and entries of arrays, and writes entries of arrays: ``void f(double t, double* z, ...)``. What
-stands in several places of the expressions is computed once; of a choice only the branch that is taken is, but for what
-is needed elsewhere too. Nothing is rewritten that would change a digit; where there is no value comes NaN, and nothing
-is raised.
+A function reads scalars and entries of arrays and writes entries of arrays: ``void f(double t, double* z, ...)``.
+Common subexpressions are computed once; of a choice only the selected branch is computed, apart from what is needed
+elsewhere too. Nothing is rearranged that would change a digit; an undefined value is NaN, and nothing is raised.
 
-Large systems become functions of some hundred operations each, since LLVM takes more than proportionally long for long
-ones; what one of them computes for another goes through an array on the stack.
+Large systems are split into functions of about a thousand operations, since LLVM's time grows faster than their length;
+values that one of them computes for another are passed through an array on the stack.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from fmepy.language.nodes import number as number_node
 __all__ = ["ExpressionWriter", "LlvmProgram", "NotWritableError", "Place"]
 
 MOST_OPERATIONS = 1000
-"""Of one function."""
+"""Most operations of one function."""
 MOST_NESTED = 60
-"""Levels of an expression that are written as one: deeper ones are cut, or Python would nest as deep."""
+"""Most levels of an expression that are written recursively; deeper ones are cut."""
 
 Place: TypeAlias = "tuple[str, int] | str"
 """An entry of an array, or a scalar."""
 
 
 class ExpressionWriter(FunctionWriter):
-    """One function being written from expressions: straight code but for branches at choices."""
+    """Writer of one function from expressions: straight-line code with branches only at choices."""
 
     def __init__(self, whole: WholeFunction) -> None:
         super().__init__(whole.declared)
         self._whole = whole
 
     def value_with(self, e: Node, values: Mapping[Node, str]) -> str:
-        """Return the name of an expression's value where some expressions have names already."""
+        """Return the name of an expression's value, given the names of some of its parts."""
         self._known.append(dict(values))
         out = self.value(e)
         self._known.pop()
@@ -85,22 +84,22 @@ class ExpressionWriter(FunctionWriter):
         return out
 
     def _product(self, e: Node) -> str:
-        above, below = [], []
+        numerator, denominator = [], []
         for factor in e.args:
             n = factor.args[1] if factor.word == "**" else None
             if isinstance(n, Number) and n.value < 0 and not self._whole.is_shared(factor):
-                below.append(self._power(factor.args[0], number_node(-n.value)))
+                denominator.append(self._power(factor.args[0], number_node(-n.value)))
             elif factor is not MINUS_ONE:
-                above.append(self.value(factor))
-        out = above[0] if above else number(1.0)
-        for v in above[1:]:
+                numerator.append(self.value(factor))
+        out = numerator[0] if numerator else number(1.0)
+        for v in numerator[1:]:
             out = self.binary("fmul", out, v)
         if e.args[0] is MINUS_ONE:
             out = self.negative(out)
-        if not below:
+        if not denominator:
             return out
-        divisor = below[0]
-        for v in below[1:]:
+        divisor = denominator[0]
+        for v in denominator[1:]:
             divisor = self.binary("fmul", divisor, v)
         return self.binary("fdiv", out, divisor)
 
@@ -114,23 +113,23 @@ class ExpressionWriter(FunctionWriter):
         if n == 0.5:
             return self.call("sqrt", x)
         twos = math.log2(base.value) if isinstance(base, Number) and base.value > 0 else 0.0
-        if twos and twos.is_integer():  # what LLVM makes of it where it sees the base, which in lanes it does not
+        if twos and twos.is_integer():  # as LLVM does with a literal base, except in lanes
             return self.call("exp2", self.binary("fmul", number(twos), self.value(exponent)))
         return self.call("pow", x, self.value(exponent))
 
     def _choice(self, left: Node, right: Node, yes: Node, no: Node) -> str:
-        """Return the name of a choice: only the branch that is taken is computed, but for what is at hand anyhow."""
-        above = self.compare("ogt", self.value(left), self.value(right))
-        below = "" if isinstance(left, Mode) else self.compare("ole", self.value(left), self.value(right))
+        """Return the name of a choice; only the selected branch is computed, unless both are available already."""
+        is_above = self.compare("ogt", self.value(left), self.value(right))
+        is_not_above = "" if isinstance(left, Mode) else self.compare("ole", self.value(left), self.value(right))
 
         def unless_unknown(value: str) -> str:
-            return self.select(below, value, NAN) if below else value
+            return self.select(is_not_above, value, NAN) if is_not_above else value
 
-        if self._is_at_hand(yes) and self._is_at_hand(no):
-            return self.select(above, self.value(yes), unless_unknown(self.value(no)))
+        if self._is_available(yes) and self._is_available(no):
+            return self.select(is_above, self.value(yes), unless_unknown(self.value(no)))
         at = self.name("")
         taken, other, after = f"yes{at}", f"no{at}", f"after{at}"
-        self.lines.append(f"  br i1 {above}, label %{taken}, label %{other}")
+        self.lines.append(f"  br i1 {is_above}, label %{taken}, label %{other}")
         ends = []
         for label, branch in ((taken, yes), (other, no)):
             self.begin(label)
@@ -142,22 +141,22 @@ class ExpressionWriter(FunctionWriter):
         self.begin(after)
         return self.emit(f"phi double {', '.join(f'[ {value}, %{label} ]' for value, label in ends)}")
 
-    def _is_at_hand(self, e: Any) -> bool:
-        is_there = not e.args or e in self._whole.where or any(e in scope for scope in self._known)
-        return is_there or not self._whole.branches
+    def _is_available(self, e: Any) -> bool:
+        is_available = not e.args or e in self._whole.where or any(e in scope for scope in self._known)
+        return is_available or not self._whole.branches
 
 
 class WholeFunction:
-    """One function of a program: its parts, and what they share; a part that belongs to none shares nothing.
+    """One function of a program: its parts, and the values that they share.
 
     Parameters
     ----------
     declared : set of (str, int)
-        Where the functions of C that are called go.
+        Collects the C functions that are called.
     where, arguments, passed
-        Where symbols are found; the arguments of the function, and what its parts are called with.
+        Places of the symbols; the arguments of the function, and those passed to its parts.
     branches : bool
-        Whether of a choice only the branch that is taken is computed.
+        Whether only the selected branch of a choice is computed.
     """
 
     def __init__(
@@ -175,11 +174,11 @@ class WholeFunction:
         self._shared: set[Any] = set()
 
     def is_shared(self, e: Any) -> bool:
-        """Tell whether an expression is computed on its own, for several places, or before."""
+        """Tell whether an expression is computed separately, or available from the start."""
         return e in self._shared or e in self.where
 
     def from_elsewhere(self, e: Any, part: ExpressionWriter) -> str:
-        """Return the name of what another part has computed, or an empty string."""
+        """Return the name of an expression's value if another part computes it, else an empty string."""
         home = self._home.get(e)
         if home is None or home is part:
             return ""
@@ -239,7 +238,7 @@ class LlvmProgram:
     scalars, arrays : sequence of str
         Arguments of all functions: numbers, and arrays that do not overlap.
     branches : bool
-        False: both sides of every choice are computed, as `llvm_operations.of_lanes` needs it.
+        False: both branches of every choice are computed, as `llvm_operations.of_lanes` requires.
     """
 
     def __init__(self, scalars: Sequence[str], arrays: Sequence[str], branches: bool = True) -> None:
@@ -262,26 +261,26 @@ class LlvmProgram:
         Parameters
         ----------
         targets : sequence of (str, int, Node)
-            What is written: array, index, and the expression.
+            The values to store: array, index and expression.
         where : mapping of Node to Place
-            Where the symbols are found, and other parts that are known.
+            Places of symbols, and of other expressions that are available.
         needed : sequence of Node
-            What is computed for `then`, which may add code of its own at the end.
+            Expressions computed for `then`, which may add code at the end.
 
         Raises
         ------
         NotWritableError
-            A function that there is no word for.
+            An expression has a function that cannot be compiled.
         """
         function = WholeFunction(self._declared, where, self._arguments, self._passed, self._branches)
         self._functions.append(function.written(name, targets, needed, then))
 
     def add(self, name: str, write: Callable[[FunctionWriter], None]) -> None:
-        """Add a function that is written operation by operation."""
+        """Add a function that `write` emits operation by operation."""
         part = FunctionWriter(self._declared)
         write(part)
         self._functions.append(_defined(name, self._arguments, "", part.lines))
 
     def text(self) -> str:
-        """Return the program."""
+        """Return the text of the whole program."""
         return "\n".join([declarations(self._declared), *self._functions])

@@ -1,4 +1,4 @@
-"""LLVM's text -> machine code of this process, and object files that the next process reads back."""
+"""Compile LLVM's text to machine code of this process, or to object files that later processes read back."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from typing import Any
 
 
 class Code:
-    """Machine code in memory; its addresses hold as long as this object lives.
+    """Machine code in memory; its addresses are valid as long as this object lives.
 
     Parameters
     ----------
-    made : llvmlite's module, or bytes
-        Optimised; or an object file.
+    source : llvmlite's module, or bytes
+        An optimised module, or an object file.
     quick : bool
-        Written in a twentieth of the time, to run up to twice as long.
+        Generate code in a twentieth of the time, which may run half as fast.
     """
 
-    def __init__(self, made: Any, quick: bool = False) -> None:
+    def __init__(self, source: Any, quick: bool = False) -> None:
         from llvmlite import binding
 
         _start()
-        is_object = isinstance(made, bytes)
-        module = binding.parse_assembly("") if is_object else made
+        is_object = isinstance(source, bytes)
+        module = binding.parse_assembly("") if is_object else source
         self._engine = binding.create_mcjit_compiler(module, _machine(0 if quick else 2))
         if is_object:
-            self._engine.add_object_file(binding.ObjectFileRef.from_data(made))
+            self._engine.add_object_file(binding.ObjectFileRef.from_data(source))
         self._engine.finalize_object()
 
     def address(self, name: str) -> int:
-        """Return where a function begins; 0 if there is none."""
+        """Return the address of a function; 0 if there is none."""
         return int(self._engine.get_function_address(name))
 
     def place(self, name: str) -> int:
-        """Return where a global variable stands; 0 if there is none."""
+        """Return the address of a global variable; 0 if there is none."""
         return int(self._engine.get_global_value_address(name))
 
 
 LEVEL = 1
-"""Of optimisation of a model's functions: 2 and 3 take half as long again and give nothing (HIV, 28 states)."""
+"""Optimisation level of a model's functions: 2 and 3 take half as long again without effect (HIV, 28 states)."""
 LOOPS = 2
-"""Of those that are loops over arrays: from 2 on several entries are computed at once."""
+"""Optimisation level of functions that loop over arrays: from 2 on LLVM vectorises."""
 
 
 @lru_cache(maxsize=64)
 def compiled(text: str, level: int = LEVEL, quick: bool = False) -> Code:
-    """Return a program of pure functions as code; copies of a model, such as one with other data, share it."""
+    """Return a program of pure functions as code; cached, so that copies of a model share it."""
     return Code(optimised(text, level), quick)
 
 
 def optimised(text: str, level: int, only: str = "") -> Any:
-    """Return a module, optimised; with `only`, nothing but that function and what it calls.
+    """Return an optimised module; with `only`, it exports that function alone.
 
-    Of the level `LOOPS` no loops are unrolled: a hundred short ones would take LLVM half a minute.
+    At the level `LOOPS` no loops are unrolled: a hundred short ones would take LLVM half a minute.
     """
     from llvmlite import binding
     from llvmlite.binding import ffi
@@ -71,19 +71,19 @@ def optimised(text: str, level: int, only: str = "") -> Any:
     passes = builder.getModulePassManager()
     passes.run(module, builder)
     order = getmro(type(passes))
-    if order.index(ffi.ObjectRef) < order.index(NewPassManager):  # llvmlite 0.45 to 0.50 keeps 40 kB a program for ever
+    if order.index(ffi.ObjectRef) < order.index(NewPassManager):  # llvmlite 0.45 to 0.50 leaks 40 kB a program
         ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)
     return module
 
 
 def object_of(module: Any, quick: bool = False) -> bytes:
-    """Return an object file; written quickly, where there are thousands of small functions."""
+    """Return an object file; `quick` is for thousands of small functions, see `Code`."""
     return bytes(_machine(0 if quick else 2).emit_object(module))
 
 
 @cache
 def versions() -> str:
-    """Return what decides how code looks: LLVM's version and this machine."""
+    """Return everything that generated code depends on: LLVM's version and this machine."""
     import llvmlite
     from llvmlite import binding
 
@@ -110,10 +110,10 @@ def _host() -> tuple[Any, str, str]:
 
 
 def _machine(level: int = 2) -> Any:
-    """Return LLVM's picture of this machine; an engine takes one for itself."""
+    """Return LLVM's description of this machine; every engine needs one of its own."""
     target, name, features = _host()
     return target.create_target_machine(name, features, opt=level, jit=True)
 
 
 _for_passes = cache(_machine)
-"""The one of all passes, which only read it."""
+"""The description that all passes share, which only read it."""

@@ -1,4 +1,4 @@
-"""Many expressions of numbers as one function in machine code: worth its compilation where it is called often."""
+"""Many expressions of numbers compiled as one function, which pays where it is called often."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fmepy.types import Vector
 
 
 def machine_code(groups: Sequence[Sequence[Symbol]], functions: Mapping[str, Sequence[Any]]) -> Code:
-    """Return several such functions, compiled at once, see `machine_function`."""
+    """Compile several named functions at once, each as in `machine_function`."""
     names = [f"g{i}" for i in range(len(groups))]
     where: dict[Any, Place] = {s: (g, j) for g, group in zip(names, groups, strict=True) for j, s in enumerate(group)}
     program = LlvmProgram([], [*names, "out"])
@@ -26,14 +26,14 @@ def machine_code(groups: Sequence[Sequence[Symbol]], functions: Mapping[str, Seq
 
 
 def machine_function(groups: Sequence[Sequence[Symbol]], expressions: Sequence[Any]) -> Callable[..., Vector]:
-    """Return ``f(group1, group2, ...) -> ndarray``, each group an array of floats of its length at least, or a float.
+    """Return ``f(group1, group2, ...) -> ndarray``; each group is an array at least as long as its symbols, or a float.
 
-    Its `address` is that of ``void f(double* group1, double* group2, ..., double* out)``.
+    Its attribute `address` is that of ``void f(double* group1, double* group2, ..., double* out)``.
 
     Raises
     ------
     NotWritableError
-        A function that there is no word for.
+        An expression has a function that cannot be compiled.
 
     Examples
     --------
@@ -46,9 +46,9 @@ def machine_function(groups: Sequence[Sequence[Symbol]], expressions: Sequence[A
 
     def function(*values: Any) -> Vector:
         out = np.empty(n)
-        held = [np.ascontiguousarray(v, dtype=float) for v in values]
-        call(*map(address, held), address(out))
+        arrays = [np.ascontiguousarray(v, dtype=float) for v in values]
+        call(*map(address, arrays), address(out))
         return out
 
-    function.code, function.address = code, code.address("f")  # type: ignore[attr-defined]  # it lives as long
+    function.code, function.address = code, code.address("f")  # type: ignore[attr-defined]  # keeps the code alive
     return function

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""Rodas5P, the one stiff method of the engine: a Rosenbrock method of orders 5 and 4 with eight stages.
+"""Rodas5P, the stiff method of the compiled engine: a Rosenbrock method of orders 5 and 4 with eight stages.
 
 One step of M y' = f(t, y) from (t, y) of size h, with W = M/(h gamma) - J, J = df/dy and f_t = df/dt at (t, y)::
 
@@ -7,25 +7,25 @@ One step of M y' = f(t, y) from (t, y) of size h, with W = M/(h gamma) - J, J = 
     y_new = Y_7 + U_7                                                 error = U_7
 
 and between t and t + h, with K_r = sum_s H_rs U_s, the solution is y + x (y_new - y + (1 - x)(K_0 + x (K_1 + x K_2))).
-It is stiffly accurate and has no history, so nothing is lost where a run begins anew.
+It is stiffly accurate and a one-step method, so restarting after an event costs nothing.
 
-Sensitivities are the derivative of the step as it is, at fixed h, with the same factors of W. For the parameter q, S =
-dy/dq::
+Sensitivities are the exact derivative of the step at fixed h, with the same factors of W. For the parameter q and
+S = dy/dq::
 
     W dU_s = J(Y_s) dY_s + f_q(Y_s) + (M/h) sum_j C_sj dU_j + (d/dy (J k + h d_s f_t)) S + d/dq (J k + h d_s f_t)
 
-at k = U_s: the matrix in brackets, of second derivatives, is one for all parameters.
+at k = U_s: the matrix in brackets, of second derivatives, is the same for all parameters.
 
-The model comes as C functions ``void f(double t, double* z, double* inputs, double* out)``:
+A model is a set of C functions ``void f(double t, double* z, double* inputs, double* out)``:
 
     field      the rates of the states
-    jacobian   the entries of J that are not zero, and behind them f_t
-    slopes     those of J, and behind them those of df/dq
-    bend       z = [y, k, a, s] -> the entries of d/dy (J k + a f_t), and behind them those of d/dq; s is the stage
+    jacobian   the nonzero entries of J, followed by f_t
+    slopes     the nonzero entries of J, followed by those of df/dq
+    bend       z = [y, k, a, s] -> the entries of d/dy (J k + a f_t), followed by those of d/dq; s is the stage
 
-or, of loops over arrays (`compiled.array_loop`), which have no such entries, only what is needed for `advance`.
+For models of loops over arrays (`compiled.array_loop`) `slopes` and `bend` only prepare what `advance` needs.
 
-`run` is compiled once for all models; what it knows of one is its plan.
+`run` is compiled once for all models; everything specific to a model is in its plan.
 
 References
 ----------
@@ -56,24 +56,24 @@ from fmepy.compiled.sparse_lu import (
 from fmepy.types import IntMatrix, IntVector
 
 MOST_MISFIT, MOST_OFF = 1e-9, 1e-3
-"""Of a stage: where its equations are solved less well, off by more of the tolerance, W is factored with exchange of
-rows, and where that does no better a shorter step is tried."""
+"""Largest residual of the equations of the first stage, relative and in units of the tolerance. Above both, W is
+factored again with pivoting, and if that is no better a shorter step is tried."""
 MOST_FULL = 400
-"""States up to which it is: a full matrix of so many takes some 10 ms."""
+"""Most states for which W is factored as a full matrix, which then takes some 10 ms."""
 
 LENIENCE = 0.1
-"""What errors of sensitivities count: they come out as small as those of the states, which keep well below theirs."""
+"""Weight of the errors of sensitivities; they then come out as small as those of the states, which stay well within."""
 
 STEP, POLYNOMIAL = 0, 1
-"""What `run` is asked for."""
+"""The tasks of `run`."""
 T, H, UNTIL, RTOL, IS_KNOWN, FASTEST, IS_STIFF, ALWAYS, STEPS, WAIT, CALM, END, IS_FULL = range(13)
-"""In the room: the step wanted; whether J is that of its beginning (1; -1: no powers of J are known either); its
-largest |lambda|; what the driver remembers; whether the factors of the last step are those of W as a full matrix."""
+"""Indices in the room: the step; whether J is that at its start (1; -1: no powers of J are available either); the
+largest |lambda|; the memory of the driver; whether the last step factored W as a full matrix."""
 MEMORY = 13
 
 
 class Stiff(NamedTuple):
-    """The method for a driver: the address of `run`, that of a plan (0 in its place: there is none), and room."""
+    """The stiff method as a driver needs it: the address of `run` (0: none), that of a plan, and room."""
 
     run: int
     plan: int
@@ -81,7 +81,7 @@ class Stiff(NamedTuple):
 
 
 def is_on(stiff):
-    """Tell whether a run is with the stiff method now."""
+    """Tell whether a run is currently using the stiff method."""
     return stiff.room[IS_STIFF] > 0.0
 
 
@@ -97,33 +97,32 @@ def prepare_stiff(stiff, inputs, y, y_new, k, c):
 
 
 class StiffPlan(NamedTuple):
-    """What the method knows of a model.
+    """Everything that is specific to a model.
 
     Attributes
     ----------
     loop, size, n_algebraic : int
-        The address of `run`, the size of the room of a run, how many states have no rate: what a driver reads.
+        The address of `run`, the size of a run's room, the number of algebraic states; a driver reads these three.
     field, jacobian, slopes, bend, advance, factor, solve, multiply : int
-        Addresses of the model's functions, and of those of `compiled.unrolled_lu` or `compiled.band_lu`; 0 where there
-        is none.
+        Addresses of the model's functions, and of those of `compiled.unrolled_lu` or `compiled.band_lu`; 0: none.
     n, n_params, row, column : int
-        States, parameters with sensitivities, and how far the latter's rows and columns lie apart: parameters lie
-        innermost, filled up to an even number, but of a band states do.
+        States, parameters with sensitivities, and the strides of rows and columns of the sensitivities: parameters vary
+        fastest, padded to an even number, but for a band states do.
     scales_at : int
-        Where the scales of the sensitivities stand in the inputs.
+        Index among the inputs where the scales of the sensitivities begin.
     lower, upper : int
-        Diagonals of J below and above the main one where it is a band (`compiled.band_lu`), else -1.
+        Diagonals of J below and above the main one if J is banded (`compiled.band_lu`), else -1.
     at : ndarray of int
         Where the arrays of a `Workspace` begin, see `compiled.stiff_plan.Entries.places`.
     order : ndarray of int, shape (n,) or (0,)
-        Of the states in the band.
+        Order of the states in the band.
     pattern : Pattern
     rows, cols : ndarray of int
-        Where the entries of J are.
+        Rows and columns of the entries of J.
     of_f, of_bend_y, of_bend_q : ndarray of int, shape (2, n_entries)
         Rows and columns of the entries of df/dq, and of the two parts of `bend`.
     mass : ndarray of int, shape (n,)
-        The diagonal of M: 1, or 0 of an algebraic state, whose entry in f is to be zero.
+        The diagonal of M: 1, or 0 for an algebraic state, whose equation is f_i = 0.
     """
 
     loop: int
@@ -156,26 +155,26 @@ class StiffPlan(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What a step works on.
+    """Arrays of a step.
 
     Attributes
     ----------
     inputs, scales, numbers : ndarray
-        Of the model; the scales of the sensitivities among them; all that follows.
+        Inputs of the model; the scales of the sensitivities among them; the block that holds all arrays below.
     J : ndarray
         Entries of the Jacobian, then df/dt.
     LU, b, rest, v : ndarray
-        The factors, room, what the powers of J have come to.
+        The factors of W, scratch, scratch, the vector of the power iteration with J.
     full : ndarray, shape (n (n + 1),) or (0,)
-        Factors of W as a full matrix, and which rows were exchanged.
+        Factors of W as a full matrix, and its pivots.
     point : ndarray, shape (2 n + 2,)
         The argument of `bend`.
     U, V : ndarray, shape (8, n), (8, m)
         Stages of the states, and of the sensitivities.
     S, X : ndarray, shape (m,)
-        Sensitivities where the step begins, and at a stage.
+        Sensitivities at the start of the step, and at a stage.
     G, D : ndarray
-        What `slopes` and `bend` write; of a band G is room.
+        Output of `slopes` and of `bend`; for a band G is scratch.
     """
 
     inputs: Any
@@ -197,11 +196,11 @@ class Workspace(NamedTuple):
 
 
 def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages: int, c: int, atol: int) -> None:
-    """Take a step, or set the polynomial of the last one; arrays come as their addresses.
+    """Take a step, or compute the polynomial of the last one; arrays are passed as addresses.
 
-    The step wanted stands in the room. From y and the rates there, stages[0], it sets y_new, the rates there,
-    stages[6], and c[0], the error; all have an entry for each state and, behind them, for each sensitivity. Where it
-    cannot be taken the error is NaN.
+    The room holds the step to take. From y and the rates there, stages[0], it sets y_new, the rates there, stages[6],
+    and the error, c[0]; all have an entry for each state, followed by those for each sensitivity. If the step cannot be
+    taken the error is NaN.
     """
     p = structure(plan, StiffPlan)
     n, n_params, at = p.n, p.n_params, p.at
@@ -225,7 +224,7 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
 
 
 def _begin(M, p, w, y):
-    """Set what belongs to the beginning of a step: J, f_t, the sensitivities, and |lambda| by one more power of J."""
+    """Evaluate J and f_t at the start of a step, copy the sensitivities, and do one power iteration for |lambda|."""
     n = p.n
     call(p.jacobian, M[T], y, w.inputs, w.J)
     for i in range(n):
@@ -243,7 +242,7 @@ def _begin(M, p, w, y):
 
 
 def _step(M, p, w, y, y_new, f, C, f_new, atol):
-    """Take the step; return whether it could be taken. C[1] and C[2] are room."""
+    """Take the step; return whether it could be taken. C[1] and C[2] are scratch."""
     n, n_params, U, V, S, X, error = p.n, p.n_params, w.U, w.V, w.S, w.X, C[0]
     t, h, n_J = M[T], M[H], len(w.J) - n
     g, inverse, x = 1.0 / (h * GAMMA), 1.0 / h, C[1][:n]
@@ -287,7 +286,7 @@ def _step(M, p, w, y, y_new, f, C, f_new, atol):
 
 
 def _first_stage(M, p, w, g, J, y, size, atol):
-    """Factor W and set U_0 to the solution of W U_0 = b; return whether that went well. size is room."""
+    """Factor W and solve W U_0 = b; return whether the residual is small enough. `size` is scratch."""
     n = len(y)
     for attempt in range(2):
         M[IS_FULL], is_good = attempt, False
@@ -317,7 +316,7 @@ def _first_stage(M, p, w, g, J, y, size, atol):
 
 
 def _multiply(p, w, x, out, sizes):
-    """Add J x to out, and to sizes what the products of a row come to, whatever their signs."""
+    """Add J x to `out`, and |J| |x| to `sizes`."""
     if p.lower >= 0:
         call(p.multiply, w.J, p.order, w.G, x, out, sizes, p.n)
     else:
@@ -325,7 +324,7 @@ def _multiply(p, w, x, out, sizes):
 
 
 def _factor_full(p, w, g, J, B):
-    """Factor W as a full matrix, with exchange of rows."""
+    """Factor W as a full matrix, with partial pivoting."""
     n = len(B)
     for i in range(n):
         for j in range(n):
@@ -337,7 +336,7 @@ def _factor_full(p, w, g, J, B):
 
 
 def _solve(M, p, w, x):
-    """Replace x by the solution of W x = x."""
+    """Solve W u = x in place."""
     n = len(x)
     if M[IS_FULL] > 0.0:
         solve_block(w.full[: n * n].reshape((n, n)), w.full[n * n :], x)
@@ -358,14 +357,14 @@ def _stage_of_sensitivities(s, t, at, d, M, p, w, x, B):
         if p.mass[i] == 0:
             for q in range(p.n_params):
                 B[i * p.row + q * p.column] = 0.0
-    if s == 0 or p.lower < 0:  # loops over arrays, of bands, keep what `field` has just computed at x
+    if s == 0 or p.lower < 0:  # for a band `field` has just computed them at x
         call(p.slopes, at, x, w.inputs, w.G)
     call(p.bend, t, w.point, w.inputs, w.D)
     _advance(M, p, w, B)
 
 
 def _advance(M, p, w, B):
-    """Replace B by the solution of W x = B + J X + df/dq + D S + ..., the entries of J and the others being G and D."""
+    """Replace B by the solution of W x = B + J X + df/dq + D S + ...; G holds J and df/dq, D the second derivatives."""
     n, n_J, n_by = p.n, len(p.rows), p.of_bend_y.shape[1]
     if p.lower >= 0:
         call(p.advance, 0.0, w.numbers, w.inputs, B)
@@ -401,10 +400,10 @@ def _polynomial(p, w, y, y_new, c):
 
 
 def _set_error_inside(M, p, w, y, c, error, x):
-    """Set error to that of the polynomial, about, in the middle of the step; x is room.
+    """Estimate the error of the polynomial in the middle of the step; x is scratch.
 
-    What is stiff ends a step right however long it was, and the error there says nothing of what lies between: the
-    slope of the polynomial there, less the rates there, does, by the equations of a stage.
+    Stiff components are right at the end of a step of any length, so the error there says nothing about the inside. The
+    defect in the middle (slope of the polynomial less the rates) does, after solving the equations of a stage with it.
     """
     n, middle = p.n, M[T] + 0.5 * M[H]
     for i in range(len(y)):

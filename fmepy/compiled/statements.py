@@ -1,4 +1,4 @@
-"""Which parts of expressions are computed on their own, and in which order: common ones, and cuts of deep ones."""
+"""Common subexpressions: which parts of expressions are computed separately, in which order; deep ones are cut."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fmepy.language.nodes import TABLE, Node, Number, in_order
 def statements(
     roots: Sequence[Node], most_nested: int, is_known: Callable[[Any], object] = ().__contains__
 ) -> tuple[list[Node], set[Node]]:
-    """Return what is computed on its own, in order, and the set of what several places need.
+    """Return all parts to compute, in order, and the set of those that are computed separately.
 
     Parameters
     ----------
     roots : sequence of Node
-        The results; those that are no symbols or numbers are among what is computed.
+        The results.
     most_nested : int
         Levels of an expression that are written as one; deeper ones are cut.
     is_known : callable
-        Whether a part, and what is in that alone, is computed already.
+        Whether a part is computed already; parts that only occur inside it are then not needed.
     """
     order = in_order(roots, is_known)
     uses: Counter[Node] = Counter(roots)
@@ -40,7 +40,7 @@ def statements(
 def slow_parts(expressions: Iterable[Node], symbols: Iterable[Node]) -> list[Node]:
     """Return the largest parts of expressions that depend on these symbols alone and call functions or take powers.
 
-    Of a part with a whole exponent below zero what it divides by is taken: a quotient is computed as it is written.
+    A part with a negative whole exponent is a quotient, computed as written; its divisor is taken instead.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the compiled solver and those who call it agree upon: room to work in, how a run ends, what an explosion is."""
+"""Conventions of the compiled solver and its callers: status codes, sizes of working arrays, when a state explodes."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ STIFF = 4
 NO_RATES = 5
 EXPLODED = 6
 NO_VALUE = 7
-"""An initial value or that of a change is not finite."""
+"""An initial value or the value of a change is not finite."""
 NOT_FINITE = 8
-"""A state is not, at a row."""
+"""A state is not finite at a row."""
 NO_DELAY = 9
-"""A delay is negative, or no finite number."""
+"""A delay is negative or not finite."""
 SHORT_DELAY = 10
 """A delay is too short for the run: no step is longer than the shortest."""
 LOST_DELAY = 12
-"""A delay that varies came to zero, or is negative or no number."""
+"""A varying delay became zero, negative or NaN."""
 NO_ROOM = 11
-"""The steps of the past are more than there is room for; the run is begun again with more."""
-ALONE = 13
-"""A run among lanes that does not come to its end; it is to be run by itself, see `compiled.lanes`."""
+"""There is no room for further steps of the past; the run is repeated with more."""
+FALLBACK = 13
+"""The fast loop (`compiled.lanes`, `compiled.switching`) cannot finish the run; a more general one must do it."""
 
 WORK, STOP = 15, 14
-"""Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial; and the
-row whose first number is 0, until somebody else wants the run to end.
+"""Rows of a run's working array: y, the new y, an argument, seven stages, four coefficients of the polynomial; and the
+row whose first number is set to 1 by another thread to stop the run.
 """
-SEEN = 8
-"""Rows of the array in which conditions are looked at, see `compiled.crossings`."""
+WATCH_ROWS = 8
+"""Rows of the array of values of conditions, see `compiled.crossings`."""
 
 MOST_GROWTH = 1e3
-"""A state that has grown by more, of its start or of atol/rtol, and grows as fast as SHORTEST says, has exploded."""
+"""Growth of a state (relative to its start or to atol/rtol) above which it has exploded, if it grows that fast."""
 SHORTEST = 1e-8
-"""Part of the time since it began within which a state that has exploded grows by a factor of e."""
+"""An exploding state grows by a factor of e within this part of the time since the run began."""
 HUGE, SHARE = 1e15, 0.5
-"""The same of a state so far off that its start is lost in rounding: it does so at this share of its average speed."""
+"""A state that has grown by more than HUGE (rounding hides its start) explodes at this share of its mean speed."""
 ROUNDED = 1e-6
-"""Part of the present time that a run has lasted at least: rounding hides what is shorter than `SHORTEST` of that."""
+"""A run counts as having lasted at least this part of the present time, since rounding hides shorter times."""
 ENDLESS = 1e100
 """A state that has grown by more has exploded, however fast it grows."""
 
@@ -50,9 +50,9 @@ ENDLESS = 1e100
 def has_exploded(
     start: Vector, y: Vector, slope: Vector, n_states: int, began: float, t: float, rtol: float, atol: Vector
 ) -> bool:
-    """Tell whether a state where a solver gave up at t, and its rate, are beyond all bounds.
+    """Tell whether some state is exploding at t, where a solver gave up.
 
-    That a step became too small says nothing by itself: it does so too where rates jump or have no value.
+    A step that became too small is no proof of it: rates that jump or have no value also have that effect.
     """
     lasted = max(t - began, ROUNDED * abs(t))
     for i in range(n_states):

@@ -1,4 +1,4 @@
-"""What the stiff method (`compiled.rosenbrock`) knows of a model: its entries, and where everything lies."""
+"""The plan of the stiff method (`compiled.rosenbrock`) for a model: its entries, and the layout of its arrays."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from fmepy.types import IntVector
 
 
 class Entries(NamedTuple):
-    """What a plan says of a model.
+    """The sparse entries of a model's derivatives, from which its plan is built.
 
     Attributes
     ----------
     n : int
     rows, cols : sequence of int
-        Of the entries of J, as `jacobian` writes them.
+        Rows and columns of the entries of J, in the order in which `jacobian` writes them.
     of_f, of_bend_y, of_bend_q : sequence of (int, int)
-        Rows and columns of further entries, see the module's text.
+        Rows and columns of the entries of df/dq and of second derivatives, see `compiled.rosenbrock`.
     n_params, scales_at : int
-        Parameters with sensitivities, and where their scales stand in the inputs.
+        Parameters with sensitivities, and the index among the inputs where their scales begin.
     algebraic : sequence of int
-        States whose entry in the rates is to be zero.
+        Algebraic states, whose equation is f_i = 0.
     band : (int, int)
-        Diagonals of J below and above the main one where it is a band, and `rows` and `cols` are empty.
+        Diagonals of J below and above the main one if J is banded; `rows` and `cols` are then empty.
     order : sequence of int
-        Of the states, which makes it one.
+        Order of the states in which J is banded.
     """
 
     n: int
@@ -49,16 +49,16 @@ class Entries(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Numbers in a row of sensitivities, where parameters lie innermost."""
+        """Length of a row of sensitivities (one state, all parameters), padded to an even number."""
         return 2 * ((self.n_params + 1) // 2)
 
     @property
     def strides(self) -> tuple[int, int]:
-        """How far the rows and columns of sensitivities lie apart."""
+        """Strides of the rows and columns of sensitivities."""
         return (1, self.n) if self.band[0] >= 0 else (self.width, 1)
 
     def places(self, n_LU: int) -> list[int]:
-        """Return where J, LU, b, rest, v, point, U, V, S, X, G, D, `full` begin behind its memory; the end."""
+        """Return the offsets of J, LU, b, rest, v, point, U, V, S, X, G, D, `full` in the room, and its size."""
         n, m, n_J = self.n, self.n * self.width, len(self.rows)
         n_G, n_D = n_J + len(self.of_f), 1 + len(self.of_bend_y) + len(self.of_bend_q)
         if self.band[0] >= 0:
@@ -70,7 +70,7 @@ class Entries(NamedTuple):
 
 
 def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: int) -> IntVector:
-    """Return the words of a model's plan, `rosenbrock.StiffPlan`, and behind them its tables; of a band none is needed.
+    """Return the packed words of a model's plan, `rosenbrock.StiffPlan`, followed by the tables that they refer to.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 # mypy: ignore-errors
-"""Runs of systems with switches: where one crosses, its mode flips, and the run goes on, without Python.
+"""Runs of systems with switches: where a switch crosses zero its mode flips and the run continues, without Python.
 
-What happens at a crossing is what `models.running.crossings` does and explains; root events fire on the way
-(`compiled.root_events`). A run comes back after as many flips as there is room for, and where it slides along a switch.
+The same happens at a crossing as in `models.running.crossings`, which explains it; root events also fire
+(`compiled.root_events`). A run returns early when there is no room for more flips, or when it slides along a switch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fmepy.compiled.root_events import (
     PACE,
     REFUSED,
     Roots,
-    RootsSeen,
+    RootsState,
     begin_roots,
     begins_another,
     change,
@@ -35,42 +35,42 @@ from fmepy.compiled.root_events import (
     settle,
 )
 from fmepy.compiled.rosenbrock import IS_KNOWN, Stiff, is_on
-from fmepy.compiled.status import ALONE, CROSSED, DONE, STIFF
+from fmepy.compiled.status import CROSSED, DONE, FALLBACK, STIFF
 from fmepy.types import IntVector, Matrix, Vector
 
 MOST_OF_WHOLE = 50_000
-"""Flips after which a run comes back, for somebody to see whether it slides along a switch."""
+"""Flips after which a run returns, so that the caller can find out whether it slides along a switch."""
 MOST_FLIPS = 200_000
-"""How many flips a run may have at the pace of its last: of more it slides along a switch."""
+"""A run that would exceed so many flips at its current pace counts as sliding along a switch."""
 FAR = 1e-4
-"""Part of a state by which none may move within two times that are one: a switch may cross there unseen."""
+"""Largest relative change of a state within the resolution of time (`near`): beyond it crossings would be missed."""
 
 
 class Switches(NamedTuple):
-    """The switches of a system, and what is noted of a run.
+    """The switches of a system, and the record of a run.
 
     Attributes
     ----------
     along : int
-        Address of ``along(t, z, inputs, way, out)``: g of all switches, and their derivatives along a way.
+        Address of ``along(t, z, inputs, way, out)``: g of all switches, and their directional derivatives along `way`.
     n_switches, n_moving : int
-        How many g there are; how many numbers a way has: of the time, the states, and the parameters of z.
+        Number of g; length of `way`: one entry for time, then the states, then the parameters of the sensitivities.
     modes, scales, offsets : int
-        Where in the inputs they begin.
+        Index among the inputs where each begins.
     began, near : float
-        The start of the run; the part of it until now within which two times are one.
+        Start of the run; times that differ by less than this part of the elapsed time count as equal.
     watched, read_again : ndarray of int
-        Which switches are; whose modes are read where a stretch begins that is not the first.
+        Switches that are watched; switches whose modes are read at the start of every stretch but the first.
     are_levels : ndarray of int, shape (n_switches,)
-        1 of a floor.
+        1 for a floor, whose mode is a whole number.
     are_of_time : ndarray of int, shape (n_switches,)
-        1 of what no state stands in: the rates behind it may be of another kind.
+        1 for a condition without states: the rates after it may behave quite differently.
     ends, dependents : ndarray of int
-        Of every switch, the end of those that hang on it in `dependents`; those that are watched.
+        For every switch, where its dependents end in `dependents`; the watched switches that depend on it.
     unknown : ndarray, shape (n_switches,)
-        1 of a condition without a value, which is read again at every flip.
+        1 for a condition without a value (NaN), which is read again at every flip.
     flips : ndarray, shape (most, 3)
-        Times, which of the watched, and the speed of its g.
+        Time of each flip, index of the switch among the watched, rate of change of its g.
     n_flips : ndarray, shape (1,)
     roots : Roots
     """
@@ -96,15 +96,15 @@ class Switches(NamedTuple):
 
 
 def with_room(w: Switches, most: int) -> Switches:
-    """Return switches for one call, with room for so many flips."""
+    """Return a copy of the switches for one call, with room for `most` flips."""
     return w._replace(unknown=np.zeros(w.n_switches), flips=np.empty((most, 3)), n_flips=np.zeros(1))
 
 
-class _Seen(NamedTuple):
-    """What is seen at a time: the rates of z, a way, g and its speeds, the conditions, room, the rates before it.
+class _Evaluation(NamedTuple):
+    """Scratch of one evaluation: time, rates of z, direction, g with its rates of change, conditions, rates before.
 
-    And by what a crossing moves with the parameters, modes, values of g at which these stay as they are (NaN: of none),
-    and what is seen of the roots.
+    Also the shifts of the crossing time with the parameters, modes, values of g at which a mode is kept (`pinned`, NaN:
+    none), and the state of the roots.
     """
 
     at: Vector
@@ -117,36 +117,36 @@ class _Seen(NamedTuple):
     before: Vector
     shifts: Vector
     modes: Vector
-    known: Vector
-    roots: RootsSeen
+    pinned: Vector
+    roots: RootsState
 
 
 def _room(c, w):
     n, n_watched = len(c.atol), len(w.watched) + len(w.roots.directions)
-    seen = _Seen(
+    ev = _Evaluation(
         new(1), new(n), new(w.n_moving), new(2 * w.n_switches), new(n_watched), new(n_watched), new(n), new(n),
         new(w.n_moving), new(w.n_switches), new(w.n_switches), roots_room(c, w.roots),
     )  # fmt: skip
-    _forget(seen.known)
-    return seen
+    _forget(ev.pinned)
+    return ev
 
 
-def _forget(known):
-    for i in range(len(known)):
-        known[i] = math.nan
+def _forget(pinned):
+    for i in range(len(pinned)):
+        pinned[i] = math.nan
 
 
 def run_through(c: CourseTables, runs: RunArrays, w: Switches):
-    """Run a model many times, through the crossings of its switches; ALONE: it is not here to do."""
-    plan, seen = integers(c.plan, 3), _room(c, w)
+    """Run a model many times, through the crossings of its switches; status FALLBACK if this loop cannot finish."""
+    plan, ev = integers(c.plan, 3), _room(c, w)
     stiff = Stiff(plan[0], c.plan, new(plan[1]))
     for r in range(len(runs.inputs)):
         begin_stiff(stiff, c, plan)
-        runs.ended[r, 0] = _run_through(c, runs, w, seen, runs.inputs[r], runs.out[r], stiff)
+        runs.ended[r, 0] = _run_through(c, runs, w, ev, runs.inputs[r], runs.out[r], stiff)
 
 
-def _run_through(c, runs, w, seen, inputs, rows, stiff):
-    """Return how a run ended."""
+def _run_through(c, runs, w, ev, inputs, rows, stiff):
+    """Run a model once; return its status."""
     z, row, h = runs.values[: len(c.atol)], c.n_at_start, 0.0
     prepare(c, runs, inputs)
     call(c.values, c.start, runs.work[0], inputs, runs.values)
@@ -154,43 +154,43 @@ def _run_through(c, runs, w, seen, inputs, rows, stiff):
         copy(z, rows[0])
     change = make_changes(c, runs, inputs, 0, -1, c.start)
     w.n_flips[0] = 0.0
-    begin_roots(seen.roots)
+    begin_roots(ev.roots)
     for k in range(len(c.bounds)):
         if change < 0 or not are_finite(z):
-            return ALONE
-        _begin_stretch(c, w, seen, inputs, k)
-        status, h = _stretch_through(c, runs, w, seen, inputs, rows[row:], stiff, k, h)
+            return FALLBACK
+        _begin_stretch(c, w, ev, inputs, k)
+        status, h = _stretch_through(c, runs, w, ev, inputs, rows[row:], stiff, k, h)
         if status != DONE:
-            return STIFF if status == STIFF else ALONE
+            return STIFF if status == STIFF else FALLBACK
         row += c.bounds[k, 2]
         before, change = change, make_changes(c, runs, inputs, change, k, c.times[c.bounds[k, 1] - 1])
-        if change != before or not is_on(stiff):  # the first step of a stretch is found anew
+        if change != before or not is_on(stiff):  # choose the first step of the next stretch anew
             h = 0.0
     if change < 0:
-        return ALONE
+        return FALLBACK
     for i in range(len(rows)):
         set_outputs(c, runs, inputs, None, i, rows[i])
     return DONE
 
 
-def _begin_stretch(c, w, seen, inputs, k):
-    """Set the inputs that are constant along stretch k, but for the modes that go on."""
+def _begin_stretch(c, w, ev, inputs, k):
+    """Set the inputs that are constant along stretch k; watched modes carry over from the stretch before."""
     modes = inputs[w.modes : w.modes + w.n_switches]
-    copy(modes, seen.modes)
+    copy(modes, ev.modes)
     copy(c.constants[k], inputs[c.n_parameters :])
     if k > 0:
         for m in range(len(w.watched)):
-            modes[w.watched[m]] = seen.modes[w.watched[m]]
+            modes[w.watched[m]] = ev.modes[w.watched[m]]
 
 
-def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
-    """Carry z through a stretch; return how it ended, and the next step."""
+def _stretch_through(c, runs, w, ev, inputs, rows, stiff, k, h):
+    """Integrate z through a stretch; return its status and the next step."""
     z, t, row, times = runs.values[: len(c.atol)], c.begins[k], 0, c.times[c.bounds[k, 0] : c.bounds[k, 1]]
-    n_roots, seen.at[0] = len(w.roots.directions), t
+    n_roots, ev.at[0] = len(w.roots.directions), t
     read = w.watched if k == 0 else w.read_again
-    _read(w, seen, read, 0, len(read), c, t, z, inputs)
-    if not _set_offsets(c, w, seen, t, z, inputs):
-        return ALONE, h
+    _read(w, ev, read, 0, len(read), c, t, z, inputs)
+    if not _set_offsets(c, w, ev, t, z, inputs):
+        return FALLBACK, h
     while True:
         status, came, reached, h = advance(
             rates_of, watch_of, (c.rates, c.watch, inputs), c, runs, t, h, c.max_step, times[row:], rows[row:], None,
@@ -205,60 +205,58 @@ def _stretch_through(c, runs, w, seen, inputs, rows, stiff, k, h):
             return DONE, h
         if is_early:
             row -= 1
-            crossed = _crossed(c, w, seen, reached, z, inputs)
+            crossed = _crossed(c, w, ev, reached, z, inputs)
         if n_roots > 0:
             reached, row, fired = _through_roots(
-                c, w, seen, reached, z, inputs, times, rows, row, crossed - len(w.watched), c.begins[k]
+                c, w, ev, reached, z, inputs, times, rows, row, crossed - len(w.watched), c.begins[k]
             )
         if fired == REFUSED:
-            return ALONE, h
+            return FALLBACK, h
         is_flip = is_early and fired == NOTHING and crossed < len(w.watched)
         is_of_time = is_flip and w.are_of_time[w.watched[crossed]] == 1
         if is_of_time:
             row = _rows_before(w, reached, z, times, rows, row)
-        if is_flip and (w.n_flips[0] == len(w.flips) or not _flip(c, w, seen, crossed, reached, z, inputs)):
-            return ALONE, h
+        if is_flip and (w.n_flips[0] == len(w.flips) or not _flip(c, w, ev, crossed, reached, z, inputs)):
+            return FALLBACK, h
         if fired == FIRED or is_of_time:
-            h = 0.0  # the first step is found anew
+            h = 0.0  # choose the first step anew
         if not is_early or row == len(times):
             return DONE, h
-        if not _set_offsets(c, w, seen, reached, z, inputs) or (
-            is_flip and _comes_back(c, w, seen, reached, z, inputs)
-        ):
-            return ALONE, h
+        if not _set_offsets(c, w, ev, reached, z, inputs) or (is_flip and _comes_back(c, w, ev, reached, z, inputs)):
+            return FALLBACK, h
         stiff.room[IS_KNOWN] = -1.0
         t = reached
 
 
-def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
-    """Fire the roots that cross at t; return the time of that, the next row, and whether any fired.
+def _through_roots(c, w, ev, t, z, inputs, times, rows, row, root, begin):
+    """Fire the roots that cross at t; return the time of the crossing, the next row, and whether any fired.
 
-    root : that which has crossed; below zero where none is known to have
+    root : index of the root known to have crossed; negative if none is known
     """
-    r, s = w.roots, seen.roots
+    r, s = w.roots, ev.roots
     if root >= 0:
         least, most = times[row - 1] if row > 0 else begin, times[min(row, len(times) - 1)]
         t = polished(c, r, s, root, t, z, inputs, _near(w, t), least, most)
     near, end, row = _near(w, t), c.times[len(c.times) - 1], _rows_before(w, t, z, times, rows, row)
     fired = ready_to_fire(c, r, s, t, z, inputs, near, near / w.near, end, root)
     if fired == FIRED:
-        look_at_conditions(r, s, t, z, inputs, s.held)
+        look_at_conditions(r, s, t, z, inputs, s.true_before)
     for at in range(len(r.order)):
         j = r.order[at]
         if fired == FIRED and s.fires[j] > 0.0:
-            seen.at[0] = t
-            call(w.along, seen.at, z, inputs, seen.way, seen.g)
-            copy(seen.g[: w.n_switches], seen.known)  # what the changes do not move crosses by itself
+            ev.at[0] = t
+            call(w.along, ev.at, z, inputs, ev.way, ev.g)
+            copy(ev.g[: w.n_switches], ev.pinned)  # switches that the changes do not move are left to cross later
             if not change(c, r, s, j, t, z, inputs):
                 fired = REFUSED
-            _read(w, seen, w.watched, 0, len(w.watched), c, t, z, inputs)
-            _forget(seen.known)
+            _read(w, ev, w.watched, 0, len(w.watched), c, t, z, inputs)
+            _forget(ev.pinned)
             settle(c, s, j, t, z, inputs)
-            look_at_conditions(r, s, t, z, inputs, s.holds)
+            look_at_conditions(r, s, t, z, inputs, s.true_after)
             if r.holding != 0 and begins_another(s, j):
                 fired = REFUSED
             i = row - 1
-            if r.kinds[j] == CONDITIONAL and s.held[len(s.sides) + j] < 0.5:  # one that is not strict is seen at once
+            if r.kinds[j] == CONDITIONAL and s.true_before[len(s.sides) + j] < 0.5:  # not strict: already true
                 while i >= 0 and times[i] >= t - near:
                     copy(z, rows[i])
                     i -= 1
@@ -266,7 +264,7 @@ def _through_roots(c, w, seen, t, z, inputs, times, rows, row, root, begin):
 
 
 def _rows_before(w, t, z, times, rows, row):
-    """Let rows at t show the state before what happens there; return the next one."""
+    """Write the state before an event at t to all rows at t; return the next row."""
     while row < len(times) and times[row] <= t + _near(w, t):
         copy(z, rows[row])
         row += 1
@@ -274,14 +272,14 @@ def _rows_before(w, t, z, times, rows, row):
 
 
 def _near(w, t):
-    """Return the time within which two times are one."""
+    """Return the resolution of time at t: closer times count as equal."""
     return w.near * max(t - w.began, 1e-4 * abs(t))
 
 
 def run_stretch(c: CourseTables, runs: RunArrays, w: Switches):
-    """Run once along the one stretch of a course, from a given z, through its crossings.
+    """Run once along the single stretch of a course, from the z in `values`, through its crossings.
 
-    How it ended and the next step stand in `ended`, where the first step is read.
+    The first step is read from `ended[0, 1]`; status and next step are written to `ended[0, :2]`.
     """
     plan, ended = integers(c.plan, 3), runs.ended[0]
     stiff = Stiff(plan[0], c.plan, new(plan[1]))
@@ -291,53 +289,53 @@ def run_stretch(c: CourseTables, runs: RunArrays, w: Switches):
     ended[0], ended[1] = _stretch_through(c, runs, w, _room(c, w), runs.inputs[0], runs.out[0], stiff, 0, ended[1])
 
 
-def _look(c, w, seen, t, z, inputs):
-    """Set the rates, g and its speeds."""
-    call(c.rates, t, z, inputs, seen.rates)
-    seen.at[0], seen.way[0] = t, 1.0
+def _look(c, w, ev, t, z, inputs):
+    """Evaluate the rates, and g with its rates of change."""
+    call(c.rates, t, z, inputs, ev.rates)
+    ev.at[0], ev.way[0] = t, 1.0
     for i in range(1, w.n_moving):
-        seen.way[i] = seen.rates[i - 1] if i <= c.n_states else 0.0
+        ev.way[i] = ev.rates[i - 1] if i <= c.n_states else 0.0
     if w.n_switches > 0:
-        call(w.along, seen.at, z, inputs, seen.way, seen.g)
+        call(w.along, ev.at, z, inputs, ev.way, ev.g)
 
 
-def _crossed(c, w, seen, t, z, inputs):
-    """Return which of the watched has crossed at t; behind switches stand roots.
+def _crossed(c, w, ev, t, z, inputs):
+    """Return the index of the watched switch (or, after the switches, root) that has crossed at t.
 
-    That is the one nearest to its crossing, in time, of those that have crossed: others may touch zero nearby.
+    It is, of those that have crossed, the one nearest in time to its crossing: others may touch zero nearby.
     """
-    _look(c, w, seen, t, z, inputs)
+    _look(c, w, ev, t, z, inputs)
     if len(w.roots.directions) > 0:
-        look_at_roots(c, w.roots, seen.roots, t, z, inputs)
-    call(c.watch, t, z, inputs, seen.watched)
+        look_at_roots(c, w.roots, ev.roots, t, z, inputs)
+    call(c.watch, t, z, inputs, ev.watched)
     k, least, is_past = 0, math.inf, False
-    for i in range(len(seen.watched)):
-        side = _side(w, seen, i, inputs)
-        speed = seen.g[w.n_switches + w.watched[i]] if i < len(w.watched) else seen.roots.speeds[i - len(w.watched)]
-        away = abs(seen.watched[i]) / (abs(speed) + 1e-300)
-        has_crossed = side * seen.watched[i] <= 0.0
+    for i in range(len(ev.watched)):
+        side = _side(w, ev, i, inputs)
+        speed = ev.g[w.n_switches + w.watched[i]] if i < len(w.watched) else ev.roots.speeds[i - len(w.watched)]
+        away = abs(ev.watched[i]) / (abs(speed) + 1e-300)
+        has_crossed = side * ev.watched[i] <= 0.0
         if (has_crossed and not is_past) or (has_crossed == is_past and away < least):
             k, least, is_past = i, away, has_crossed
     return k
 
 
-def _side(w, seen, i, inputs):
-    """Return on which side of zero the i-th of the watched is, 1 or -1."""
+def _side(w, ev, i, inputs):
+    """Return the side of zero, 1 or -1, of the i-th watched switch or root."""
     if i >= len(w.watched):
-        return seen.roots.sides[i - len(w.watched)]
+        return ev.roots.sides[i - len(w.watched)]
     return 1.0 if w.are_levels[w.watched[i]] == 1 or inputs[w.modes + w.watched[i]] == 1.0 else -1.0
 
 
-def _flip(c, w, seen, k, t, z, inputs):
-    """Flip the mode of the k-th watched switch, give the sensitivities their jump, and note it.
+def _flip(c, w, ev, k, t, z, inputs):
+    """Flip the mode of the k-th watched switch, apply the jump of the sensitivities, and record the flip.
 
-    To be called behind `_crossed`, which has looked. False: it is not here to do.
+    To be called after `_crossed`, which evaluates g. Returns False if this loop cannot continue.
     """
     n, n_names = c.n_states, w.n_moving - 1 - c.n_states
     if not are_finite(z[:n]):
         return False
-    i, speed = w.watched[k], seen.g[w.n_switches + w.watched[k]]
-    copy(seen.rates, seen.before)
+    i, speed = w.watched[k], ev.g[w.n_switches + w.watched[k]]
+    copy(ev.rates, ev.before)
     mode = inputs[w.modes + i]
     n_flips = int(w.n_flips[0])
     w.flips[n_flips, 0], w.flips[n_flips, 1], w.flips[n_flips, 2] = t, k, speed
@@ -347,89 +345,89 @@ def _flip(c, w, seen, k, t, z, inputs):
         lasted = max(t - w.flips[n_flips - PACE, 0], 1e-300)
         if n_flips + PACE * (c.times[len(c.times) - 1] - t) / lasted > MOST_FLIPS:
             return False
-    _mark_alike(w, seen, i, speed)
-    _set_shifts(c, w, seen, i, speed, z, inputs)
+    _mark_alike(w, ev, i, speed)
+    _set_shifts(c, w, ev, i, speed, z, inputs)
     inputs[w.modes + i] = 1.0 - mode if w.are_levels[i] == 0 else mode + 1.0 if speed > 0.0 else mode - 1.0
     for m in range(len(w.watched)):
-        if seen.later[m] != 0.0:
-            inputs[w.modes + w.watched[m]] = 1.0 if seen.later[m] > 0.0 else 0.0
-    _read(w, seen, w.dependents, w.ends[i - 1] if i > 0 else 0, w.ends[i], c, t, z, inputs)
+        if ev.later[m] != 0.0:
+            inputs[w.modes + w.watched[m]] = 1.0 if ev.later[m] > 0.0 else 0.0
+    _read(w, ev, w.dependents, w.ends[i - 1] if i > 0 else 0, w.ends[i], c, t, z, inputs)
     for m in range(len(w.watched)):
-        if seen.later[m] != 0.0:
+        if ev.later[m] != 0.0:
             j = w.watched[m]
-            _read(w, seen, w.dependents, w.ends[j - 1] if j > 0 else 0, w.ends[j], c, t, z, inputs)
+            _read(w, ev, w.dependents, w.ends[j - 1] if j > 0 else 0, w.ends[j], c, t, z, inputs)
         elif w.unknown[w.watched[m]] > 0.0:
-            _read(w, seen, w.watched, m, m + 1, c, t, z, inputs)
+            _read(w, ev, w.watched, m, m + 1, c, t, z, inputs)
     if n_names > 0 and speed != 0.0:
-        call(c.rates, t, z, inputs, seen.rates)
+        call(c.rates, t, z, inputs, ev.rates)
         for j in range(n_names):
             for q in range(n):
-                z[n * (1 + j) + q] -= seen.shifts[j] * (seen.before[q] - seen.rates[q])
+                z[n * (1 + j) + q] -= ev.shifts[j] * (ev.before[q] - ev.rates[q])
     return True
 
 
-def _mark_alike(w, seen, i, speed):
-    """Mark by its way, 1 or -1, what may cross as one with switch i, as x > 0 and 0 > x do."""
+def _mark_alike(w, ev, i, speed):
+    """Mark, by its direction 1 or -1, each switch that may cross together with switch i, as 0 > x does with x > 0."""
     for m in range(len(w.watched)):
-        j, seen.later[m] = w.watched[m], 0.0
-        is_alike = j != i and w.are_levels[i] == w.are_levels[j] == 0 and abs(seen.g[j]) == abs(seen.g[i])
-        rises = seen.g[w.n_switches + j]
+        j, ev.later[m] = w.watched[m], 0.0
+        is_alike = j != i and w.are_levels[i] == w.are_levels[j] == 0 and abs(ev.g[j]) == abs(ev.g[i])
+        rises = ev.g[w.n_switches + j]
         if is_alike and abs(rises) == abs(speed) and speed != 0.0:
             for at in range(w.ends[i - 1] if i > 0 else 0, w.ends[i]):
                 is_alike = is_alike and w.dependents[at] != j
             if is_alike:
-                seen.later[m] = 1.0 if rises > 0.0 else -1.0
+                ev.later[m] = 1.0 if rises > 0.0 else -1.0
 
 
-def _set_shifts(c, w, seen, i, speed, z, inputs):
-    """Set what the time of the crossing of switch i moves by with the parameters.
+def _set_shifts(c, w, ev, i, speed, z, inputs):
+    """Set the derivatives of the crossing time of switch i by the parameters.
 
-    What moves by something else crosses by itself, and is marked no longer: between the two are rates of no time.
+    A switch marked by `_mark_alike` whose crossing time moves differently is unmarked: it crosses separately.
     """
     n = c.n_states
     for j in range(w.n_moving - 1 - n):
         for q in range(w.n_moving):
-            seen.way[q] = z[n * (1 + j) + q - 1] if 0 < q <= n else 0.0
-        seen.way[1 + n + j] = inputs[w.scales + j]
-        call(w.along, seen.at, z, inputs, seen.way, seen.g)
-        slope = seen.g[w.n_switches + i]
-        seen.shifts[j] = slope / speed
+            ev.way[q] = z[n * (1 + j) + q - 1] if 0 < q <= n else 0.0
+        ev.way[1 + n + j] = inputs[w.scales + j]
+        call(w.along, ev.at, z, inputs, ev.way, ev.g)
+        slope = ev.g[w.n_switches + i]
+        ev.shifts[j] = slope / speed
         for m in range(len(w.watched)):
-            if abs(seen.g[w.n_switches + w.watched[m]]) != abs(slope):
-                seen.later[m] = 0.0
+            if abs(ev.g[w.n_switches + w.watched[m]]) != abs(slope):
+                ev.later[m] = 0.0
 
 
-def _read(w, seen, switches, begin, end, c, t, z, inputs):
-    """Set the modes of some switches from their g, inner ones first; at zero (or a whole number) from where it goes."""
-    if not _read_values(w, seen, switches, begin, end, z, inputs):
+def _read(w, ev, switches, begin, end, c, t, z, inputs):
+    """Set the modes of some switches from g, inner ones first; on its border (0, or a whole number) from its rate."""
+    if not _read_values(w, ev, switches, begin, end, z, inputs):
         return
     is_old = True
     for at in range(begin, end):
         if is_old:
-            _look(c, w, seen, t, z, inputs)
+            _look(c, w, ev, t, z, inputs)
             is_old = False
         j = switches[at]
-        g, rises, is_level = seen.g[j], seen.g[w.n_switches + j], w.are_levels[j] == 1
+        g, rises, is_level = ev.g[j], ev.g[w.n_switches + j], w.are_levels[j] == 1
         mode = _mode(w, j, g)
-        if not abs(g) < math.inf or g != (mode if is_level else 0.0) or g == seen.known[j]:
+        if not abs(g) < math.inf or g != (mode if is_level else 0.0) or g == ev.pinned[j]:
             continue
         mode = (mode - 1.0 if rises < 0.0 else mode) if is_level else 1.0 if rises > 0.0 else 0.0
-        if mode != inputs[w.modes + j]:  # what hangs on it decides where others are going
+        if mode != inputs[w.modes + j]:  # the rates of the others depend on it
             inputs[w.modes + j] = mode
-            _read_values(w, seen, w.dependents, w.ends[j - 1] if j > 0 else 0, w.ends[j], z, inputs)
+            _read_values(w, ev, w.dependents, w.ends[j - 1] if j > 0 else 0, w.ends[j], z, inputs)
             is_old = True
 
 
-def _read_values(w, seen, switches, begin, end, z, inputs):
-    """Set modes from their g, as if what stands on its border stayed there; tell whether any does."""
+def _read_values(w, ev, switches, begin, end, z, inputs):
+    """Set modes from g, taking one on its border as staying there; tell whether any is on its border."""
     is_old, is_border = True, False
     for at in range(begin, end):
         if is_old:
-            call(w.along, seen.at, z, inputs, seen.way, seen.g)
+            call(w.along, ev.at, z, inputs, ev.way, ev.g)
             is_old = False
         j = switches[at]
-        g, before = seen.g[j], inputs[w.modes + j]
-        if g == seen.known[j]:
+        g, before = ev.g[j], inputs[w.modes + j]
+        if g == ev.pinned[j]:
             continue
         w.unknown[j] = 0.0 if abs(g) < math.inf else 1.0
         if w.unknown[j] > 0.0:
@@ -445,45 +443,45 @@ def _mode(w, j, g):
     return np.floor(g) if w.are_levels[j] == 1 else 1.0 if g > 0.0 else 0.0
 
 
-def _set_offsets(c, w, seen, t, z, inputs):
-    """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode.
+def _set_offsets(c, w, ev, t, z, inputs):
+    """Shift watched conditions that are at zero slightly off it, towards the side of their modes.
 
-    False: where a root is, is not known here.
+    Returns False if the side of a root cannot be determined here.
     """
     later, behind = _near(w, t), w.offsets + len(w.watched)
-    if len(w.roots.directions) > 0 and not read_sides(c, w.roots, seen.roots, t, z, inputs, later, behind):
+    if len(w.roots.directions) > 0 and not read_sides(c, w.roots, ev.roots, t, z, inputs, later, behind):
         return False
     if len(w.watched) == 0:
         return True
-    _look(c, w, seen, t, z, inputs)
+    _look(c, w, ev, t, z, inputs)
     for i in range(len(z)):
-        seen.moved[i] = z[i] + later * seen.rates[i] if i < c.n_states else z[i]
-    call(c.watch, t, z, inputs, seen.watched)
-    call(c.watch, t + later, seen.moved, inputs, seen.later)
+        ev.moved[i] = z[i] + later * ev.rates[i] if i < c.n_states else z[i]
+    call(c.watch, t, z, inputs, ev.watched)
+    call(c.watch, t + later, ev.moved, inputs, ev.later)
     for i in range(len(w.watched)):
-        hair, change = 2.0 * abs(seen.later[i] - seen.watched[i]), later * abs(seen.g[w.n_switches + w.watched[i]])
-        if not hair < math.inf or change < hair:  # a root begins with an infinite slope
+        hair, change = 2.0 * abs(ev.later[i] - ev.watched[i]), later * abs(ev.g[w.n_switches + w.watched[i]])
+        if not hair < math.inf or change < hair:  # a square root has an infinite slope at 0
             hair = change
         if not hair < math.inf:
             hair = 0.0
         hair = max(hair, 1e-14)
-        value = seen.watched[i] + inputs[w.offsets + i]
-        side = _side(w, seen, i, inputs)
+        value = ev.watched[i] + inputs[w.offsets + i]
+        side = _side(w, ev, i, inputs)
         inputs[w.offsets + i] = value - side * hair if side * value < hair else 0.0
     return True
 
 
-def _comes_back(c, w, seen, t, z, inputs):
-    """Tell whether the rates behind the switch that a run has crossed lead back, and far at once: it slides along it.
+def _comes_back(c, w, ev, t, z, inputs):
+    """Tell whether the rates beyond the switch just crossed lead back, and fast: the run slides along it.
 
-    To be called behind `_set_offsets`, which has looked.
+    To be called after `_set_offsets`, which evaluates g and the rates.
     """
     last, later = w.flips[int(w.n_flips[0]) - 1], _near(w, t)
     j = w.watched[int(last[1])]
     side = 1.0 if inputs[w.modes + j] == 1.0 else -1.0
-    if w.are_levels[j] == 1 or not (side * last[2] > 0.0 and side * seen.g[w.n_switches + j] < 0.0):
+    if w.are_levels[j] == 1 or not (side * last[2] > 0.0 and side * ev.g[w.n_switches + j] < 0.0):
         return False
     most = 0.0
     for i in range(c.n_states):
-        most = max(most, later * abs(seen.rates[i]) - FAR * abs(z[i]))
+        most = max(most, later * abs(ev.rates[i]) - FAR * abs(z[i]))
     return most > 0.0

@@ -1,4 +1,4 @@
-"""What a cost promises, and what a new kind of cost must provide.
+"""The contract of costs: what every cost offers, and what a new kind of cost must provide.
 
 A **cost** is a model compared with data. Any callable ``f(p)`` that returns a `ModCost`, a residual vector or -2 log L
 is one. fmepy's own costs also offer a *fast path*: ``cost.bind(names)`` gives a `BoundCost`, a function of a vector.
@@ -7,7 +7,7 @@ A new kind of cost provides
 
 1. ``parms`` (Series), ``lower`` and ``upper`` (Series: declared bounds, infinite where there is none);
 2. ``__call__(parms=None)``: a `ModCost` (least squares) or a float, -2 log L;
-3. ``bind(names=None, *, hold_engine=False)``; the word means what it means for a model, and is passed on;
+3. ``bind(names=None, *, hold_engine=False)``; `hold_engine` has the same meaning as for a model, and is passed on;
 4. ``replace(**arguments)``, and ``a + b`` in the order written.
 
 Costs are immutable. What is fixed at preparation (which observations are used, their weights, their groups) never
@@ -19,27 +19,27 @@ Quantities, for observation i of group j (a group is a row of ``ModCost.var``: o
     scaled      scales_j^(3/2) * r_i                       their sum of squares is FME's field `model`
     -2 log L    sum_i r_i^2 + log(2 pi) - 2 log weights_i  twice FME's `minlogp`
 
-A bound cost that is one number, -2 log L, may be a *scored* one, which has also
+A bound cost that is one number, -2 log L, may be a *scored* one, which also has
 
 * ``score(theta, rough=False)``, d log L / d theta, and ``information(theta, rough=False)``, its expected covariance;
   `rough` may be cheaper and good for a direction only;
 * ``nobs``, the data that count, and ``sensitivity_rows(theta) -> (names, x, rows)`` with rows'rows = information;
 * ``scale_parameters``, a mask of the parameters that scale noise: a search moves their logarithms, or ends at zero;
-* ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
+* ``inflated(factor)``, the same with the sds of its process noise times `factor` (None without process noise).
 
 * optionally ``standardised(theta) -> (names, r)``, with r = (mod - obs) / sd of every datum;
 * optionally ``log_densities(theta)``, of every datum in its own units, see `log_densities`.
 
-A number that has residuals all the same, such as that of a simulation with noise of its own, has ``gives_modcost``
-true and ``modcost(theta)``.
+A number that nevertheless has residuals, such as the likelihood of a simulation with its own noise, has
+``gives_modcost`` true and ``modcost(theta)``.
 
-What is fixed of the data is one field, `data`, a `CostData`. A bound cost written elsewhere may give the constants one
-by one instead, under the same names: whoever needs them asks `cost_data`.
+The constants of the data are one field, `data`, a `CostData`. A bound cost written elsewhere may offer them as
+attributes of the same names instead; `cost_data` reads either.
 
-Any bound cost may offer ``tightened()``, the same at tolerances a hundred times smaller (None where no solver has any):
-fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_error`. It may offer
-``residuals_many(Theta)`` and, if it is one number, ``minus2loglik_many(Theta)``, as the functions of these names here:
-the members of an ensemble are evaluated together; and ``with_slopes(theta)``, as here: one run gives value and slopes.
+Any bound cost may offer ``tightened()``, the same at tolerances a hundred times smaller (None if no solver has any), by
+which fits and chains measure the effect of the solver's error, see `fmepy.costs.solver_error`. It may also offer
+``residuals_many(Theta)`` and, if it is one number, ``minus2loglik_many(Theta)``, which evaluate the members of an
+ensemble together, and ``with_slopes(theta)``, value and slopes from one run; see the functions of these names here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostData(Stored):
-    """What is fixed of the data when a cost is prepared; all empty where the cost is one number.
+    """Constants of the data, fixed when a cost is prepared; all empty if the cost is one number.
 
     Attributes
     ----------
@@ -92,30 +92,30 @@ class CostData(Stored):
 
     @property
     def observed(self) -> ObservedData | None:
-        """Which data the likelihood is of, see `fmepy.costs.data_fingerprint`; None where nobody knows."""
+        """The data that the likelihood belongs to, see `fmepy.costs.data_fingerprint`; None if unknown."""
         return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownData(CostData):
-    """The same with the data that it is of in a field of their own."""
+    """Constants of the data, together with the data themselves, `observed`."""
 
     observed: ObservedData | None = None
 
     @classmethod
     def of_number(cls, observed: ObservedData | None = None) -> KnownData:
-        """Return that of a cost that is one number, -2 log L."""
+        """Return the (empty) constants of a cost that is one number, -2 log L."""
         return cls.unweighted(0, observed)
 
     @classmethod
     def unweighted(cls, n_obs: int, observed: ObservedData | None = None) -> KnownData:
-        """Return that of `n_obs` residuals of which nothing is known: one group, weights 1."""
+        """Return the constants of `n_obs` residuals without further information: one group, weights 1."""
         groups, scales = np.zeros(n_obs, dtype=np.intp), np.ones(min(n_obs, 1))
         return cls((), np.full(n_obs, np.nan), np.ones(n_obs), groups, scales, (), observed)
 
 
 def cost_data(bound: Any) -> CostData:
-    """Return what is fixed of a bound cost's data, also where its constants stand one by one."""
+    """Return the constants of a bound cost's data, from its field `data` or from its separate attributes."""
     data = getattr(bound, "data", None)
     if isinstance(data, CostData):
         return data
@@ -133,7 +133,7 @@ def cost_data(bound: Any) -> CostData:
 
 
 def joined_data(pieces: Sequence[CostData]) -> dict[str, Any]:
-    """Return the fields of several data as one, in order; every group of every piece is a group of its own."""
+    """Return the fields of several `CostData` joined in order; no two pieces share a group."""
     first_group = np.cumsum([0, *(len(p.group_names) for p in pieces)])
     return {
         "names": tuple(chain.from_iterable(p.names for p in pieces)),
@@ -146,11 +146,11 @@ def joined_data(pieces: Sequence[CostData]) -> dict[str, Any]:
 
 
 def _field(name: str) -> Any:
-    return property(lambda bound: getattr(bound.data, name), doc=f"That of `data`, see `CostData.{name}`.")
+    return property(lambda bound: getattr(bound.data, name), doc=f"See `CostData.{name}`.")
 
 
 class OfData:
-    """What reads its `data` under the names of its fields: ``bound.weights`` is ``bound.data.weights``."""
+    """A mixin that offers the fields of `data` as its own: ``bound.weights`` is ``bound.data.weights``."""
 
     data: Any  # a CostData
     names: tuple[str, ...] = _field("names")
@@ -162,30 +162,30 @@ class OfData:
 
 
 class Reboundable(OfRuns):
-    """What makes its runs by another one, `bound`, and can be had with a different one in its place."""
+    """A wrapper whose runs are made by another object, `bound`, which can be replaced."""
 
     def forget(self) -> None:
-        """Forget what was found by another `bound`."""
+        """Clear values cached from the previous `bound`."""
 
     def around(self, bound: Any) -> Any:
-        """Return the same with another `bound`."""
+        """Return a copy that wraps another `bound`."""
         out = copy(self)
         out.bound = bound
         out.forget()
         return out
 
     def tightened(self) -> Any:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`; None where there are none."""
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`; None if there are none."""
         bound = tightened(self.bound)
         return None if bound is None else self.around(bound)
 
 
 class AroundBound(Reboundable, OfData):
-    """What is evaluated by another bound cost, `bound`, and says of itself what that one says."""
+    """A wrapper around another bound cost, `bound`, which shares its data and number of observations."""
 
     @cached_property
     def data(self) -> CostData:
-        """What is fixed of the data."""
+        """Constants of the data."""
         return cost_data(self.bound)
 
     @property
@@ -195,23 +195,23 @@ class AroundBound(Reboundable, OfData):
 
     @property
     def nobs(self) -> float:
-        """Number of data: of residuals, or what a cost that is a number says of itself; NaN if it does not."""
+        """Number of data, see `nobs_of`."""
         return nobs_of(self.bound)
 
 
 def nobs_of(bound: Any) -> float:
-    """Return the number of data of a bound cost: of residuals, or what a number says of itself; NaN if it does not."""
+    """Return the number of data: of residuals, or the `nobs` of a cost that is one number (NaN if it has none)."""
     return float(getattr(bound, "nobs", np.nan)) if bound.is_scalar else float(len(cost_data(bound)))
 
 
 class OfSeveral:
-    """What makes its runs by several others, `parts`, and says of them what these say together."""
+    """A mixin of objects whose runs are made by several others, `parts`."""
 
     parts: Any
 
     @property
     def exact(self) -> Any:
-        """True if the derivatives of all parts are of exact sensitivities."""
+        """True if the derivatives of all parts are exact sensitivities."""
         return all(part.exact for part in self.parts)
 
     @property
@@ -221,19 +221,19 @@ class OfSeveral:
 
     @property
     def engine(self) -> str:
-        """The engines that run the models, as far as they say."""
+        """The engines that run the models, as far as known."""
         return ", ".join(dict.fromkeys(filter(None, map(engine_of, self.parts))))
 
 
 def errors_unknown(data: CostData) -> ArgumentError | None:
-    """Return why residuals cannot join a likelihood: of the size of their errors nothing is said; None if it is."""
+    """Return the error if residuals cannot join a likelihood, since the size of their errors is unknown; else None."""
     observed = data.observed
     if observed is None or not np.isnan(observed.errors).any():
         return None
     name = next(n for n, e in zip(observed.names, observed.errors, strict=True) if np.isnan(e))
     return ArgumentError(
-        f"A part of this sum is a likelihood, and another one says nothing of the errors of {name!r}: as a sum of "
-        "squares it has no place in it. Give that part measurement_noise="
+        f"A part of this sum is a likelihood, but another part, a sum of squares, does not state the errors of "
+        f"{name!r}, so that they cannot be added. Give that part measurement_noise="
         f"{{{name!r}: 'estimate'}} too, or a number, or the column of errors, err=."
     )
 
@@ -244,12 +244,12 @@ def is_scored(bound: Any) -> bool:
 
 
 def gives_modcost(bound: Any) -> bool:
-    """Tell whether there is a ModCost of a bound cost: of residuals, and of a number that says so."""
+    """Tell whether a bound cost can give a ModCost: if it has residuals, or says so."""
     return bool(getattr(bound, "gives_modcost", not bound.is_scalar))
 
 
 def modcost_at(cost: Any, bound: Any, theta: Vector) -> Any:
-    """Return the ModCost at theta of a bound cost, or of the cost where the bound one gives none; None of a number."""
+    """Return the ModCost at theta, from the bound cost if it offers one, else from `cost`; None for a plain number."""
     if not gives_modcost(bound):
         return None
     if callable(getattr(bound, "modcost", None)):
@@ -258,13 +258,13 @@ def modcost_at(cost: Any, bound: Any, theta: Vector) -> Any:
 
 
 def standardised(bound: Any, theta: Vector) -> tuple[Sequence[str], Vector] | None:
-    """Return variable and standardised residual of every datum of a likelihood without a ModCost, if it has any."""
+    """Return variables and standardised residuals of a likelihood without a ModCost; None if it has none."""
     found = getattr(bound, "standardised", None)
     return found(theta) if callable(found) else None
 
 
 def log_densities(bound: Any, theta: Vector) -> Vector | None:
-    """Return the log density of every reading in its own units, shape (n_obs,); None where a number does not know them.
+    """Return the log density of every reading in its own units, shape (n_obs,); None if the cost does not know them.
 
     They add up to -1/2 of -2 log L, and the `log_jacobian` of the data where these are transformed.
     """
@@ -278,7 +278,7 @@ def log_densities(bound: Any, theta: Vector) -> Vector | None:
 
 
 def with_slopes(bound: Any, theta: Vector) -> tuple[Any, Any]:
-    """Return residuals and their Jacobian, of a scored cost -2 log L and its gradient: of one run where that can be."""
+    """Return residuals and their Jacobian, or -2 log L and its gradient of a scored cost, from one run if possible."""
     own = getattr(bound, "with_slopes", None)
     if own is not None:
         found: tuple[Any, Any] = own(theta)
@@ -289,7 +289,7 @@ def with_slopes(bound: Any, theta: Vector) -> tuple[Any, Any]:
 
 
 def densities_of_residuals(data: CostData, r: Any, variances: Any) -> Any:
-    """Return the log densities of readings of weighted residuals r; variances: of the readings without weight."""
+    """Return the log densities of readings with weighted residuals r, and variances of the unweighted residuals."""
     squares = (r / data.weights) ** 2
     own = 0.0 if data.observed is None else data.observed.log_slopes
     return own - 0.5 * (squares / variances + np.log(2 * np.pi * variances))

@@ -272,26 +272,26 @@ class BoundLikelihood(OfPredictions):
 
     def _densities(self, mod: Vector, s: Vector | None, theta: Vector) -> Vector:
         with np.errstate(all="ignore"):
-            found = np.asarray(self.log_density(self._compared.obs, mod, s), dtype=float)
-        good = np.isfinite(found)
-        if found.shape != mod.shape or not good.all():
-            i = int(np.argmin(good)) if found.shape == mod.shape else 0
-            value = f"{found[i]:g}" if found.shape == mod.shape else f"an array of shape {found.shape}"
+            densities = np.asarray(self.log_density(self._compared.obs, mod, s), dtype=float)
+        good = np.isfinite(densities)
+        if densities.shape != mod.shape or not good.all():
+            i = int(np.argmin(good)) if densities.shape == mod.shape else 0
+            value = f"{densities[i]:g}" if densities.shape == mod.shape else f"an array of shape {densities.shape}"
             raise self._failure(i, theta, f"The log density of {{}} is {value} where the model's value is {mod[i]:g}")
-        return found
+        return densities
 
     def _in_units_of_sd(self, mod: Vector, s: Vector | None, theta: Vector) -> tuple[Vector, Vector]:
         """Return weights, and the log densities (NaN: those of the normal with these weights)."""
         return np.sqrt(self._finite(self.informations, theta, mod, s)[0]), self._densities(mod, s, theta)
 
-    def _finite(self, what: Any, theta: Vector, *arguments: Any) -> Any:
+    def _finite(self, function: Any, theta: Vector, *arguments: Any) -> Any:
         """Return the pair of arrays of one of a subclass's functions, checked."""
         with np.errstate(all="ignore"):
-            found = what(*arguments)
-        for values in found:
+            pair = function(*arguments)
+        for values in pair:
             if values is not None and not (good := np.isfinite(values)).all():
                 raise self._failure(int(np.argmin(good)), theta, "The log density of {} has no finite derivative")
-        return found
+        return pair
 
     def _of_predictions(self, mod: Vector, theta: Vector) -> tuple[Vector, Vector | None]:
         """Return the model at the readings, on the scale of comparison, and s."""
@@ -300,8 +300,8 @@ class BoundLikelihood(OfPredictions):
     def _sds(self, mod: Vector, theta: Vector) -> Any:
         if not self._noises:
             return None
-        found = [noise.sds(mod, theta) for noise in self._noises]
-        s = found[0] if len(found) == 1 else np.concatenate(found)
+        sds = [noise.sds(mod, theta) for noise in self._noises]
+        s = sds[0] if len(sds) == 1 else np.concatenate(sds)
         good = (s > 0) & (s < np.inf)
         if not good.all():
             i = int(np.argmin(good))
@@ -311,14 +311,14 @@ class BoundLikelihood(OfPredictions):
         return s
 
     def _at_theta(self, theta: Vector) -> _Slopes:
-        key, known = self._known
-        if known is not None and key == theta.tobytes():
-            return known
+        key, slopes = self._known
+        if slopes is not None and key == theta.tobytes():
+            return slopes
         of_model = theta[self._at]
-        ran = self._ran  # another thread may write it meanwhile
-        if ran[0] != of_model.tobytes() or ran[2] is None:  # a move of noise alone needs no run
-            ran = self._ran = (of_model.tobytes(), *self._with_slopes(of_model))
-        _, mod, moved, compared = ran
+        last_run = self._ran  # another thread may write it meanwhile
+        if last_run[0] != of_model.tobytes() or last_run[2] is None:  # a move of noise alone needs no run
+            last_run = self._ran = (of_model.tobytes(), *self._with_slopes(of_model))
+        _, mod, moved, compared = last_run
         s = self._sds(mod, theta)
         ds = None
         if s is not None:
@@ -338,9 +338,9 @@ class BoundLikelihood(OfPredictions):
         if not len(self._at):  # a model is not asked for derivatives to nothing
             mod = predictions.values(of_model)
             return mod, np.zeros((len(mod), n_par)), np.zeros((n, n_par))
-        mod, own = predictions.with_slopes(of_model, self.is_sparse)
-        compared = predictions.scaled_slopes(mod[:n], own[:n], of_model)
-        return mod, columns_at(own, self._at, n_par), columns_at(compared, self._at, n_par)
+        mod, slopes = predictions.with_slopes(of_model, self.is_sparse)
+        compared = predictions.scaled_slopes(mod[:n], slopes[:n], of_model)
+        return mod, columns_at(slopes, self._at, n_par), columns_at(compared, self._at, n_par)
 
     def _failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a reading that will not do; `what` is wrong, {} stands for the reading."""

@@ -5,14 +5,13 @@ where the parameter does; its value is the noise's mean). A key of measurement n
 
     number                    a standard deviation
     text                      an expression: a parameter's name, "0.1 * z", "scale * err"
-    "estimate"                a parameter of that name is made: sd_w_<key>, sd_v_<variable> (`sd_name`)
+    "estimate"                a parameter is created for it: sd_w_<key>, sd_v_<variable> (`sd_name`)
     a table of all pairs      a covariance, entries numbers or expressions of parameters
 
-What was said of the noise of readings, in words that stand in results: expressions, and what their names take.
+`SaidNoise` describes the noise of readings for results, which hold numbers and texts but never a cost: expressions, and
+the parameters or numbers that their names refer to. It gives the scatter of a reading about a prediction::
 
-A result holds numbers and texts, never a cost. With these it can say how far a reading scatters about a prediction::
-
-    sd of a reading of y = expression(predictions, parameters, what is known at x)
+    sd of a reading of y = expression(predictions, parameters, known quantities at x)
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from fmepy.types import Matrix, Vector
 
 ESTIMATE = "estimate"
 PROCESS, MEASUREMENT = "sd_w_", "sd_v_"
-"""How the names begin of sds that are to be estimated."""
+"""Prefixes of the names of sds that are to be estimated."""
 ERR = "err"
-"""What the datum's own error is called in an expression."""
+"""The name of a datum's own error in an expression."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +53,7 @@ class Noise:
     ----------
     keys : tuple of str, or of pairs of them
     sds : tuple of Node
-        One for each key; of a covariance the roots of its diagonal.
+        One for each key; for a covariance the square roots of its diagonal.
     covariance : tuple of Node, or None
         Lower triangle of a covariance, row by row; None: the noises are independent.
     made : tuple of (str, str)
@@ -68,7 +67,7 @@ class Noise:
 
     @property
     def entries(self) -> tuple[Any, ...]:
-        """What says how large it is: the covariance's entries, or the sds."""
+        """The expressions of its size: the entries of the covariance, or the sds."""
         return self.sds if self.covariance is None else self.covariance
 
     def names(self) -> set[str]:
@@ -96,17 +95,17 @@ class Noise:
 
 
 def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefix: str) -> Noise:
-    """Return what the user gave as noise.
+    """Return a user's specification of noise as `Noise`.
 
     Parameters
     ----------
     given : None, mapping of key to sd, or square DataFrame
     argument : str
-        What the argument is called in messages.
-    known : sequence of str
-        Names that may be keys; `what` they are.
+        Name of the argument, for messages.
+    known, what : sequence of str, str
+        Names that may be keys, and a description of them for messages.
     prefix : str
-        Of the parameters that "estimate" makes.
+        Prefix of the parameters that "estimate" creates.
 
     Raises
     ------
@@ -126,20 +125,20 @@ def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefi
             f"`{argument}` must be a dict of names and standard deviations{like}, or a labelled covariance table; "
             f"got {given!r}."
         )
-    keys, sds, made = [], [], []
+    keys, sds, estimated = [], [], []
     for key, value in given.items():
         name = normal_name(key)
         check_known(name, known, f"`{argument}`: {name!r} is not {what}.")
         if value == ESTIMATE:
-            made.append((sd_name(prefix, name), name))
-            value = made[-1][0]
+            estimated.append((sd_name(prefix, name), name))
+            value = estimated[-1][0]
         keys.append(name)
         sds.append(_sd(value, f"{argument}[{name!r}]"))
-    return Noise(tuple(keys), tuple(sds), None, tuple(made))
+    return Noise(tuple(keys), tuple(sds), None, tuple(estimated))
 
 
 def sd_name(prefix: str, key: str) -> str:
-    """Return what the sd of a key is called that is to be estimated, a name that may stand in an expression.
+    """Return the name of the parameter that is the sd of a key, a name that is valid in expressions.
 
     Examples
     --------
@@ -150,29 +149,29 @@ def sd_name(prefix: str, key: str) -> str:
 
 
 def names_of_noise(process_noise: Any, measurement_noise: Any, *others: Any) -> set[str]:
-    """Return the names that noise specifications use or make, as far as they can be read."""
+    """Return the parameters that noise specifications use or create, as far as they can be read."""
     made, texts = set(), []
     for given, prefix in ((process_noise, PROCESS), (measurement_noise, MEASUREMENT), *((one, "") for one in others)):
-        words = {}
+        entries = {}
         if isinstance(given, pd.DataFrame):
-            words = dict(enumerate(given.to_numpy().ravel()))
+            entries = dict(enumerate(given.to_numpy().ravel()))
         elif isinstance(given, Mapping | pd.Series):
-            words = dict(given)
-        told = {key: word for key, word in words.items() if isinstance(word, str)}
-        made |= {sd_name(prefix, normal_name(key)) for key, word in told.items() if word == ESTIMATE}
-        texts += [word for word in told.values() if word != ESTIMATE]
+            entries = dict(given)
+        texts_by_key = {key: word for key, word in entries.items() if isinstance(word, str)}
+        made |= {sd_name(prefix, normal_name(key)) for key, word in texts_by_key.items() if word == ESTIMATE}
+        texts += [word for word in texts_by_key.values() if word != ESTIMATE]
     return made | names_in([parse_expression(t, where="noise") for t in texts])
 
 
 def with_noise_parameters(
     own: Mapping[str, float], given: Mapping[str, float], made: Mapping[str, float], *noises: Noise
 ) -> dict[str, float]:
-    """Return all parameters: the model's `own`, those of the noise in `given`, those that "estimate" made.
+    """Return all parameters: the model's `own`, those of the noise in `given`, those that "estimate" created.
 
     Raises
     ------
     ParameterError
-        A given one that the model has, that no noise uses, or that is not finite; a made one that the model has.
+        A parameter in `given` belongs to the model or is used by no noise; one in `made` belongs to the model.
     """
     out = {str(k): float(v) for k, v in own.items()}
     used = set().union(*(n.names() for n in noises))
@@ -208,21 +207,21 @@ def check_error_sd(name: str, sd: Any, known: Sequence[str], has_errors: bool) -
     where, used = f"measurement_noise[{name!r}]", names_in([sd])
     check_names_of_noise(used - {ERR}, where, known)
     if ERR in used and not has_errors:
-        raise ArgumentError(f"`{where}` uses 'err': name the column of errors, err=.")
+        raise ArgumentError(f"`{where}` uses 'err', but there is no column of errors: name it, err=.")
     return ERR in used
 
 
 def guessed_sd(series: Iterable[Vector]) -> float:
-    """Return a size for the noise of a variable: half the rms change from one reading to the next; 1 of nothing."""
+    """Return a first guess of a variable's noise: half the rms change between successive readings; 1 without data."""
     changes = np.concatenate([np.empty(0), *(np.diff(values) for values in series)])
     size = 0.5 * float(np.sqrt(np.mean(changes**2))) if len(changes) else 0.0
     return size if size > 0 else 1.0
 
 
 def no_error_said(name: str) -> ArgumentError:
-    """Return the error for an observed variable of whose noise nothing is said."""
+    """Return the error for an observed variable whose noise is not stated."""
     return ArgumentError(
-        f"`measurement_noise` says nothing of {name!r}, and there is no column of errors. Give its sd, such as "
+        f"`measurement_noise` has no entry for {name!r}, and there is no column of errors. Give its sd, such as "
         f"measurement_noise={{{name!r}: 0.1}} or 'estimate', or name the column: err=."
     )
 
@@ -280,10 +279,10 @@ def check_covariance(matrix: Matrix, argument: str, names: Sequence[str]) -> Non
 
 
 def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
-    """Return the parameters that are scales: the sds know their size alone, and nothing else uses them.
+    """Return the parameters that are scales of noise: only their absolute value matters, and only to the sds.
 
-    Every sd that has one is proportional to it, or holds its square only, as ``sqrt(a**2 + (b*y)**2)`` does. Such a
-    parameter cannot be negative, and its logarithm is what a search should move.
+    Every sd that has one is proportional to it, or contains only its square, as ``sqrt(a**2 + (b*y)**2)`` does. Such a
+    parameter cannot be negative, and a search should move its logarithm.
     """
     out = []
     for s in sorted({s for e in sds for s in e.free_symbols}, key=lambda s: s.name):
@@ -303,9 +302,9 @@ def places_of_variances(variable: str, columns: Sequence[str]) -> list[int]:
     >>> places_of_variances("A", ["var_A[0]", "var_B", "var_A[1]"])
     [0, 2]
     """
-    own = [j for j, c in enumerate(columns) if c == f"var_{variable}"]
+    exact_match = [j for j, c in enumerate(columns) if c == f"var_{variable}"]
     part = re.compile(re.escape(f"var_{variable}") + r"\[\d+\]")
-    return own or [j for j, c in enumerate(columns) if part.fullmatch(c)]
+    return exact_match or [j for j, c in enumerate(columns) if part.fullmatch(c)]
 
 
 Values = Mapping[str, Any]
@@ -313,15 +312,15 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SaidSd(Stored):
-    """How large the noise of some readings of a variable is.
+    """The sd of some readings of a variable.
 
     Attributes
     ----------
     expression : str
     takes : dict of str to (str or float)
-        By name in the expression the parameter of the cost, or the number, that stands for it.
+        For names in the expression the parameter of the cost, or the number, that they refer to.
     entity : str or None
-        Whose readings they are; None: everybody's.
+        The entity whose readings they are; None: all entities.
     """
 
     expression: str
@@ -330,7 +329,7 @@ class SaidSd(Stored):
 
     @property
     def words(self) -> tuple[Any, ...]:
-        """What makes it the same as another."""
+        """Its content, for comparison with others."""
         return self.expression, tuple(sorted(self.takes.items(), key=str))
 
 
@@ -347,9 +346,9 @@ class SaidNoise(Stored):
     values : dict of str to float
         The cost's own values of the parameters that are named.
     kinds : dict of str to str
-        How those are transformed that are (`transformed`).
+        The transforms of transformed parameters (`transformed`).
     not_normal : tuple of str
-        Variables whose errors are Laplace's, or whose likelihood has no errors, as that of counts.
+        Variables whose errors are Laplace's, or whose likelihood has no additive errors, as that of counts.
     """
 
     sds: dict[str, tuple[SaidSd, ...]]
@@ -359,22 +358,22 @@ class SaidNoise(Stored):
     not_normal: tuple[str, ...] = field(default=(), metadata={"formerly": "laplace"})
 
     def sd(self, variable: str, entity: str | None, known: Values, parameters: Callable[[str], Any]) -> Any:
-        """Return the sd of a reading of a variable, in the unit of comparison; None if nothing is said of it.
+        """Return the sd of a reading of a variable, in the unit of comparison; None if it is not stated.
 
         Parameters
         ----------
         variable : str
         entity : str or None
-            Whose it would be.
+            The entity whose reading it would be.
         known : mapping of str to array
             Predictions, time, forcings.
         parameters : callable
-            Value of a parameter of the cost, on the cost's scale; KeyError of one that it does not know.
+            Value of a parameter of the cost, on the cost's scale; raises KeyError for an unknown one.
 
         Raises
         ------
         ArgumentError
-            Readings of the variable differ in what their noise is; it depends on what is not known; it is not normal.
+            The readings of the variable differ in their noise, or it depends on unknown quantities, or is not normal.
         """
         if variable in self.not_normal:
             raise ArgumentError(
@@ -387,7 +386,7 @@ class SaidNoise(Stored):
             return None
         if len({w.words for w in ways}) > 1:
             raise ArgumentError(
-                f"reading=True: the readings of {variable!r} differ in the noise that was said (entities, parts of a "
+                f"reading=True: the readings of {variable!r} differ in their stated noise (entities, parts of a "
                 "sum, or names by row). Predict one entity, predict(cost.model_of(entity), fit), or take the band of "
                 "the model's value."
             )
@@ -410,8 +409,8 @@ class SaidNoise(Stored):
         if value is None:
             err = " (the datum's own error, which differs between readings)" if name == ERR else ""
             raise ArgumentError(
-                f"reading=True: the noise of {variable!r} depends on {name!r}{err}, of which nothing is known where it "
-                "is predicted. Take the band of the model's value."
+                f"reading=True: the noise of {variable!r} depends on {name!r}{err}, which is not known at the "
+                "prediction. Take the band of the model's value."
             )
         kind = self.kinds.get(source)
         if kind is None:
@@ -421,7 +420,7 @@ class SaidNoise(Stored):
         return Elementwise(names, dict.fromkeys(names, kind)).full(flat).reshape(np.shape(value))
 
     def mapped(self, kinds: Mapping[str, str], values: Mapping[str, float]) -> SaidNoise:
-        """Return the same of a cost whose parameters are transformed, with its own values."""
+        """Return the description for a cost whose parameters are transformed, with that cost's values."""
         own = {name: float(values.get(name, value)) for name, value in self.values.items()}
         return replace(self, values=own, kinds={**self.kinds, **{n: k for n, k in kinds.items() if n in own}})
 
@@ -433,7 +432,7 @@ def said_noise_of(
     parameters: EntityParameters,
     cases: Iterable[tuple[int, str | None, set[str]]],
 ) -> SaidNoise:
-    """Return what is said of a cost's noise.
+    """Return the description of a cost's noise.
 
     Parameters
     ----------
@@ -441,8 +440,8 @@ def said_noise_of(
     scales : mapping of variable to transform
     errors : mapping of variable to the error that all of its readings have, None where they differ
     parameters : EntityParameters
-        Where those of every case come from.
-    cases : iterable of (case, its entity, variables that are read)
+        The parameters of every case.
+    cases : iterable of (case, its entity, observed variables)
     """
     names, found = list(parameters.parms.index), dict[str, dict[Any, SaidSd]]()
     for k, entity, read in cases:
@@ -461,7 +460,7 @@ def said_noise_of(
 
 
 def joined_noise(parts: Iterable[SaidNoise | None]) -> SaidNoise | None:
-    """Return what the parts of a sum say; None if nobody says anything."""
+    """Return the noise of all parts of a sum; None if no part states any."""
     known = [p for p in parts if p is not None]
     if not known:
         return None
@@ -475,6 +474,6 @@ def joined_noise(parts: Iterable[SaidNoise | None]) -> SaidNoise | None:
 
 
 def said_noise(f: Any) -> SaidNoise | None:
-    """Return what a cost says of its noise, None of one that says nothing."""
+    """Return the description of a cost's noise; None if it has none."""
     said = getattr(f, "said_noise", None)
     return said if isinstance(said, SaidNoise) else None

@@ -19,7 +19,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from fmepy.compiled.function_store import OWN_NAME
+from fmepy.compiled.function_store import PLACEHOLDER
 from fmepy.compiled.llvm_code import MOST_NESTED, ExpressionWriter, WholeFunction
 from fmepy.compiled.llvm_operations import NAN, number
 from fmepy.compiled.statements import statements
@@ -39,7 +39,7 @@ from fmepy.language.nodes import Node, Symbol, in_order
 
 
 class StatementText(NamedTuple):
-    """A statement's function: LLVM's text, in which it is called `OWN_NAME`, and what belongs to it.
+    """A statement's function: LLVM's text, in which it is called `PLACEHOLDER`, and what belongs to it.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class _ModuleWriter(ExpressionWriter):
             if place != "p0":
                 with self.loop("%first", "%last") as k:
                     self.store(self.load(place, k), "p0", k)
-        head = f"define internal void {OWN_NAME}(double %t, ptr %p, i64 %first, i64 %last) nounwind {{"
+        head = f"define internal void {PLACEHOLDER}(double %t, ptr %p, i64 %first, i64 %last) nounwind {{"
         lines = [*self._globals, head, "entry:", *self._heads, "  br label %begin", *self.lines, "  ret void", "}"]
         return StatementText("\n".join(lines), frozenset(self.declared), tuple(self.slots), tuple(self._points))
 
@@ -144,7 +144,7 @@ class _ModuleWriter(ExpressionWriter):
             for i, item in enumerate(e.args):
                 self.store(self._computed(item), place, i)
         elif e not in self._lists:
-            name, place = f"{OWN_NAME}.{len(self._globals)}", f"constants{len(self._globals)}"
+            name, place = f"{PLACEHOLDER}.{len(self._globals)}", f"constants{len(self._globals)}"
             entries = ", ".join(f"double {number(item.value)}" for item in e.args)
             self._globals.append(f"{name} = private constant [{len(e.args)} x double] [{entries}]")
             self._heads.append(f"  %{place} = getelementptr double, ptr {name}, i64 0")

@@ -189,10 +189,10 @@ def _check_same_data(fits: Mapping[str, Any]) -> None:
     known = {name: fit.data for name, fit in fits.items() if getattr(fit, "data", None) is not None}
     first, *others = known or [""]
     for name in others:
-        told = difference(known[first], known[name], (first, name))
-        if told:
+        why = difference(known[first], known[name], (first, name))
+        if why:
             raise ArgumentError(
-                f"The fits are not of the same data, so their likelihoods cannot be compared: {told}. Fit them all to "
+                f"The fits are not of the same data, so their likelihoods cannot be compared: {why}. Fit them all to "
                 "the same rows, nothing set missing or dropped in one only, with errors in all or in none."
             )
 
@@ -200,9 +200,9 @@ def _check_same_data(fits: Mapping[str, Any]) -> None:
 def _check_same_number(nobs: Mapping[str, float]) -> None:
     known = {name: n for name, n in nobs.items() if np.isfinite(n)}
     if len(set(known.values())) > 1:
-        told = ", ".join(f"{name!r} {n:g}" for name, n in known.items())
+        why = ", ".join(f"{name!r} {n:g}" for name, n in known.items())
         raise ArgumentError(
-            f"The fits are of different numbers of data ({told}), so their likelihoods cannot be compared. Fit them "
+            f"The fits are of different numbers of data ({why}), so their likelihoods cannot be compared. Fit them "
             "all to the same data: the same rows, nothing set missing in one only, the same start (initial=)."
         )
 

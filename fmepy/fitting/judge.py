@@ -190,25 +190,25 @@ def _offset(H: Matrix, g: Vector, free: BoolVector) -> float:
 
 def _doubts(problem: Problem, theta: Vector, spectra: Spectra, free: BoolVector, quiet: Silent) -> tuple[str, ...]:
     """Return why theta is no optimum although its gradient may be zero."""
-    names, told = problem.names, []
+    names, notes = problem.names, []
     if quiet.blind:
-        told.append(
+        notes.append(
             f"Runs fail on both sides of {listed([names[j] for j in quiet.blind])} here, so nothing is known of the "
             "cost around it. Try another start, or give bounds (lower=, upper=) within which runs succeed."
         )
     if quiet.dead:
-        told.append(
+        notes.append(
             f"The cost does not respond to {listed([names[j] for j in quiet.dead])} here: this is a plateau, not an "
             "optimum. Try another start or starts=10, give bounds, or leave out what has no influence."
         )
     elif quiet.falling or (not problem.is_least_squares and falls_along(problem, theta, spectra.hessian, free)):
-        told.append("The cost still falls to the sides: this is a saddle, not an optimum. Try another start.")
+        notes.append("The cost still falls to the sides: this is a saddle, not an optimum. Try another start.")
     elif lost_rank(problem, spectra, free):
-        told.append(
+        notes.append(
             "The derivatives with respect to the parameters, independent at the start, no longer are: some parameters "
             "now have the same effect. Try another start or starts=10."
         )
-    return tuple(told)
+    return tuple(notes)
 
 
 def _rank(spectra: Spectra, dead: tuple[int, ...]) -> int:
@@ -273,19 +273,19 @@ def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvatur
 
 def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
     """Return the message about parameters that are held by a bound, or at the kink of their prior."""
-    told = []
+    notes = []
     zero = problem.noise_scales & (theta == 0)
     gone = [n for n, is_zero in zip(problem.names, zero, strict=True) if is_zero]
     if gone:
-        told.append(
+        notes.append(
             f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are of the others."
         )
     on = problem.at_bound(theta)
-    told += on_a_bound([n for n, b in zip(problem.names, on & ~zero, strict=True) if b])
+    notes += on_a_bound([n for n, b in zip(problem.names, on & ~zero, strict=True) if b])
     if problem.prior is not None:
         kinks = problem.prior.at_kink(theta) & ~on
-        told += on_a_bound([n for n, k in zip(problem.names, kinks, strict=True) if k], "At the kink of its prior")
-    return told
+        notes += on_a_bound([n for n, k in zip(problem.names, kinks, strict=True) if k], "At the kink of its prior")
+    return notes
 
 
 def on_a_bound(held: Sequence[str], where: str = "On a bound") -> list[str]:
@@ -300,41 +300,41 @@ def on_a_bound(held: Sequence[str], where: str = "On a bound") -> list[str]:
 
 def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[str]:
     """Return the message where there is no covariance, or not the usual one."""
-    told, spectra = [], found.spectra
-    if problem.expects:
-        told.append(
+    notes, spectra = [], found.spectra
+    if problem.is_expected:
+        notes.append(
             "The likelihood has kinks: standard errors are from the expected information."
             if problem.objective.has_kinks
             else "The observed information is not positive definite: standard errors are from the expected one."
         )
     if spectra is None:
-        return told
+        return notes
     free = spectra(~problem.at_bound(theta) & ~np.isnan(spectra.hessian.diagonal()))
     if not free.kept.any():
-        return told
+        return notes
     loose = free.undetermined(problem.names, problem.sizes(theta))
     if loose:
-        told.append(
+        notes.append(
             f"The data leave a combination of parameters undetermined (relative changes): {loose}. There is no "
             "covariance; fix one of them, or give a prior."
         )
     elif not free.is_definite:
-        told.append("The Hessian is not positive definite: there is no covariance.")
-    return told
+        notes.append("The Hessian is not positive definite: there is no covariance.")
+    return notes
 
 
 def _of_data(problem: Problem) -> list[str]:
     """Return the messages about too few data and failed runs."""
-    told, objective = [], problem.objective
+    notes, objective = [], problem.objective
     nobs, n_par = objective.nobs, len(problem.names)
     if objective.is_scalar and nobs < n_par:
-        told.append(f"{counted(int(nobs), 'datum', 'data')} for {n_par} parameters: the estimates are not determined.")
+        notes.append(f"{counted(int(nobs), 'datum', 'data')} for {n_par} parameters: the estimates are not determined.")
     if not objective.is_scalar and nobs <= n_par:
-        told.append(
+        notes.append(
             f"{counted(int(nobs), 'residual')} for {counted(n_par, 'parameter')}: there are no degrees of freedom, no "
             "residual variance, and no standard errors."
         )
     if objective.failures:
         first = sentence(objective.first_failure)
-        told.append(f"{objective.failures} of {objective.evaluations} runs failed; the first: {first}")
-    return told
+        notes.append(f"{objective.failures} of {objective.evaluations} runs failed; the first: {first}")
+    return notes

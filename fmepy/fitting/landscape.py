@@ -150,7 +150,7 @@ def landscape(
     nothing = [np.full((2, len(p)), np.nan) for p in pieces]
     found = [none if r is None else r for none, r in zip(nothing, runs.results, strict=True)]
     costs, arrived = np.concatenate(found, axis=1)
-    told = _told(costs, arrived, runs)
+    message = _message(costs, arrived, runs)
     low = [] if runs.interrupted else one.minima(axes, costs.reshape(counts))
     minima = pd.DataFrame(low, columns=[*names, "cost"], dtype=float).sort_values("cost", ignore_index=True)
     return Landscape(
@@ -160,7 +160,7 @@ def landscape(
         optimised=bool(optimise),
         measure="-2 log L" if searches[0].objective.is_scalar else "sum of squares",
         estimate=None if fit is None else fit.par[list(names)].copy(),
-        message=told,
+        message=message,
         interrupted=runs.interrupted,
     )
 
@@ -225,20 +225,20 @@ def _start(
     return (near, far), theta, places
 
 
-def _told(costs: Vector, arrived: Vector, runs: Any) -> str:
+def _message(costs: Vector, arrived: Vector, runs: Any) -> str:
     failed = int(np.isnan(costs).sum())
     if failed == len(costs) and not runs.interrupted:
         why = runs.failures["message"].iloc[0] if len(runs.failures) else "the cost is not finite"
         raise SimulationError(f"The cost fails everywhere in these ranges: {why}")
     if runs.interrupted:
         return f"{len(costs) - failed} of {len(costs)} places are done, the others are NaN; minima were not looked for."
-    told = [f"The cost fails at {failed} of {len(costs)} places, which are NaN."] if failed else []
+    sentences = [f"The cost fails at {failed} of {len(costs)} places, which are NaN."] if failed else []
     if short := int((arrived == 0).sum()):
-        told.append(
+        sentences.append(
             f"At {short} of {len(costs)} places the fit of the others did not converge; the cost there is the lowest "
             "that was found."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 @dataclass(slots=True, eq=False)
@@ -296,7 +296,7 @@ class _Places:
         box = {"lower": replaced(lower, self.places, low), "upper": replaced(upper, self.places, high)}
         problem = search.problem(start, **box)
         try:
-            theta, outcome = search.taken(problem)
+            theta, outcome = search.run(problem)
             return theta, problem.value(theta), outcome.converged
         except SimulationError:
             return None

@@ -157,41 +157,41 @@ def modFit(
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
     check_prior_scale(prior, scale_taken(f, objective.parameter_names))
-    known = as_prior(prior, objective.parameters)
-    if known is not None:
-        known.check_support(objective.theta0, objective.parameter_names)
+    prior_given = as_prior(prior, objective.parameters)
+    if prior_given is not None:
+        prior_given.check_support(objective.theta0, objective.parameter_names)
         data = None if objective.is_scalar else objective.data.observed
         if data is not None and np.isnan(data.errors).any():
             warn("Nothing is known of the errors of some data, which beside a prior count as 1: give err= or "
                  "measurement_noise=.")  # fmt: skip
-        low, high = known.narrowed(low, high, objective.parameter_names)
-    method = method_for(method, objective, known)
+        low, high = prior_given.narrowed(low, high, objective.parameter_names)
+    method = method_for(method, objective, prior_given)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
     several = not (isinstance(starts, int) and starts == 1)
-    one = OneFit(objective, low, high, known, method, settings, hessian=hessian, several=several)
+    one = OneFit(objective, low, high, prior_given, method, settings, hessian=hessian, several=several)
     if one.several:
         return best_of(one, starts, seed=seed, checkpoint=checkpoint, executor=executor, progress=progress)
-    told = _teller(progress)
+    report = _reporter(progress)
     if checkpoint is not None:
-        return resumed(one, seed=seed, checkpoint=checkpoint, told=told)
+        return resumed(one, seed=seed, checkpoint=checkpoint, report=report)
     try:
-        return one.result(one(objective.theta0, rng=as_rng(seed), told=told))
+        return one.result(one(objective.theta0, rng=as_rng(seed), report=report))
     except Stopped as stop:
         return one.result(stop.partial)
 
 
-def _teller(progress: Any) -> Callable[[int, float], object] | None:
+def _reporter(progress: Any) -> Callable[[int, float], object] | None:
     """Return the function that reports one search to a callable `progress`; None without one."""
     if not callable(progress):
         return None
     best = getattr(progress, "best", None)
 
-    def told(done: int, value: float) -> None:
+    def report(done: int, value: float) -> None:
         if best is not None:
             best(value)
         progress(done, 0)
 
-    return told
+    return report
 
 
 @dataclass(slots=True, eq=False)
@@ -202,7 +202,7 @@ class OneFit(Search):
     several: bool = False
 
     def __call__(
-        self, start: Vector, rng: np.random.Generator, told: Callable[[int, float], object] | None = None
+        self, start: Vector, rng: np.random.Generator, report: Callable[[int, float], object] | None = None
     ) -> SearchRecord:
         """Return the fit; at Ctrl-C raise `Stopped` with the best so far."""
         start = np.asarray(start, dtype=float)
@@ -211,18 +211,18 @@ class OneFit(Search):
             objective = objective.alone(start, self.lower, self.upper)
         else:
             objective.begin(start, self.lower, self.upper)
-        problem = Problem(objective, start, self.lower, self.upper, self.prior, rng, told=told)
+        problem = Problem(objective, start, self.lower, self.upper, self.prior, rng, report=report)
         if METHODS[self.method].box:
             problem.need_finite_box(self.method)
         first = problem
         with np.errstate(over="ignore", invalid="ignore"):  # a search that runs away is told in the result
             try:
                 begin = let_go(problem, start)
-                problem = problem if begin is start else problem.taken_up(begin)
+                problem = problem if begin is start else problem.restarted_at(begin)
                 _check_start(problem)
                 problem, outcome = self._searched(problem)
                 if self.hessian and objective.look_again(outcome.par):  # its steps were too small for the noise
-                    problem = problem.taken_up(outcome.par)
+                    problem = problem.restarted_at(outcome.par)
                     outcome = METHODS[self.method].run(problem, self.control)
                 outcome = replace(outcome, par=problem.put_on_bounds(outcome.par))
                 problem, outcome = held_at_kinks(problem, outcome, self._searched)
@@ -231,7 +231,7 @@ class OneFit(Search):
                     self.objective.give_back(objective)
                 return found
             except KeyboardInterrupt:
-                value, best = min(first.best, problem.best, key=lambda known: known[0])
+                value, best = min(first.best, problem.best, key=lambda candidate: candidate[0])
                 if not outermost() or not np.isfinite(value):
                     raise
             outcome = Outcome(best, False, _INTERRUPTED, len(problem.trace), self.method)
@@ -264,7 +264,7 @@ class OneFit(Search):
             further = let_go(problem, outcome.par)
             if np.array_equal(further, outcome.par):
                 break
-            problem = problem.taken_up(further)
+            problem = problem.restarted_at(further)
         return problem, outcome
 
 

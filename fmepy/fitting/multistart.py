@@ -72,21 +72,21 @@ def best_of(
         )
     gap = _gap(one, done)
     best = _best(done, gap)
-    many = _told(problem, scales, design, runs, gap, best)
+    many = _multistart(problem, scales, design, runs, gap, best)
     fit = one.result(best)
-    told = [objective.first_failure, looked.first_failure, *(found.first_failure for found in done)]
+    failures = [objective.first_failure, looked.first_failure, *(found.first_failure for found in done)]
     return replace(
         fit,
         message=" ".join([fit.message, *_sentences(many), *tasks.notes]),
         multistart=many,
         evaluations=objective.evaluations + looked.evaluations + sum(found.evaluations for found in done),
         failures=objective.failures + looked.failures + sum(found.failures for found in done),
-        first_failure=next(filter(None, told), ""),
+        first_failure=next(filter(None, failures), ""),
         interrupted=runs.interrupted,
     )
 
 
-def resumed(one: OneFit, *, seed: Seed, checkpoint: Any, told: Any) -> ModFit:
+def resumed(one: OneFit, *, seed: Seed, checkpoint: Any, report: Any) -> ModFit:
     """Return the fit from one start, which continues from the evaluations stored in a folder.
 
     Raises
@@ -100,7 +100,7 @@ def resumed(one: OneFit, *, seed: Seed, checkpoint: Any, told: Any) -> ModFit:
         with tasks.evaluations(_question(one, problem)) as known:
             objective.keep_evaluations(known)
             try:
-                fit = one.result(one(objective.theta0, tasks.rng, told))
+                fit = one.result(one(objective.theta0, tasks.rng, report))
             except Stopped as stop:
                 fit = one.result(stop.partial)
     return replace(fit, message=" ".join([fit.message, *tasks.notes]))
@@ -152,7 +152,7 @@ def _best(done: list[SearchRecord], gap: Callable[[Any], Any]) -> SearchRecord:
     return min(good or done, key=lambda found: found.value)
 
 
-def _told(
+def _multistart(
     problem: Problem, scales: Scales, design: Design, runs: Runs, gap: Callable[[Any], Any], best: SearchRecord
 ) -> MultiStart:
     names, ends = list(problem.names), runs.results
@@ -196,8 +196,8 @@ def _told(
 
 def _sentences(many: MultiStart) -> list[str]:
     ended, n = int(many.above.notna().sum()), len(many.starts)
-    told = f"{many.reached} of {n} starts came to this value"
+    sentence = f"{many.reached} of {n} starts came to this value"
     if many.reached < ended:
         worst = float(np.nanmax(many.starts["value"]) - np.nanmin(many.starts["value"]))
-        told += f", the worst ended {worst:.3g} above it"
-    return [f"{told}.", *([f"Ctrl-C: {ended} of {n} starts were run."] if many.interrupted else [])]
+        sentence += f", the worst ended {worst:.3g} above it"
+    return [f"{sentence}.", *([f"Ctrl-C: {ended} of {n} starts were run."] if many.interrupted else [])]

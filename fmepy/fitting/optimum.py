@@ -38,7 +38,7 @@ class Optimum:
         The optimum and the cost there.
     df : float
         Degrees of freedom of the residual variance; NaN where the likelihood ratio is chi-square.
-    told : tuple of str
+    notes : tuple of str
         What is to be said of the fit.
     """
 
@@ -46,7 +46,7 @@ class Optimum:
     theta: Vector
     cost: float
     df: float
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,17 +157,17 @@ def check_belongs(objective: Objective, fit: ModFit) -> None:
 
 def _settled(start: Optimum, fit: ModFit) -> Optimum:
     """Return the optimum after one more search from where the fit ended."""
-    best, told = start.at(start.theta, start.cost), []
+    best, notes = start.at(start.theta, start.cost), []
     with np.errstate(over="ignore", invalid="ignore"):
         theta, cost = fitted(best.search, best.theta)
     gain = (best.cost - cost) / best.search.unit
     if gain > 1e-6:
         best = best.at(theta, cost)
     if gain > BETTER:
-        told.append(
+        notes.append(
             f"The fit had not reached its optimum: from its end the cost fell from {start.cost:.7g} to {cost:.7g}, "
             "and the profile is of that."
         )
     elif not fit.converged:
-        told.append(f"The fit did not converge, so neither may this be its optimum: {fit.message}")
-    return replace(best, told=tuple(told))
+        notes.append(f"The fit did not converge, so neither may this be its optimum: {fit.message}")
+    return replace(best, notes=tuple(notes))

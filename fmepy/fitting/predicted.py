@@ -196,8 +196,8 @@ def _of_model(one: Any, f: Any, objective: Objective) -> list[Predicted]:
     at = numbers_of_times(times, calendar, f"`prediction`: the times of {variable!r}")
     outside = at[~((at >= first) & (at <= last))]
     if at.ndim != 1 or not at.size or outside.size:
-        told = f"{outside[0]:g}" if outside.size and np.isfinite(outside[0]) else repr(times)
-        raise ArgumentError(f"`prediction`: the time {told} lies outside those of the model, {first:g} to {last:g}.")
+        time = f"{outside[0]:g}" if outside.size and np.isfinite(outside[0]) else repr(times)
+        raise ArgumentError(f"`prediction`: the time {time} lies outside those of the model, {first:g} to {last:g}.")
     words = objective.parameter_names, variable
     bounds = objective.lower, objective.upper
     return [Predicted(model, *words, float(t), time_text(t, calendar), label, *bounds) for t in at]

@@ -1,4 +1,4 @@
-"""What every method of modFit receives, and what it gives back.
+"""The contract between modFit and its methods: the problem that a method receives, and the outcome it returns.
 
 A `Problem` is an objective with its bounds, its prior, the parameters' sizes and the random numbers. **The contract of
 a method** ``method(problem, control) -> Outcome``:
@@ -39,7 +39,7 @@ from fmepy.types import BoolVector, Matrix, Vector
 if TYPE_CHECKING:
     from fmepy.fitting.refits import HeldPrediction
 
-_HELD = 1e-10  # relative width of a box in which nothing can be searched
+_FIXED = 1e-10  # relative width of a box below which a parameter counts as fixed
 _BESIDE_KINK = 1e-2  # of a prior's width, or of a parameter's size: a search that ends there may have come to its kink
 
 
@@ -53,13 +53,13 @@ def limit_reached(name: str, value: float, what: str = "iterations") -> str:
 
 
 class LimitReachedError(Exception):
-    """The number of iterations is used up."""
+    """The limit on the number of iterations is reached."""
 
 
 def without_advice(message: str) -> str:
-    """Return the reason for the end of a search without advice on `control`, which the caller does not take."""
-    said, advice, _ = message.partition(_FOR_MORE)
-    return f"{said}." if advice else message
+    """Return a message without its advice on `control`, for callers that have no such argument."""
+    reason, advice, _ = message.partition(_FOR_MORE)
+    return f"{reason}." if advice else message
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,12 +71,12 @@ class Outcome:
     par : ndarray, shape (n_par,)
         The best parameters it found.
     converged : bool
-        True if a rule of convergence ended it; False if a limit or a failure did.
+        True if a convergence criterion ended the search; False if a limit or a failure did.
     message : str
-        A sentence that says what ended it.
+        A sentence that says what ended the search.
     iterations : int
     engine : str
-        What ran.
+        The implementation that ran.
     """
 
     par: Vector
@@ -88,14 +88,14 @@ class Outcome:
 
 @dataclass(slots=True, eq=False)
 class Problem:
-    """An objective with everything that a method needs, see the module's text.
+    """An objective with bounds, prior and random numbers: everything that a method needs (see the module).
 
     Attributes
     ----------
     scale : ndarray, shape (n_par,)
         Sizes of the parameters at the start.
     moving : ndarray of bool, shape (n_par,)
-        Parameters that have room between their bounds.
+        Parameters that are not fixed by their bounds.
     is_least_squares : bool
         True if the function to be minimised is a sum of squares: residuals, and no prior but a normal one.
     is_bounded : bool
@@ -103,9 +103,9 @@ class Problem:
     noise_scales : ndarray of bool, shape (n_par,)
         Parameters that scale noise.
     further : HeldPrediction or None
-        Residuals beside those of the data: what holds a prediction near a value (`fmepy.fitting.refits`).
-    told : callable or None
-        Gets the number of iterations and the lowest cost so far, once an iteration.
+        Residuals in addition to those of the data, which keep a prediction near a value (`fmepy.fitting.refits`).
+    report : callable or None
+        Called once an iteration with the number of iterations and the lowest cost so far.
     held : ndarray of bool, shape (n_par,)
         Parameters that both bounds hold at the kink of their prior (`held_at_kinks`).
     trace, best
@@ -119,7 +119,7 @@ class Problem:
     prior: Prior | None
     rng: np.random.Generator
     further: HeldPrediction | None = None
-    told: Callable[[int, float], object] | None = None
+    report: Callable[[int, float], object] | None = None
     scale: Vector = field(init=False)
     moving: BoolVector = field(init=False)
     is_least_squares: bool = field(init=False)
@@ -129,13 +129,13 @@ class Problem:
     trace: list[float] = field(init=False, default_factory=list)
     noted: bytes = field(init=False, default=b"")
     best: tuple[float, Vector] = field(init=False)
-    expects: bool = field(init=False, default=False)
+    is_expected: bool = field(init=False, default=False)
     _normal: tuple[tuple[int, float, float], ...] = field(init=False, default=())
     _offset: tuple[bytes, float] = field(init=False, default=(b"", np.nan))
 
     def __post_init__(self) -> None:
         self.scale = magnitudes(self.start, self.lower, self.upper)
-        self.moving = np.asarray(self.upper - self.lower > _HELD * self.scale)
+        self.moving = np.asarray(self.upper - self.lower > _FIXED * self.scale)
         self.is_least_squares = not self.objective.is_scalar and (self.prior is None or self.prior.all_normal)
         self.is_bounded = bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
         self.noise_scales = self.objective.scale_parameters
@@ -154,8 +154,8 @@ class Problem:
         """Noise of the cost, relative: estimated where derivatives are differences, else 0."""
         return 0.0 if self.objective.has_jacobian else self.objective.differences.noise
 
-    def taken_up(self, theta: Vector) -> Problem:
-        """Return the same problem from another start, its trace going on."""
+    def restarted_at(self, theta: Vector) -> Problem:
+        """Return the same problem from another start, continuing the trace."""
         again = replace(self, start=self.inside(theta))
         again.held = self.held
         again.trace.extend(self.trace)
@@ -164,11 +164,11 @@ class Problem:
     def need_finite_box(self, method: str) -> None:
         """Raise an ArgumentError unless all bounds are finite."""
         is_finite = np.isfinite(self.lower) & np.isfinite(self.upper)
-        free = [n for n, known in zip(self.names, is_finite, strict=True) if not known]
-        if free:
+        missing = [n for n, finite in zip(self.names, is_finite, strict=True) if not finite]
+        if missing:
             raise ArgumentError(
                 f"method={method!r} searches a box and needs finite `lower` and `upper` for every parameter; they are "
-                f"missing for {', '.join(map(repr, free))}."
+                f"missing for {', '.join(map(repr, missing))}."
             )
 
     def residuals(self, theta: Vector) -> Vector:
@@ -243,7 +243,7 @@ class Problem:
         return np.asarray(slope)
 
     def sizes(self, theta: Vector) -> Vector:
-        """Return what counts as the size of every parameter: a thousandth of that at the start at least."""
+        """Return the size of every parameter: its absolute value, at least a thousandth of its size at the start."""
         return np.maximum(np.abs(theta), 1e-3 * self.scale)
 
     def slope_of_prior(self, theta: Vector) -> Vector:
@@ -255,9 +255,9 @@ class Problem:
         return self.objective.differentiate(_finite(self.prior.minus2log, excluded), theta)
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
-        """Return the expected information of a likelihood cost, that of the prior included.
+        """Return the expected information of a likelihood cost, including that of the prior.
 
-        Where -2 log prior is bent downwards, or its bend is not known, it adds nothing: an information is not negative.
+        Directions in which -2 log prior is concave, or its curvature unknown, add nothing: information is not negative.
         """
         information = self.objective.information(theta, rough)
         if self.prior is None:
@@ -274,7 +274,7 @@ class Problem:
         """
         if self.prior is not None and self.prior.kinked:
             smooth = replace(self, prior=without_kinks(self.prior, theta, self.scale))
-            H, self.expects = smooth.hessian(theta), smooth.expects
+            H, self.is_expected = smooth.hessian(theta), smooth.is_expected
             at = self.prior.at_kink(theta) & ~self.at_bound(theta)
             H[at] = H[:, at] = np.nan
             return H
@@ -282,8 +282,8 @@ class Problem:
             return 2 * normal_matrix(self.jacobian(theta))
         if self.objective.has_score:
             return self._observed_hessian(theta)
-        known = self.objective.differences
-        relative = known.absolute / max(abs(self.value(theta)), 1e-300) if known.absolute > 0 else known.noise
+        noise_of = self.objective.differences
+        relative = noise_of.absolute / max(abs(self.value(theta)), 1e-300) if noise_of.absolute > 0 else noise_of.noise
 
         def cost(point: Vector) -> float:
             return self.cost(self.inside(point))  # rounding may take a probe an ulp past the bound
@@ -293,37 +293,39 @@ class Problem:
     def _observed_hessian(self, theta: Vector) -> Matrix:
         """Return the second derivatives of a scored cost, by differences along the axes of its expected information.
 
-        In the coordinates in which the expected information is one, the observed one is about one: steps of 0.03
-        standard errors serve for all directions, however badly the parameters are conditioned (shorter ones where that
-        is more than a part of a parameter). Where the observed one is not positive definite, which is no maximum, or is
-        of a likelihood with kinks, it says nothing: twice the expected one stands for it, and `expects` says so.
+        In the coordinates in which the expected information is the identity, the observed one is close to it. Steps of
+        0.03 standard errors then suit all directions, however badly the parameters are conditioned (shorter ones where
+        that is too large a part of a parameter). If the observed information is not positive definite, so that this is
+        no maximum, or the likelihood has kinks, twice the expected information is returned, and `is_expected` set.
         """
-        kept = self.counting(theta)
+        free = self.free_at(theta)
         H = np.full((theta.size, theta.size), np.nan)
-        if kept.any():
-            expected = self.information(theta)[np.ix_(kept, kept)]
-            box = self.lower[kept], self.upper[kept]
-            size = self.sizes(theta)[kept]
+        if free.any():
+            expected = self.information(theta)[np.ix_(free, free)]
+            box = self.lower[free], self.upper[free]
+            size = self.sizes(theta)[free]
             if self.objective.has_kinks:
-                self.expects, H[np.ix_(kept, kept)] = True, 2 * expected
+                self.is_expected, H[np.ix_(free, free)] = True, 2 * expected
                 return H
 
             def gradient(some: Vector) -> Vector:
-                return np.asarray(self.gradient(replaced(theta, kept, some))[kept])
+                return np.asarray(self.gradient(replaced(theta, free, some))[free])
 
-            if self.objective.exact and np.count_nonzero(kept) >= MANY:
-                observed = sparse_second_differences(gradient, theta[kept], expected, *box, size)
+            if self.objective.exact and np.count_nonzero(free) >= MANY:
+                observed = sparse_second_differences(gradient, theta[free], expected, *box, size)
             else:
                 observed = whitened_second_differences(
-                    lambda some: self.value(replaced(theta, kept, some)), theta[kept], expected, *box,
+                    lambda some: self.value(replaced(theta, free, some)), theta[free], expected, *box,
                     gradient if self.objective.exact else None, size,
                 )  # fmt: skip
-            self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
-            H[np.ix_(kept, kept)] = 2 * expected if self.expects else observed
+            self.is_expected = bool(
+                np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any()
+            )
+            H[np.ix_(free, free)] = 2 * expected if self.is_expected else observed
         return H
 
     def offset(self, theta: Vector, free: BoolVector) -> float:
-        """Return the length of Gauss-Newton's next step from theta in standard errors, 0 for residuals of nothing.
+        """Return the length of Gauss-Newton's next step from theta in standard errors; 0 if all residuals are zero.
 
         Parameters
         ----------
@@ -332,7 +334,7 @@ class Problem:
 
         Notes
         -----
-        The step changes the residuals by their projection on the columns of J, all of one length::
+        The step changes the residuals by their projection on the columns of J (scaled to equal length)::
 
             offset = |P r| / s,    P = J (J'J)^-1 J',    s^2 = r'r / (n - p)
         """
@@ -347,25 +349,25 @@ class Problem:
         self.noted = np.asarray(theta, dtype=float).tobytes()
         if value < self.best[0]:
             self.best = (float(value), np.array(theta, dtype=float))
-        if self.told is not None:
-            self.told(len(self.trace), self.best[0])
+        if self.report is not None:
+            self.report(len(self.trace), self.best[0])
 
     def at_bound(self, theta: Vector) -> BoolVector:
-        """Tell which parameters are on a bound: exactly (see `put_on_bounds`), or between two that are all but one."""
+        """Tell which parameters are exactly on a bound (see `put_on_bounds`), or fixed by their bounds."""
         return np.asarray(((theta == self.lower) | (theta == self.upper) | ~self.moving) & ~self.held)
 
     def blocked(self, theta: Vector, gradient: Vector) -> BoolVector:
         """Tell which parameters are on a bound against which the gradient pushes."""
         return np.asarray(((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0)))
 
-    def counting(self, theta: Vector) -> BoolVector:
-        """Tell which parameters are free, without the sds of noise at zero, where the cost has no slope."""
+    def free_at(self, theta: Vector) -> BoolVector:
+        """Tell which parameters are free, without the sds of noise at zero, where the cost has no derivative."""
         return np.asarray(self.moving & ~(self.noise_scales & (theta == 0)))
 
     def put_on_bounds(self, theta: Vector) -> Vector:
-        """Return theta with the parameters that are all but on a bound put on it, where that does not raise the cost.
+        """Return theta with parameters very near a bound moved onto it, unless that raises the cost.
 
-        Searches in scaled parameters end a rounding error beside a bound, where nothing blocks the gradient.
+        Searches in scaled parameters end a rounding error away from a bound, where nothing blocks the gradient.
         """
         theta = self.inside(theta)
         if not self.is_bounded:
@@ -390,7 +392,7 @@ class Problem:
         if not held.any():
             return self
         low, high = (np.where(held, theta, end) for end in (self.lower, self.upper))
-        again = replace(self, lower=low, upper=high).taken_up(theta)
+        again = replace(self, lower=low, upper=high).restarted_at(theta)
         again.held = held
         return again
 

@@ -128,7 +128,7 @@ def profile_of(
         level=level,
         threshold=best.threshold(level),
         df=best.df,
-        message=" ".join([*best.told, *_of_failures(failed), *found.notes]),
+        message=" ".join([*best.notes, *_of_failures(failed), *found.notes]),
         evaluations=found.evaluations,
         interrupted=found.interrupted,
         predicted=predicted,
@@ -213,13 +213,13 @@ def _said(
             return f"unfinished: better optima were found again and again, the last one at {found.best.cost:.7g}."
     if all(crossed):
         return f"identifiable: {estimate:.5g}, {percent} between {ends[0]:.5g} and {ends[1]:.5g}."
-    told = [_reached(side, k, limits, by_others[k], ends[k]) for k, side in enumerate(sides)]
+    reached_by = [_reached(side, k, limits, by_others[k], ends[k]) for k, side in enumerate(sides)]
     if not any(crossed):
-        return f"flat: {told[0]}, {told[1]}.{_followers(name, sides, found)}"
+        return f"flat: {reached_by[0]}, {reached_by[1]}.{_followers(name, sides, found)}"
     k = 0 if crossed[1] else 1
     closed = f"{('above', 'below')[k]} it ends at {ends[1 - k]:.5g} ({percent})"
     opening = "at a bound" if sides[k].ended == "bound" or by_others[k] else "one-sided"
-    return f"{opening}: {closed}; {told[k]}.{_followers(name, (sides[k],), found)}"
+    return f"{opening}: {closed}; {reached_by[k]}.{_followers(name, (sides[k],), found)}"
 
 
 def _reached(side: Side, k: int, limits: tuple[float, float], by_others: Sequence[str], end: float) -> str:

@@ -1,15 +1,15 @@
-"""The sides of profiles: from the optimum outwards until the likelihood ratio has crossed its thresholds.
+"""The two sides of a profile: re-fits from the optimum outwards, until the likelihood ratio crosses its thresholds.
 
 With F the profile (`fmepy.fitting.refits`), F* its minimum and s^2 the unit of the likelihood ratio::
 
     T(psi) = (F(psi) - F*) / s^2        tau = sqrt(T)        dtau/dpsi = F'(psi) / (2 tau s^2)
 
-tau of a linear model is a straight line, |psi - psi*| / se. Steps aim at equal rises of tau, T followed as a
-parabola. The end of the interval is where tau reaches its threshold: found on the re-fitted profile itself, by inverse
-cubic interpolation of tau and its slopes between the last place below and the first one above, again and again.
+For a linear model tau is a straight line, |psi - psi*| / se. Steps aim at equal rises of tau, predicted by a parabola
+for T. The end of the interval is where tau reaches its threshold: found on the re-fitted profile itself, by repeated
+inverse cubic interpolation of tau and its slopes between the last place below and the first one above.
 
-A side ends where the last threshold is crossed (and one step beyond it), at a bound, after eight decades, where re-fits
-fail, or at once where a place is better than the optimum.
+A side ends one step beyond the crossing of the last threshold, at a bound, after eight decades, where re-fits fail, or
+at once where a place is better than the optimum.
 """
 
 from __future__ import annotations
@@ -158,29 +158,29 @@ class _Walk:
         if self.farthest == 0:
             return "bound"
         for tau in self.thresholds:
-            told = self._climbed(tau)
-            if told != "crossed":
-                return told
+            outcome = self._cross(tau)
+            if outcome != "crossed":
+                return outcome
             k = next(k for k, p in enumerate(self.points) if p.tau >= tau)
-            told, end = self._root(tau, self.points[k - 1], self.points[k])
-            if told != "crossed":
-                return told
+            outcome, end = self._root(tau, self.points[k - 1], self.points[k])
+            if outcome != "crossed":
+                return outcome
             self.side.ends.append(end)
-        self._one_beyond()
+        self._step_beyond()
         return "crossed" if self.side.better is None else "better"
 
     # --- outwards
 
-    def _climbed(self, tau: float) -> str:
-        """Go outwards until tau is crossed; return how it ended."""
+    def _cross(self, tau: float) -> str:
+        """Step outwards until tau is crossed; return how the walk ended."""
         while self.points[-1].tau < tau:
             here = self.points[-1]
             u = self._next(here)
             if self.over is not None and u >= self.over.u * (1 - 1e-9):  # a place is what rounding makes of it
                 if not self._is_coarse(here, self.over):
-                    told = self._stood_again(here, self.over)
-                    if told:
-                        return told
+                    outcome = self._refit_nearby(here, self.over)
+                    if outcome:
+                        return outcome
                     continue
                 u = here.u + 0.5 * (self.over.u - here.u)
             if self.wall - here.u <= max(_SHORTEST * max(self.size, here.u), _NARROW * self.farthest):
@@ -205,8 +205,11 @@ class _Walk:
                 return self._at_the_end()
         return "crossed"
 
-    def _stood_again(self, here: _Point, over: _Point) -> str:
-        """Return the point above the threshold, or a refit from a point next to it: one from far away may be lost."""
+    def _refit_nearby(self, here: _Point, over: _Point) -> str:
+        """Keep the point above the threshold, or a refit of it from the point nearby if that is lower.
+
+        A refit that began far away may have missed the optimum. Returns "better" if it beats the optimum, else "".
+        """
         again = self._at(over.u, here)
         self.over = None
         self._keep(over if again is None or not here.u < again.u or again.tau >= over.tau else again)
@@ -216,12 +219,12 @@ class _Walk:
         return "bound" if self.farthest < _DECADES * self.size else "decades"
 
     def _is_coarse(self, here: _Point, found: _Point) -> bool:
-        """Tell whether a step went too far, and shorter ones may be less steep: not where the profile jumps."""
+        """Tell whether a step rose too far and can still be divided; where the profile jumps it cannot."""
         may_split = found.u - here.u > 1e-2 * max(here.u, min(self.size, self.farthest))
         return may_split and found.tau - here.tau > _COARSE * self.rise
 
     def _next(self, here: _Point) -> float:
-        """Return where to go next: T is followed as a parabola, whose noise is small where tau is all noise."""
+        """Return the next distance, from a parabola for T (near the optimum tau is noisier than T)."""
         before = self.points[-2] if len(self.points) > 1 else None
         gap = 0.1 * self.size if before is None else here.u - before.u
         step = longest = max(_GROWTH * gap, 0.5 * here.u)
@@ -240,8 +243,8 @@ class _Walk:
             u = here.u + (0.5 if self.has_failed else 0.9) * (self.wall - here.u)
         return min(u, self.farthest)
 
-    def _one_beyond(self) -> None:
-        """Take one step more, for the eye."""
+    def _step_beyond(self) -> None:
+        """Take one more step, so that plots show the crossing."""
         here = self.points[-1]
         if here.rise > 0 and np.isfinite(here.rise):
             u = min(here.u + self.rise / here.rise, self.farthest)
@@ -252,7 +255,7 @@ class _Walk:
     # --- the end
 
     def _root(self, tau: float, low: _Point, high: _Point) -> tuple[str, float]:
-        """Return how the search for a crossing ended, and where it is."""
+        """Locate a crossing of tau; return how the search ended, and the place."""
         stuck, on_the_way = 0, []
         for k in range(_MOST):
             best = min((low, high), key=lambda p: abs(p.tau - tau))
@@ -275,7 +278,7 @@ class _Walk:
         best = min((low, high), key=lambda p: abs(p.tau - tau))
         if low.tau < 0.99 * tau and self.farthest - low.u <= 1e-7 * self.farthest and self.farthest <= high.u:
             self._keep(low)
-            return self._at_the_end(), np.nan  # it jumps up at the very bound, such as zero
+            return self._at_the_end(), np.nan  # the profile jumps at the bound itself, such as zero
         end = best if abs(best.tau - tau) < 1e-3 * tau else low
         self._keep(*on_the_way, end)
         self.points = [p for p in self.points if p is end or not abs(p.u - end.u) <= _CROWDED * end.u]
@@ -285,7 +288,7 @@ class _Walk:
     # --- one place
 
     def _at(self, u: float, near: _Point) -> _Point | None:
-        """Return the refit at a distance, None if it failed; started along the path, else from `near`."""
+        """Return the refit at distance u, None if it failed; it starts along the tangent, else from `near`."""
         at = self.origin.place + self.sign * u
         if u >= self.farthest and np.isfinite(self.limit):
             at = self.limit
@@ -431,7 +434,7 @@ def walk_all(
                 found.sides[task] = side or _failed(best.theta.size, ended, why.get(k, ""))
                 found.evaluations += found.sides[task].evaluations
             found.interrupted = runs.interrupted
-            if found.interrupted or not _begun_anew(found, things):
+            if found.interrupted or not _restart_at_better(found, things):
                 break
         found.notes += journal.notes
     return found
@@ -443,7 +446,7 @@ def _failed(n_par: int, ended: str, message: str) -> Side:
     return Side(n_par, ended=ended, failed=[refit] if message else [])
 
 
-def _begun_anew(found: Sides, things: Mapping[str, Held]) -> bool:
+def _restart_at_better(found: Sides, things: Mapping[str, Held]) -> bool:
     """Go to the best of the better optima that the sides came upon; tell whether there was one."""
     better = [
         (side.better.cost, task, side.better.theta)

@@ -82,7 +82,7 @@ class Search:
             return dense(problem.jacobian(theta))
         return root_of(problem.information(theta)) if self.objective.has_score else self.curvature
 
-    def taken(self, problem: Problem) -> tuple[Vector, Outcome]:
+    def run(self, problem: Problem) -> tuple[Vector, Outcome]:
         """Return where the method comes to, and what it says; raise SimulationError where the cost fails at once."""
         if not np.isfinite(problem.value(problem.start)):
             raise SimulationError("The cost is not finite.")
@@ -182,7 +182,7 @@ class Held(ABC):
         """Return the re-fit at (or near) a place from a start; `slope`: what dF/dplace will be, about."""
         problem = self.problem(search, start, at, slope)
         try:
-            theta, outcome = search.taken(problem)
+            theta, outcome = search.run(problem)
             place, cost = self.place(theta), problem.value(theta)
             if problem.further is not None:
                 pull = problem.further.residuals(theta)
@@ -207,7 +207,7 @@ class Held(ABC):
 def fitted(search: Search, start: Vector) -> tuple[Vector, float]:
     """Return where a search with nothing held comes to, and the cost there."""
     problem = search.problem(start)
-    theta, _ = search.taken(problem)
+    theta, _ = search.run(problem)
     theta = problem.put_on_bounds(theta)
     return theta, problem.value(theta)
 

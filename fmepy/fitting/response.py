@@ -45,7 +45,7 @@ def silent(problem: Problem, theta: Vector, H: Matrix) -> Silent:
     A run that fails says nothing of how the cost responds: the other side decides.
     """
     size = problem.sizes(theta)
-    asked = problem.counting(theta)
+    free = problem.free_at(theta)
     if problem.is_least_squares:
         J, r = problem.jacobian(theta), problem.residuals(theta)
         moved = column_lengths(J) * size
@@ -54,22 +54,22 @@ def silent(problem: Problem, theta: Vector, H: Matrix) -> Silent:
         if not objective.has_jacobian:
             noise = objective.differences.absolute * float(objective.n_obs) ** 0.5
             with np.errstate(divide="ignore"):
-                level = level + 2 * noise * size / np.where(asked, objective.steps(theta), 1.0)
+                level = level + 2 * noise * size / np.where(free, objective.steps(theta), 1.0)
         suspected = moved <= level
     else:
         moves = 0.5 * np.abs(np.diag(H)) * size**2 + np.abs(problem.gradient(theta)) * size
         suspected = ~(moves > 1e3 * _noise(problem, theta)) | ~np.isfinite(np.diag(H))
-    found = Silent([], [], [])
-    for j in map(int, np.flatnonzero(suspected & asked)):
+    result = Silent([], [], [])
+    for j in map(int, np.flatnonzero(suspected & free)):
         change = changes(problem, theta, j, _PROBE * size[j])
-        seen = change[np.isfinite(change)]
-        if change.size and not seen.size:
-            found.blind.append(j)
-        elif seen.size and seen.min() < -_noise(problem, theta):
-            found.falling.append(j)
-        elif not seen.size or seen.max() <= _noise(problem, theta):
-            found.dead.append(j)
-    return found
+        finite = change[np.isfinite(change)]
+        if change.size and not finite.size:
+            result.blind.append(j)
+        elif finite.size and finite.min() < -_noise(problem, theta):
+            result.falling.append(j)
+        elif not finite.size or finite.max() <= _noise(problem, theta):
+            result.dead.append(j)
+    return result
 
 
 def _noise(problem: Problem, theta: Vector) -> float:
@@ -80,14 +80,14 @@ def _noise(problem: Problem, theta: Vector) -> float:
 
 def changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
     """Return how the cost changes by a step of one parameter to either side, inside the bounds."""
-    here, found = problem.cost(theta), []
+    here, rises = problem.cost(theta), []
     for side in (step, -step):
         trial = theta.copy()
         trial[j] += side
         trial = problem.inside(trial)
         if trial[j] != theta[j]:
-            found.append(problem.cost(trial) - here)
-    return np.array(found)
+            rises.append(problem.cost(trial) - here)
+    return np.array(rises)
 
 
 def falls_beside(problem: Problem, theta: Vector, j: int) -> bool:
@@ -99,7 +99,7 @@ def falls_beside(problem: Problem, theta: Vector, j: int) -> bool:
 def pushed(problem: Problem, theta: Vector, H: Matrix, g: Vector) -> list[int]:
     """Return the parameters along which the cost falls towards failing runs: there are no second derivatives."""
     promise = np.abs(g) * _PROBE * problem.sizes(theta)
-    edge = ~np.isfinite(np.diag(H)) & problem.counting(theta)
+    edge = ~np.isfinite(np.diag(H)) & problem.free_at(theta)
     return [int(j) for j in np.flatnonzero(edge & (promise > max(_PUSHED, 1e3 * _noise(problem, theta))))]
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fmepy.costs.solver_error import is_too_large, told_error
 from fmepy.errors import ArgumentError, listed
-from fmepy.fitting.summary import COLUMNS, ModFitSummary, told_noise
+from fmepy.fitting.summary import COLUMNS, ModFitSummary, noise_note_of
 from fmepy.journal.encoding import live
 from fmepy.numerics.covariance import Spectrum, correlation_of
 from fmepy.parameters.entities import entity_text
@@ -358,7 +358,7 @@ class ModFit(Shown):
             with_prior=self.with_prior,
             no_covariance=" was asked for." if not cov or self.hessian is None else f": {self.message}",
             solver_note=told_error(None if self.converged and is_too_large(self.solver_error) else self.solver_error),
-            noise_note=told_noise(self.names, est, se, self.noise_scales) if cov else "",
+            noise_note=noise_note_of(self.names, est, se, self.noise_scales) if cov else "",
             at_bound=self.at_bound,
             at_kink=self.at_kink,
         )

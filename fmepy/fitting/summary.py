@@ -20,16 +20,16 @@ _FEW = 25
 truth in less than 93 of 100 cases (by chi-square: 90 with 10 readings, 86 with 5; of its logarithm 93 and 92)."""
 
 
-def told_noise(names: Sequence[str], estimates: Vector, errors: Vector, scales: Collection[str]) -> str:
+def noise_note_of(names: Sequence[str], estimates: Vector, errors: Vector, scales: Collection[str]) -> str:
     """Return the message where noise, with the parameters `scales`, was estimated from few data."""
     with np.errstate(divide="ignore", invalid="ignore"):
         data = 0.5 * (estimates / errors) ** 2
     few = {n: d for n, d in zip(names, data.tolist(), strict=True) if n in scales and d < _FEW}
     if not few:
         return ""
-    told = ", ".join(f"{n} as uncertain as from about {counted(max(round(d), 1), 'reading')}" for n, d in few.items())
+    sds = ", ".join(f"{n} as uncertain as from about {counted(max(round(d), 1), 'reading')}" for n, d in few.items())
     return (
-        f"The size of the noise is estimated from few data ({told}). Intervals of estimate ± 2 standard errors, of all "
+        f"The size of the noise is estimated from few data ({sds}). Intervals of estimate ± 2 standard errors, of all "
         "parameters, then hold the truth in fewer than 95 of 100 cases; take intervals from profile(cost, fit)."
     )
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fmepy.compiled.crossings import LEAST, NEVER, first_crossing, has_crossed
-from fmepy.compiled.status import SEEN
+from fmepy.compiled.status import WATCH_ROWS
 
 
 def crossing(*conditions):
     """Return the first crossing of functions of the fraction of a step, and how many places were looked at."""
-    seen, places = np.zeros((SEEN, len(conditions))), []
+    marks, places = np.zeros((WATCH_ROWS, len(conditions))), []
 
     def dense(s, y, c, row):
         places.append(s)
@@ -21,8 +21,8 @@ def crossing(*conditions):
         out[:] = [g(row[0]) for g in conditions]
 
     for k, s in enumerate((0.0, 1.0)):
-        watch(s, [s], None, seen[k])
-    return first_crossing(dense, watch, None, 0.0, 1.0, None, None, seen, np.zeros(1)), len(places)
+        watch(s, [s], None, marks[k])
+    return first_crossing(dense, watch, None, 0.0, 1.0, None, None, marks, np.zeros(1)), len(places)
 
 
 def test_the_first_root_of_a_polynomial_of_order_four_is_found():

@@ -145,10 +145,10 @@ def test_a_file_or_folder_of_somebody_else_is_never_code(tmp_path, half, monkeyp
 
 
 def test_a_file_under_the_name_of_another_is_never_its_code(tmp_path):
-    folder.write_kept(tmp_path / "one.o", b"code of one")
-    assert folder.read_kept(tmp_path / "one.o") == b"code of one"
+    folder.write_cached(tmp_path / "one.o", b"code of one")
+    assert folder.read_cached(tmp_path / "one.o") == b"code of one"
     (tmp_path / "one.o").rename(tmp_path / "other.o")
-    assert folder.read_kept(tmp_path / "other.o") is None
+    assert folder.read_cached(tmp_path / "other.o") is None
     assert not (tmp_path / "other.o").exists()
 
 
@@ -173,7 +173,7 @@ def test_a_full_disk_costs_time_and_nothing_else(tmp_path, half, monkeypatch, ca
     with monkeypatch.context() as patch:
         patch.setattr(folder, "replace_file", refused)
         assert half(3.0) == half(3.0) == 1.5
-    assert caplog.text.count("Make room there") == 1
+    assert caplog.text.count("Free some space there") == 1
     assert kept(tmp_path) == []
 
 

@@ -145,7 +145,7 @@ def test_errors_of_a_column_serve(pair):
         ({"likelihood": "lapalce"}, ArgumentError, "laplace"),
         ({"likelihood": {"C": "laplace"}}, DataError, "'C' is not an observed variable"),
         ({"likelihood": "log-normal", "transform": "log"}, ArgumentError, "of the logarithm already"),
-        ({"likelihood": "laplace", "measurement_noise": None}, ArgumentError, "says nothing of 'A'"),
+        ({"likelihood": "laplace", "measurement_noise": None}, ArgumentError, "has no entry for 'A'"),
         ({"likelihood": "laplace", "censored": "mark"}, ArgumentError, "`censored` is for normal errors"),
         ({"likelihood": 3}, ArgumentError, "`likelihood` must be one of 'normal'"),
     ],

@@ -412,9 +412,9 @@ def test_a_part_without_noise_counts_with_the_errors_of_its_table() -> None:
         theta = bound.theta0 * 1.02
         np.testing.assert_allclose(bound.score(theta), -0.5 * slope(bound.minus2loglik, theta), rtol=1e-5, atol=1e-5)
     unknown = fme.SimulationCost(noisy.model, b[["name", "time", "val"]], y="val")
-    with pytest.raises(ArgumentError, match="says nothing of the errors of 'B'"):
+    with pytest.raises(ArgumentError, match="does not state the errors of 'B'"):
         (noisy + unknown)()
-    with pytest.raises(ArgumentError, match="says nothing of the errors of 'B'"):
+    with pytest.raises(ArgumentError, match="does not state the errors of 'B'"):
         (noisy + fme.SimulationCost(decay(), b[["name", "time", "val"]], y="val"))()
 
 

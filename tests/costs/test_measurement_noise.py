@@ -33,7 +33,7 @@ WITH_ERR = {**ONE, "err": [0.1, 0.2, 0.3]}
 @pytest.mark.parametrize(
     ("data", "words", "error", "told"),
     [
-        (WIDE, {"measurement_noise": {"A": 0.1}}, ArgumentError, "says nothing of 'B'.*'estimate', or name the column"),
+        (WIDE, {"measurement_noise": {"A": 0.1}}, ArgumentError, "has no entry for 'B'.*'estimate', or name the"),
         (ONE, {"measurement_noise": {"a": 0.1}}, ArgumentError, "'a' is not an observed variable. Did you mean 'A'"),
         (ONE, {"measurement_noise": {"B": 0.1}}, ArgumentError, "'B' is not an observed variable"),
         (ONE, {"measurement_noise": {"A": "sdA"}}, ArgumentError, "uses 'sdA', which has no value. Give it in `parms`"),
@@ -52,7 +52,7 @@ WITH_ERR = {**ONE, "err": [0.1, 0.2, 0.3]}
         (ONE, {"measurement_noise": {"A": "sd"}, "parms": 1.0}, ParameterError, "must be a dict of names and values"),
         (ONE, {"parms": {"sd": 1.0}}, ParameterError, "'sd' is used nowhere"),
         (WITH_ERR, {"err": "err", "measurement_noise": {"A": 0.1}}, ArgumentError, "'A' has errors in the col.*beside"),
-        (ONE, {"measurement_noise": {"A": "2 * err"}}, ArgumentError, "uses 'err': name the column of errors"),
+        (ONE, {"measurement_noise": {"A": "2 * err"}}, ArgumentError, "uses 'err', but there is no column of errors"),
         (ONE, {"measurement_noise": {"A": 0.1}, "weight": "std"}, ArgumentError, "weight='std'. makes up errors"),
         (ONE, {"measurement_noise": {"A": 0.1}, "scaleVar": True}, ArgumentError, "a likelihood has none"),
         ({**ONE, "m": ["", "", "<"]}, {"censored": "m"}, ArgumentError, "how likely a reading of 'A' is beyond"),

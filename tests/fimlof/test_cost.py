@@ -480,7 +480,7 @@ def test_a_noise_without_value_is_a_failed_run(cost):
         ({"process_noise": {"x": "sd_x"}}, ArgumentError, "uses 'sd_x', which has no value. Give it in `parms`"),
         ({"process_noise": 3.0}, ArgumentError, "must be a dict of names and standard deviations"),
         ({"measurement_noise": {"q": 1.0}}, ArgumentError, "'q' is not an observed variable"),
-        ({"measurement_noise": {"x": "k * err"}, "parms": {"k": 1.0}}, ArgumentError, "uses 'err': name the column"),
+        ({"measurement_noise": {"x": "k * err"}, "parms": {"k": 1.0}}, ArgumentError, "uses 'err', but there is no"),
         ({"measurement_noise": {"x": np.nan}}, ArgumentError, "is nan; a number, an expression such as 'sd_w'"),
         ({"parms": {"sd_ww": 1.0}}, ParameterError, "'sd_ww' is used nowhere in the noise. Did you mean 'sd_w'"),
         ({"parms": {"sd_w": -1.0}}, ParameterError, "scales a noise, and is not below zero"),
@@ -509,7 +509,7 @@ def test_bad_arguments_are_refused_with_what_to_do(cost, change, error, words):
 
 
 def test_a_variable_without_any_measurement_noise_is_refused(model, data):
-    with pytest.raises(ArgumentError, match=r"says nothing of 'both'.*'estimate'"):
+    with pytest.raises(ArgumentError, match=r"has no entry for 'both'.*'estimate'"):
         fme.FimlofCost(model, data, process_noise={"x": 1.0}, measurement_noise={"x": 1.0})
 
 

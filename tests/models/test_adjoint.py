@@ -115,7 +115,7 @@ def test_no_index_is_too_large(monkeypatch):
         room = swept._runs.arrays(np.zeros((1, swept._runs.n_inputs)))
         room[0].inputs[0, :4] = bound.theta0
         steps = np.empty((300, adjoint.OF_STEP + 2))
-        found = adjoint.Swept(steps, np.ones((len(TIMES), 3)), np.zeros(4))
+        found = adjoint.Sweep(steps, np.ones((len(TIMES), 3)), np.zeros(4))
         words = packed(found)
         checked_loop(adjoint.run_recorded)(swept._runs.at_course, room[1], address(words))
         checked_loop(adjoint.sweep_back)(swept._runs.at_course, room[1], address(swept._words), address(words))

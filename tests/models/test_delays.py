@@ -296,7 +296,7 @@ def fine(model):
 def test_a_delay_that_vanishes_ends_the_run_there_with_a_reason(delay):
     model = linear(f"d(x)/dt = -k*lag(x, {delay})", times=[0, 0.5, 3])
     began = time.process_time()
-    with pytest.raises(SimulationError, match="comes to zero here, or has no value") as caught:
+    with pytest.raises(SimulationError, match="becomes zero here, or has no value") as caught:
         model()
     assert caught.value.time == pytest.approx(1, abs=1e-6)
     assert time.process_time() - began < 2
@@ -486,7 +486,7 @@ def test_many_runs_are_the_runs_one_by_one_and_failed_ones_are_told():
     assert bound.runs_on_threads
     Y, why = bound.simulate_many(Theta)
     assert [bool(w) for w in why] == [False, True, False, False, False]
-    assert "the delay tau is -1; a delay is a finite number, not negative" in why[1]
+    assert "the delay tau is -1; a delay must be finite and not negative" in why[1]
     for i in (0, 2, 3, 4):
         np.testing.assert_array_equal(Y[i], bound.simulate(Theta[i]))
     for tau in (np.nan, np.inf):

@@ -90,7 +90,7 @@ def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
 
 def _over_kinks(problem: Problem, best: _Climb) -> Outcome:
     """Go on from where the score leads no further with a simplex, which needs no slope."""
-    again = problem.taken_up(best.theta)
+    again = problem.restarted_at(best.theta)
     found = NELDER_MEAD.run(again, NELDER_MEAD.control)
     problem.best, problem.trace = again.best, again.trace
     message = f"The likelihood has kinks, so that a simplex went on from where its score led. {found.message}"
@@ -168,7 +168,7 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
         u, information = u * ground, information * np.outer(ground, ground)
         free = ~(((theta <= problem.lower) & (u <= 0)) | ((theta >= problem.upper) & (u >= 0)))
         free &= ~(problem.noise_scales & (theta == 0))
-        free &= _heard(problem, theta, value, information, free & ~logs)
+        free &= _responding(problem, theta, value, information, free & ~logs)
         if not rough:
             secants.look(np.where(logs & (theta > 0), np.log(np.where(logs & (theta > 0), theta, 1.0)), theta), u, free)
             information = secants.corrected(information)
@@ -240,7 +240,7 @@ def _score(problem: Problem, theta: Vector, rough: bool) -> tuple[Vector, Matrix
     return u, information
 
 
-def _heard(problem: Problem, theta: Vector, value: float, information: Matrix, asked: BoolVector) -> BoolVector:
+def _responding(problem: Problem, theta: Vector, value: float, information: Matrix, asked: BoolVector) -> BoolVector:
     """Tell which parameters the data depend on: not an initial value, where the start is diffuse.
 
     Score and information of the others are rounding, by which a step has no length: they are asked at a distance.

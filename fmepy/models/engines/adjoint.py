@@ -1,4 +1,4 @@
-"""The derivative of a number to many parameters from one run and one sweep back, see `compiled.adjoint`."""
+"""Gradients by the discrete adjoint: one run and one sweep back for any number of parameters (`compiled.adjoint`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled import adjoint, status
-from fmepy.compiled.adjoint import OF_STEP, AdjointTables, Swept
+from fmepy.compiled.adjoint import OF_STEP, AdjointTables, Sweep
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.explicit_runs import ExplicitRuns
 from fmepy.compiled.kernels import packed
@@ -25,34 +25,34 @@ from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
 
 _WORTH_IT, _MOST_STATES = 300, 100
-"""Sensitivities from which on a sweep back takes less time than they do; states up to which W is a full matrix."""
+"""Sensitivities above which a sweep back is faster; most states, since its W is a full matrix."""
 _ROOM = 200
-"""Steps that there is room for at first."""
+"""Steps for which there is room at first."""
 
 
 def is_swept(system: System, definition: Definition) -> bool:
-    """Tell whether there is a sweep back for a model: where nothing happens along a run but events at known times."""
+    """Tell whether a model allows a sweep back: the only discontinuities of its runs are events at known times."""
     return not (system.delays or system.algebraic or system.switches or system.roots or definition.at_rest)
 
 
 def is_worth_a_sweep(n_states: int, n_params: int) -> bool:
-    """Tell whether a sweep back takes less time than sensitivities."""
+    """Tell whether a sweep back is faster than forward sensitivities."""
     return n_states * n_params >= _WORTH_IT and n_states <= min(2 * n_params, _MOST_STATES)
 
 
 class SweptRuns:
-    """Runs whose steps are recorded, and sweeps back along them.
+    """Runs that record their steps, with sweeps back along them.
 
     Parameters
     ----------
     runs : ExplicitRuns
         Along one course, without sensitivities.
     changes : sequence of int
-        Of each change along it which of the kinds of events it is (`models.running.events.kinds_of`).
+        For each change of the course its kind of event (`models.running.events.kinds_of`).
     n_inputs : int
-        Of the inputs, what changes are computed from begins behind them.
+        Number of inputs before those of changes.
     system, definition
-        Of the model.
+        The model.
     names : tuple of str
         The parameters of the gradient.
     """
@@ -82,8 +82,8 @@ class SweptRuns:
         inputs[0, : len(p)] = p
         while True:
             room, steps = runs.arrays(inputs), np.empty((self._n_step + 1, OF_STEP + tables.n))
-            swept = packed(Swept(steps, np.zeros((0, 0)), np.zeros(0)))
-            runs.called(self._record, room, runs.at_course, room[1], address(swept))
+            packed_sweep = packed(Sweep(steps, np.zeros((0, 0)), np.zeros(0)))
+            runs.called(self._record, room, runs.at_course, room[1], address(packed_sweep))
             ended = room[0].ended[0].tolist()
             if ended[0] == status.NO_ROOM:
                 self._n_step *= 4
@@ -91,21 +91,21 @@ class SweptRuns:
                 break
 
         def pull(weights: Matrix) -> Vector:
-            found = Swept(steps, np.array(weights, dtype=float, order="C"), np.zeros(tables.n_params))
-            words = packed(found)
+            sweep = Sweep(steps, np.array(weights, dtype=float, order="C"), np.zeros(tables.n_params))
+            words = packed(sweep)
             runs.called(self._sweep, room, runs.at_course, room[1], address(self._words), address(words))
-            if not np.isfinite(found.gradient).all():
-                raise SimulationError("the derivatives of the run came to NaN or infinity on the way back to its start")
-            return found.gradient
+            if not np.isfinite(sweep.gradient).all():
+                raise SimulationError("the gradient became NaN or infinite on the sweep back to the start of the run")
+            return sweep.gradient
 
         return room[0].out[0], ended, pull
 
 
 @lru_cache(maxsize=64)
 def _tables(
-    system: System, groups: Any, expressions: tuple[tuple[Any, ...], ...], names: tuple[str, ...], given: int
+    system: System, groups: Any, expressions: tuple[tuple[Any, ...], ...], names: tuple[str, ...], change_inputs_at: int
 ) -> tuple[AdjointTables, Code]:
-    """Return what the sweep knows of a model but for `changes`, and the code: ``change0``, ... are those of kinds.
+    """Return the tables of a model's sweep, without `changes`, and its code, with ``change0``, ... for kinds of events.
 
     `expressions` are the initial values, the outputs, and the values of the kinds of events.
     """
@@ -122,8 +122,8 @@ def _tables(
         program.function(name, [("out", i, e) for i, e in enumerate(out)], {**where, **places})
 
     def slopes(terms: Sequence[Node], to: Sequence[Any]) -> list[Node]:
-        (found,) = gradients([add(ZERO, *terms)], to)
-        return [found.get(x, ZERO) for x in to]
+        (gradient,) = gradients([add(ZERO, *terms)], to)
+        return [gradient.get(x, ZERO) for x in to]
 
     def weighted(of: Sequence[Any]) -> list[Node]:
         return [s * as_node(e) for s, e in zip(v, of, strict=False)]
@@ -133,13 +133,13 @@ def _tables(
     write("pull", slopes(weighted(rates), [*y, *q]), along, *y, *v[:n])
     bends = [v[i] * e * k[j] for i, j, e in F] + [a * e for e in weighted(moving)]
     write("bend", slopes(bends, [*y, *q]), along, *y, *k, *v[:n], a)
-    own: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
-    write("values", slopes(weighted(initial), q), own, *v[:n])
-    own[symbol(time)] = "t"
-    write("outputs", slopes(weighted(outputs), [*y, *q]), own, *y, *v[:m])
-    own |= {symbol(name): ("q", given + i) for i, name in enumerate((*forcings, GIVEN))}
+    of_row: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
+    write("values", slopes(weighted(initial), q), of_row, *v[:n])
+    of_row[symbol(time)] = "t"
+    write("outputs", slopes(weighted(outputs), [*y, *q]), of_row, *y, *v[:m])
+    of_row |= {symbol(name): ("q", change_inputs_at + i) for i, name in enumerate((*forcings, GIVEN))}
     for i, e in enumerate(kinds):
-        write(f"change{i}", slopes([e], [*y, *q]), own, *y)
+        write(f"change{i}", slopes([e], [*y, *q]), of_row, *y)
     code = compiled(program.text())
     rows, cols = (np.array([f[i] for f in F], dtype=np.int64) for i in (0, 1))
     at = code.address

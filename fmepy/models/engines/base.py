@@ -239,7 +239,7 @@ def carried(
     out, row, room = np.empty((len(times), len(z))), 0, np.empty(len(z))
     if times[0] == start:
         out[0], row = z, 1
-    seen = np.empty((status.SEEN, n_watched))
+    seen = np.empty((status.WATCH_ROWS, n_watched))
     if n_watched:
         seen[0] = watch(start, z)
 

@@ -1,13 +1,13 @@
 """The compiled engine: whole runs in machine code, by an explicit method and, where a run is stiff, a stiff one.
 
-A run of a small model takes 20 to 200 us, since nothing is set up. It begins with Dormand and Prince's method; where
-the steps of that are held back by stability it goes on with Rodas5P, and back (`compiled.dormand_prince.drive`). It has
-a step limit; what it does not finish it gives back with the reason, and another engine takes the run over.
+A run of a small model takes 20 to 200 us, as nothing has to be set up. It begins with Dormand and Prince's method, and
+changes to Rodas5P where stability limits the explicit steps, and back (`compiled.dormand_prince.drive`). The number of
+steps is limited; a run that cannot be finished is returned with the reason, and another engine takes it over.
 
-The loops are compiled once for all models and kept; of a model only its rates are compiled, z' = F(t, z; inputs), as
-straight code. With sensitivities the code computes the entries of df/dy and df/dp that are not zero, and one loop over
-the parameters adds up ``s_j' = (df/dy) s_j + k_j df/dp_j``. What the stiff method reads beside (the Jacobian and df/dt,
-and with sensitivities second derivatives, see `compiled.rosenbrock`) is compiled when a run first needs it.
+The loops are compiled once for all models and cached. For each model only its rates z' = F(t, z; inputs) are compiled,
+as straight-line code. With sensitivities this code computes the nonzero entries of df/dy and df/dp, and one loop over
+the parameters sums ``s_j' = (df/dy) s_j + k_j df/dp_j``. What the stiff method needs besides (the Jacobian and df/dt,
+with sensitivities also second derivatives, see `compiled.rosenbrock`) is compiled when a run first needs it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from fmepy.models.running.watch_table import watch_table
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 MOST_IN_LANES = 500_000
-"""Letters of a program of rates that is compiled for lanes too, about twelve thousand operations: a second."""
+"""Longest program of rates (in characters) that is also compiled for lanes: about 12,000 operations, or a second."""
 
 
 class CompiledStepper:
@@ -54,28 +54,28 @@ class CompiledStepper:
     Parameters
     ----------
     system : System
-        With its conditions taken out as modes.
+        With its conditions replaced by modes.
     rtol : float
     atol : float or sequence of float
-        One for each state where they differ.
+        One value, or one for each state.
     max_step : float
         Longest step.
-    held : {"", "explicit", "stiff"}
-        The method that it is held to; held to the explicit one, it gives back what is stiff.
+    only : {"", "explicit", "stiff"}
+        The only method to use; "explicit" returns a stiff run unfinished. Empty: both.
     """
 
     name = "compiled"
 
-    def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf, held: str = "") -> None:
-        self._arguments, self.system = (system, rtol, atol, max_step, held), system
+    def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf, only: str = "") -> None:
+        self._arguments, self.system = (system, rtol, atol, max_step, only), system
         self.watches_switches = system.n_watched > 0
         blocks = len(system.z) // system.n_states
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
         self.solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
         self.functions, self.n_inputs = _functions(system), _n_inputs(system)
-        if held:
+        if only:
             jacobian = (
-                StiffCode(partial(stiff.stiff_plan, system, _prepared(system)), held=True) if held == "stiff" else None
+                StiffCode(partial(stiff.stiff_plan, system, _prepared(system)), only=True) if only == "stiff" else None
             )
             self.functions = replace(self.functions, stiff=jacobian)
         self._free: dict[int, list[ExplicitRuns]] = {}
@@ -84,7 +84,7 @@ class CompiledStepper:
         """Return (times reached, z at them); see `engines.base`."""
         free = self._free.setdefault(len(times), [])
         try:
-            runs = free.pop()  # of no other thread's
+            runs = free.pop()  # no other thread holds it
             runs.go_along(start, times)
         except IndexError:
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
@@ -106,37 +106,37 @@ class CompiledStepper:
 
 
 class WholeRuns:
-    """Whole runs of a model without Python between its start and its outputs.
+    """Whole runs of a model, without Python between its start and its outputs.
 
     Raises
     ------
     NotWritableError
-        An initial value, that of an event, or an output has a function that there is no word for.
+        An initial value, the value of an event, or an output has a function that cannot be compiled.
     """
 
     def __init__(self, stepper: CompiledStepper, course: Course, definition: Definition) -> None:
-        self._given, self._definition = (stepper, course, definition), definition
+        self._arguments, self._definition = (stepper, course, definition), definition
         self._system, d = stepper.system, definition
         system = self._system
         n, m, k = system.n_states, len(d.outputs), len(system.names)
         kinds, past = kinds_of(d.events)[0], d.past if system.delays else ()
-        around = _around(system, d.groups, (d.initial, tuple(e for _, e in d.outputs), past), kinds)
+        code = _surrounding_code(system, d.groups, (d.initial, tuple(e for _, e in d.outputs), past), kinds)
         functions = replace(
             stepper.functions,
-            code=(stepper.functions.code, around),
-            values=around.address("values"),
-            outputs=around.address("outputs") if m else 0,
+            code=(stepper.functions.code, code),
+            values=code.address("values"),
+            outputs=code.address("outputs") if m else 0,
             n_outputs=m * (1 + k),
-            changes=tuple(around.address(f"change{i}") for i in range(len(kinds))),
+            changes=tuple(code.address(f"change{i}") for i in range(len(kinds))),
         )
-        delays = _delays(system, around) if system.delays else None
-        self._table = watch_table(system) if system.n_watched and not system.delays else None  # which owns its code
+        delays = _delays(system, code) if system.delays else None
+        self._table = watch_table(system) if system.n_watched and not system.delays else None  # it owns its code
         switches = None if self._table is None else self._table.switches
         if self._table is not None and switches is None:
             raise NotWritableError("a condition of a switch, or what a root event does")
-        own = None if switches is None else switches._replace(began=course.start)
-        self._runs = ExplicitRuns(functions, stepper.solver, course, stepper.n_inputs, delays, own)
-        # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
+        switches = switches and switches._replace(began=course.start)
+        self._runs = ExplicitRuns(functions, stepper.solver, course, stepper.n_inputs, delays, switches)
+        # a row holds states, their slopes, outputs, their slopes; reordered: all values, then the slopes of each
         of_states = np.arange(n * (1 + k)).reshape(1 + k, n)
         of_outputs = of_states.size + np.arange(m * (1 + k)).reshape(1 + k, m)
         self._in_row = both = np.concatenate([of_states, of_outputs], axis=1)
@@ -145,7 +145,7 @@ class WholeRuns:
         self._places = np.array([d.parameters.index(name) for name in system.names], dtype=np.intp)
 
     def one(self, p: Vector) -> Matrix:
-        """Return the states and outputs, shape (n_time, n_var), at all parameters of the model."""
+        """Return states and outputs, shape (n_time, n_var); p holds all parameters of the model."""
         out, (ended, _, reached, *worst) = self._runs.one(p)
         if ended != status.DONE:
             raise NotWholeError if self.has_switches else self._failure(ended, reached, p, worst)
@@ -153,7 +153,7 @@ class WholeRuns:
 
     @property
     def has_switches(self) -> bool:
-        """Whether modes flip on the way; a run that does not come to its end is one of stretches then."""
+        """Whether modes flip within a run; an unfinished run is then repeated stretch by stretch."""
         return self._table is not None
 
     def _failure(self, ended: float, reached: float, p: Vector, worst: Sequence[float] = ()) -> SimulationError:
@@ -186,24 +186,24 @@ class WholeRuns:
         return out[:, :n_var], S
 
     def many_with_slopes(self, P: Matrix) -> tuple[Cube, Any, BoolVector]:
-        """Return the runs of `many`, their derivatives as `with_slopes` has them, and which came to their end."""
+        """Return the runs of `many`, their derivatives as in `with_slopes`, and which runs are complete."""
         inputs, scales = np.tile(self._inputs, (len(P), 1)), scales_of(P[:, self._places])
         inputs[:, : P.shape[1]], inputs[:, self._scales] = P, scales
-        out, told = self._runs.many(inputs)
+        out, ended = self._runs.many(inputs)
         out, (n_time, n_var, k) = out.take(self._order, axis=2), self._shape
         S = out[:, :, n_var:].reshape(len(P), n_time, n_var, k) / scales[:, None, None, :]
-        return out[:, :, :n_var], S, told[:, 0] == status.DONE
+        return out[:, :, :n_var], S, ended[:, 0] == status.DONE
 
     def many(self, P: Matrix) -> tuple[Cube, BoolVector]:
-        """Return those of many runs, shape (n_run, n_time, n_var), and which came to their end."""
-        out, told = self._runs.many(P)
-        return out, told[:, 0] == status.DONE
+        """Return states and outputs of many runs, shape (n_run, n_time, n_var), and which runs are complete."""
+        out, ended = self._runs.many(P)
+        return out, ended[:, 0] == status.DONE
 
     def swept(self, names: tuple[str, ...]) -> SweptRuns | None:
-        """Return runs with a sweep back to these parameters, of a system without sensitivities; None without one."""
+        """Return runs with an adjoint sweep to these parameters (no sensitivities); None if the model allows none."""
         if not is_swept(self._system, self._definition):
             return None
-        stepper, course, definition = self._given
+        stepper, course, definition = self._arguments
         changes = [int(change[4]) for change in course.changes]
         try:
             return SweptRuns(self._runs, changes, stepper.n_inputs, self._system, definition, names)
@@ -211,55 +211,55 @@ class WholeRuns:
             return None
 
     @property
-    def apart(self) -> Any:
-        """What `boundary.simultaneous_runs` asks: runs, inputs, places of parameters and of scales, places in a row."""
+    def for_simultaneous_runs(self) -> Any:
+        """Runs, inputs, places of parameters and scales, places in a row, for `boundary.simultaneous_runs`."""
         inputs, parms = self._inputs.copy(), self._definition.parms
         inputs[: len(parms)] = parms
         return self._runs, inputs, self._places, self._scales, self._in_row
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WholeRuns, self._given
+        return WholeRuns, self._arguments
 
 
 @lru_cache(maxsize=64)
-def _around(
+def _surrounding_code(
     system: System, groups: tuple[tuple[str, ...], ...], of_states: tuple[tuple[Any, ...], ...], kinds: tuple[Any, ...]
 ) -> Code:
-    """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `ModelFunctions`.
+    """Compile what is computed around the solver: ``values``, ``outputs``, ``change0``, ...; see `ModelFunctions`.
 
-    `of_states` are their initial values, the outputs and the past.
+    `of_states` are the initial values, the outputs and the past.
 
-    Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
-    parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `delayed_rates.DelayTables`.
+    Initial values, outputs and the value of every kind of event are followed by their derivatives by each requested
+    parameter, times its scale. Delays add ``delays`` and ``history``, see `delayed_rates.DelayTables`.
     """
     n, ((time,), _, parameters, forcings, _), (initial, outputs, past) = system.n_states, groups, of_states
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
     y, p = [*system.z[:n], *lags[:n_delays]], [symbol(name) for name in system.names]
-    own = [[as_node(v) for v in initial], substituted(outputs, system.lags), [d.tau for d in system.delays]]
-    own += [[as_node(e) for e in past], *([e] for e in kinds)]
-    slopes = [gradients(expressions, [*y, *p]) for expressions in own]  # of all at once: what they share is found once
-    written = [list(expressions) for expressions in own]
+    sources = [[as_node(v) for v in initial], substituted(outputs, system.lags), [d.tau for d in system.delays]]
+    sources += [[as_node(e) for e in past], *([e] for e in kinds)]
+    slopes = [gradients(expressions, [*y, *p]) for expressions in sources]  # of all at once: common parts are shared
+    columns = [list(expressions) for expressions in sources]
     for j, k in enumerate(p, start=1):
-        scale = choose_above(call("abs", k), ZERO, call("abs", k), ONE)  # as `scales_of` says
+        scale = choose_above(call("abs", k), ZERO, call("abs", k), ONE)  # as in `scales_of`
         moved = dict(zip(y, [*system.z[j * n : (j + 1) * n], *lags[j * n_delays : (j + 1) * n_delays]], strict=True))
         moved[k] = scale
-        for out, found in zip(written, slopes, strict=True):
-            out += [add(ZERO, *(d * moved[x] for x, d in g.items() if x in moved)) for g in found]
-    values, rows, delays, history, *changed = written
+        for out, gradients_of in zip(columns, slopes, strict=True):
+            out += [add(ZERO, *(d * moved[x] for x, d in g.items() if x in moved)) for g in gradients_of]
+    values, rows, delays, history, *changed = columns
     where: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
     program = LlvmProgram(["t"], ["z", "q", "out"])
     program.function("values", [("out", i, v) for i, v in enumerate(values)], where)
     where = {**where, symbol(time): "t"}
     if past:
-        history += derivatives_of(own[3], symbol(time))
+        history += derivatives_of(sources[3], symbol(time))
         program.function("history", [("out", i, e) for i, e in enumerate(history)], where)
     where |= {z: ("z", i) for i, z in enumerate(system.z)}
     program.function("delays", [("out", i, e) for i, e in enumerate(delays)], where)
     n_read = len(parameters) + len(forcings)
     where |= {lag: ("q", n_read + i) for i, lag in enumerate(lags)}
     program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
-    given = _n_inputs(system)
-    where |= {symbol(name): ("q", given + i) for i, name in enumerate((*forcings, GIVEN))}
+    n_inputs = _n_inputs(system)
+    where |= {symbol(name): ("q", n_inputs + i) for i, name in enumerate((*forcings, GIVEN))}
     for i, column in enumerate(changed):
         program.function(f"change{i}", [("out", j, e) for j, e in enumerate(column)], where)
     return compiled(program.text())
@@ -273,14 +273,14 @@ def _delays(system: System, around: Code) -> DelayTables:
 def _delay_failure(
     ended: float, reached: float, system: System, definition: Definition, p: Vector
 ) -> SimulationError | None:
-    """Return the error of a run that ended for a delay, which it names; None if it did not."""
+    """Return the error of a run that a delay ended, with the delay's name; None if it ended otherwise."""
     if system.delays and ended == status.STIFF:
         why = "the model is stiff here, and models with delays run on the explicit solver alone"
         return SimulationError(why, time=reached)
     varying = [d for d, varies in zip(system.delays, system.varying_delays, strict=True) if varies]
     if ended == status.LOST_DELAY:
         names = " or ".join(dict.fromkeys(str(d.tau) for d in varying))
-        why = f"the delay {names} comes to zero here, or has no value: a delay that changes in a run must stay above it"
+        why = f"the delay {names} becomes zero here, or has no value: a delay that varies in a run must stay positive"
         return SimulationError(why, time=reached)
     if ended not in (status.NO_DELAY, status.SHORT_DELAY):
         return None
@@ -288,7 +288,7 @@ def _delay_failure(
     taus = scalar_function(symbols(definition.parameters), [d.tau for d in fixed])(p.tolist())
     if ended == status.NO_DELAY:
         k = next(i for i, tau in enumerate(taus) if not 0 <= tau < np.inf)
-        return SimulationError(f"the delay {fixed[k].tau} is {taus[k]:g}; a delay is a finite number, not negative")
+        return SimulationError(f"the delay {fixed[k].tau} is {taus[k]:g}; a delay must be finite and not negative")
     k = min((i for i in range(len(taus)) if taus[i] > 0), key=lambda i: float(taus[i]))
     return SimulationError(
         f"the delay {fixed[k].tau} is {taus[k]:g}, which is less than one part in {MOST_SHORTEST} of the run, "
@@ -312,16 +312,16 @@ def _functions(system: System) -> ModelFunctions:
 
 
 class _Entries(NamedTuple):
-    """What the rates of a system are computed from.
+    """Expressions from which the rates and conditions of a system are computed.
 
     Attributes
     ----------
     F, G, D : list of (int, int, Node)
-        The entries of df/dy, df/dlag and df/dp.
+        Row, column and expression of the nonzero entries of df/dy, df/dlag and df/dp.
     conditions : list of Node
-        Those that are watched; their offsets stand behind the inputs.
+        The watched conditions; their offsets follow the inputs.
     slow : list of Node
-        Parts of all these that depend on the parameters alone: they are computed once a run, and stand behind those.
+        Parts of all these that depend on the parameters alone, computed once a run; they follow the offsets.
     """
 
     F: list[tuple[int, int, Node]]
@@ -347,32 +347,32 @@ def _n_inputs(system: System) -> int:
 
 
 def _prepared(system: System) -> tuple[tuple[Node, Place], ...]:
-    """Return the parts that are computed once a run, and where they stand."""
+    """Return the parts that are computed once a run, and their places among the inputs."""
     first = system.layout.size + system.n_watched
     return tuple((e, ("q", first + i)) for i, e in enumerate(_entries(system).slow))
 
 
 @lru_cache(maxsize=64)
 def _lanes(system: System) -> Code | None:
-    """Return the rates of several runs at once, see `compiled.lanes`; None where there are none."""
+    """Return the compiled rates of several runs at once, see `compiled.lanes`; None if they cannot be compiled."""
     program = _program(system, branches=False)
     try:
         return compiled(of_lanes(program)) if len(program) < MOST_IN_LANES else None
-    except RuntimeError:  # a function of the user's own, in words of LLVM that are not for vectors
+    except RuntimeError:  # a user's function, whose LLVM code does not work on vectors
         return None
 
 
 @lru_cache(maxsize=64)
 def _program(system: System, branches: bool = True) -> str:
-    """Return the program that computes the rates of a system, ``rates(t, z, q, out)``, and its conditions, ``watch``.
+    """Return the program of a system's rates, ``rates(t, z, q, out)``, and conditions, ``watch``.
 
-    `q` are the inputs; the conditions are g - offset, the offsets standing behind the inputs. ``prepare`` computes what
-    stands behind those. Without branches both sides of choices are computed.
+    `q` holds the inputs, then the offsets, then the parts that ``prepare`` computes; conditions are g - offset. With
+    `branches` False both sides of every choice are computed.
 
     Raises
     ------
     NotWritableError
-        A function that there is no word for.
+        An expression has a function that cannot be compiled.
     """
     n, parts = system.n_states, _entries(system)
     offsets = [fresh(f"offset{k}") for k in range(system.n_watched)]
@@ -401,9 +401,9 @@ def _add_sensitivities(
     G: list[tuple[int, int, Node]],
     D: list[tuple[int, int, Node]],
 ) -> None:
-    """Add the loop over the parameters, s_j' = F s_j + G l_j + k_j D_j; block b of z and out holds s_j.
+    """Add the loop over the parameters, s_j' = F s_j + G l_j + k_j D_j; block 1 + j of z and out holds s_j.
 
-    G and l_j belong to the lagged values, see `compiled.delay_loop`.
+    G and l_j are df/dlag and the sensitivities of the lagged values, see `compiled.delay_loop`.
     """
     n, layout, n_delays = system.n_states, system.layout, len(system.delays)
     slopes = {(i, k): part.value(e) for i, k, e in F}
@@ -424,16 +424,16 @@ def _add_sensitivities(
         part.add(source, "out", n * (1 + j) + i)
 
 
-# --- what is known of the engine
+# --- the engine's entries in the registry
 
 
 def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
     if equations.algebraic and (len(equations.states) > stiff.MOST_STIFF_STATES or delays_of(equations)):
-        return f"its method for algebraic states has no delays, and at most {stiff.MOST_STIFF_STATES} states"
+        return f"its method for algebraic states allows no delays, and at most {stiff.MOST_STIFF_STATES} states"
     try:
         _program(build_system(equations, (), True, roots=roots, watches_lines=True))
     except NotWritableError as error:
-        return f"it does not have {error}"
+        return f"it cannot compile {error}"
     return ""
 
 
@@ -445,10 +445,10 @@ def _refuses_explicit(equations: Equations, roots: tuple[Root, ...] = ()) -> str
 
 def stepper(problem: InitialValueProblem, options: SolverOptions) -> CompiledStepper | GridStepper:
     """Return the compiled loop on a problem."""
-    held = {EXPLICIT.methods[0]: EXPLICIT.name, STIFF.methods[0]: STIFF.name}.get(options.method, "")
+    only = {EXPLICIT.methods[0]: EXPLICIT.name, STIFF.methods[0]: STIFF.name}.get(options.method, "")
     if problem.system is None:
-        return GridStepper(problem, options.rtol, options.atol, options.max_step, held)
-    return CompiledStepper(problem.system, options.rtol, options.atol, options.max_step, held)
+        return GridStepper(problem, options.rtol, options.atol, options.max_step, only)
+    return CompiledStepper(problem.system, options.rtol, options.atol, options.max_step, only)
 
 
 ENGINE = Engine(
@@ -465,4 +465,4 @@ ENGINE = Engine(
 )
 EXPLICIT = replace(ENGINE, name="explicit", methods=("dopri5",), rank=None, has_mass=(), refuses=_refuses_explicit)
 STIFF = replace(ENGINE, name="stiff", methods=("rodas5p",), rank=None, has_mass=("rodas5p",), keeps_past=False)
-"""The same loop, held to one of its methods."""
+"""The same loop, restricted to one of its methods."""

@@ -1,4 +1,4 @@
-"""The compiled engine on functions of arrays: the same loop, with rates and Jacobian that are loops over entries."""
+"""The compiled engine for functions of arrays: the same loop, with rates and Jacobian as loops over entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fmepy.models.running.problem import InitialValueProblem, code_of
 from fmepy.types import Matrix, Vector
 
 MOST_WORK = 200_000_000
-"""Steps of a stretch times its states, and directions, before a run is given back: some ten seconds."""
+"""Most steps x states x (1 + directions) of a stretch before the run is given up: some ten seconds."""
 
 
 class GridStepper:
@@ -34,19 +34,19 @@ class GridStepper:
     rtol : float
     atol : float or sequence of float
     max_step : float
-    held : {"", "explicit", "stiff"}
-        The method that it is held to.
+    only : {"", "explicit", "stiff"}
+        The only method to use; empty: both.
     """
 
     name = "compiled"
     watches_switches = False
 
     def __init__(
-        self, problem: InitialValueProblem, rtol: float, atol: Any, max_step: float = np.inf, held: str = ""
+        self, problem: InitialValueProblem, rtol: float, atol: Any, max_step: float = np.inf, only: str = ""
     ) -> None:
         definition, names = problem.definition, problem.names
         assert definition.arrays is not None, "it is a function of arrays"
-        self._arguments = (problem, rtol, atol, max_step, held)
+        self._arguments = (problem, rtol, atol, max_step, only)
         self._layout, self._states, m = problem.layout, definition.states, len(names)
         self._code, n = code_of(definition.arrays), len(definition.states)
         self._places = np.array([definition.parameters.index(k) for k in names], dtype=np.intp)
@@ -57,7 +57,7 @@ class GridStepper:
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (n,)), 1 + m)
         most = int(min(MOST_STEPS, max(MOST_WORK / (n * (1 + m)), 1000)))
         self._solver = Solver(n, rtol, all_atol, max_step, most)
-        stiff = None if held == "explicit" else StiffCode(partial(_stiff_plan, entries), held == "stiff")
+        stiff = None if only == "explicit" else StiffCode(partial(_stiff_plan, entries), only == "stiff")
         self._functions = ModelFunctions(_address("rates"), 0, 0, (), stiff=stiff)
         self._lines = slice(2, 2 + 2 * definition.arrays.n_forcings)
 
@@ -66,38 +66,40 @@ class GridStepper:
         return times, self.advance_into(None, start, z, inputs, times)
 
     def advance_into(self, rows: Matrix | None, start: float, z: Vector, inputs: Vector, times: Vector) -> Matrix:
-        """Write z at all times into `rows`, and return it; None: into a new array."""
-        own, key = self._inputs(inputs), (start, times.tobytes())
-        known, runs = self._last
-        if known != key:  # most runs ask for the same stretch again
+        """Write z at all times into `rows` (None: a new array), and return it."""
+        block, key = self._inputs(inputs), (start, times.tobytes())
+        last_key, runs = self._last
+        if last_key != key:  # most runs repeat the same stretch
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
-            runs = ExplicitRuns(self._functions, self._solver, course, len(own))
+            runs = ExplicitRuns(self._functions, self._solver, course, len(block))
             self._last = key, runs
-        out, (ended, _, reached, *worst) = runs.one(own, z, into=rows)
+        out, (ended, _, reached, *worst) = runs.one(block, z, into=rows)
         if ended != status.DONE:
             raise failure_of(ended, reached, self._states, self._solver.most_steps, worst)
-        written: Matrix = out
-        return written
+        result: Matrix = out
+        return result
 
     def _inputs(self, inputs: Vector) -> Vector:
-        """Return what the loops read and where they work, see `compiled.array_loop`."""
+        """Return the inputs and working blocks of the loops, see `compiled.array_loop`."""
         code, layout, m = self._code, self._layout, len(self._places)
         n_blocks = array_loop.n_blocks(m)
-        own = np.zeros(self._lines.stop + n_blocks * code.size)
-        own[:1].view(np.int64)[0] = address(self._plan)
-        own[1], own[self._lines] = inputs[layout.origin], inputs[layout.lines]
-        blocks = own[self._lines.stop :].reshape(n_blocks, code.size)
-        w, both = blocks[0], blocks[n_blocks - 2 * m :]
+        out = np.zeros(self._lines.stop + n_blocks * code.size)
+        out[:1].view(np.int64)[0] = address(self._plan)
+        out[1], out[self._lines] = inputs[layout.origin], inputs[layout.lines]
+        blocks = out[self._lines.stop :].reshape(n_blocks, code.size)
+        w, tangents = blocks[0], blocks[n_blocks - 2 * m :]
         w[:] = code.block()
         w[code.at("p")] = inputs[: layout.n_parameters]
         code.function("prepare", w)()
         if m:
-            both[np.arange(2 * m), code.at("p").start + np.tile(self._places, 2)] = np.tile(inputs[layout.scales], 2)
-            code.function("prepare_along", w, both)()
+            tangents[np.arange(2 * m), code.at("p").start + np.tile(self._places, 2)] = np.tile(
+                inputs[layout.scales], 2
+            )
+            code.function("prepare_along", w, tangents)()
             blocks[2] = w
         if not w[code.own_checks].all():
-            raise SimulationError("the function behaves differently at these parameters from how it was compiled")
-        return own
+            raise SimulationError("the function behaves differently at these parameters than when it was compiled")
+        return out
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GridStepper, self._arguments
@@ -108,7 +110,7 @@ def _address(name: str) -> int:
 
 
 def _stiff_plan(entries: Entries) -> Any:
-    """Return what the stiff method knows of a model, and nothing else that must live as long."""
+    """Return the plan of the stiff method for a model, and None: it refers to no further code."""
     names = ("field", "jacobian", "slopes", "bend", "advance")[: 5 if entries.n_params else 2]
     functions = [*map(_address, names), *[0] * (5 - len(names))]
     functions += band_code(*entries.band, list(entries.order) != list(range(entries.n)))

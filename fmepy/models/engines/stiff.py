@@ -1,4 +1,4 @@
-"""What the stiff method reads of a model: its Jacobian as code, compiled when a run first needs it."""
+"""A model's functions for the stiff method (Jacobian and more), compiled when a run first needs them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from fmepy.language.nodes import Node, fresh
 from fmepy.models.running.system import System
 
 MOST_STIFF_STATES = 5000
-"""States of a model whose Jacobian is worth compiling entry by entry: that takes 15 s and 700 MB."""
+"""Most states of a model whose Jacobian is compiled entry by entry, which then takes 15 s and 700 MB."""
 
 
 class StiffCode:
-    """What the stiff method knows of a model, made when a run first asks for it; `made` when it was.
+    """The plan of the stiff method for a model, compiled at the first call; then `made` holds it.
 
     Parameters
     ----------
     make : callable
-        Returns the plan (`compiled.stiff_plan.plan_of`) and what must live as long, or None if there is none.
-    held : bool
-        Whether all runs keep to this method.
+        Returns the plan (`compiled.stiff_plan.plan_of`) and the code that it refers to, or None if there is none.
+    only : bool
+        Whether all runs use this method only.
     """
 
-    def __init__(self, make: Callable[[], Any], held: bool = False) -> None:
+    def __init__(self, make: Callable[[], Any], only: bool = False) -> None:
         self._make = make
         self.made: Any = None
-        found = self() if held else None
-        if found is not None:
-            plan = found[0].copy()  # which points at the tables of the other
-            plan[2] = 1
-            self.made = plan, found
+        plan_and_code = self() if only else None
+        if plan_and_code is not None:
+            plan = plan_and_code[0].copy()  # it still points at the tables of the original
+            plan[2] = 1  # a run with algebraic states never leaves the stiff method
+            self.made = plan, plan_and_code
 
     def __call__(self) -> Any:
         """Return the plan and its code."""
@@ -52,9 +52,9 @@ class StiffCode:
 
 @lru_cache(maxsize=64)
 def stiff_plan(system: System, prepared: tuple[tuple[Node, Place], ...] = ()) -> Any:
-    """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it.
+    """Return the plan of the stiff method for a system (`compiled.rosenbrock`) and its code; None if it cannot run it.
 
-    prepared : parts of its rates that stand among the inputs, and where
+    prepared : parts of the rates that are among the inputs, with their places
     """
     if system.n_states > MOST_STIFF_STATES:
         return None
@@ -72,7 +72,7 @@ def stiff_plan(system: System, prepared: tuple[tuple[Node, Place], ...] = ()) ->
 
 
 def _stiff_program(system: System, prepared: Sequence[tuple[Node, Place]]) -> tuple[LlvmProgram, Entries]:
-    """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
+    """Return the program of the functions that `rosenbrock` calls (Jacobian and more), and their entries."""
     n, names = system.n_states, system.names
     y, q = list(system.z[:n]), [symbol(k) for k in names]
     k = [fresh(f"stage of {i}") for i in range(n)]
@@ -106,7 +106,7 @@ def _stiff_program(system: System, prepared: Sequence[tuple[Node, Place]]) -> tu
 
 
 def _matched(system: System) -> tuple[Any, ...]:
-    """Return the rates, every algebraic equation at the place of a state that stands in it: a pivot must be there."""
+    """Return the rates, each algebraic equation in the row of a state that occurs in it, to have a pivot."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
@@ -114,7 +114,7 @@ def _matched(system: System) -> tuple[Any, ...]:
     if places:
         has = [[system.z[j] in system.model_rates[i].free_symbols for j in places] for i in places]
         for column, row in enumerate(maximum_bipartite_matching(csr_array(np.array(has)), perm_type="row")):
-            if row < 0:  # of an index above one, which is told at the door
+            if row < 0:  # index above one, which the model's checks report
                 raise NotWritableError("equation without an algebraic state of its own")
             rates[places[column]] = system.model_rates[places[row]]
     return tuple(rates)

@@ -139,7 +139,7 @@ class WatchTable:
             slopes=code.address("slopes") if n else 0,
             changes=_integers(code.address(f"change{j}") for j in range(n)),
             ends=_integers(accumulate(len(r.changes) for r in self.roots)),
-            made=_integers(changes).reshape(-1, 3),
+            actions=_integers(changes).reshape(-1, 3),
             directions=_integers(r.direction for r in self.roots),
             order=_integers(sorted(range(n), key=lambda j: (self.roots[j].order, j))),
             holding=code.address("holding") if self.conditional else 0,
