@@ -77,7 +77,7 @@ def test_entities_have_the_noise_of_their_own(model, data) -> None:
     with pytest.raises(ParameterError, match=r"'A0' of every entity.*cost.model_of\('x'\)"):
         fme.predict(model, fit, reading=True)
     same_start = fme.modFit(cost.replace(entity_parms=["s"]))
-    with pytest.raises(ArgumentError, match=r"'A' differ in the noise.*model_of\(entity\)"):
+    with pytest.raises(ArgumentError, match=r"'A' differ in their stated noise.*model_of\(entity\)"):
         fme.predict(model, same_start, reading=True)
 
 
