@@ -140,7 +140,8 @@ def test_a_fit_with_a_sparse_jacobian_is_that_with_a_dense_one(monkeypatch):
     assert bounded.par["offset"] == 0.2
     assert bounded.at_bound == ("offset",)
     assert bounded.converged
-    prior = modFit(cost, names, prior={"offset": norm(0.3, 0.01)})
+    with pytest.warns(UserWarning, match="errors of some data"):
+        prior = modFit(cost, names, prior={"offset": norm(0.3, 0.01)})
     assert fit.par["offset"] < prior.par["offset"] < 0.3
 
 
