@@ -25,6 +25,7 @@ from fmepy.filtering.statespace import StateSpace
 from fmepy.filtering.tangents import EXACT_STEPS, Directions
 from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
+from fmepy.fimlof.stationary import stationary_start
 from fmepy.language.equations import names_in
 from fmepy.language.functions import holds_choices
 from fmepy.models.definition.values import ValueTable
@@ -238,6 +239,8 @@ class BoundFilter:
         at, shocks = self._start_places, range(self._total - len(self.spec.correlations.keys), self._total)
         P[shocks, shocks] = 1.0
         P[np.ix_(at, at)] = self._of_states(plain)
+        if self.spec.initial == "stationary":
+            x, P = stationary_start(self.spec.space, float(schedule.times[0]), self.inputs(p).p, schedule.inputs[0])
         if used is not None:
             self._from_data(x, P, p, used, schedule.inputs[0], float(schedule.times[0]))
         if shift is not None:
@@ -252,6 +255,8 @@ class BoundFilter:
     def _of_start(self) -> BoolVector:
         spec = self.spec
         names = names_in(spec.definition.initial) | spec.start.names()
+        if spec.initial == "stationary":
+            names |= set(spec.parameters)
         if spec.initial == "data":
             names |= names_in(spec.space.sds) | spec.errors.names()
         return np.array([k in names for k in spec.parameters], dtype=bool)

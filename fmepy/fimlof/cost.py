@@ -83,11 +83,11 @@ class FimlofCost(ModelsOfCost, AddableCost):
         of transformed readings; ``ModFit.loglik`` is of the data in their own units, ``log_jacobian`` the difference.
     parms : mapping, optional
         Values of the parameters that only the noise knows, or `conditions`; starts of local ones.
-    initial : {"known", "data", "diffuse"}
+    initial : {"known", "data", "diffuse", "stationary"}
         The start: the model's initial values, with sds `initial_sd` (default 0: exactly known); for directly measured
-        states the data of the first time, which are then used up; or nothing known but for the states in `initial_sd`
-        (a nonlinear model's filter runs until the start that it estimates stays; where none does it breaks down).
-        Unknown initial values may also be parameters of the model (``state={"x": "x0"}``).
+        states the data of the first time, which are then used up; nothing known but for the states in `initial_sd` (a
+        nonlinear model's filter runs until the start that it estimates stays; where none does it breaks down); or of a
+        linear model its stationary mean and covariance. Unknown values may also be parameters (``state={"x": "x0"}``).
     initial_sd : mapping of state to sd, or labelled covariance table, optional
     noise_kind : {"per_step", "brownian"}, optional
         What the sd of a differential equation's noise means. "brownian": per root of time, variance dt sd^2 in a step;
@@ -232,7 +232,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
             model, noise = self.model.followed(self.process_noise)
             vars(self).update(model=model, process_noise=noise)
         _check_model(self.model)
-        check_choice(self.initial, ("known", "data", "diffuse"), "initial")
+        check_choice(self.initial, ("known", "data", "diffuse", "stationary"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         object.__setattr__(self, "obs", with_times(self.obs, self.x, self.unit, self.origin))

@@ -65,7 +65,7 @@ class Specification:
         Of the process, of the measurements.
     transforms : tuple of (str or None)
         By observed variable.
-    initial : {"known", "data", "diffuse"}
+    initial : {"known", "data", "diffuse", "stationary"}
     start : Noise
         Sds or covariance of the start, by state.
     direct : tuple of (int, int)

@@ -40,7 +40,7 @@ class Facts(Stored):
     states, outputs : tuple of str
     transforms : tuple of (str or None)
         By observed variable.
-    initial : {"known", "data", "diffuse"}
+    initial : {"known", "data", "diffuse", "stationary"}
     start : tuple of str
         States whose start is uncertain by a given sd.
     n_free, n_noise : int

@@ -4,7 +4,7 @@ A path is drawn of the start, the noise of the process and the errors of the rea
 data's own times; what was missing stays missing, and a limit stays one if what is drawn lies beyond it. Errors in
 proportion to a reading are taken at the true one. Where the start is not given it needs a rule:
 
-* ``initial="known"``: a draw of the model's initial values with their `initial_sd`;
+* ``initial="known"``: a draw of the model's initial values with their `initial_sd`; "stationary" of its own;
 * ``initial="data"``: measured states start at their first data, taken as the truth; the data of that time are drawn
   anew around it;
 * ``initial="diffuse"``: the states of whose start nothing is known start where the data at hand put them at these

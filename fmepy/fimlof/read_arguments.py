@@ -27,6 +27,7 @@ from fmepy.filtering.square_root_loop import UPDATES
 from fmepy.filtering.statespace import StateSpace, build_state_space
 from fmepy.fimlof.correlated_noise import read_correlations, with_shocks
 from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification, definition_of
+from fmepy.fimlof.stationary import check_stationary
 from fmepy.language.derivatives import quotient
 from fmepy.language.equations import Equations, names_in, symbol
 from fmepy.language.nodes import ZERO, Symbol, call, number
@@ -111,6 +112,8 @@ def read_specification(
         summands = [(name, g) for name, g, _ in accumulated.values()]
         space = build_state_space(equations, tuple(values), noise.keys, of_noise, readings, sds, summands)
         space = with_shocks(space, correlations, noise.keys, variables)
+    if cost.initial == "stationary":
+        check_stationary(space, len(equations.states), start.keys, per_step)
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
     elsewhere |= names_in([e for one in (noise, errors, start) for e in one.covariance or ()])
     _check_some_noise(noise, errors, variables)

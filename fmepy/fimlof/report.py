@@ -96,7 +96,7 @@ def _what(flt: FilterResult) -> list[str]:
     times = flt.residuals["x"]
     count = len(flt.entities)
     of = f" of {count} entities" if count > 1 else ""
-    start = {"known": "known", "data": "from the first data", "diffuse": "unknown"}[facts.initial]
+    start = {"data": "from the first data", "diffuse": "unknown"}.get(facts.initial, facts.initial)
     if facts.initial == "known" and facts.start:
         start = f"known with uncertainty ({', '.join(facts.start)})"
     out = [
