@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_continuous_lyapunov, solve_discrete_lyapunov
 
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.filtering.statespace import StateSpace
@@ -63,6 +62,8 @@ def stationary_start(space: Any, t: float, p: Vector, u: Vector) -> tuple[Vector
     SimulationError
         An eigenvalue is not within the border of stability.
     """
+    from scipy.linalg import solve_continuous_lyapunov, solve_discrete_lyapunov  # takes a moment to import
+
     n, is_ode = len(space.states), space.kind == "ode"
     f, F, A = np.zeros(n), np.zeros((n, n)), np.zeros((n, space.n_noise))
     space.functions()[0](t, 0.0, np.zeros(n), p, u, f, F, A)
