@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ModelError, listed
+from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.files import Element, parse_xml, read_bytes
 from fmepy.exchange.mathml import Formulas
@@ -237,6 +237,9 @@ class _SbmlReader:
         for c in self.m.getListOfCompartments():
             if not (c.isSetSize() or _is_point(c) or c.getId() in self.rules or c.getId() in self.starts):
                 ignored.append(f"that {c.getId()!r} has no size: 1 is taken")
+        for r in self.m.getListOfReactions():
+            if r.getKineticLaw() is None or not r.getKineticLaw().isSetMath():
+                ignored.append(f"that {r.getIdAttribute()!r} has no kinetic law: its rate is 0")
         for c in self.m.getListOfConstraints():
             ignored.append(f"constraint in line {c.getLine()}")
         self.draft.ignored = tuple(ignored)
@@ -257,9 +260,30 @@ class _SbmlReader:
         for _, r, _ in self._references():
             if id := r.getIdAttribute():
                 self.formulas.names[id] = symbol(draft.name_for(id))
+        self._check_targets({e.getIdAttribute() for e in m.getListOfReactions()})
         for f in m.getListOfFunctionDefinitions():
             if f.getMath() is not None:
                 self.formulas.functions[f.getId()] = f.getMath()
+
+    def _check_targets(self, reactions: set[str]) -> None:
+        """Refuse rules and reactions of what is not there, and two that determine one quantity."""
+        names = self.formulas.names.keys() - reactions
+        targets = [(e, e.getVariable()) for e in self.m.getListOfRules() if not e.isAlgebraic()]
+        for e, id in [*targets, *((e, e.getSymbol()) for e in self.m.getListOfInitialAssignments())]:
+            if id not in names:
+                raise self.refuse(e, f"there is no quantity {id!r}.{did_you_mean(id, names)}")
+        ids = [id for _, id in targets]
+        if twice := [e for i, (e, id) in enumerate(targets) if id in ids[:i]]:
+            raise self.refuse(twice[0], "another rule gives it its values, too: take one of the two out.")
+        for reaction, r, _ in self._references():
+            if (s := self.m.getSpecies(id := r.getSpecies())) is None:
+                near = did_you_mean(id, [s.getIdAttribute() for s in self.m.getListOfSpecies()])
+                raise self.refuse(reaction, f"there is no species {id!r}.{near}")
+            if id in self.rules and not (s.getBoundaryCondition() or s.getConstant()) and self.rules[id].isSetMath():
+                raise self.refuse(
+                    self.rules[id], "a reaction changes it, too: let its boundaryCondition be true, or take it out of "
+                    f"reaction {reaction.getIdAttribute()!r}."
+                )  # fmt: skip
 
     def _references(self) -> Iterator[tuple[Any, Any, float]]:
         """Yield (reaction, species reference, sign)."""

@@ -453,6 +453,38 @@ def test_sensitivities_go_through_events_that_follow_one_another(tmp_path):
 
 # --- what is refused
 
+DECAY = {
+    "Compartments": [compartment()], "Species": [species("A", 1.0), species("B")],
+    "Parameters": [parameter("past", None, False), parameter("q", 1.0, False)],
+    "Reactions": [reaction("v", "A", ("A",), ("B",))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"Reactions": [reaction("v", "A", ("A",), ("BB",))]}, "reaction 'v': there is no species 'BB'. Did you mean"),
+        ({"Rules": [assignment("r", "A")]}, "assignmentRule 'r': there is no quantity 'r'."),
+        ({"Rules": [assignment("v", "A")]}, "assignmentRule 'v': there is no quantity 'v'."),
+        ({"InitialAssignments": [initial("r", "A")]}, "initialAssignment: there is no quantity 'r'."),
+        ({"Rules": [assignment("q", "A"), rate("q", "1")]}, "rateRule 'q': another rule gives it its values, too"),
+        ({"Rules": [rate("A", "1")]}, "rateRule 'A': a reaction changes it, too: let its boundaryCondition be true"),
+        ({"Events": [event("delay(A, 1) < 0.5", {"q": "0"})]}, "event: it reads the past"),
+        ({"Events": [event("B > 0.5", {"q": "past"})]}, "event: it reads the past"),
+        ({"Events": [event("B > 0.5", {"q": "0"}, delay="past")]}, "event: it reads the past"),
+    ],
+)
+def test_what_determines_nothing_or_too_much_is_refused(tmp_path, more, said):
+    text = sbml(**{**DECAY, "Rules": [assignment("past", "delay(A, 1)")], **more})
+    assert said in refused(tmp_path, text)
+
+
+def test_a_reaction_without_a_kinetic_law_is_named(tmp_path):
+    bare = reaction("v", "A", ("A",)).replace("<kineticLaw>", "<!--").replace("</kineticLaw>", "-->")
+    m = model(tmp_path, T, Compartments=[compartment()], Species=[species("A", 1.0)], Reactions=[bare])
+    assert m.ignored == ("that 'v' has no kinetic law: its rate is 0",)
+    close(m()["A"], 1)
+
 
 def refused(folder, text):
     path = folder / "model.xml"
