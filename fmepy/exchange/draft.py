@@ -151,7 +151,17 @@ class ForeignModel:
             if not names:
                 return found
             found = substituted(found, {symbol(n): known[n] for n in names})
-        raise ModelError(f"{self.where}: {listed(sorted(names))} are assigned from themselves.")
+        needs = {n: names_in([e]) & known.keys() for n, e in known.items()}
+        while idle := [n for n, of in needs.items() if not of & needs.keys()]:
+            needs = {n: of for n, of in needs.items() if n not in idle}
+        path = [min(needs)]
+        while path[-1] not in path[:-1]:
+            path.append(min(needs[path[-1]] & needs.keys()))
+        ids = {v: k for k, v in self.renamed.items()}
+        loop = " -> ".join(ids.get(n, n) for n in path[path.index(path[-1]) :])
+        raise ModelError(
+            f"{self.where}: rules need one another: {loop}. Write an assignment rule among them as an algebraic rule."
+        )
 
     def used(self) -> set[str]:
         """Return the names of constants that a run needs."""

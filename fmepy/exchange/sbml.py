@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ModelError, listed
+from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.files import Element, parse_xml, read_bytes
 from fmepy.exchange.mathml import Formulas
@@ -237,6 +237,9 @@ class _SbmlReader:
         for c in self.m.getListOfCompartments():
             if not (c.isSetSize() or _is_point(c) or c.getId() in self.rules or c.getId() in self.starts):
                 ignored.append(f"that {c.getId()!r} has no size: 1 is taken")
+        for r in self.m.getListOfReactions():
+            if r.getKineticLaw() is None or not r.getKineticLaw().isSetMath():
+                ignored.append(f"that {r.getIdAttribute()!r} has no kinetic law: its rate is 0")
         for c in self.m.getListOfConstraints():
             ignored.append(f"constraint in line {c.getLine()}")
         self.draft.ignored = tuple(ignored)
@@ -257,9 +260,30 @@ class _SbmlReader:
         for _, r, _ in self._references():
             if id := r.getIdAttribute():
                 self.formulas.names[id] = symbol(draft.name_for(id))
+        self._check_targets({e.getIdAttribute() for e in m.getListOfReactions()})
         for f in m.getListOfFunctionDefinitions():
             if f.getMath() is not None:
                 self.formulas.functions[f.getId()] = f.getMath()
+
+    def _check_targets(self, reactions: set[str]) -> None:
+        """Refuse rules and reactions of what is not there, and two that determine one quantity."""
+        names = self.formulas.names.keys() - reactions
+        targets = [(e, e.getVariable()) for e in self.m.getListOfRules() if not e.isAlgebraic()]
+        for e, id in [*targets, *((e, e.getSymbol()) for e in self.m.getListOfInitialAssignments())]:
+            if id not in names:
+                raise self.refuse(e, f"there is no quantity {id!r}.{did_you_mean(id, names)}")
+        ids = [id for _, id in targets]
+        if twice := [e for i, (e, id) in enumerate(targets) if id in ids[:i]]:
+            raise self.refuse(twice[0], "another rule gives it its values, too: take one of the two out.")
+        for reaction, r, _ in self._references():
+            if (s := self.m.getSpecies(id := r.getSpecies())) is None:
+                near = did_you_mean(id, [s.getIdAttribute() for s in self.m.getListOfSpecies()])
+                raise self.refuse(reaction, f"there is no species {id!r}.{near}")
+            if id in self.rules and not (s.getBoundaryCondition() or s.getConstant()) and self.rules[id].isSetMath():
+                raise self.refuse(
+                    self.rules[id], "a reaction changes it, too: let its boundaryCondition be true, or take it out of "
+                    f"reaction {reaction.getIdAttribute()!r}."
+                )  # fmt: skip
 
     def _references(self) -> Iterator[tuple[Any, Any, float]]:
         """Yield (reaction, species reference, sign)."""
@@ -320,28 +344,41 @@ class _SbmlReader:
         return as_node(start)
 
     def _solved_by_algebra(self) -> set[str]:
-        """Return the ids that algebraic rules determine: those that may change, and that nothing else does."""
-        from scipy.sparse import csr_matrix
-        from scipy.sparse.csgraph import maximum_bipartite_matching
+        """Return the ids that algebraic rules determine: those that may change, and that nothing else does.
+
+        Of several, one without a value of its own is taken first.
+        """
+        from scipy.optimize import linear_sum_assignment
 
         rules = [r for r in self.m.getListOfRules() if r.isAlgebraic() and r.isSetMath()]
         if not rules:
             return set()
         moved = {r.getSpecies() for _, r, _ in self._references()}
         lists = (self.m.getListOfSpecies(), self.m.getListOfCompartments(), self.m.getListOfParameters())
-        free = [e.getIdAttribute() for found in lists for e in found if not e.getConstant()]
+        elements = {e.getIdAttribute(): e for found in lists for e in found} | self.references
         boundary = {s.getIdAttribute() for s in self.m.getListOfSpecies() if s.getBoundaryCondition()}
-        free += [k for k, r in self.references.items() if not r.getConstant()]
-        free = [k for k in free if k not in self.rules and (k not in moved or k in boundary)]
-        names = [self.formulas.names[k].name for k in free]  # type: ignore[attr-defined]
-        table = np.zeros((len(rules), max(len(free), 1)), dtype=int)
+        free = [
+            k for k, e in elements.items()
+            if not (e.getConstant() or k in self.rules or k in self.set_by_events or k in moved - boundary)
+        ]  # fmt: skip
+        has_value = [k in self.starts or _has_value(elements[k]) for k in free]
+        price = np.full((len(rules), len(free) + len(rules)), 1e6)
         for i, rule in enumerate(rules):
             used = names_in([self._math(rule)])
-            table[i, : len(free)] = [n in used for n in names]
-        found = maximum_bipartite_matching(csr_matrix(table), perm_type="column")
-        for rule, column in zip(rules, found, strict=True):
-            if column < 0:
-                raise self.refuse(rule, "nothing is left that this algebraic rule could determine.")
+            for j, k in enumerate(free):
+                if self.formulas.names[k].name in used:  # type: ignore[attr-defined]
+                    price[i, j] = has_value[j]
+        found = linear_sum_assignment(price)[1]
+        for rule, paid in zip(rules, price[range(len(rules)), found], strict=True):
+            if paid > 1:
+                raise self.refuse(
+                    rule, "nothing is left that this algebraic rule could determine: a quantity in it that is not "
+                    "constant, and that no other rule, reaction or event changes."
+                )  # fmt: skip
+        for rule, row, j in zip(rules, price, found, strict=True):
+            if others := [k for i, k in enumerate(free) if row[i] <= row[j] and i not in found]:
+                more = f"that the algebraic rule in line {rule.getLine()} might determine {listed(others)}"
+                self.draft.ignored += (f"{more}: {free[j]!r} is taken",)
         return {free[j] for j in found}
 
     # --- reactions and species
@@ -430,6 +467,12 @@ class _SbmlReader:
         only = {size: as_node(1.0)} if self.draft.parms.get(getattr(size, "name", "")) == 1.0 else {}
         is_constant = s.getIdAttribute() not in self.rules and (s.getConstant() or s.getBoundaryCondition())
         return start.subs(only) if is_constant else start  # constants are numbers where they can be
+
+
+def _has_value(element: Any) -> bool:
+    """Tell whether an element says a value."""
+    words = ("Value", "Size", "InitialAmount", "InitialConcentration", "Stoichiometry")
+    return any(getattr(element, f"isSet{word}", bool)() for word in words)
 
 
 def _is_point(compartment: Any) -> bool:

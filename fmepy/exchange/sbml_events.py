@@ -18,7 +18,7 @@ from fmepy.exchange.mathml import as_number, equalities, margin, relations
 from fmepy.language.conditions import Joined, Not, Relation, choose, relation
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps
-from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul
+from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul, nodes_in
 
 MOST_AT_ONCE, MOST_UNKNOWN = 100, 8
 """Events one after the other at one time, and how often one of them whose trigger hangs on parameters: further ones set
@@ -69,6 +69,7 @@ def _event(reader: Any, e: Any, id: str) -> list[SbmlEvent]:
     assigned = [a for a in e.getListOfEventAssignments() if a.isSetMath()]
     values = [reader.formulas.number(a.getMath(), reader.place(a)) for a in assigned]
     targets = [_target(reader, a) for a in assigned]
+    _check_present(draft, as_number(condition), priority, *values)
     words = {
         "persistent": bool(trigger.getPersistent()) if trigger.isSetPersistent() else True,
         "early": bool(e.getUseValuesFromTriggerTime()) if e.isSetUseValuesFromTriggerTime() else True,
@@ -78,9 +79,16 @@ def _event(reader: Any, e: Any, id: str) -> list[SbmlEvent]:
     changes = [(name, mul(value, size)) for (name, size), value in zip(targets, values, strict=True)]
     if e.isSetDelay() and e.getDelay().isSetMath():
         delay = reader.formulas.number(e.getDelay().getMath(), place)
+        _check_present(draft, delay)
         if not _is(delay, 0.0):
             return _delayed(draft, id, SbmlEvent(condition, changes, words, held), delay, targets, values)
     return [SbmlEvent(condition, changes, words, held)]
+
+
+def _check_present(draft: Any, *expressions: Node) -> None:
+    rules = [draft.assigned[n] for n in _all_names(draft, *expressions) & draft.assigned.keys()]
+    if nodes_in([*expressions, *rules], "lag"):
+        raise ModelError("it reads the past (delay in a formula); an event knows the present alone.")
 
 
 def _moves(draft: Any, *expressions: Any) -> bool:
@@ -122,13 +130,18 @@ def _rows(draft: Any, e: SbmlEvent) -> list[dict[str, Any]]:
 
 
 def _in_full(draft: Any, *expressions: Node) -> set[str]:
+    """Return the names in expressions, with those in rules in the place of the names that have one."""
+    return _all_names(draft, *expressions) - set(draft.assigned)
+
+
+def _all_names(draft: Any, *expressions: Node) -> set[str]:
     """Return the names in expressions, and in the rules of those that have one."""
     found: set[str] = set()
     new = names_in(expressions)
     while new := new - found:
         found |= new
         new = names_in(draft.assigned[n] for n in new if n in draft.assigned)
-    return found - set(draft.assigned)
+    return found
 
 
 def _delayed(

@@ -91,7 +91,38 @@ def test_what_an_algebraic_rule_determines_is_an_algebraic_state(tmp_path):
     close(m()["w"], 2 * np.exp(-T / 2))
 
 
-def test_the_rate_of_a_quantity_and_the_number_of_avogadro(tmp_path):
+@pytest.mark.parametrize(("event_of", "value", "ignored"), [("a", 1.0, False), ("", None, False), ("", 1.0, True)])
+def test_of_several_an_algebraic_rule_determines_what_nothing_else_sets(tmp_path, event_of, value, ignored):
+    w, a = parameter("w", value, False), parameter("a", 3.0, False)
+    m = model(
+        tmp_path, T, Parameters=[parameter("x", 1.0, False), *((w, a) if ignored else (a, w))],
+        Rules=[rate("x", "-x"), algebraic("w + a - 4 * x")],
+        Events=[event("time >= 1.5", {event_of: "5"})] if event_of else [],
+    )  # fmt: skip
+    close(m()["w"], 4 * np.exp(-T) - np.where((T > 1.4) & (event_of == "a"), 5, 3))
+    assert bool(m.ignored) == ignored
+    assert not ignored or m.ignored == ("that the algebraic rule in line 6 might determine 'a': 'w' is taken",)
+
+
+def test_an_algebraic_rule_of_what_events_set_is_refused(tmp_path):
+    with pytest.raises(ModelError, match=r"nothing is left .* no other rule, reaction or event changes"):
+        model(
+            tmp_path, T, Parameters=[parameter("x", 1.0, False), parameter("w", 1.0, False)],
+            Rules=[rate("x", "-x"), algebraic("w - 4 * x")], Events=[event("time > 1", {"w": "5"})],
+        )  # fmt: skip
+
+
+def test_rules_that_need_one_another_are_named_in_a_circle(tmp_path):
+    with pytest.raises(ModelError, match=r": rules need one another: v -> s -> u -> v\. Write"):
+        model(
+            tmp_path, T, Parameters=[parameter(n, None, False) for n in ("s", "u", "q")],
+            Species=[species("A", 1.0)], Compartments=[compartment()],
+            Rules=[assignment("s", "u + A"), assignment("u", "2 * v"), assignment("q", "v")],
+            Reactions=[reaction("v", "A * s", ("A",))],
+        )  # fmt: skip
+
+
+def test_the_rate_of_a_quantity(tmp_path):
     name = '<csymbol encoding="text" definitionURL="http://www.sbml.org/sbml/symbols/{}">x</csymbol>'
     rule = (
         '<assignmentRule variable="s"><math xmlns="http://www.w3.org/1998/Math/MathML"><apply>'
@@ -102,6 +133,11 @@ def test_the_rate_of_a_quantity_and_the_number_of_avogadro(tmp_path):
         Rules=[rate("x", "-2 * x"), rule],
     )  # fmt: skip
     close(m()["s"], -2 * np.exp(-2 * T))
+
+
+def test_the_number_of_avogadro(tmp_path):
+    m = model(tmp_path, T, Parameters=[parameter("x", None, False)], Rules=[assignment("x", "2 * avogadro / 1e23")])
+    close(m()["x"], 2 * 6.02214179)
 
 
 def test_text_and_initial_values_say_the_whole_model(tmp_path):
@@ -416,6 +452,38 @@ def test_sensitivities_go_through_events_that_follow_one_another(tmp_path):
 
 
 # --- what is refused
+
+DECAY = {
+    "Compartments": [compartment()], "Species": [species("A", 1.0), species("B")],
+    "Parameters": [parameter("past", None, False), parameter("q", 1.0, False)],
+    "Reactions": [reaction("v", "A", ("A",), ("B",))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"Reactions": [reaction("v", "A", ("A",), ("BB",))]}, "reaction 'v': there is no species 'BB'. Did you mean"),
+        ({"Rules": [assignment("r", "A")]}, "assignmentRule 'r': there is no quantity 'r'."),
+        ({"Rules": [assignment("v", "A")]}, "assignmentRule 'v': there is no quantity 'v'."),
+        ({"InitialAssignments": [initial("r", "A")]}, "initialAssignment: there is no quantity 'r'."),
+        ({"Rules": [assignment("q", "A"), rate("q", "1")]}, "rateRule 'q': another rule gives it its values, too"),
+        ({"Rules": [rate("A", "1")]}, "rateRule 'A': a reaction changes it, too: let its boundaryCondition be true"),
+        ({"Events": [event("delay(A, 1) < 0.5", {"q": "0"})]}, "event: it reads the past"),
+        ({"Events": [event("B > 0.5", {"q": "past"})]}, "event: it reads the past"),
+        ({"Events": [event("B > 0.5", {"q": "0"}, delay="past")]}, "event: it reads the past"),
+    ],
+)
+def test_what_determines_nothing_or_too_much_is_refused(tmp_path, more, said):
+    text = sbml(**{**DECAY, "Rules": [assignment("past", "delay(A, 1)")], **more})
+    assert said in refused(tmp_path, text)
+
+
+def test_a_reaction_without_a_kinetic_law_is_named(tmp_path):
+    bare = reaction("v", "A", ("A",)).replace("<kineticLaw>", "<!--").replace("</kineticLaw>", "-->")
+    m = model(tmp_path, T, Compartments=[compartment()], Species=[species("A", 1.0)], Reactions=[bare])
+    assert m.ignored == ("that 'v' has no kinetic law: its rate is 0",)
+    close(m()["A"], 1)
 
 
 def refused(folder, text):

@@ -637,6 +637,8 @@ def test_the_past_is_read_nowhere_else():
         hutchinson(events=[dict(var="N", time=1, value="lag(N, 1)")])
     with pytest.raises(ModelError, match="an event knows the present alone"):
         hutchinson(rhs=HUTCHINSON + "\nz = lag(N, 1)", events=[dict(var="N", time=1, value="z")])
+    with pytest.raises(ModelError, match="an event knows the present alone"):
+        hutchinson(rhs=HUTCHINSON + "\nz = lag(N, 1)", events=[dict(root="z - 1", direction=1, var="N", value=1)])
     with pytest.raises(ModelTextError, match="the past is read in the rates and outputs"):
         fme.DifferenceModel("next(N) = lag(N, 2)", state={"N": 1}, times=range(3))
     with pytest.raises(ModelError, match="the model reads no past"):

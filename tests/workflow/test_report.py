@@ -14,9 +14,10 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 import fmepy as fme
-from fmepy.workflow.report.findings import agreement_facts, agreement_of, runs_of_signs
+from fmepy.workflow.report.findings import Findings, agreement_facts, agreement_of, runs_of_signs
 from fmepy.workflow.report.page import render, written
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
@@ -290,6 +291,24 @@ def test_deviations_are_in_units_of_the_spread_of_the_others():
     np.testing.assert_allclose(made.rows["z"], above / np.sqrt(others))
     assert made.suspicious.index.tolist() == [3]
     assert "1 reading of 5 lies more than three standard deviations from the model" in " ".join(doubts)
+
+
+@pytest.mark.parametrize(("farthest", "is_told"), [(3.3, False), (6.0, True)])
+def test_readings_as_far_off_as_chance_has_them_are_no_doubt(farthest, is_told):
+    above = norm.ppf((np.arange(700) + 0.5) / 700)
+    above[0] = -farthest
+    made, doubts, _ = agreement(above)
+    assert len(made.suspicious) >= 1
+    assert ("three standard deviations" in " ".join(doubts)) == is_told
+
+
+@pytest.mark.parametrize(
+    ("column", "unit", "said"),
+    [("day", "days", "day"), ("day", "h", "day, h"), ("time", "m", "time, m"), ("time (h)", "h", "time (h)")],
+)
+def test_the_axis_does_not_say_the_unit_twice(column, unit, said):
+    found = SimpleNamespace(task=SimpleNamespace(x_unit=unit), x_name=column)
+    assert Findings.x_label.fget(found) == said
 
 
 def test_readings_beyond_a_limit_have_no_deviation():

@@ -214,8 +214,6 @@ def _expressions(
 def _of_outputs(events: tuple[Event, ...], by_symbol: dict[Any, Any]) -> tuple[Event, ...]:
     """Return events whose values are of states, parameters, forcings and time: outputs are put in by what they are."""
     made = {e.value: e.value.subs(by_symbol) for e in events if not isinstance(e.value, float)}
-    if has_lags(made.values()):
-        raise ModelError("`events`: a value is of an output that reads the past; an event knows the present alone.")
     return tuple(replace(e, value=made[e.value]) if e.value in made else e for e in events)
 
 
@@ -236,6 +234,12 @@ def _check_events(definition: Definition) -> None:
                 f"`events`: {state!r} is an algebraic state, which its equation determines at every time; an event "
                 "changes states that have a rate."
             )
+    if has_lags(_in_events(definition)):
+        raise ModelError("`events`: a row is of an output that reads the past; an event knows the present alone.")
+
+
+def _in_events(d: Definition) -> set[Any]:
+    return {e.value for e in d.events}.union(*(r.expressions for r in d.roots))
 
 
 def _check_apart(draft: Draft, given: ModelArguments, outputs: Sequence[str] = ()) -> None:
@@ -290,7 +294,7 @@ def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> No
         why = f"{name!r} has no value: it is not a state, and is missing in `parms` and `forcings`."
         near = f" The time is called {d.time!r}." if name == "time" else did_you_mean(name, known)
         raise draft.error(why + near, name)
-    in_events = names_in({e.value for e in d.events}.union(*(r.expressions for r in d.roots)))
+    in_events = names_in(_in_events(d))
     check_names(sorted(in_events), known, argument="events", what="state, parameter, forcing or output")
     rates = () if d.equations is None else d.equations.rates
     still = {*parameters, *(s for s, e in zip(d.states, rates, strict=False) if isinstance(e, Number) and e.value == 0)}

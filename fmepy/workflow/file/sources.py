@@ -226,8 +226,8 @@ def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
         if key in given:
             raise section.error(key, f"the forcing {name!r} has a file; `{key}` is for one that is given in place.")
         if key not in table.frame.columns:
-            raise table.error(f"a forcing needs the columns time and value; {key!r} is missing. There are "
-                              f"{listed(table.frame.columns)}.")  # fmt: skip
+            raise table.error(f"a forcing needs a file of its own, with the columns time and value; {key!r} is "
+                              f"missing. There are {listed(table.frame.columns)}.")  # fmt: skip
     if not table.holds_dates("time"):
         return table
     if "origin" not in case.content.get("data", {}):

@@ -6,6 +6,7 @@ together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -149,7 +150,8 @@ class Findings:
     def x_label(self) -> str:
         """The independent variable with its unit."""
         unit = self.task.x_unit
-        return f"{self.x_name}, {unit}" if unit and unit not in self.x_name else self.x_name
+        is_there = unit in (f"{self.x_name}s", self.x_name, *re.split(r"[\W_]+", self.x_name))
+        return self.x_name if is_there or not unit else f"{self.x_name}, {unit}"
 
     def label_x(self, ax: Any, _: int = 0) -> None:
         """Give a panel the independent variable with its unit below, or beside it where it goes down."""
@@ -278,10 +280,18 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
         del heads["entity"]
     return {
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
-        "beyond": agreement.n_beyond,
+        "beyond": agreement.n_beyond, "by_chance": _chance_of(rows["z"].abs().to_numpy(), len(suspicious)),
         "table": pd.DataFrame([v["row"] for v in variables]), "suspicious": suspicious[list(heads)], "heads": heads,
         "pictures": partial(residual_pictures, found, agreement),
     }  # fmt: skip
+
+
+def _chance_of(sizes: Vector, far: int) -> float:
+    """Return how likely normal errors have so many readings beyond three sds, or one as far as the farthest."""
+    from scipy.stats import binom, norm
+
+    n, farthest = len(sizes), float(np.nanmax(sizes, initial=0.0))
+    return float(min(binom.sf(far - 1, n, 2 * norm.sf(SUSPICIOUS)), n * 2 * norm.sf(farthest)))
 
 
 def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str, Any]:
