@@ -281,6 +281,11 @@ class RunsOfCost(ModelsOfCost):
         return () if self.noise is None else self.noise.scales
 
     @property
+    def to_estimate(self) -> tuple[str, ...]:
+        """Parameters that "estimate" made, without a value from the user."""
+        return self.guesses
+
+    @property
     def guesses(self) -> tuple[str, ...]:
         """Parameters of the noise without a value from the user."""
         mine = () if self.noise is None else self.noise.guesses

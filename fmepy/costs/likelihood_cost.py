@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -106,12 +107,15 @@ class BoundLikelihood(OfPredictions):
 
     def __init__(
         self,
-        predictions: Predictions,
-        pieces: Sequence[Comparison],
-        noises: Sequence[NoiseModel],
-        theta0: Mapping[str, float],
-        scales: Collection[str],
+        predictions: Predictions | None = None,
+        pieces: Sequence[Comparison] = (),
+        noises: Sequence[NoiseModel] = (),
+        theta0: Mapping[str, float] = MappingProxyType({}),
+        scales: Collection[str] = (),
     ) -> None:
+        if predictions is None:
+            own = type(self).__name__
+            raise ArgumentError(f"{own}() is made by a cost, for its data: give the class itself, likelihood={own}.")
         super().__init__(predictions, pieces, theta0)
         self._noises = tuple(noises)
         self.scale_parameters: BoolVector = np.array([k in scales for k in theta0], dtype=bool)
@@ -138,15 +142,23 @@ class BoundLikelihood(OfPredictions):
             What `measurement_noise` says of every reading, or else its error in the column `err`; above zero. None
             where nothing is said.
         """
-        raise NotImplementedError
+        raise self._lacks("log_density(self, obs, mod, spread)", "the log density of every reading")
 
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the derivatives of `log_density` to mod, and to the spread (None: it does not depend on it)."""
-        raise NotImplementedError
+        of = "the derivatives of log_density to mod, and to spread (None where it does not depend on it)"
+        raise self._lacks("slopes(self, obs, mod, spread)", of)
 
     def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the expected squares of the `slopes`; of the spread None as there. Slopes are not correlated."""
-        raise NotImplementedError
+        of = "the expected squares of the slopes to mod, and to spread (None where these are)"
+        raise self._lacks("informations(self, mod, spread)", of)
+
+    def _lacks(self, method: str, of: str) -> ArgumentError:
+        own = type(self).__name__
+        return ArgumentError(
+            f"The likelihood {own} does not say all it must. Give the class {method}, that returns {of}."
+        )
 
     def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
         """Return readings at predictions, shape (n_obs,); without this method no data can be drawn."""

@@ -455,7 +455,8 @@ class BoundOde(BoundDynamic):
     def _why_not_exact(self) -> str:
         d = self._definition
         if d.arrays is None:
-            return self._model.engine_note or d.note
+            unseen = f"{self.engine} does not stop where conditions or jumps in the equations change"
+            return self._model.engine_note or d.note or unseen
         if d.arrays.jumps:
             return "a rate jumps with a state"
         return "it has root events" if d.roots else "most of its many rates depend on most of the states"
