@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -110,12 +109,13 @@ class BoundLikelihood(OfPredictions):
         predictions: Predictions | None = None,
         pieces: Sequence[Comparison] = (),
         noises: Sequence[NoiseModel] = (),
-        theta0: Mapping[str, float] = MappingProxyType({}),
+        theta0: Mapping[str, float] | None = None,
         scales: Collection[str] = (),
     ) -> None:
-        if predictions is None:
-            own = type(self).__name__
-            raise ArgumentError(f"{own}() is made by a cost, for its data: give the class itself, likelihood={own}.")
+        if predictions is None or theta0 is None:
+            raise ArgumentError(
+                f"Costs make it, for their data: give the class itself, likelihood={type(self).__name__}."
+            )
         super().__init__(predictions, pieces, theta0)
         self._noises = tuple(noises)
         self.scale_parameters: BoolVector = np.array([k in scales for k in theta0], dtype=bool)
@@ -146,18 +146,15 @@ class BoundLikelihood(OfPredictions):
 
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the derivatives of `log_density` to mod, and to the spread (None: it does not depend on it)."""
-        of = "the derivatives of log_density to mod, and to spread (None where it does not depend on it)"
-        raise self._lacks("slopes(self, obs, mod, spread)", of)
+        raise self._lacks("slopes(self, obs, mod, spread)", "its derivatives to mod, and to spread (or None)")
 
     def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the expected squares of the `slopes`; of the spread None as there. Slopes are not correlated."""
-        of = "the expected squares of the slopes to mod, and to spread (None where these are)"
-        raise self._lacks("informations(self, mod, spread)", of)
+        raise self._lacks("informations(self, mod, spread)", "the expected squares of the slopes, None as there")
 
     def _lacks(self, method: str, of: str) -> ArgumentError:
-        own = type(self).__name__
         return ArgumentError(
-            f"The likelihood {own} does not say all it must. Give the class {method}, that returns {of}."
+            f"The likelihood {type(self).__name__} does not say all: give it {method}, that returns {of}."
         )
 
     def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:

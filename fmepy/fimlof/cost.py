@@ -286,12 +286,6 @@ class FimlofCost(ModelsOfCost, AddableCost):
         return self.specification.scales
 
     @property
-    def to_estimate(self) -> tuple[str, ...]:
-        """Parameters that "estimate" made, without a value from the user."""
-        made = [name for name, _ in (*self.specification.noise.made, *self.specification.errors.made)]
-        return tuple(name for name in self.cases.parameters.taken_by(made) if name not in self._given)
-
-    @property
     def nobs(self) -> int:
         """Scalar data that count in the likelihood."""
         return int(self._bound.nobs)

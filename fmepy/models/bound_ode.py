@@ -453,9 +453,8 @@ class BoundOde(BoundDynamic):
         return self._with_output_sensitivities(p, Y, S)
 
     def _why_not_exact(self) -> str:
-        d = self._definition
+        d, unseen = self._definition, f"{self.engine} does not stop where conditions or jumps in the equations change"
         if d.arrays is None:
-            unseen = f"{self.engine} does not stop where conditions or jumps in the equations change"
             return self._model.engine_note or d.note or unseen
         if d.arrays.jumps:
             return "a rate jumps with a state"
