@@ -75,6 +75,13 @@ class ModelsOfCost:
         return self.cases.parameters.taken_by(self.noise_scales)
 
     @property
+    def to_estimate(self) -> tuple[str, ...]:
+        """Parameters that "estimate" made, without a value from the user."""
+        own: Any = self  # of a FimlofCost
+        made = [name for name, _ in (*own.specification.noise.made, *own.specification.errors.made)]
+        return tuple(name for name in self.cases.parameters.taken_by(made) if name not in own._given)
+
+    @property
     def lower(self) -> pd.Series:
         """Lower bounds: zero for the sds of the noise."""
         scales = self.scales
@@ -279,6 +286,11 @@ class RunsOfCost(ModelsOfCost):
     def noise_scales(self) -> tuple[str, ...]:
         """Parameters of a run that scale noise, and do nothing else."""
         return () if self.noise is None else self.noise.scales
+
+    @property
+    def to_estimate(self) -> tuple[str, ...]:
+        """Parameters that "estimate" made, without a value from the user."""
+        return self.guesses
 
     @property
     def guesses(self) -> tuple[str, ...]:

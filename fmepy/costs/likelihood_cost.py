@@ -106,12 +106,16 @@ class BoundLikelihood(OfPredictions):
 
     def __init__(
         self,
-        predictions: Predictions,
-        pieces: Sequence[Comparison],
-        noises: Sequence[NoiseModel],
-        theta0: Mapping[str, float],
-        scales: Collection[str],
+        predictions: Predictions | None = None,
+        pieces: Sequence[Comparison] = (),
+        noises: Sequence[NoiseModel] = (),
+        theta0: Mapping[str, float] | None = None,
+        scales: Collection[str] = (),
     ) -> None:
+        if predictions is None or theta0 is None:
+            raise ArgumentError(
+                f"Costs make it, for their data: give the class itself, likelihood={type(self).__name__}."
+            )
         super().__init__(predictions, pieces, theta0)
         self._noises = tuple(noises)
         self.scale_parameters: BoolVector = np.array([k in scales for k in theta0], dtype=bool)
@@ -138,15 +142,20 @@ class BoundLikelihood(OfPredictions):
             What `measurement_noise` says of every reading, or else its error in the column `err`; above zero. None
             where nothing is said.
         """
-        raise NotImplementedError
+        raise self._lacks("log_density(self, obs, mod, spread)", "the log density of every reading")
 
     def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the derivatives of `log_density` to mod, and to the spread (None: it does not depend on it)."""
-        raise NotImplementedError
+        raise self._lacks("slopes(self, obs, mod, spread)", "its derivatives to mod, and to spread (or None)")
 
     def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
         """Return the expected squares of the `slopes`; of the spread None as there. Slopes are not correlated."""
-        raise NotImplementedError
+        raise self._lacks("informations(self, mod, spread)", "the expected squares of the slopes, None as there")
+
+    def _lacks(self, method: str, of: str) -> ArgumentError:
+        return ArgumentError(
+            f"The likelihood {type(self).__name__} does not say all: give it {method}, that returns {of}."
+        )
 
     def draw(self, mod: Vector, spread: Any, rng: np.random.Generator) -> Vector:
         """Return readings at predictions, shape (n_obs,); without this method no data can be drawn."""

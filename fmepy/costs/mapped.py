@@ -15,7 +15,7 @@ from fmepy.errors import ArgumentError
 from fmepy.models.base import Model
 from fmepy.models.mapped import MappedModel
 from fmepy.parameters.functions import TransformedFunction
-from fmepy.parameters.mapped import Mapped, Transforms, transforms_of
+from fmepy.parameters.mapped import HeldValues, Mapped, Transforms, transforms_of
 from fmepy.tables.sheet import calendar_of
 from fmepy.types import UserParameters
 from fmepy.vocabulary import by_name, own_words
@@ -53,6 +53,11 @@ class MappedCost(Mapped, AddableCost):
     def calendar(self) -> Any:
         """What the dates of the data were, see `fmepy.tables.sheet.with_times`."""
         return calendar_of(self.inner)
+
+    @property
+    def to_estimate(self) -> tuple[str, ...]:
+        """That of the inner cost, where none of its parameters is held."""
+        return () if isinstance(self.how, HeldValues) else getattr(self.inner, "to_estimate", ())
 
     @property
     def said_noise(self) -> SaidNoise | None:

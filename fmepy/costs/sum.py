@@ -138,6 +138,11 @@ class SumCost(AddableCost):
         return one_calendar(map(calendar_of, self.parts))
 
     @property
+    def to_estimate(self) -> tuple[str, ...]:
+        """Those of the parts."""
+        return tuple(dict.fromkeys(name for part in self.parts for name in getattr(part, "to_estimate", ())))
+
+    @property
     def said_noise(self) -> SaidNoise | None:
         """Descriptions of the parts' noise, see `fmepy.costs.noise`."""
         return joined_noise(said_noise(part) for part in self.parts)

@@ -29,7 +29,7 @@ from fmepy.costs.base import CostData, KnownData, OfData
 from fmepy.costs.bound_mapped import mapped
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.objective import Objective, count_bad
-from fmepy.errors import ArgumentError, SimulationError, counted, sentence
+from fmepy.errors import ArgumentError, SimulationError, counted, sentence, warn
 from fmepy.models.bound_simulator import BoundAnew, Simulator, TableFunction
 from fmepy.models.mapped import with_values
 from fmepy.models.on_grid import cells_of_model, profiles_at_rest
@@ -133,6 +133,18 @@ def as_objective(
         size = bound.first if bound.is_scalar else float(bound.first @ bound.first)
     objective.remember(objective.theta0.tobytes(), bound.first, size)
     return objective
+
+
+def tell_held_noise(f: Any, parameters: Parameters) -> None:
+    """Warn of noise that the cost says is to be estimated, where `p` leaves it out."""
+    named = parameters.names if parameters.lmfit is None else tuple(parameters.lmfit)  # vary=False is meant
+    held = [f"{n}={f.parms[n]:.3g}" for n in getattr(f, "to_estimate", ()) if n not in named]
+    if held:
+        warn(
+            f"`p` leaves out noise that is 'estimate' in the cost, and it stays at a first guess: {', '.join(held)}. "
+            "Standard errors and -2 log L depend on it. Name it in `p` too (or give no `p`, for all parameters), or "
+            "give the cost its value in `parms`."
+        )
 
 
 def _bound_cost(cost: Any, parameters: Parameters, **words: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ModelError
-from fmepy.language.nodes import HALF, ONE, Node, Number, Symbol, as_node, call, in_order, number
+from fmepy.language.nodes import HALF, ONE, TABLE, Node, Number, Symbol, as_node, call, in_order, number
 from fmepy.types import IntMatrix
 
 PRIME = 2**31 - 1
@@ -117,6 +117,15 @@ class Truncated:
             return self.of(_REWRITTEN[e.word](*e.args))
         if e.word in _TRANSCENDENTAL:
             return _TRANSCENDENTAL[e.word](self, e.args[0])
+        own = TABLE.get(e.word)
+        if own is not None and own.slopes is not None and len(e.args) == 1 and not own.jumps:  # of `add_function`
+            (slope,) = own.slopes(e, *e.args)
+            if e not in in_order([slope := as_node(slope)]):
+                return Truncated.primitive(e.word, lambda _: slope)(self, e.args[0])
+            raise ModelError(
+                f"Structural identifiability is of equations that have power series, and the derivative of {e.word!r} "
+                "is given by its own value. Write its slope in terms of its argument, or the model without it."
+            )
         raise ModelError(
             f"Structural identifiability is of equations that have power series, and {e.word!r} has none where it "
             "changes branch. Judge the model of one branch, with the expression of that branch in its place."

@@ -14,7 +14,7 @@ from fmepy.costs.base import CostData, KnownData, minus2loglik_of_squares, stand
 from fmepy.costs.noise import said_noise
 from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
-from fmepy.costs.user_function import as_objective
+from fmepy.costs.user_function import as_objective, tell_held_noise
 from fmepy.errors import ArgumentError, SimulationError, check_choice, warn
 from fmepy.fitting.control import filled
 from fmepy.fitting.judge import SearchRecord, judged
@@ -154,6 +154,7 @@ def modFit(
         check_choice(method, METHODS, "method")
     starts = as_starts(starts)
     objective = as_objective(f, p, jac=jac, args=args, kwargs=kwargs, hold_engine=True)
+    tell_held_noise(f, objective.parameters)
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
     check_prior_scale(prior, scale_taken(f, objective.parameter_names))

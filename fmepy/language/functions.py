@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.errors import ArgumentError
 from fmepy.language.nodes import (
     HALF,
     MINUS_ONE,
@@ -49,7 +50,7 @@ def add_function(function: Function) -> Function:
 
     Raises
     ------
-    ValueError
+    ArgumentError
         The name, or that of an ufunc, is taken.
 
     Examples
@@ -71,10 +72,15 @@ def add_function(function: Function) -> Function:
     """
     taken = {ufunc: f.name for f in TABLE.values() for ufunc in f.numpy}
     if function.name in TABLE:
-        raise ValueError(f"the language has a function {function.name!r} already")
+        raise ArgumentError(
+            f"The language has a function {function.name!r} already. Use it as it is, give yours another name, or take "
+            f"the present one out first: del TABLE[{function.name!r}]."
+        )
     for ufunc in function.numpy:
         if ufunc in taken:
-            raise ValueError(f"the ufunc {ufunc!r} is the function {taken[ufunc]!r} already")
+            raise ArgumentError(
+                f"The ufunc {ufunc!r} is the function {taken[ufunc]!r} already. Leave it out of `numpy`."
+            )
     TABLE[function.name] = function
     _BY_NUMPY.clear()
     return function

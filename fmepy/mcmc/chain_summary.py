@@ -36,6 +36,8 @@ Remove = int | slice | range | Sequence[int] | None
 
 _QUANTILES = {"2.5%": 0.025, "25%": 0.25, "50%": 0.5, "75%": 0.75, "97.5%": 0.975}
 _RHAT = 1.01
+_ENDLESS = -1e100  # no likelihood of data is so large
+_FALL = 50.0  # of the median of -2 log L from one quarter of a chain to the next: at rest it is of the order of one
 _ESS, _ESS_A_CHAIN = 400, 100
 _ACCEPTED = (0.05, 0.70)
 _ENSEMBLES = ("demcz", "emcee")
@@ -111,6 +113,7 @@ def summarise(chain: ModMCMC, remove: Remove = None) -> ChainSummary:
     chains = chains_of(values)
     n_par = chain.pars.shape[1]
     advice = [
+        *_on_falling(chain),
         *_on_mixing(diagnostics, len(chains), len(values), chain.method),
         *_on_acceptance(chain.acceptance_rate, chain.acceptance_by_try.to_numpy()[:, 0], chain.method),
         *_on_failures(chain.failures),
@@ -246,6 +249,20 @@ def _worst(values: pd.Series, form: str) -> str:
     """Return "a (1.08), b (1.03)" of the first three, and how many more there are."""
     told = ", ".join(f"{name} ({value:{form}})" for name, value in values.iloc[:3].items())
     return told + (f" and {len(values) - 3} more" if len(values) > 3 else "")
+
+
+def _on_falling(chain: ModMCMC) -> list[str]:
+    """Tell of a cost that falls faster and faster, as a log density does that is taken for -2 log L."""
+    costs = pd.DataFrame({"SS": np.asarray(chain.SS)}, index=chain.pars.index)
+    for ss in (c for c in chains_of(costs) if len(c) > 3):
+        first, second, third, last = (np.sort(part)[len(part) // 2] for part in np.array_split(ss[:, 0], 4))
+        if last < _ENDLESS or (last < 0 and _FALL < first - second < second - third < third - last):
+            return [
+                f"The cost falls faster and faster ({first:.3g} to {last:.3g} from the first to the last quarter of a "
+                "chain): nothing bounds it. A number from `f` must be -2 log L, least where the fit is best; a log "
+                "density has the other sign (return -2 times it). Else give bounds or a prior."
+            ]
+    return []
 
 
 def _on_acceptance(rate: Any, first: Vector, method: str) -> list[str]:

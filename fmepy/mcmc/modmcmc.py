@@ -12,7 +12,7 @@ import numpy as np
 
 from fmepy.checks import positive_number, seed_sequence, whole_number
 from fmepy.costs.objective import Objective
-from fmepy.costs.user_function import as_objective, is_ours
+from fmepy.costs.user_function import as_objective, is_ours, tell_held_noise
 from fmepy.errors import ArgumentError, check_choice, warn
 from fmepy.mcmc.arguments import (
     as_control,
@@ -202,6 +202,7 @@ def modMCMC(
     every = whole_number(checkpoint_every, "checkpoint_every", 1)
     first, starts, chains = as_starts(p, chains)
     objective = as_objective(f, first, jac=jac, args=args, kwargs=kwargs)
+    tell_held_noise(f, objective.parameters)
     if starts is None:
         starts = objective.theta0[None, :].copy()
     declared = (objective.lower, objective.upper)

@@ -453,9 +453,9 @@ class BoundOde(BoundDynamic):
         return self._with_output_sensitivities(p, Y, S)
 
     def _why_not_exact(self) -> str:
-        d = self._definition
+        d, unseen = self._definition, f"{self.engine} does not stop where conditions or jumps in the equations change"
         if d.arrays is None:
-            return self._model.engine_note or d.note
+            return self._model.engine_note or d.note or unseen
         if d.arrays.jumps:
             return "a rate jumps with a state"
         return "it has root events" if d.roots else "most of its many rates depend on most of the states"

@@ -77,6 +77,7 @@ def parameter_sets(
     """
     num = whole_number(num, "num", 1)
     if parInput is not None:
+        _refuse("`parInput` holds the sets themselves", parRange=parRange, parMean=parMean, parCovar=parCovar)
         return _chosen(_input_table(draws_of(parInput)), num, rng)
     check_choice(dist, DISTRIBUTIONS, "dist")
     if dist == "norm":
@@ -85,6 +86,7 @@ def parameter_sets(
         start, _ = as_mean_and_covariance(parMean, parCovar)
         table = Norm(parMean, parCovar, parRange, num=num, seed=rng)
     else:
+        _refuse(f"dist={dist!r} draws from `parRange`", parMean=parMean, parCovar=parCovar)
         _need(parRange, "parRange", dist)
         start = as_ranges(parRange).middle
         if dist == "grid":
@@ -124,6 +126,11 @@ def of_model(sets: ParameterSets, func: Any, parInput: Any) -> ParameterSets:
     foreign = set(foreign_columns(draws_of(parInput), func.parms.index))
     own = [name for name in columns if name not in foreign]
     return replace(sets, table=sets.table[own], start=sets.start[own]) if own and foreign else sets
+
+
+def _refuse(why: str, **unused: Any) -> None:
+    if given := [k for k, v in unused.items() if v is not None]:
+        raise ParameterError(f"{why}: {', '.join(given)} would not count. Leave out one or the other.")
 
 
 def _need(value: Any, argument: str, dist: str) -> None:

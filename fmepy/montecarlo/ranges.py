@@ -396,7 +396,7 @@ def sensRange(
         `num` rows, `num` of them are drawn without replacement (and kept in their order); else all are used. Of a chain
         the parameters that belong to the cost alone (its noise) are left out.
     parRange, parMean, parCovar
-        What `dist` needs.
+        What `dist` needs; what would not count is refused.
     map : int, str or None
         The column of x in the table of a user's function: position from 0, name, or None (x is then the row number,
         from 1). fmepy models know their own time.

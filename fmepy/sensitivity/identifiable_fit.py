@@ -20,7 +20,7 @@ import pandas as pd
 
 from fmepy.checks import whole_number
 from fmepy.costs.mapped import MappedCost
-from fmepy.costs.user_function import as_objective, is_cost
+from fmepy.costs.user_function import as_objective, is_cost, tell_held_noise
 from fmepy.errors import ArgumentError
 from fmepy.fitting import ModFit, modFit
 from fmepy.numerics.differences import replaced
@@ -224,6 +224,7 @@ class _Loop:
         if self.parameters.lmfit is not None:
             raise ArgumentError("`p`: give the candidates as a dict or a Series, and their bounds as `lower`, `upper`.")
         objective = as_objective(cost, p, **user)
+        tell_held_noise(cost, self.parameters)
         if objective.is_scalar and not objective.has_score:
             raise ArgumentError("`cost` gives one number, -2 log L; residuals (a ModCost) are needed to select by.")
         names = self.parameters.names

@@ -181,3 +181,16 @@ def test_what_is_wrong_is_said(decay):
         SimulationError, match="The log density of 'N' at time = 0 is nan where the model's value is -1"
     ):
         fme.SimulationCost(decay, COUNTS, likelihood=Poisson).bind().minus2loglik(np.array([0.4, -1.0]))
+
+
+@pytest.mark.parametrize("lacking", ["slopes", "informations", "log_density"])
+def test_a_method_that_is_missing_is_told(lacking):
+    own = type("Own", (Poisson,), {lacking: getattr(BoundLikelihood, lacking)})
+    model = fme.OdeModel("d(N)/dt = -k*N", state={"N": 40.0}, times=T, parms={"k": 0.4})
+    with pytest.raises(ArgumentError, match=rf"The likelihood Own does not say all: give it {lacking}\(self, "):
+        fme.modFit(fme.SimulationCost(model, COUNTS, likelihood=own))
+
+
+def test_an_instance_in_place_of_the_class_is_answered():
+    with pytest.raises(ArgumentError, match=r"give the class itself, likelihood=Poisson"):
+        Poisson()

@@ -100,12 +100,14 @@ def test_a_function_from_outside_is_one_of_the_language_everywhere():
         differences = [plain({"k": k})["x"] for k in (0.7001, 0.6999)]
         np.testing.assert_allclose(S, (differences[0] - differences[1]) / 2e-4, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(of_arrays_S, S, rtol=1e-4, atol=1e-6)
+        perfect = fme.structural_identifiability(by_text, observed="x")
+        assert perfect.verdicts["k"] in ("locally", "globally")
     finally:
         del TABLE[erf.name]
 
 
 def test_a_taken_name_is_refused():
-    with pytest.raises(ValueError, match="has a function 'exp' already"):
+    with pytest.raises(fme.errors.ArgumentError, match="has a function 'exp' already"):
         add_function(TABLE["exp"])
 
 

@@ -317,3 +317,28 @@ def test_samplers_that_find_their_own_steps_get_no_advice_on_jumps():
     assert told[0].endswith("Run longer (niter).")
     (told,) = advice_of(normals(2, 2000), acceptance_rate=0.01, method="nuts")
     assert "jump" not in told
+
+
+def log_density(p):
+    with np.errstate(over="ignore"):
+        return float(-0.5 * np.sum(((p - np.array([1.0, 2.0])) / 0.1) ** 2))
+
+
+@pytest.mark.parametrize("words", [{}, {"jump": 0.1}, {"jump": 0.5, "updatecov": 100, "burninlength": 500}])
+def test_a_log_density_in_place_of_minus_two_log_l_is_told(words):
+    def advice(f):
+        return modMCMC(f, [0.0, 1.0], niter=2000, seed=1, **words).summary().advice
+
+    assert "a log density has the other sign" in advice(log_density)[0]
+    assert not [a for a in advice(lambda p: -2 * log_density(p)) if "other sign" in a]
+
+
+def test_a_cost_beyond_all_likelihoods_is_endless():
+    x = np.random.default_rng(1).normal(size=(40, 2))
+    assert "nothing bounds it" in advice_of([x], SS=np.full(40, -1e200))[0]
+
+
+def test_a_chain_that_comes_down_to_its_optimum_does_not_fall_without_bound():
+    for start in ([30.0, 40.0], [1.0, 2.0]):  # far off, and on it; the best cost may well be negative
+        chain = modMCMC(lambda p: -2 * log_density(p) - 1e6, start, jump=0.2, niter=2000, seed=1)
+        assert not [a for a in chain.summary().advice if "other sign" in a]

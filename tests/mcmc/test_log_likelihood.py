@@ -39,7 +39,7 @@ def readings_of(cost, p=PARMS, **words):
 
 
 LIKELIHOODS = {
-    "estimated noise": lambda: simulated(measurement_noise={"A": "estimate"}),
+    "estimated noise": lambda: simulated(measurement_noise={"A": "estimate"}, parms={"sd_v_A": 0.9}),
     "log-normal": lambda: simulated(measurement_noise={"A": 0.1}, likelihood="log-normal"),
     "laplace": lambda: simulated(measurement_noise={"A": 0.5}, likelihood="laplace"),
     "a filter": filtered,

@@ -441,6 +441,12 @@ def test_the_result_reaches_through_to_its_table_and_pickles(bact):
         ({"parInput": {"gmax": [0.5, np.nan]}}, "'gmax' is nan in row 1"),
         ({"parInput": pd.DataFrame({"gmax": []})}, "empty table"),
         ({"parInput": {"gmax": ["a"]}}, "which is not a number"),
+        (
+            {"parInput": {"gmax": [0.5]}, "parRange": {"gmax": (0, 1)}},
+            "the sets themselves: parRange would",
+        ),
+        ({"parInput": {"gmax": [0.5]}, "parMean": {"gmax": 1}, "parCovar": 1}, "parMean, parCovar would not count"),
+        ({"parRange": {"gmax": (0, 1)}, "parCovar": 1}, "dist='unif' draws from `parRange`: parCovar would not count"),
     ],
 )
 def test_parameters_that_cannot_be_are_told(bact, given, message):

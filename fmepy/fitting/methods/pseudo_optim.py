@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng
-from fmepy.costs.user_function import as_objective
+from fmepy.costs.user_function import as_objective, tell_held_noise
 from fmepy.errors import ArgumentError, counted
 from fmepy.fitting.control import filled
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
@@ -233,6 +233,7 @@ def pseudoOptim(
     """
     settings = filled(control, PSEUDO_CONTROL, {}, "pseudoOptim")
     objective = as_objective(f, p, args=args, kwargs=kwargs)
+    tell_held_noise(f, objective.parameters)
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):

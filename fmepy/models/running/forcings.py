@@ -102,6 +102,8 @@ def as_forcings(forcings: Any) -> tuple[Forcing, ...]:
 
 def _forcing(name: str, series: Any) -> Forcing:
     method = "linear"
+    if isinstance(series, Mapping) and {"time", "value"} <= {*series} <= {"time", "value", "interpolation"}:
+        series = series["time"], series["value"], series.get("interpolation", method)  # as in a file of a calibration
     if isinstance(series, Forcing):
         times, values, method = series.times, series.values, series.method
     elif isinstance(series, pd.Series):
@@ -126,8 +128,9 @@ def _forcing(name: str, series: Any) -> Forcing:
             method = series[2] if len(series) == 3 else method
     else:
         raise ModelError(
-            f"The forcing {name!r} must be a Series indexed by time, a table of time and value, (times, values) or "
-            f"(times, values, 'constant'); got {type(series).__name__}. What is a formula of t stands in the equations."
+            f"The forcing {name!r} must be a Series indexed by time, a table of time and value, (times, values), "
+            f"(times, values, 'constant') or dict(time=, value=, interpolation=); got {type(series).__name__}. "
+            "What is a formula of t stands in the equations."
         )
     check_choice(method, ("linear", "constant"), f"forcings[{name!r}] method")
     refuse_dates(np.ravel(times), f"The time of the forcing {name!r}", ModelError)

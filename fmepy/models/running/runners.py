@@ -28,6 +28,7 @@ from fmepy.models.running.problem import InitialValueProblem, problem_of
 from fmepy.models.running.system import System, scales_of
 from fmepy.models.running.time_switches import plans_depend_on_parameters
 from fmepy.models.running.timeline import Segment, Timeline, course_of, run_segments, snapped
+from fmepy.models.running.tolerances import default_max_step
 from fmepy.models.running.watch_table import NEAR
 from fmepy.types import Matrix, Vector
 
@@ -217,6 +218,8 @@ def make_runner(
         fixed = FixedStepper(problem, engine.steps[options.method], grid)
         return ModelRunner(fixed, problem, replace(timeline, knots=jumps))
     assert engine.stepper is not None, "an engine has steps or a stepper"
+    if not engine.needs_equations and np.isinf(options.max_step):
+        options = replace(options, max_step=default_max_step(definition, timeline.start, timeline.rows))
     stepper = engine.stepper(problem, options)
     if problem.constraints is not None:
         stepper = CompletedStepper(stepper, problem.constraints, options, options.method in engine.has_mass)

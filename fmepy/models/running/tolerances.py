@@ -29,7 +29,7 @@ from fmepy.checks import positive_number
 from fmepy.compiled.python_code import array_function
 from fmepy.errors import ModelError, SimulationError
 from fmepy.language.derivatives import gradients
-from fmepy.language.equations import symbol, symbols
+from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import ZERO, Node, Symbol, as_node
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.forcings import forcing_values
@@ -61,6 +61,7 @@ MOST_SMALL_STEPS = 1e6
 """Steps of an adaptive solver that `max_step` may ask for in a run."""
 MOST_FIXED_STEPS = 1e8
 """Steps of a fixed length that a run may have: all of them are kept in memory."""
+_LEAST_STEPS, _GOLDEN = 32, 0.618  # of runs whose rates read the time; steps that never fall together with periods
 _LOOKS = 101  # rows of the first run beside the model's own, so that it sees what happens between two of them
 
 
@@ -100,6 +101,17 @@ def read_max_step(max_step: Any, span: float) -> float:
     longest = positive_number(max_step, "max_step", error=ModelError)
     check_number_of_steps(span, longest, f"max_step={max_step!r}", MOST_SMALL_STEPS)
     return longest
+
+
+def default_max_step(definition: Definition, start: float, rows: Vector) -> float:
+    """Return the largest step of a run on scipy's solvers: shorter than the largest gap of its rows.
+
+    LSODA may make its second step ten thousand times as long as its first: where rates are zero at the start, it is the
+    whole run. Rates that do not read the time cannot begin to change behind its back.
+    """
+    d, gaps = definition, np.diff(rows, prepend=start)
+    reads = reads_time(d.source) if d.equations is None else d.time in names_in(d.equations.rates)
+    return _GOLDEN * float(min(gaps.max(), gaps.sum() / _LEAST_STEPS)) if reads and gaps.any() else np.inf
 
 
 def check_number_of_steps(span: float, step: float, told: str, most: float) -> None:
@@ -365,7 +377,7 @@ def grown(
 
 def reads_time(rhs: Any) -> bool:
     """Tell whether a function uses its first argument, the time; True where its code cannot be read."""
-    function = inspect.unwrap(rhs)
+    function = inspect.unwrap(getattr(rhs, "function", rhs))  # of profiles, the user's own
     code, place = getattr(function, "__code__", None), int(inspect.ismethod(function))
     if code is None or code.co_argcount <= place:
         return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.language.functions import TABLE, Function, add_function
 from fmepy.models.engines import scipy_steppers
 from fmepy.models.ode import OdeModel
 
@@ -121,3 +124,15 @@ def test_a_state_whose_noise_grew_below_zero_names_the_tolerance_wherever_a_run_
     ranges = fme.sensRange(model, parRange={"K": (99e3, 1e5), "b": (29.9, 30.0)}, num=3, seed=1)
     assert ranges.failures["message"].str.contains(advice).any()
     assert np.isfinite(fme.OdeModel(text, **words, atol={"P": 0})(deep).to_numpy()).all()
+
+
+def test_the_reason_of_differences_is_never_empty(caplog):
+    own = add_function(Function("half_up", lambda x: math.floor(x + 0.5), lambda x: np.floor(x + 0.5), None, "floor",
+                                jumps=True))  # fmt: skip
+    try:
+        bound = fme.OdeModel("d(x)/dt = -k*half_up(x)", state={"x": 3.0}, times=[0, 1], parms={"k": 0.1}).bind()
+        with caplog.at_level(logging.WARNING, logger="fmepy"):
+            bound.sensitivities(bound.theta0)
+    finally:
+        del TABLE[own.name]
+    assert "The reason: compiled does not stop where conditions or jumps" in caplog.text

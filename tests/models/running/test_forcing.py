@@ -78,3 +78,13 @@ def test_a_table_or_a_series_is_held_where_constant_is_said_and_one_column_is_an
         integral_of(table.set_index("t"), [0.0, 1.0])
     with pytest.raises(ModelError, match="a formula of t stands in the equations"):
         integral_of("sin(t)", [0.0, 1.0])
+
+
+@pytest.mark.parametrize(("word", "end"), [({}, 7.5), ({"interpolation": "constant"}, 6.0)])
+def test_a_forcing_is_said_as_in_a_file_of_a_calibration(word, end):
+    series = {"time": [0, 1, 2], "value": [2.0, 4.0, 5.0], **word}
+    model = fme.OdeModel("d(x)/dt = u", state={"x": 0}, times=[0, 2], forcings={"u": series})
+    assert model()["x"].iloc[-1] == pytest.approx(end)
+    for wrong in ({**series, "method": "constant"}, {"time": [0, 1]}):
+        with pytest.raises(ModelError, match=r"or dict\(time=, value=, interpolation=\); got dict"):
+            model.replace(forcings={"u": wrong})

@@ -92,12 +92,13 @@ def test_the_general_engine_ends_a_run_in_which_time_stands_still(method, rate, 
 
 def test_a_retry_has_a_bound_on_its_effort(monkeypatch):
     monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 1000)
+    # ten more for each of the 51 steps that the time in the rates asks for
     # there is no value beyond 0.5, and LSODA needs thousands of evaluations to get there
     b = bound("100*cos(1e3*t) + sqrt(0.5 - t)", 0.0, 5.0, "compiled")
-    with pytest.raises(SimulationError, match="more than 1000 evaluations"):
+    with pytest.raises(SimulationError, match=r"more than 15\d\d evaluations"):
         b.simulate(np.empty(0))
     held = "d(x)/dt = 100*cos(1e3*t) + sqrt(0.5 - t) + 0*y\n0 = y - x"  # each evaluation solves for y
-    with pytest.raises(SimulationError, match="more than 100 evaluations"):
+    with pytest.raises(SimulationError, match=r"more than 6\d\d evaluations"):
         fme.OdeModel(held, state={"x": 0, "y": 0}, times=[0, 5])()
 
 
