@@ -159,5 +159,5 @@ def set_outputs(c, runs, inputs, m, i, row):
     copy(c.forced[i], read[c.n_parameters :])
     if m is not None:
         rates(t, row[:n], m, runs.work[1])
-        copy(inputs[m.tables.at : m.tables.at + c.n_lags], read[c.n_parameters + n_forced :])
+        copy(inputs[m.tables.first_lag : m.tables.first_lag + c.n_lags], read[c.n_parameters + n_forced :])
     call(c.outputs, t, row[:n], read, row[n:])

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The rates of a model with delays: where each delay reads, what stands there, and what the loop keeps of its steps.
+"""The rates of a model with delays: lagged values are interpolated in the steps that the loop has stored.
 
 See `compiled.delay_loop`.
 """
@@ -13,64 +13,62 @@ from fmepy.compiled.kernels import call
 from fmepy.types import IntVector
 
 CLOSE = 1e-12
-"""Relative distance below which two times are one."""
-BEFORE, PRESENT, VARIES, NOWHERE = -1, -2, -3, -4
-"""Where a delay reads: before the start; nowhere else than here, its delay being zero; where its value says, and that
-may be in the step that is being taken, or ahead. Else the first of its steps."""
+"""Relative distance below which two times are equal."""
+BEFORE, PRESENT, VARIES, UNKNOWN = -1, -2, -3, -4
+"""What a delay reads, in the column FIRST: the history before the start; the present, if it is zero; a source that its
+current value decides; or nothing yet, since that step is still being taken. Else the first step that it may read."""
 
-
-N_STEPS, IS_MOVING, VARYING, LOST, REACHED = 0, 1, 2, 3, 4
-"""In the last row: how many steps are kept; whether a delay of zero moves with a parameter; how many delays vary; of
-these the last that read nowhere since a step was taken, counted from one; the time up to which the steps count."""
-STATE, FIRST, LAST, READ, PART, OF_DELAY = 0, 1, 2, 3, 4, 5
-"""Of a delay: the state it is of; the first and last step that it may read (last -1: no end), and the one it read last;
-the part of the past that the first belongs to. (All are whole numbers, in an array of floats.)"""
+N_STEPS, ZERO_MOVES, VARYING, LOST, REACHED = 0, 1, 2, 3, 4
+"""Columns of the last row: number of stored steps; whether a delay of zero depends on a parameter; number of varying
+delays; number, from one, of the last of these without a value since the last step; end of the last step."""
+STATE, FIRST, LAST, LAST_READ, PIECE, VALUE = 0, 1, 2, 3, 4, 5
+"""Columns of a delay: its state; the first and last step that it may read (last -1: no limit), and the step read last;
+the piece of the past that the first belongs to (all whole numbers, as floats); its value, followed by derivatives."""
 
 
 class DelayTables(NamedTuple):
-    """The delays of a model, and its past, by addresses of functions like those of `ModelFunctions`.
+    """Delays and history of a model as addresses of functions, see `ModelFunctions`.
 
     Attributes
     ----------
     values : int
-        Gives the delays, and their derivatives to each parameter asked for, times its scale.
+        Computes the delays, and their derivatives to each parameter of the sensitivities, times its scale.
     history : int
-        Gives z before the start, and behind it the slopes of the states in time.
-    at : int
-        Where in the inputs of a run the lagged values begin.
+        Computes z before the start, followed by the time derivatives of the states.
+    first_lag : int
+        Index of the first lagged value in the inputs of a run.
     states : ndarray of int
-        Of which state each delay reads the past.
+        The state whose past each delay reads.
     varies : ndarray of int
-        Whether it changes in a run.
+        Whether each delay changes within a run.
     """
 
     values: int
     history: int
-    at: int
+    first_lag: int
     states: IntVector
     varies: IntVector
 
 
-class Delayed(NamedTuple):
-    """What the rates of one run read beside time and states.
+class DelayedRates(NamedTuple):
+    """A model with delays as its `rates` read it in one run.
 
     Attributes
     ----------
     tables : DelayTables
     rates, watch : int
-        Of the model; the roots of its events.
+        Addresses of the rates and of the roots of events.
     start : float
-        Of the run.
+        Start of the run.
     inputs : array
-    delays : array, shape (n_delays + 1, OF_DELAY + n_blocks)
-        Of each: what the names above say, then its value, and its derivatives to each parameter asked for; and a last
-        row.
-    steps : array, shape (n_kept, 2 + 5 n)
-        Start of each, one over its length, and for each entry of z its value there and the coefficients.
-    before : array
-        Room for what the history gives.
-    now : array, shape (n_blocks, n_delays)
-        Room for the delays, and their derivatives.
+    delays : array, shape (n_delays + 1, VALUE + n_blocks)
+        A row for each delay and a last one, see the names of their columns above.
+    steps : array, shape (n_steps, 2 + 5 n)
+        Start and reciprocal length of each step, then for each entry of z its value at the start and 4 coefficients.
+    history : array
+        Output of the function `history`.
+    current : array, shape (n_blocks, n_delays)
+        Output of the function `values`: delays and derivatives at the present time.
     """
 
     tables: Any
@@ -80,16 +78,16 @@ class Delayed(NamedTuple):
     inputs: Any
     delays: Any
     steps: Any
-    before: Any
-    now: Any
+    history: Any
+    current: Any
 
 
-def keep_step(m, t, h, y, c):
-    """Keep the polynomial of a step; return whether there was room."""
+def store_step(m, t, h, y, c):
+    """Store the polynomial of a step; return False if there is no room for it."""
     last = len(m.delays) - 1
     r = int(m.delays[last, N_STEPS])
     m.delays[last, LOST], m.delays[last, REACHED] = 0.0, t + h
-    if t + h == t:  # an end that was reached but for rounding
+    if t + h == t:  # the end was reached, apart from rounding
         return True
     if r >= len(m.steps):
         return False
@@ -106,8 +104,8 @@ def keep_step(m, t, h, y, c):
 
 
 def _step_of(m, delay, s):
-    """Return the step in which a delay finds the time s."""
-    first, last, r = max(int(delay[FIRST]), 0), int(delay[LAST]), int(delay[READ])
+    """Return the number of the step, among those that a delay may read, that contains the time s."""
+    first, last, r = max(int(delay[FIRST]), 0), int(delay[LAST]), int(delay[LAST_READ])
     if last < 0:
         last = int(m.delays[len(m.delays) - 1, N_STEPS]) - 1
     r = min(max(r, first), last)
@@ -115,108 +113,108 @@ def _step_of(m, delay, s):
         r -= 1
     while r < last and s >= m.steps[r + 1, 0]:
         r += 1
-    delay[READ] = r
+    delay[LAST_READ] = r
     return r
 
 
 def look_up(t, y, m):
-    """Set the lagged values at a time, and what the sensitivities read; y is the present."""
+    """Set the lagged values at time t, and those of the sensitivities; y is the present state."""
     n_delays = len(m.delays) - 1
-    n_blocks = m.delays.shape[1] - OF_DELAY
+    n_blocks = m.delays.shape[1] - VALUE
     n = len(y) // n_blocks
     if m.delays[n_delays, VARYING] > 0.0:
-        call(m.tables.values, t, y, m.inputs, m.now)
+        call(m.tables.values, t, y, m.inputs, m.current)
     for k in range(n_delays):
         delay = m.delays[k]
-        where = int(delay[FIRST])
-        if where == VARIES:
+        source = int(delay[FIRST])
+        if source == VARIES:
             for b in range(n_blocks):
-                delay[OF_DELAY + b] = m.now[b, k]
-            where = _place(m, delay, t)
-        i, at, s = int(delay[STATE]), m.tables.at + k, t - delay[OF_DELAY]
-        if where >= 0:
+                delay[VALUE + b] = m.current[b, k]
+            source = _source(m, delay, t)
+        i, at, s = int(delay[STATE]), m.tables.first_lag + k, t - delay[VALUE]
+        if source >= 0:
             step = m.steps[_step_of(m, delay, s)]
             part, slope = (s - step[0]) * step[1], 0.0
-            rest = 1.0 - part
+            left = 1.0 - part
             for b in range(n_blocks):
                 p = 2 + 5 * (b * n + i)
-                inner = step[p + 3] + rest * step[p + 4]
+                inner = step[p + 3] + left * step[p + 4]
                 bow = step[p + 2] + part * inner
-                rise = step[p + 1] + rest * bow
+                rise = step[p + 1] + left * bow
                 value = step[p] + part * rise
                 if b == 0:
-                    slope = (rise + part * (rest * (inner - part * step[p + 4]) - bow)) * step[1]
+                    slope = (rise + part * (left * (inner - part * step[p + 4]) - bow)) * step[1]
                     m.inputs[at] = value
                 else:
-                    m.inputs[at + b * n_delays] = value - slope * delay[OF_DELAY + b]
+                    m.inputs[at + b * n_delays] = value - slope * delay[VALUE + b]
         else:
-            _look_elsewhere(s, y, m, k, where)
+            _look_up_elsewhere(s, y, m, k, source)
 
 
-def _place(m, delay, t):
-    """Return where a delay that varies reads: in a step that is kept, before them all, here, or nowhere."""
-    n_kept, s, tau = int(m.delays[len(m.delays) - 1, N_STEPS]), t - delay[OF_DELAY], delay[OF_DELAY]
+def _source(m, delay, t):
+    """Return what a varying delay reads: 0 (a stored step), BEFORE, PRESENT or UNKNOWN."""
+    n_steps, s, tau = int(m.delays[len(m.delays) - 1, N_STEPS]), t - delay[VALUE], delay[VALUE]
     if not tau >= 0.0:
-        return NOWHERE
+        return UNKNOWN
     if tau == 0.0:
-        for b in range(OF_DELAY + 1, len(delay)):
-            if delay[b] != 0.0:  # its derivatives hang on slopes that are not known yet
-                return NOWHERE
+        for b in range(VALUE + 1, len(delay)):
+            if delay[b] != 0.0:  # its derivatives need rates that are not known yet
+                return UNKNOWN
         return PRESENT
     if s < m.start:
         return BEFORE
-    if n_kept == 0:
-        return BEFORE if s == m.start else NOWHERE
+    if n_steps == 0:
+        return BEFORE if s == m.start else UNKNOWN
     end = m.delays[len(m.delays) - 1, REACHED]
-    return 0 if s <= end + CLOSE * abs(end) else NOWHERE
+    return 0 if s <= end + CLOSE * abs(end) else UNKNOWN
 
 
-def _look_elsewhere(s, y, m, k, where):
-    """Do so for a delay that reads the present, what was before the start, or nowhere."""
+def _look_up_elsewhere(s, y, m, k, source):
+    """Set the lagged values of a delay that reads no stored step."""
     n_delays = len(m.delays) - 1
-    n_blocks = m.delays.shape[1] - OF_DELAY
-    n, delay, at = len(y) // n_blocks, m.delays[k], m.tables.at + k
+    n_blocks = m.delays.shape[1] - VALUE
+    n, delay, at = len(y) // n_blocks, m.delays[k], m.tables.first_lag + k
     i = int(delay[STATE])
-    if where == NOWHERE:
+    if source == UNKNOWN:
         m.delays[n_delays, LOST] = k + 1
         m.inputs[at] = math.nan
-    elif where == PRESENT:
+    elif source == PRESENT:
         for b in range(n_blocks):
             m.inputs[at + b * n_delays] = y[b * n + i]
     else:
-        call(m.tables.history, s, y, m.inputs, m.before)
-        m.inputs[at] = m.before[i]
+        call(m.tables.history, s, y, m.inputs, m.history)
+        m.inputs[at] = m.history[i]
         for b in range(1, n_blocks):
-            m.inputs[at + b * n_delays] = m.before[b * n + i] - m.before[n_blocks * n + i] * delay[OF_DELAY + b]
+            m.inputs[at + b * n_delays] = m.history[b * n + i] - m.history[n_blocks * n + i] * delay[VALUE + b]
 
 
 def rates(t, y, m, out):
-    """Set the rates, with the past that they read."""
+    """Compute the rates, after looking up the lagged values."""
     look_up(t, y, m)
     call(m.rates, t, y, m.inputs, out)
-    if m.delays[len(m.delays) - 1, IS_MOVING] != 0.0:
+    if m.delays[len(m.delays) - 1, ZERO_MOVES] != 0.0:
         _rates_of_present(t, y, m, out)
 
 
 def watch(t, y, m, out):
-    """Set the roots."""
+    """Compute the roots."""
     call(m.watch, t, y, m.inputs, out)
 
 
 def _rates_of_present(t, y, m, out):
-    """Correct the rates of sensitivities for delays of zero that move: now that the present slopes are known."""
+    """Correct the sensitivities' rates for delays of zero that depend on parameters, by the present rates."""
     n_delays = len(m.delays) - 1
     for k in range(n_delays):
         delay = m.delays[k]
         if int(delay[FIRST]) == PRESENT:
-            for b in range(1, m.delays.shape[1] - OF_DELAY):
-                m.inputs[m.tables.at + b * n_delays + k] -= out[int(delay[STATE])] * delay[OF_DELAY + b]
+            for b in range(1, m.delays.shape[1] - VALUE):
+                m.inputs[m.tables.first_lag + b * n_delays + k] -= out[int(delay[STATE])] * delay[VALUE + b]
     call(m.rates, t, y, m.inputs, out)
 
 
-def moves(m, k):
-    """Tell whether a delay depends on a parameter that sensitivities are asked for."""
-    for b in range(OF_DELAY + 1, m.delays.shape[1]):  # noqa: SIM110    # a kernel has no any()
+def is_sensitive(m, k):
+    """Tell whether a delay depends on a parameter of the sensitivities."""
+    for b in range(VALUE + 1, m.delays.shape[1]):  # noqa: SIM110    # a kernel has no any()
         if m.delays[k, b] != 0.0:
             return True
     return False

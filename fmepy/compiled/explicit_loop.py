@@ -8,7 +8,7 @@ end, and finally computes the outputs of all rows. Models with delays are run by
 from __future__ import annotations
 
 from fmepy.compiled.courses import CourseTables, RunArrays, advance, make_changes, prepare, set_outputs
-from fmepy.compiled.delay_loop import STRETCH, Room, delayed, run_on
+from fmepy.compiled.delay_loop import STRETCH, DelayWorkspace, continue_run, model_of
 from fmepy.compiled.delayed_rates import DelayTables, rates, watch
 from fmepy.compiled.dialect.types import structure
 from fmepy.compiled.dormand_prince import LOOK
@@ -95,24 +95,24 @@ def run_watched(c: CourseTables, runs: RunArrays):
     _runs(watch_of, c, runs)
 
 
-def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, first: int):
-    """Run a model with delays many times, from run `first` on, until the room does not hold the steps of one."""
+def run_delayed(c: CourseTables, runs: RunArrays, d: DelayTables, w: DelayWorkspace, first: int):
+    """Run a model with delays many times, from run `first` on, up to one whose steps the workspace cannot hold."""
     for r in range(first, len(runs.inputs)):
-        w.at[STRETCH], ended = -1.0, runs.ended[r]
-        ended[0], ended[1], ended[2] = run_on(None, c, runs, delayed(c, d, w, runs.inputs[r]), w, runs.out[r])
+        w.progress[STRETCH], ended = -1.0, runs.ended[r]
+        ended[0], ended[1], ended[2] = continue_run(None, c, runs, model_of(c, d, w, runs.inputs[r]), w, runs.out[r])
         if ended[0] == NO_ROOM:
             break
 
 
-def run_to_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room):
-    """Run a model with delays on to its start, the next hit of a root, or its end; z stands in `values`."""
+def run_to_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: DelayWorkspace):
+    """Continue a model with delays to its start, the next hit of a root, or its end; `values` begin with z there."""
     ended = runs.ended[0]
-    ended[0], ended[1], ended[2] = run_on(watch, c, runs, delayed(c, d, w, runs.inputs[0]), w, runs.out[0])
+    ended[0], ended[1], ended[2] = continue_run(watch, c, runs, model_of(c, d, w, runs.inputs[0]), w, runs.out[0])
 
 
-def rates_at_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: Room, t: float):
-    """Set the fourth row of `work` to the rates of the third, where a run stands."""
-    rates(t, runs.work[2], delayed(c, d, w, runs.inputs[0]), runs.work[3])
+def rates_at_hit(c: CourseTables, runs: RunArrays, d: DelayTables, w: DelayWorkspace, t: float):
+    """Set the fourth row of `work` to the rates of the state in its third row, at a pause of a run."""
+    rates(t, runs.work[2], model_of(c, d, w, runs.inputs[0]), runs.work[3])
 
 
 def run_courses(table: int, first: int, last: int):

@@ -12,7 +12,7 @@ import numpy as np
 from fmepy.compiled import explicit_loop, status
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.courses import CourseTables, RunArrays
-from fmepy.compiled.delay_loop import MOVED, SHOWN, SHOWN_TO, STRETCH, room_of
+from fmepy.compiled.delay_loop import HITS_MOVE, SHOW_FROM, SHOW_UNTIL, STRETCH, workspace_of
 from fmepy.compiled.delayed_rates import DelayTables
 from fmepy.compiled.kernels import call, packed
 from fmepy.compiled.lanes import run_lanes
@@ -37,8 +37,8 @@ _NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
 _LEARNING = threading.Lock()
 _WORTH_LANES = 500
 """Runs of a model after which its rates are also compiled for several runs at once, which then pays for itself."""
-FIRST_ROOM = 200
-"""Steps of the past for which a model with delays has room at first."""
+FIRST_STEPS = 200
+"""Steps of the past that a run of a model with delays can store at first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,7 +204,7 @@ class ExplicitRuns:
         self._course = packed(self.tables)
         self.at_course, self._functions, self._solver = address(self._course), functions, solver
         self._past = None if delays is None else (packed(delays), delays)  # the words, and what they point at
-        self._switches, self._room = switches, FIRST_ROOM
+        self._switches, self._n_steps = switches, FIRST_STEPS
         self._loop = self._compiled(delays is not None, f.n_watched > 0)
         self._stiff: Any = None
         if functions.stiff is not None and functions.stiff.made is not None:
@@ -226,35 +226,35 @@ class ExplicitRuns:
             return c_loop(explicit_loop.run_delayed, "the explicit solver with delays")
         return c_loop(explicit_loop.run_watched if watches else explicit_loop.run_smooth, "the explicit solver")
 
-    def _run(self, room: tuple[RunArrays, int, Any]) -> None:
+    def _run(self, buffers: tuple[RunArrays, int, Any]) -> None:
         """Run in the arrays that `arrays` returned."""
-        arrays, at, words = room
+        arrays, at, words = buffers
         if self._past is None:
-            self.called(self._loop, room, self.at_course, at, *([] if words[1] is None else [address(words[1])]))
+            self.called(self._loop, buffers, self.at_course, at, *([] if words[1] is None else [address(words[1])]))
             return
         first = 0
-        while True:  # with more room for the past each time
-            self.called(self._loop, room, self.at_course, at, address(self._past[0]), address(words[1]), first)
+        while True:  # each time with more room for the past
+            self.called(self._loop, buffers, self.at_course, at, address(self._past[0]), address(words[1]), first)
             full = np.flatnonzero(arrays.ended[first:, 0] == status.NO_ROOM)
             if not len(full):
                 return
             first += int(full[0])
             self.grow()
-            words[1:] = self._own_room()
+            words[1:] = self._extra_workspace()
 
     def grow(self) -> None:
-        """Give further runs more room for their past."""
-        self._room *= 4
+        """Let further runs store more steps of their past."""
+        self._n_steps *= 4
 
-    def called(self, loop: Callable[..., None], room: tuple[RunArrays, int, Any], *words: int) -> None:
+    def called(self, loop: Callable[..., None], buffers: tuple[RunArrays, int, Any], *words: int) -> None:
         """Call a loop; one that may take long runs on a thread of its own, so that Ctrl-C can interrupt it."""
-        arrays = room[0]
+        arrays = buffers[0]
         is_short = len(arrays.inputs) * len(self._solver.atol) < _WORTH_A_THREAD
         if is_short or threading.current_thread() is not threading.main_thread():
             loop(*words)
             return
 
-        def work(alive: Any = (self, room)) -> None:  # arrays stay alive until the loop ends, even after Ctrl-C
+        def work(alive: Any = (self, buffers)) -> None:  # arrays stay alive until the loop ends, even after Ctrl-C
             loop(*words)
 
         thread = threading.Thread(target=work)
@@ -268,23 +268,23 @@ class ExplicitRuns:
     def arrays(self, inputs: Matrix, out: Any = None, ended: Any = None) -> tuple[RunArrays, int, Any]:
         """Return working arrays of runs with these inputs, the address of their packed words, and what it refers to.
 
-        The last is a list: the packed words of the arrays, and what `_own_room` returns.
+        The last is a list: the packed words of the arrays, and what `_extra_workspace` returns.
         """
         out = np.empty((len(inputs), *self.shape)) if out is None else out
         ended = np.empty((len(inputs), 3)) if ended is None else ended
         work, values = np.zeros((status.WORK, len(self._solver.atol))), np.empty(self._n_values)
         arrays = RunArrays(inputs, work, np.empty((status.WATCH_ROWS, self._functions.n_watched)), values, out, ended)
         words = packed(arrays)
-        return arrays, address(words), [words, *self._own_room()]
+        return arrays, address(words), [words, *self._extra_workspace()]
 
-    def _own_room(self) -> list[Any]:
-        """Return the room of runs with switches or delays as packed words and as a tuple; None, None of others."""
-        own: Any = None
+    def _extra_workspace(self) -> list[Any]:
+        """Return the workspace of runs with switches or delays, packed and as a tuple; None, None for other runs."""
+        workspace: Any = None
         if self._past is not None:
-            own = room_of(self.tables, self._past[1], self._room)
+            workspace = workspace_of(self.tables, self._past[1], self._n_steps)
         elif self._switches is not None:
-            own = with_room(self._switches, MOST_OF_WHOLE)
-        return [None if own is None else packed(own), own]
+            workspace = with_room(self._switches, MOST_OF_WHOLE)
+        return [None if workspace is None else packed(workspace), workspace]
 
     def learns_stiff(self) -> bool:
         """Make the stiff method available to all further runs; return False if the model has none.
@@ -311,22 +311,22 @@ class ExplicitRuns:
         """
         is_reused = into is None and self.shape[0] * self.shape[1] <= _MOST_REUSED
         try:
-            room = self._free.pop() if is_reused else None  # no other thread holds it; taking addresses is slow
+            buffers = self._free.pop() if is_reused else None  # no other thread holds it; taking addresses is slow
         except IndexError:
-            room = None
-        if room is None:
-            room = self.arrays(np.zeros((1, self.n_inputs)), None if into is None else into[None])
-        arrays = room[0]
+            buffers = None
+        if buffers is None:
+            buffers = self.arrays(np.zeros((1, self.n_inputs)), None if into is None else into[None])
+        arrays = buffers[0]
         arrays.inputs[0, : len(inputs)] = inputs
         if start is not None:
             arrays.values[: len(start)] = start
-        self._run(room)
+        self._run(buffers)
         rows = arrays.out[0].copy() if is_reused else arrays.out[0]
         ended = arrays.ended[0].tolist()
         if ended[0] in (status.TOO_MANY_STEPS, status.STEP_TOO_SMALL, status.NO_RATES, status.EXPLODED):
             ended += self._worst(ended[2], arrays)
         if is_reused:
-            self._free.append(room)
+            self._free.append(buffers)
         if ended[0] == status.STIFF and self.learns_stiff():
             return self.one(inputs, start, into)
         return rows, ended
@@ -373,14 +373,14 @@ class ExplicitRuns:
     def _many(self, P: Matrix, in_lanes: bool) -> tuple[Cube, Matrix]:
         inputs = np.zeros((len(P), self.n_inputs))
         inputs[:, : P.shape[1]] = P
-        room = self.arrays(inputs)
+        buffers = self.arrays(inputs)
         code = self._functions.lanes() if in_lanes and self._functions.lanes is not None else None
         if code is not None:
             loop = c_loop(run_lanes, "the explicit solver for several runs at once")
-            self.called(loop, (*room[:2], (room, code)), self.at_course, room[1], code.address("rates"))
+            self.called(loop, (*buffers[:2], (buffers, code)), self.at_course, buffers[1], code.address("rates"))
         else:
-            self._run(room)
-        return room[0].out, room[0].ended
+            self._run(buffers)
+        return buffers[0].out, buffers[0].ended
 
     def by_hits(self, inputs: Vector) -> RunByHits:
         """Return a run of a model with delays that pauses at every hit of a root event."""
@@ -394,42 +394,42 @@ class RunByHits:
     Attributes
     ----------
     inputs : ndarray
-        Of the run; behind the first ones stand the offsets of the roots.
+        Inputs of the run, which include the offsets of the roots.
     z, sides : ndarray
-        The state at a pause; the roots as they were before it.
+        The state at a pause; the values of the roots before it.
     rows : ndarray, shape (n_rows, n_z + n_outputs)
     """
 
     def __init__(self, runs: ExplicitRuns, inputs: Vector, at_delays: int) -> None:
-        self._runs, self._room = runs, runs.arrays(np.zeros((1, runs.n_inputs)))
-        self._arrays, at, (_, words, self._own) = self._room
+        self._runs, self._buffers = runs, runs.arrays(np.zeros((1, runs.n_inputs)))
+        self._arrays, at, (_, words, self._workspace) = self._buffers
         self._words = runs.at_course, at, at_delays, address(words)
         self.inputs, self.sides, self.rows = self._arrays.inputs[0], self._arrays.g[0], self._arrays.out[0]
-        self.z = self._arrays.values[: len(self._own.shown)]
+        self.z = self._arrays.values[: len(self._workspace.hit_state)]
         self.inputs[: len(inputs)] = inputs
-        self._own.at[STRETCH] = -1.0
-        self._on = c_loop(explicit_loop.run_to_hit, "the explicit solver with delays, from hit to hit")
+        self._workspace.progress[STRETCH] = -1.0
+        self._continue = c_loop(explicit_loop.run_to_hit, "the explicit solver with delays, from hit to hit")
         self._rates = c_loop(explicit_loop.rates_at_hit, "the rates of models with delays")
 
     def advance(self) -> list[float]:
-        """Carry it on; return how that ended (`status.CROSSED`: at a pause), the rows written, the time."""
-        self._runs.called(self._on, self._room, *self._words)
+        """Continue the run; return its status (`status.CROSSED`: at a pause), the rows written, the time."""
+        self._runs.called(self._continue, self._buffers, *self._words)
         ended: list[float] = self._arrays.ended[0].tolist()
         return ended
 
     def rates(self, t: float, z: Vector) -> Vector:
-        """Return the rates of z, with the past that they read."""
+        """Return the rates at time t and state z, which may read the past of the run."""
         self._arrays.work[2] = z
         self._rates(*self._words, t)
         return np.array(self._arrays.work[3])
 
     def change(self, z: Vector, shown: Vector, times: tuple[float, float], shift: Any) -> None:
-        """Change the state at a pause; rows between two times show another, and the pause moves with the parameters."""
+        """Set the state at a pause to z, that of rows between two times to `shown`; `shift` is dt/dp of the pause."""
         self.z[:] = z
-        self._own.shown[:] = shown
-        self._own.at[[SHOWN, SHOWN_TO]] = times
+        self._workspace.hit_state[:] = shown
+        self._workspace.progress[[SHOW_FROM, SHOW_UNTIL]] = times
         if shift is not None:
-            self._own.shift[:], self._own.at[MOVED] = shift, 1.0
+            self._workspace.shift[:], self._workspace.progress[HITS_MOVE] = shift, 1.0
 
 
 class RunsOfCourses:
@@ -452,11 +452,11 @@ class RunsOfCourses:
         ends = np.cumsum([0, *(r.shape[0] for r in runs)]).tolist()
         self.rows = np.empty((ends[-1], runs[0].shape[1]))
         self._inputs, self._ended = np.zeros((len(runs), max(r.n_inputs for r in runs))), np.empty((len(runs), 3))
-        self._rooms = [
+        self._buffers = [
             r.arrays(self._inputs[i : i + 1], self.rows[None, a:b], self._ended[i : i + 1])
             for i, (r, a, b) in enumerate(zip(runs, ends, ends[1:], strict=False))
         ]
-        places = [(r.at_course, at) for r, (_, at, _) in zip(runs, self._rooms, strict=True)]
+        places = [(r.at_course, at) for r, (_, at, _) in zip(runs, self._buffers, strict=True)]
         self._table = np.array(places, dtype=np.int64)
         self._pieces = in_pieces(len(runs)) if self.rows.size > _WORTH_THREADS else [(0, len(runs))]
 

@@ -76,7 +76,7 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
     worth = None if ran.interrupted else solver_error(target.objective, lambda f: target.judged_by(f, best.best))
     pars = pd.DataFrame(rows("pars"), index=index, columns=names)
     divergences, divergent = _divergences(found, names)
-    notes = [*ran.notes, *_told(found), told_error(worth), _on_divergences(divergences, divergent, pars)]
+    notes = [*ran.notes, *_failures(found), told_error(worth), _on_divergences(divergences, divergent, pars)]
     return ModMCMC(
         pars=sampled(marked(pars, target.objective.transforms)),
         SS=column("SS"),
@@ -117,13 +117,13 @@ def _divergences(found: _Found, names: list[str]) -> tuple[int, pd.DataFrame | N
 
 
 def _on_divergences(n: int, divergent: pd.DataFrame | None, pars: pd.DataFrame) -> str:
-    """Return what divergences mean, with the parameter that they are told apart by best, and what to do."""
+    """Return a message about divergences: the parameter that distinguishes them best, and what to do."""
     if not n or divergent is None:
         return ""
     sd = pars.std(ddof=0).replace(0.0, np.nan)
-    apart = ((divergent.median() - pars.median()) / sd).fillna(0.0)
-    name = str(apart.abs().idxmax())
-    where = f"where {name!r} is {'small' if apart[name] < 0 else 'large'} (about {divergent[name].median():.3g})"
+    shift = ((divergent.median() - pars.median()) / sd).fillna(0.0)
+    name = str(shift.abs().idxmax())
+    where = f"where {name!r} is {'small' if shift[name] < 0 else 'large'} (about {divergent[name].median():.3g})"
     return (
         f"{n} {'trajectory' if n == 1 else 'trajectories'} diverged after burn-in, {where}: the posterior bends more "
         "sharply there than the steps can follow, and draws may be missing. Give control={'target_accept': 0.95}, "
@@ -174,7 +174,7 @@ def _last_failure(found: _Found) -> str:
     return next((run.last_failure for _, run in reversed(found) if run.last_failure), "")
 
 
-def _told(found: _Found) -> list[str]:
+def _failures(found: _Found) -> list[str]:
     """Return the message about runs that failed, or that another engine finished."""
     failures, retries = sum(run.failures for _, run in found), sum(run.retries for _, run in found)
     notes = []

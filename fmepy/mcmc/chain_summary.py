@@ -225,17 +225,17 @@ def _shown(remove: Any) -> str:
 
 def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, n_draw: int, method: str) -> list[str]:
     out, jumps, independent = [], method not in _OWN_STEPS, method not in _ENSEMBLES
-    apart = diagnostics["rhat"][diagnostics["rhat"] > _RHAT].sort_values(ascending=False)
-    if len(apart):
+    unequal = diagnostics["rhat"][diagnostics["rhat"] > _RHAT].sort_values(ascending=False)
+    if len(unequal):
         where = "the chains do not agree" if n_chain > 1 else "the halves of the chain do not agree"
         out.append(
-            f"R-hat of {_worst(apart, '.3g')} is above {_RHAT}: {where}. Run longer (niter), drop the beginning "
+            f"R-hat of {_worst(unequal, '.3g')} is above {_RHAT}: {where}. Run longer (niter), drop the beginning "
             "(burninlength, or remove here), or start from a fit"
             + (" and jump with its covariance (p=fit.par, jump=fit.cov_scaled)." if jumps else " (p=fit.par).")
         )
     needed = max(_ESS, _ESS_A_CHAIN * n_chain) if independent else _ESS
-    worth = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1).fillna(n_draw)  # NaN of too few to tell
-    few = worth[worth < needed].sort_values()
+    n_effective = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1).fillna(n_draw)  # NaN of too few to tell
+    few = n_effective[n_effective < needed].sort_values()
     if len(few):
         out.append(
             f"The sample of {_worst(few, '.0f')} is worth fewer than {needed} independent draws"
@@ -247,8 +247,8 @@ def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, n_draw: int, method: str
 
 def _worst(values: pd.Series, form: str) -> str:
     """Return "a (1.08), b (1.03)" of the first three, and how many more there are."""
-    told = ", ".join(f"{name} ({value:{form}})" for name, value in values.iloc[:3].items())
-    return told + (f" and {len(values) - 3} more" if len(values) > 3 else "")
+    listing = ", ".join(f"{name} ({value:{form}})" for name, value in values.iloc[:3].items())
+    return listing + (f" and {len(values) - 3} more" if len(values) > 3 else "")
 
 
 def _on_falling(chain: ModMCMC) -> list[str]:

@@ -1,4 +1,4 @@
-"""modMCMC: how sure the parameters are, by sampling their posterior."""
+"""modMCMC: uncertainty of parameters by sampling their posterior."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def modMCMC(
         by its labels), such as ``fit.cov_scaled * 2.4**2 / n_par``. None: 0.1 \|p\|, a hundredth of the box (or 0.1)
         where p is 0; NaN, as for a parameter on a bound of the fit, is the same, with a warning. A function ``jump(p)``
         returns the next point, symmetrically; ``jump(p, rng)`` gets the random numbers to use.
-        For ensembles it says how far the members start apart.
+        For ensembles it is the spread of the starts of the members.
     lower, upper : number, sequence, or dict by name
-        Bounds; None and NaN mean none. Outside, `f` is not called. A cost's own bounds hold unless told otherwise.
+        Bounds; None and NaN mean none. Outside, `f` is not called. By default the cost's own bounds hold.
     prior : dict of frozen scipy.stats distributions by name, or callable
         A callable returns -2 log density of what `f` receives.
     var0 : number, sequence, or Series or dict by variable
@@ -102,15 +102,15 @@ def modMCMC(
     niter : int
         Iterations of every chain, burn-in included.
     outputlength : int, optional
-        Most rows to keep of each chain; evenly thinned, see Notes. None: all after burn-in.
+        Largest number of rows of each chain; evenly thinned, see Notes. None: all after burn-in.
     burninlength : int
-        First iterations that are not kept; adaptation ends with them.
+        First iterations, which are not saved; adaptation ends with them.
     updatecov : int, optional
         Iterations between adaptations of the proposal to the covariance of the chain so far. None or 0: never.
     covscale : float, optional
         Factor of that covariance; ``2.4**2 / n_par``.
     ntrydr : int
-        Most tries of an iteration: above 1, delayed rejection.
+        Largest number of tries of an iteration: above 1, delayed rejection.
     drscale : number or sequence of length ntrydr - 1, optional
         Factor of the width of each further try relative to the one before: 1/5, 1/4, 1/3, 1/3, ...
     method : str
@@ -127,8 +127,8 @@ def modMCMC(
         normal and L L' the covariance of the proposal, inside the bounds and of nonzero posterior (each failure draws
         5 % nearer).
     checkpoint : path, optional
-        A folder that holds no chain yet; parts are written to it, from which `resume_mcmc` goes on. While the chain
-        runs nobody else can write there.
+        A folder without a chain; parts are written to it, from which `resume_mcmc` continues. While the chain runs,
+        no other process can write there.
     checkpoint_every : int
         Iterations between parts.
     args, kwargs
@@ -157,7 +157,7 @@ def modMCMC(
 
     Notes
     -----
-    Saved are iterations ``burninlength + k * interval``, ``interval = ceil((niter - burninlength) / outputlength)``.
+    Iterations ``burninlength + k * interval`` are saved, ``interval = ceil((niter - burninlength) / outputlength)``.
     Iterations after the last of them are not run.
 
     With SS the sums of squares and sigma^2 their variances, E = (sum SS / sigma^2 + prior) / 2 is minus the log
@@ -165,11 +165,11 @@ def modMCMC(
     counts as zero likelihood and in ``failures``. The members of an ensemble are chains in the result; variances that
     are sampled are integrated out for their moves, and drawn given each state.
 
-    Adaptation (no burn-in) makes the chain depend on its past; what is written of convergence holds for a frozen
-    proposal, that is with burn-in. Memory is bounded by `outputlength`.
+    Adaptation (no burn-in) makes the chain depend on its past; theory of convergence holds for a frozen proposal, that
+    is with burn-in. Memory is bounded by `outputlength`.
 
-    Ctrl-C returns the rows there are, of all chains, with an `InterruptedWarning` and ``interrupted`` true. A
-    checkpoint that cannot be written (a full disk) does not end the chain: it is told, and tried again at every part.
+    Ctrl-C returns the rows so far, of all chains, with an `InterruptedWarning` and ``interrupted`` true. A checkpoint
+    that cannot be written (a full disk) does not end the chain: a warning is logged, and every part tries again.
 
     ``sig`` is the current draw of the variances. One `var0` for several variables pools all data; a variance per datum
     is drawn with N = 1; named `var0` is matched by name. `updatecov` counts iterations, and the covariance is that of
@@ -214,11 +214,11 @@ def modMCMC(
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=declared)
     for row in starts:
         check_inside(row, low, high, objective.parameter_names)
-    taken = scale_taken(f, objective.parameter_names)
-    check_prior_scale(prior, taken)
-    known = as_prior(prior, objective.parameters)
-    target = Target(objective, low, high, known, variances(objective, var0, wvar0, n0))
-    check_scale(jump, taken, "jump")
+    scales = scale_taken(f, objective.parameter_names)
+    check_prior_scale(prior, scales)
+    prior_given = as_prior(prior, objective.parameters)
+    target = Target(objective, low, high, prior_given, variances(objective, var0, wvar0, n0))
+    check_scale(jump, scales, "jump")
     proposal = as_jump(jump, objective.parameters, low, high, objective.theta0)
     n_par = target.n_par
     settings = Settings(
@@ -257,7 +257,7 @@ def resume_mcmc(
     progress: Any = False,
     jac: Any = None,
 ) -> ModMCMC:
-    """Return the chain that `modMCMC` would have returned had it not been stopped, bit for bit.
+    """Continue a stopped chain; return what `modMCMC` would have returned without the stop, bit for bit.
 
     Parameters
     ----------
@@ -266,12 +266,12 @@ def resume_mcmc(
     checkpoint : path
         The folder given to `modMCMC`. New parts are written to it.
     niter : int, optional
-        Iterations in all; more than before makes the chain longer, at the interval between saved rows that it has.
+        Iterations in all; more than before make the chain longer, with the same interval between saved rows.
     prior
         The same as before, if there was one.
     jump
-        The same function, if it was one. A function with random numbers of its own (not ``jump(p, rng)``) starts them
-        anew, so that the chain is another one.
+        The same function, if it was one. A function with its own random numbers (not ``jump(p, rng)``) restarts them,
+        so that the chain differs.
     args, kwargs, executor, progress, jac
         As for `modMCMC`.
 
@@ -282,8 +282,8 @@ def resume_mcmc(
     Raises
     ------
     ArgumentError
-        No chain in the folder; a cost or prior that is not the one of the checkpoint, by its parameters, its kind, its
-        data, or its value at the start; fewer iterations than are done.
+        No chain in the folder; a cost or prior that differs from that of the checkpoint in its parameters, its kind,
+        its data, or its value at the start; fewer iterations than are done.
 
     Examples
     --------
@@ -297,7 +297,7 @@ def resume_mcmc(
     True
     """
     folder = ChainJournal(checkpoint)
-    folder.read_header()  # a folder without one is told before it is locked
+    folder.read_header()  # refuse a folder without one before locking it
     with folder.held():
         header = ChainHeader.of(folder)
         objective = _objective_of(header, f, jac, args, kwargs)
@@ -305,9 +305,9 @@ def resume_mcmc(
         has_prior = header.table["has_prior"]
         if (prior is not None) != has_prior:
             raise ArgumentError(
-                "The checkpoint has a prior: give the same `prior` again, functions are never stored."
+                "The chain of the checkpoint has a prior, which is not stored: give the same `prior` again."
                 if has_prior
-                else "The checkpoint is of a chain without `prior`; leave it out."
+                else "The chain of the checkpoint has no prior: leave `prior` out."
             )
         target = Target(objective, header.lower, header.upper, as_prior(prior, objective.parameters), header.variances)
         header.check_values(target)
@@ -320,7 +320,7 @@ def resume_mcmc(
             proposal = JumpFunction(jump, objective.parameters)
         else:
             if jump is not None:
-                raise ArgumentError("`jump` is kept in the checkpoint; leave it out. Only functions are given again.")
+                raise ArgumentError("`jump` is stored in the checkpoint; leave it out. Only functions are given again.")
             proposal = header.jump
         s = header.table["settings"]
         control = as_control(s["control"], s["method"], target.n_par)
@@ -360,5 +360,5 @@ def _objective_of(
 def _longer(plan: Plan, niter: int, done: int) -> Plan:
     longer = plan.longer(niter)
     if longer.niter < done or niter <= plan.burninlength:
-        raise ArgumentError(f"`niter={niter}` is less than the {done} iterations that the checkpoint holds.")
+        raise ArgumentError(f"`niter={niter}` is less than the {done} iterations in the checkpoint; give more.")
     return longer

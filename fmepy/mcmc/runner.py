@@ -22,21 +22,21 @@ from fmepy.types import Matrix
 logger = logging.getLogger(__name__)
 
 _FIRST_ROWS = 4096
-_UNKEPT = "Chain %d: nothing can be kept after iteration %d in %s (%s). It goes on, and is tried again at every part."
-_PATIENCE = 60.0  # seconds after Ctrl-C for chains in workers to come to the end of an iteration
-_WORTH_PROCESSES = 2.0  # seconds of work a chain, below which several chains run one after the other
+_UNSAVED = "Chain %d: nothing can be written after iteration %d to %s (%s). It continues and tries again at every part."
+_PATIENCE = 60.0  # seconds after Ctrl-C for chains in workers to finish an iteration
+_WORTH_PROCESSES = 2.0  # seconds of work per chain below which several chains run in turn
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which iterations are run and saved.
+    """The iterations that are run and saved.
 
     Attributes
     ----------
     niter, burninlength : int
-        Iterations, and those before the first that may be saved.
+        All iterations, and those of burn-in, which are not saved.
     interval : int
-        Saved are iterations burninlength + interval, burninlength + 2 interval, ...
+        Iterations burninlength + interval, burninlength + 2 interval, ... are saved.
     """
 
     niter: int
@@ -97,7 +97,7 @@ class ChainRun:
     last_failure : str
     interrupted : bool
     trouble : str
-        Why the checkpoint does not hold the whole chain, if it does not.
+        Why the checkpoint is incomplete, if it is.
     """
 
     rows: dict[str, Any]
@@ -145,7 +145,7 @@ class _Rows:
             self.arrays[name] = larger
 
     def load(self, part: ChainPart) -> None:
-        """Take in the rows of a part."""
+        """Append the rows of a part."""
         n = len(part.rows["SS"])
         if self.n + n > self.size:
             self._grow(self.n + n)
@@ -155,7 +155,7 @@ class _Rows:
         self.written = self.n
 
     def new(self) -> dict[str, Any]:
-        """Return the rows that no part holds yet."""
+        """Return the rows that are in no part yet."""
         return {name: array[self.written : self.n] for name, array in self.arrays.items()}
 
     def all(self) -> dict[str, Any]:
@@ -167,13 +167,13 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainTask:
-    """The task that is sent to workers: a call runs one chain, from its start or from where its checkpoint ends.
+    """The task that is sent to workers: a call runs one chain, from its start or from the end of its checkpoint.
 
     Attributes
     ----------
     kernel, target, plan
     folder : ChainJournal, optional
-        Where parts are written, and read if there are any of the chain.
+        The folder of the parts.
     every : int
         Iterations between parts.
     """
@@ -185,18 +185,18 @@ class ChainTask:
     every: int
 
     def __call__(self, job: ChainSpec, report: Callable[[int], object] | None = None) -> ChainRun:
-        """Return one chain; `report` gets the iterations done, now and then.
+        """Return one chain; `report` is called with the iterations done, about 200 times.
 
         Raises
         ------
         Stopped
-            Ctrl-C; it carries the chain with what was saved so far, `interrupted` is true.
+            Ctrl-C; it carries the chain so far, with `interrupted` true.
         """
         kernel, target, plan, folder, every = self.kernel, self.target, self.plan, self.folder, self.every
         rng = np.random.Generator(np.random.PCG64(job.seed))
         rows = _Rows(kernel, target, plan)
-        failed_before, failed_here = 0, target.failures
-        retried_before, retried_here = 0, target.retries
+        failed_before, failed_at_start = 0, target.failures
+        retried_before, retried_at_start = 0, target.retries
         last_failure = ""
         parts = folder.chain(job.number)[0] if folder is not None else []
         if parts:
@@ -211,32 +211,32 @@ class ChainTask:
             state, done = kernel.start(job.starts, job.dispersed, rng), 0
         number = len(parts)
         del parts
-        kept, unkept = done, ""  # the iteration that the last part ends with, and why there is no later one
+        saved, why = done, ""  # last iteration in a part; why later ones could not be written
 
         def failures() -> int:
-            return failed_before + target.failures - failed_here
+            return failed_before + target.failures - failed_at_start
 
         def retries() -> int:
-            return retried_before + target.retries - retried_here
+            return retried_before + target.retries - retried_at_start
 
-        def told() -> str:
-            return target.objective.last_failure if target.failures > failed_here else last_failure
+        def reason() -> str:
+            return target.objective.last_failure if target.failures > failed_at_start else last_failure
 
         def write() -> None:
-            """Write a part; where that fails the chain goes on, and the next part takes in what this one could not."""
-            nonlocal number, kept, unkept
+            """Write a part; if that fails the chain continues, and the next part includes these rows."""
+            nonlocal number, saved, why
             if folder is None:
                 return
             generator = _plain(rng.bit_generator.state)
-            part = ChainPart(kept, done, rows.new(), kernel.arrays(state), generator, failures(), told(), retries())
+            part = ChainPart(saved, done, rows.new(), kernel.arrays(state), generator, failures(), reason(), retries())
             try:
                 folder.append(job.number, number, part)
             except OSError as error:
-                if not unkept:
-                    logger.warning(_UNKEPT, job.number, kept, folder.path, error.strerror or error)
-                unkept = str(error.strerror or error)
+                if not why:
+                    logger.warning(_UNSAVED, job.number, saved, folder.path, error.strerror or error)
+                why = str(error.strerror or error)
                 return
-            number, kept, unkept, rows.written = number + 1, done, "", rows.n
+            number, saved, why, rows.written = number + 1, done, "", rows.n
 
         step, record, burnin, interval = kernel.step, kernel.record, plan.burninlength, plan.interval
         pause = max(1, plan.niter // 200)
@@ -259,7 +259,7 @@ class ChainTask:
                     next_report = done + pause
                     if report is not None:
                         report(done)
-            if done != kept:
+            if done != saved:
                 write()
         except KeyboardInterrupt:
             if not outermost():
@@ -267,23 +267,23 @@ class ChainTask:
             interrupted = True
         if report is not None:
             report(done)
-        trouble = f"The checkpoint of chain {job.number} ends at iteration {kept}: {unkept}." if unkept else ""
-        run = ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), told(), interrupted, trouble)
+        trouble = f"The checkpoint of chain {job.number} ends at iteration {saved}: {why}." if why else ""
+        run = ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), reason(), interrupted, trouble)
         if interrupted:
             raise Stopped(run)
         return run
 
 
 def _restored(kernel: Kernel, part: ChainPart, rows: _Rows) -> Any:
-    """Return the state that a part holds."""
+    """Return the state stored in a part."""
     try:
         state = kernel.restore(part.state)
         if np.size(kernel.record(state).pars) != np.prod(rows.arrays["pars"].shape[1:]):
-            raise ValueError("it is of other parameters")
+            raise ValueError("it has another number of parameters")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"`checkpoint`: the state of the chain at iteration {part.iteration} cannot be used: {error}. Remove the "
-            "part that holds it, or begin a new chain in another folder."
+            "file of this part, or start a new chain in another folder."
         ) from error
     return state
 
@@ -301,7 +301,7 @@ def settle(jobs: list[ChainSpec], folder: ChainJournal) -> tuple[list[int], list
 
 
 def _plain(state: Any) -> Any:
-    """Return the state of a bit generator as JSON can hold it."""
+    """Return the state of a bit generator as plain values for JSON."""
     if isinstance(state, dict):
         return {k: _plain(v) for k, v in state.items()}
     if isinstance(state, np.ndarray):
@@ -315,12 +315,12 @@ def run_chains(work: ChainTask, jobs: list[ChainSpec], executor: Any, progress: 
     Raises
     ------
     ArgumentError
-        What a chain found wrong with what the user gave.
+        A chain refused an argument of the user.
     KeyboardInterrupt
         Ctrl-C before any row was saved.
     """
     if executor is None or (isinstance(executor, int) and 1 in (executor, len(jobs)) and executor is not True):
-        ran = _one_after_the_other(work, jobs, progress)
+        ran = _in_turn(work, jobs, progress)
     else:
         ran = _spread(work, jobs, executor, progress)
     found = [(number, run) for number, run in ran.found if len(run.rows["saved"])]
@@ -329,16 +329,16 @@ def run_chains(work: ChainTask, jobs: list[ChainSpec], executor: Any, progress: 
     return ran._replace(found=found, notes=[*ran.notes, *(run.trouble for _, run in found if run.trouble)])
 
 
-def _one_after_the_other(work: ChainTask, jobs: list[ChainSpec], progress: Any) -> Chains:
+def _in_turn(work: ChainTask, jobs: list[ChainSpec], progress: Any) -> Chains:
     found: list[tuple[int, ChainRun]] = []
     total = work.plan.niter * len(jobs)
-    with Progress(progress, total, "iteration") as told:
+    with Progress(progress, total, "iteration") as report:
         for k, job in enumerate(jobs):
             try:
-                found.append((job.number, work(job, told.after(k * work.plan.niter))))
+                found.append((job.number, work(job, report.after(k * work.plan.niter))))
             except Stopped as stop:
                 found.append((job.number, stop.partial))
-                return Chains(found, [_where(work, job.number, stop.partial)], interrupted=True)
+                return Chains(found, [_interruption(work, job.number, stop.partial)], interrupted=True)
             except KeyboardInterrupt:  # before the chain began
                 if not outermost():
                     raise
@@ -348,8 +348,8 @@ def _one_after_the_other(work: ChainTask, jobs: list[ChainSpec], progress: Any) 
 
 def _spread(work: ChainTask, jobs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
     niter = work.plan.niter
-    tell = (lambda done, total: progress(done * niter, total * niter)) if callable(progress) else progress
-    runs = spread(work, jobs, executor=executor, progress=tell, force=_costly(work, jobs), patience=_PATIENCE)
+    report = (lambda done, total: progress(done * niter, total * niter)) if callable(progress) else progress
+    runs = spread(work, jobs, executor=executor, progress=report, force=_takes_long(work, jobs), patience=_PATIENCE)
     notes = []
     failed: Any = runs.failures.itertuples()
     for failure in failed:
@@ -359,16 +359,16 @@ def _spread(work: ChainTask, jobs: list[ChainSpec], executor: Any, progress: Any
     found = [(job.number, run) for job, run in zip(jobs, runs.results, strict=True) if run is not None]
     if not found and not runs.interrupted:
         raise FmepyError(" ".join(notes))
-    notes += [_where(work, number, run) for number, run in found if run.interrupted]
+    notes += [_interruption(work, number, run) for number, run in found if run.interrupted]
     return Chains(found, notes, runs.interrupted)
 
 
-def _where(work: ChainTask, number: int, run: ChainRun) -> str:
+def _interruption(work: ChainTask, number: int, run: ChainRun) -> str:
     return f"Interrupted in chain {number} at iteration {run.iterations} of {work.plan.niter}."
 
 
-def _costly(work: ChainTask, jobs: list[ChainSpec]) -> bool:
-    """Tell whether a chain takes long enough for processes, by the time of one evaluation near the start."""
+def _takes_long(work: ChainTask, jobs: list[ChainSpec]) -> bool:
+    """Tell whether a chain takes long enough for processes, judged by one evaluation near the start."""
     theta = jobs[0].starts[0] * (1 + 1e-9)
     began = time.perf_counter()
     work.target.evaluate(theta)

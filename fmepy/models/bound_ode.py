@@ -22,7 +22,7 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.crossings import Hit, hits_before, so_far
+from fmepy.models.running.crossings import Hit, elapsed, hits_before
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.problem import ArraysAt
 from fmepy.models.running.runners import ModelRunner, make_runner
@@ -225,7 +225,7 @@ class BoundOde(BoundDynamic):
             return self.times, self.simulate(theta)
         except EndedRunError as ended:
             end, rows = float(ended.time or 0.0), ended.rows
-            n = int(np.searchsorted(self.times[: len(rows) - 1], end - NEAR * so_far(end, self._timeline.start)))
+            n = int(np.searchsorted(self.times[: len(rows) - 1], end - NEAR * elapsed(end, self._timeline.start)))
             times = np.append(self.times[:n], end)
             other = BoundOde(self._model, self.names, times, self._hold, self._timeline.start)
             return times, other._with_outputs(self._parameters(theta), np.vstack((rows[:n], rows[-1])))

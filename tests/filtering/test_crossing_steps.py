@@ -154,7 +154,7 @@ def test_a_state_that_slides_along_a_condition_is_told_to_step_over_it():
     model = fme.OdeModel("d(x)/dt = 1 - 0.2*x - 0.5*sign(x - 3)\nx(0) = 0.5", times=np.arange(21.0))
     seen = {"time": np.arange(1.0, 21.0), "x": 3 + 0.1 * np.sin(np.arange(1.0, 21.0))}
     cost = fme.FimlofCost(model, seen, process_noise={"x": 0.1}, measurement_noise={"x": 0.2})
-    assert "slides along it, which has no solution by stops: propagation='rk4'" in cost.filter().failure
+    assert "slides along it, which a run cannot follow by stops: propagation='rk4'" in cost.filter().failure
     assert np.isfinite(cost.replace(propagation="rk4", dt=1e-3)())
 
 

@@ -152,9 +152,9 @@ def kept(tmp_path):
         (lambda p: 2 * p["a"] ** 2 + p["b"] ** 2, {}, r"at the start is \[2\.0\], now it is \[3\.0\]"),
         (lambda p: np.array([p["a"], p["b"]]), {}, "kind of cost is '-2 log likelihood', now it is 'residuals'"),
         (lambda p: p["c"] ** 2, {}, "another problem: .*KeyError"),
-        (lambda p: p["a"] ** 2 + p["b"] ** 2, {"prior": None}, "has a prior: give the same"),
+        (lambda p: p["a"] ** 2 + p["b"] ** 2, {"prior": None}, "has a prior, which is not stored: give the same"),
         (lambda p: p["a"] ** 2 + p["b"] ** 2, {"prior": {"a": norm(0, 3)}}, "its -2 log prior at the start is"),
-        (lambda p: p["a"] ** 2 + p["b"] ** 2, {"jump": [1, 1]}, "`jump` is kept in the checkpoint"),
+        (lambda p: p["a"] ** 2 + p["b"] ** 2, {"jump": [1, 1]}, "`jump` is stored in the checkpoint"),
     ],
     ids=["value", "kind", "names", "no prior", "prior", "jump"],
 )

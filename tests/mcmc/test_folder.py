@@ -323,7 +323,7 @@ def test_a_full_disk_does_not_end_the_chain(tmp_path, monkeypatch, caplog, whole
         found = chain(tmp_path / "c")
     assert_same(found, whole)
     assert "The checkpoint of chain 0 ends at iteration 200: No space left on device" in found.message
-    assert caplog.text.count("nothing can be kept after iteration 200") == 1
+    assert caplog.text.count("nothing can be written after iteration 200") == 1
     assert not list((tmp_path / "c").glob(".*"))
     assert_same(resume_mcmc(normal3, tmp_path / "c"), whole)  # from iteration 200
 

@@ -378,15 +378,16 @@ def test_delays_that_vary_have_differences_beside_root_events():
     assert fme.OdeModel("d(x)/dt = -lag(x, 0.2)", **given).bind(["low"]).exact
 
 
-def test_what_follows_a_time_by_up_to_five_delays_is_a_stop():
+def test_sums_of_up_to_five_delays_are_breaking_points():
     end, taus, levels = 10.0, (1.0, 2.5), range(1, 6)
-    m = SimpleNamespace(delays=np.array([[0.0] * delay_loop.OF_DELAY + [tau] for tau in (*taus, 0.0)]))
-    room = delay_loop.Room(*[np.zeros(delay_loop.MOST_STOPS) for _ in delay_loop.Room._fields])
+    m = SimpleNamespace(delays=np.array([[0.0] * delay_loop.VALUE + [tau] for tau in (*taus, 0.0)]))
+    arrays = [np.zeros(delay_loop.MOST_BREAKS) for _ in delay_loop.DelayWorkspace._fields]
+    workspace = delay_loop.DelayWorkspace(*arrays)
     for base in (0.0, 1.0):  # the second finds most of its own there
-        delay_loop._add_stops(base, end, m, room)
+        delay_loop._add_breaks(base, end, m, workspace)
     sums = {b + i + 2.5 * (k - i) for b in (0, 1) for k in levels for i in range(k + 1)}
-    count = int(room.at[delay_loop.N_STOPS])
-    np.testing.assert_allclose(room.stops[:count], sorted(t for t in sums if t < end))
+    count = int(workspace.progress[delay_loop.N_BREAKS])
+    np.testing.assert_allclose(workspace.breaks[:count], sorted(t for t in sums if t < end))
 
 
 def test_root_events_at_one_time_that_move_apart_have_no_slopes_beside_delays():
@@ -455,7 +456,7 @@ def test_roots_that_events_and_jumps_of_forcings_carry_across_zero_fire_as_witho
 
 
 def test_roots_that_never_end_are_a_failed_run():
-    with pytest.raises(SimulationError, match=r"never ends|more than 1000 crossings"):
+    with pytest.raises(SimulationError, match=r"never stops firing|more than 1000 crossings"):
         fme.OdeModel(
             "d(h)/dt = v\nd(v)/dt = -9.81 + 1e-12*lag(h, 0.1)", state={"h": 1, "v": 0}, times=[0, 10],
             events=[dict(root="h", direction=-1, var="v", value=-0.5, method="multiply")],
@@ -498,7 +499,7 @@ def test_the_room_for_the_past_does_not_change_a_number(monkeypatch):
     from fmepy.compiled import explicit_runs
 
     plenty, through_hits = with_everything()().to_numpy(), grazed().hits()
-    monkeypatch.setattr(explicit_runs, "FIRST_ROOM", 3)
+    monkeypatch.setattr(explicit_runs, "FIRST_STEPS", 3)
     pd.testing.assert_frame_equal(grazed().hits(), through_hits, check_exact=True)
     bound = with_everything().bind()
     np.testing.assert_array_equal(bound.simulate(bound.theta0), plenty[:, 1:])
@@ -673,7 +674,7 @@ def test_many_events_and_delays_have_a_bounded_number_of_stops():
     times = np.linspace(0, 50, 11)
     doses = [dict(var="x", time=t, value=0.1, method="add") for t in np.arange(0.05, 50, 0.1)]
     text = "d(x)/dt = -x + 0.1*lag(x, 1.03) + 0.1*lag(x, 0.71) + 0.1*lag(x, 2.93)"
-    assert len(doses) * (1 + 3 + 6) > delay_loop.MOST_STOPS  # of two levels
+    assert len(doses) * (1 + 3 + 6) > delay_loop.MOST_BREAKS  # of two levels
     model = fme.OdeModel(text, state={"x": 1}, times=times, events=doses)
     np.testing.assert_allclose(model(), model.replace(rtol=1e-9, atol=1e-11)(), rtol=1e-4)
 

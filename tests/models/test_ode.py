@@ -395,7 +395,7 @@ SLIDING = "d(x)/dt = where(x > 1, -1, 1)\nx(0) = 0"
 def test_a_run_that_slides_along_a_switch_fails_and_says_so(engine):
     model = OdeModel(SLIDING, times=[0, 2, 5], engine=engine)
     began = time.process_time()
-    with pytest.raises(SimulationError, match=r"time 1: the run crossed .*x.* > 0 again and again .* it slides along"):
+    with pytest.raises(SimulationError, match=r"time 1: the run crossed .*x.* > 0 again and again: it slides along"):
         model()
     assert time.process_time() - began < 1
 
@@ -405,7 +405,7 @@ def test_a_run_that_slides_along_a_switch_fails_and_says_so(engine):
 def test_a_switch_that_slides_beside_a_stiff_state_ends_the_run_soon(k, on):
     text = f"d(s)/dt = -{k}*(s - x)\nd(x)/dt = where({on} > 0, -1, 1)"
     model, began = OdeModel(text, state={"s": 1, "x": 1}, times=[0, 0.5, 1.5, 50]), time.process_time()
-    with pytest.raises(SimulationError, match="it slides along it") as caught:
+    with pytest.raises(SimulationError, match="it slides along") as caught:
         model()
     assert caught.value.time == pytest.approx(1, abs=0.03)
     assert time.process_time() - began < 2

@@ -1,18 +1,18 @@
 """The contract of a kernel: what a new one must provide.
 
-A **kernel** knows how to move; the runner (`fmepy.mcmc.runner`) owns iterations, thinning, burn-in, progress and
+A **kernel** makes the moves; the runner (`fmepy.mcmc.runner`) owns iterations, thinning, burn-in, progress and
 checkpoints. A kernel moves `n_member` points at a time: 1 for Metropolis, the whole population for an ensemble.
 
 1. ``start(starts, dispersed, rng)``: a first state;
 2. ``step(state, rng) -> state, info``;
-3. ``record(state)``: what a row of the chain holds;
-4. ``counts(state)``: what was counted over all iterations;
+3. ``record(state)``: a row of the chain;
+4. ``counts(state)``: counts over all iterations;
 5. ``arrays(state)`` and ``restore(arrays)``: the state as plain arrays and back.
 
-All chance comes from `rng`, and all that a later step depends on is in the state and in the stream of `rng`: this is
-what makes a resumed chain the very chain that an uninterrupted run gives.
+All random numbers come from `rng`, and later steps depend only on the state and the stream of `rng`: so a resumed chain
+equals the chain of an uninterrupted run.
 
-The file of a kernel ends in a `Sampler`, which says how it is made and what its `control` may hold; one line in
+The file of a kernel ends in a `Sampler`, which describes how it is made and the keys of its `control`; one line in
 `fmepy.mcmc.kernels.registry` gives it the name that users type.
 """
 
@@ -29,10 +29,10 @@ from fmepy.mcmc.proposals import JumpFunction, default_sd
 from fmepy.mcmc.target import Point, Target
 from fmepy.types import Matrix, Vector
 
-_FEW = 8  # numbers that numpy adds one after the other, too
-_TRIALS = 200  # tries of a dispersed start before it is given up
-_SHRINK = 0.95  # each try of a dispersed start is so much nearer
-_SPREAD = 2.0  # dispersed starts lie so many proposal standard deviations around the start
+_FEW = 8  # numbers that numpy also adds in sequence
+_TRIALS = 200  # tries of a dispersed start before giving up
+_SHRINK = 0.95  # factor of the distance of a dispersed start from try to try
+_SPREAD = 2.0  # distance of dispersed starts, in standard deviations of the proposal
 
 
 class Info(NamedTuple):
@@ -59,9 +59,9 @@ class Counts:
     Attributes
     ----------
     by_try : tuple of int, optional
-        Of delayed rejection: accepted at the k-th try.
+        Moves accepted at the k-th try of delayed rejection.
     divergences : int
-        Of trajectories, after burn-in; `divergent` are places where some of them began, one row each.
+        Divergent trajectories after burn-in; `divergent` has a row for each start of some of them.
     """
 
     accepted: Vector
@@ -76,7 +76,7 @@ class Counts:
 
 
 class Kernel(Protocol):
-    """A way to move, see the module's text."""
+    """A kernel; see the docstring of the module."""
 
     @property
     def n_member(self) -> int: ...
@@ -84,17 +84,17 @@ class Kernel(Protocol):
     def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> Any:
         """Return the first state; `starts` has one row per member, or one row.
 
-        One row is where the first member stands and the others are dispersed around; all are, if `dispersed`.
+        With one row, the first member starts there and the others are dispersed around it; all are, if `dispersed`.
         """
 
     def step(self, state: Any, rng: np.random.Generator) -> tuple[Any, Info]:
-        """Return the next state (the old one is used up) and what happened."""
+        """Return the next state and the outcome; the old state must not be used again."""
 
     def record(self, state: Any) -> Record:
         """Return a row of the chain; the caller copies the arrays."""
 
     def counts(self, state: Any) -> Counts:
-        """Return what was counted so far."""
+        """Return the counts so far."""
 
     def arrays(self, state: Any) -> dict[str, Any]:
         """Return the state as plain arrays."""
@@ -104,7 +104,7 @@ class Kernel(Protocol):
 
 
 class OfPoint:
-    """What kernels share that move one point, and whose state has that `point` and the `precision` of the residuals."""
+    """A base of kernels that move one point; their state has `point` and the `precision` of the residuals."""
 
     n_member = 1
     target: Target
@@ -119,7 +119,7 @@ class OfPoint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dispersion:
-    """The starts of chains without a start of the user's.
+    """Dispersed starts of chains for which the user gave none.
 
     A start is ``p + 2 s L z`` with z standard normal and L L' the proposal covariance of `jump` (0.1 |p| where jump is
     a function). It must lie inside the bounds and have a finite posterior; each failure shrinks s from 1 by 5 %.
@@ -136,8 +136,8 @@ class Dispersion:
         return cls(target, jump)
 
     def given(self, theta: Vector) -> Point:
-        """Return the point at a start of the user's."""
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told
+        """Return the point at a start that the user gave."""
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow has its message below
             point = self.target.evaluate(np.array(theta, dtype=float))
             why = self.target.why_impossible(theta) if point is None else ""
         if point is None:
@@ -161,7 +161,7 @@ class Dispersion:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a chain moves, in values that a checkpoint can hold.
+    """How a chain moves, as values that a checkpoint can store.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class Settings:
     updatecov, covscale, drscale, adapt_until
         For samplers that adapt: arguments of `modMCMC`, and the last iteration that may adapt.
     control : dict
-        What is a sampler's own.
+        Settings of one sampler only.
     """
 
     method: str

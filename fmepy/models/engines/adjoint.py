@@ -20,7 +20,7 @@ from fmepy.language.derivatives import derivatives_of, entries_of, gradients
 from fmepy.language.equations import symbol
 from fmepy.language.nodes import ZERO, Node, add, as_node, fresh
 from fmepy.models.definition.definition import Definition
-from fmepy.models.running.events import GIVEN, kinds_of
+from fmepy.models.running.events import EVENT_VALUE, kinds_of
 from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
 
@@ -137,7 +137,7 @@ def _tables(
     write("values", slopes(weighted(initial), q), of_row, *v[:n])
     of_row[symbol(time)] = "t"
     write("outputs", slopes(weighted(outputs), [*y, *q]), of_row, *y, *v[:m])
-    of_row |= {symbol(name): ("q", change_inputs_at + i) for i, name in enumerate((*forcings, GIVEN))}
+    of_row |= {symbol(name): ("q", change_inputs_at + i) for i, name in enumerate((*forcings, EVENT_VALUE))}
     for i, e in enumerate(kinds):
         write(f"change{i}", slopes([e], [*y, *q]), of_row, *y)
     code = compiled(program.text())

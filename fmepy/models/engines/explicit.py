@@ -38,7 +38,7 @@ from fmepy.models.engines.adjoint import SweptRuns, is_swept
 from fmepy.models.engines.base import MOST_STEPS, Engine, NotWholeError, SolverOptions, failure_of
 from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
-from fmepy.models.running.events import GIVEN, Root, kinds_of
+from fmepy.models.running.events import EVENT_VALUE, Root, kinds_of
 from fmepy.models.running.problem import InitialValueProblem
 from fmepy.models.running.system import System, build_system, delays_of, scales_of
 from fmepy.models.running.watch_table import watch_table
@@ -259,7 +259,7 @@ def _surrounding_code(
     where |= {lag: ("q", n_read + i) for i, lag in enumerate(lags)}
     program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
     n_inputs = _n_inputs(system)
-    where |= {symbol(name): ("q", n_inputs + i) for i, name in enumerate((*forcings, GIVEN))}
+    where |= {symbol(name): ("q", n_inputs + i) for i, name in enumerate((*forcings, EVENT_VALUE))}
     for i, column in enumerate(changed):
         program.function(f"change{i}", [("out", j, e) for j, e in enumerate(column)], where)
     return compiled(program.text())

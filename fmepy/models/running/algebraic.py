@@ -8,9 +8,9 @@ of index one: dg/dw is regular, so that w is a function of t, x and p, and::
 
     w' = -(dg/dw)^-1 (dg/dx f + dg/dt)                    dw/dp = -(dg/dw)^-1 (dg/dx dx/dp + dg/dp)
 
-(the implicit function theorem; Hairer and Wanner 1996, section VI.1). The first gives an engine a guess of w along its
-own steps, so that Newton's method, which finds w from there, stays on the branch where the run began. The second is the
-algebraic equation of the sensitivities, which is linear.
+(the implicit function theorem; Hairer and Wanner 1996, section VI.1). The first predicts w along an
+engine's steps, so that Newton's method stays on the branch where the run began. The second is the algebraic equation of
+the sensitivities, which is linear.
 
 References
 ----------
@@ -25,7 +25,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import scipy  # its rooms are loaded where they are asked for: `import fmepy` needs none of them
+import scipy  # its subpackages are loaded on first use: `import fmepy` needs none of them
 
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import ModelError, SimulationError, listed
@@ -40,23 +40,23 @@ from fmepy.numerics.finite import all_finite
 from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
 from fmepy.types import IntVector, Matrix, Vector
 
-_QUICK = 6
-"""Full Newton steps from the guess of an engine before the search is a careful one."""
-_MANY = 50
-"""Steps of that kind where a careful search has found nothing."""
+_QUICK_STEPS = 6
+"""Full Newton steps from the guess of an engine before a damped search is made."""
+_MANY_STEPS = 50
+"""Full Newton steps after a damped search has failed."""
 _NEAR = 1e-8
-"""A relative correction after which, in Newton's quadratic end, nothing is left that a float could hold."""
-_LEFT = 100.0
-"""Times the tolerances: what an engine may leave of the equations."""
-_NEARLY = 1e-6
-"""A relative correction that is left where a search may be said to have arrived."""
-_NOTHING = 1e-30
-"""Of a state: what its correction is relative to at zero."""
+"""Relative correction after which, by quadratic convergence, the next one is below rounding."""
+_LARGEST_RESIDUAL = 100.0
+"""Largest correction of the rows of an engine that is accepted, in units of its tolerances."""
+_CONVERGED = 1e-6
+"""Largest relative correction at the end of a search that has converged."""
+_TINY = 1e-30
+"""Added to the size of a state to which its correction is relative."""
 _CAREFUL = SteadyTolerances(rtol=1e-9, atol=1e-14, ctol=1e-9, max_iter=50, positive=False)
-_AHEAD = 1e-6
-"""Of the time in which states change by as much as they are: the step of a difference along the run."""
-_MOST_SEARCHES, _STANDS = 10, 1e-3  # in a row, while time moves by less than a part of itself: a solution has ended
-_SMALL = 1e-3  # of the largest algebraic state: the size of one that is smaller still
+_STEP_AHEAD = 1e-6
+"""Step of a difference along the run, relative to the time in which states change by their own size."""
+_MOST_SEARCHES, _STANDS = 10, 1e-3  # damped searches while time moves by less than this part of itself: no solution
+_SMALL = 1e-3  # least size of an algebraic state, relative to the largest
 
 
 class Constraints:
@@ -66,9 +66,9 @@ class Constraints:
     ----------
     definition : Definition
     system : System or None
-        None of a function.
+        None for a model given as a function.
     layout : InputLayout
-        Where things lie in the inputs.
+        Positions in the inputs.
     """
 
     def __init__(self, definition: Definition, system: System | None, layout: InputLayout) -> None:
@@ -76,12 +76,12 @@ class Constraints:
         self.n = len(definition.states)
         self.places: IntVector = np.array(definition.algebraic_places, dtype=np.intp)
         self._code = None if system is None else _code(system)
-        self._searches, self._since = 0, 0.0  # in a row, and when they began
+        self._searches, self._since = 0, 0.0  # successive searches, and the time at which they began
 
     # --- the system, evaluated
 
     def whole(self, t: float, z: Vector, inputs: Any) -> Vector:
-        """Return F: rates, and what is to be zero in the places of the algebraic states."""
+        """Return F: rates, and in the places of the algebraic states the residuals of their equations."""
         if self._system is not None:
             return np.array(system_rates(self._system)(t, z.tolist(), inputs[: self._layout.size]), dtype=float)
         function, n = self._d.function, self._layout.n_parameters
@@ -95,7 +95,7 @@ class Constraints:
 
     @cached_property
     def _structure(self) -> Structure:
-        """Of dg/dw."""
+        """Structure of dg/dw."""
         d, places = self._d, self.places
         if self._code is not None:
             return self._code.structure
@@ -106,13 +106,13 @@ class Constraints:
         try:
             with np.errstate(all="ignore"):
                 return found_structure(at.rates, at.y[places])
-        except Exception:  # it is asked what it may not be made for
+        except Exception:  # the function may not be defined for these arguments
             return Structure.dense(len(places))
 
     def _count_search(self, t: float, anew: bool) -> None:
-        """Count a search with care; refuse to go on where nothing but searches stand at one time (SimulationError).
+        """Count a damped search; raise a SimulationError if time stands still over successive searches.
 
-        A solver that runs up to a fold asks for ever nearer values, each a long search.
+        A solver that approaches a fold asks for values at ever closer times, each a long search.
         """
         if anew or self._searches == 0 or not abs(t - self._since) <= _STANDS * abs(t):
             self._searches, self._since = 0, t
@@ -120,13 +120,13 @@ class Constraints:
         if self._searches > _MOST_SEARCHES:
             self._searches = 0
             raise SimulationError(
-                f"the values of the algebraic states {listed(self._d.algebraic)} end here: each is found by a long "
-                f"search alone, {_MOST_SEARCHES} times without getting on. Beyond, their equations may have none (a "
-                "fold), or other ones: look at them there, or give `times` that end before",
+                f"the values of the algebraic states {listed(self._d.algebraic)} end here: each needs a long search, "
+                f"and {_MOST_SEARCHES} of them made no progress in time. Beyond, the equations may have no solution (a "
+                "fold), or another one: look at them there, or give `times` that end before",
                 time=t,
             )
 
-    # --- what it is for
+    # --- solutions
 
     def completed(self, t: float, z: Vector, inputs: Any) -> Vector:
         """Return z with algebraic states, and their sensitivities, that fulfil their equations.
@@ -139,10 +139,10 @@ class Constraints:
         return self._solved(t, z, inputs)[0]
 
     def _solved(self, t: float, z: Vector, inputs: Any, is_near: bool = False) -> tuple[Vector, _AlgebraicPoint]:
-        """Return z, completed, and the equations there; is_near: what stands in z is known to be near."""
+        """Return z, completed, and the equations there; is_near: the values in z are known to be near."""
         here = _AlgebraicPoint(self, t, z[: self.n].copy(), inputs)
         quick = here.is_corrected(is_near)
-        self._count_search(t, quick or not is_near)  # one from afar may begin another run
+        self._count_search(t, quick or not is_near)  # one without a near guess may start another run
         if not quick:
             here.find()
         z = z.copy()
@@ -154,10 +154,10 @@ class Constraints:
         return z, here
 
     def rates(self, t: float, z: Vector, inputs: Any) -> Vector:
-        """Return z' as an ordinary system: algebraic states are solved for, and move along with the others.
+        """Return z' as an ordinary system: algebraic states are solved for, and have the rates that follow.
 
-        Those of the sensitivities are found without a guess; they stand still. Where the algebraic states have no
-        values the run has failed (SimulationError): solvers do not get back from a step into nowhere.
+        Their sensitivities need no guess and have the rate zero. If the algebraic states have no values, the run fails
+        (SimulationError): solvers do not recover from such a step.
         """
         z, here = self._solved(t, z, inputs, is_near=True)
         out = self.whole(t, z, inputs)
@@ -167,13 +167,13 @@ class Constraints:
         return out
 
     def checked(self, t: Vector, rows: Matrix, inputs: Any, rtol: float, atol: Vector) -> Matrix:
-        """Return rows of an engine that solves the equations itself, one step of Newton's nearer to them.
+        """Return rows of an engine that solves the equations itself, improved by one Newton step.
 
         Raises
         ------
         SimulationError
-            It has left the equations by more than the tolerances allow. A search that keeps an old dg/dw takes a
-            correction for the last one that is small for that alone, and can lose a fast equilibrium without a word.
+            The rows violate the equations by more than the tolerances allow. Newton's method with an old dg/dw may
+            stop at a correction that is small only for that reason, and so lose a fast equilibrium silently.
         """
         assert self._code is not None, "such engines run equations"
         m, s, Y = len(self.places), self._code.structure, rows[:, : self.n].T
@@ -186,9 +186,9 @@ class Constraints:
         except np.linalg.LinAlgError:
             d = np.full_like(g, np.nan)
         w = rows[:, self.places]
-        lost = ~(np.abs(d) <= _LEFT * (rtol * np.abs(w) + atol[self.places]))
-        if lost.any():
-            row, i = np.argwhere(lost)[0]
+        inaccurate = ~(np.abs(d) <= _LARGEST_RESIDUAL * (rtol * np.abs(w) + atol[self.places]))
+        if inaccurate.any():
+            row, i = np.argwhere(inaccurate)[0]
             raise SimulationError(
                 f"the solver has lost the algebraic equation of {self._d.algebraic[i]!r}", time=float(t[row])
             )
@@ -200,7 +200,7 @@ class Constraints:
         if self._code is not None:
             return np.array(self._code.along(t, y, inputs), dtype=float)
         speed = float((np.abs(f) / (np.abs(y) + _SMALL * float(np.abs(y).max(initial=0.0)) + 1e-300)).max())
-        h = _AHEAD / max(speed, 1.0 / max(abs(t), 1.0))
+        h = _STEP_AHEAD / max(speed, 1.0 / max(abs(t), 1.0))
         ends = [self._residuals(t + s * h, y + s * h * f, inputs) for s in (1.0, -1.0)]
         return np.asarray((ends[0] - ends[1]) / (2 * h))
 
@@ -250,10 +250,10 @@ class _AlgebraicPoint:
         found = self.structure.solver(self.values)
         return found.solve(b) if found.pivots > 0 else np.full_like(b, np.nan)
 
-    def is_corrected(self, is_near: bool, most: int = _QUICK) -> bool:
-        """Move y to where g is zero by a few whole steps of Newton's, and tell whether they led there.
+    def is_corrected(self, is_near: bool, most: int = _QUICK_STEPS) -> bool:
+        """Move y towards g = 0 by a few full Newton steps; tell whether they converged.
 
-        From far away each step must be half as long as the one before, and leave what is positive a tenth of itself.
+        Unless y is near, each step must be half as long as the one before, and leave positive values a tenth at least.
         """
         places, before = self.of.places, np.inf
         w = self.y[places]
@@ -261,7 +261,7 @@ class _AlgebraicPoint:
             g = self.rates(w)
             self.values = self.jacobian(w, g)
             d = -self.solve(g)
-            moved, length = w + d, float((np.abs(d) / (np.abs(w) + np.abs(w + d) + _NOTHING)).max())
+            moved, length = w + d, float((np.abs(d) / (np.abs(w) + np.abs(w + d) + _TINY)).max())
             if not length < np.inf or not (is_near or (length < 0.5 * before and (moved >= 0.1 * w)[w > 0].all())):
                 return False
             w, before = moved, length
@@ -271,16 +271,16 @@ class _AlgebraicPoint:
         return False
 
     def find(self) -> None:
-        """Move y to where g is zero: with care, else by any steps of Newton's, which a diode's knee may ask for."""
-        found = self.searched()
+        """Move y to where g is zero by a damped search, or by full Newton steps, as the knee of a diode may need."""
+        found = self.search()
         if not found.converged:
-            if self.is_corrected(is_near=True, most=_MANY):
+            if self.is_corrected(is_near=True, most=_MANY_STEPS):
                 return
-            raise SimulationError(self.told(found), time=self.t)
+            raise SimulationError(self.failure_text(found), time=self.t)
         self.y[self.of.places] = found.y
 
-    def searched(self) -> NewtonState:
-        """Search for the zero of g with care, from where y stands; from positive values for positive ones first."""
+    def search(self) -> NewtonState:
+        """Return a damped search for a zero of g from y; if y is positive, for a positive zero first."""
         w = self.y[self.of.places]
         with np.errstate(all="ignore"):
             if (w > 0).all():
@@ -290,16 +290,16 @@ class _AlgebraicPoint:
             return self._confirmed(rest_from(self, w, _CAREFUL))
 
     def _confirmed(self, found: NewtonState) -> NewtonState:
-        """Return what was found; it has not arrived if a step by the dg/dw of there leads away."""
+        """Return a search, marked as not converged if a Newton step with dg/dw at its end leads away."""
         if found.converged:
             w, self.values = np.abs(found.y), self.jacobian(found.y, found.f)
             d = np.abs(self.solve(found.f))
-            if (d > _NEARLY * (w + _NEARLY * w.max())).any():
+            if (d > _CONVERGED * (w + _CONVERGED * w.max())).any():
                 found.converged, found.why = False, "Newton's steps do not settle"
         return found
 
-    def told(self, found: NewtonState) -> str:
-        """Return what is known of a search that found nothing, in words."""
+    def failure_text(self, found: NewtonState) -> str:
+        """Return the message about a search without a result."""
         states = self.of._d.algebraic
         stands = ", ".join(f"{s} = {v:.6g}" for s, v in zip(states, found.y[:6], strict=False))
         if not all_finite(found.f):
@@ -310,8 +310,7 @@ class _AlgebraicPoint:
         i = int(np.argmax(np.abs(found.f)))
         return (
             f"no values of the algebraic states {listed(states)} were found that fulfil their equations: {found.why}, "
-            f"at {stands}, where {equation_of(self.of._d, i)} leaves {found.f[i]:.3g}; give guesses nearer to it in "
-            "`state`"
+            f"at {stands}, where {equation_of(self.of._d, i)} leaves {found.f[i]:.3g}; give nearer guesses in `state`"
         )
 
 
@@ -343,10 +342,10 @@ _code = lru_cache(maxsize=64)(_Code)
 
 
 def equation_of(definition: Definition, i: int) -> str:
-    """Return what the algebraic equation number i is called."""
+    """Return the name of algebraic equation i in messages."""
     e, place = definition.equations, definition.algebraic_places[i]
     if e is None or definition.function is not None:
-        return f"that in the place of {definition.algebraic[i]!r}"
+        return f"the one in the place of {definition.algebraic[i]!r}"
     return f"`0 = {e.rates[place]}`"
 
 
@@ -354,7 +353,7 @@ def equation_of(definition: Definition, i: int) -> str:
 
 
 class Settled:
-    """A state made consistent at one time, whatever the stretch: conditions are decided where they stand.
+    """Makes a state consistent at one time, outside any segment: conditions are evaluated, not held as modes.
 
     Parameters
     ----------
@@ -372,7 +371,7 @@ class Settled:
         self._forcings, self.layout = definition.forcings, layout
 
     def of(self, p: Vector, scales: Vector | None) -> Callable[[float, Vector], Vector]:
-        """Return ``settle(t, z)``, which gives z algebraic states that fulfil their equations at time t."""
+        """Return ``settle(t, z)``, which returns z with algebraic states that fulfil their equations at time t."""
 
         def settle(t: float, z: Vector) -> Vector:
             with np.errstate(all="ignore"):
@@ -382,7 +381,7 @@ class Settled:
 
 
 class CompletedStepper:
-    """An engine on stretches that begin with consistent states, and whose rows are consistent.
+    """An engine whose segments start with consistent states, and whose rows are consistent.
 
     Parameters
     ----------
@@ -410,7 +409,7 @@ class CompletedStepper:
         return at, rows
 
 
-# --- at the door
+# --- check of a new model
 
 
 def check_index(definition: Definition, start: float) -> None:
@@ -424,14 +423,14 @@ def check_index(definition: Definition, start: float) -> None:
     settled, p = Settled(d, ()), d.parms.to_numpy(dtype=float)
     try:
         y = ValueTable(d.initial, d.parameters).value(p.tolist())
-    except SimulationError:  # the first run will tell
+    except SimulationError:  # the first run will raise it
         return
     inputs = settled.layout.inputs_at(p, None, forced_at(d.forcings, start))
     here = _AlgebraicPoint(settled.constraints, start, y, inputs)
     with np.errstate(all="ignore"):
-        found = here.searched()
+        found = here.search()
         if not all_finite(found.f) or not (found.converged or found.why == SINGULAR_HERE):
-            return  # no start from this guess: the run tells, for other parameters may have one
+            return  # no start from this guess: left to the run, as other parameters may have one
         v = null_direction(here, found, here.rates)
     if v is None:
         return
@@ -440,15 +439,15 @@ def check_index(definition: Definition, start: float) -> None:
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
     matched = maximum_bipartite_matching(_entries_of(here, found), perm_type="row")
-    lost = [i for i in range(len(d.algebraic)) if i not in matched]
+    unmatched = [i for i in range(len(d.algebraic)) if i not in matched]
     of = f"dg/d({', '.join(d.algebraic)}) of 0 = g"
-    if lost:  # whatever the values
+    if unmatched:  # whatever the values
         raise ModelError(
             f"The model is of an index above one, which no engine solves: {of} is singular, so that the algebraic "
-            f"equations do not determine {listed(free)}; {' and '.join(equation_of(d, i) for i in lost[:4])} "
-            f"{'does' if len(lost) == 1 else 'do'} not hold what could be solved for. Differentiate it with respect to "
-            "time, put the rates in, and again, until an algebraic state stands in it; take the result in its place, "
-            "with initial values that fulfil the first one."
+            f"equations do not determine {listed(free)}; {' and '.join(equation_of(d, i) for i in unmatched[:4])} "
+            f"{'does' if len(unmatched) == 1 else 'do'} not contain a state to be solved for. Differentiate it with "
+            "respect to time and insert the rates, repeatedly, until it contains an algebraic state; put the result in "
+            "its place, with initial values that fulfil the original one."
         )
     stands = ", ".join(f"{s} = {w:.6g}" for s, w in zip(d.algebraic, found.y[:6], strict=False))
     raise ModelError(
@@ -460,7 +459,7 @@ def check_index(definition: Definition, start: float) -> None:
 
 
 def _entries_of(here: _AlgebraicPoint, found: NewtonState) -> Any:
-    """Return which algebraic equation moves with which algebraic state, where the search stands or beside it."""
+    """Return which algebraic equations depend on which algebraic states, at the end of a search or beside it."""
     s, beside = here.structure, found.y + 0.1 * (1 + np.abs(found.y))
     moves = [np.nan_to_num(here.jacobian(w, here.rates(w)), nan=1.0) != 0 for w in (found.y, beside)]
     entries = np.logical_or(*moves)

@@ -1,4 +1,4 @@
-"""Events and forcings of several entities in one table: a column beside the usual ones says whose a row is.
+"""Events and forcings of several entities in one table: a further column names the entity of each row.
 
 ::
 
@@ -29,7 +29,7 @@ class EntityInputs:
     Attributes
     ----------
     column : str
-        What the column of the entities is called.
+        Name of the column of the entities.
     events : dict of str to list of dict, or None
         By entity, as text; None: events do not belong to entities.
     forcings : dict of str to (dict of str to series)
@@ -42,14 +42,14 @@ class EntityInputs:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """All entities that have any, as text."""
+        """All entities that have inputs, as text."""
         found = [*(self.events or {})]
         for series in self.forcings.values():
             found += series
         return tuple(dict.fromkeys(found))
 
     def of(self, entity: Any) -> dict[str, Any]:
-        """Return the arguments `events` and `forcings` of one entity, those that belong to entities.
+        """Return the arguments `events` and `forcings` of one entity, as far as they belong to entities.
 
         Raises
         ------
@@ -60,9 +60,7 @@ class EntityInputs:
         out: dict[str, Any] = {}
         for what, given in (("`events`", self.events), *((f"the forcing {n!r}", s) for n, s in self.forcings.items())):
             if given is not None and text not in given:
-                no_event = (
-                    " Without any event it has a row of value 0 and method 'add'." if given is self.events else ""
-                )
+                no_event = " For no event give a row of value 0 and method 'add'." if given is self.events else ""
                 raise ModelError(
                     f"{what[0].upper() + what[1:]}: there is no row of entity {text!r} (column {self.column!r})."
                     f"{did_you_mean(text, given)} There are {listed(given)}.{no_event}"
@@ -74,12 +72,12 @@ class EntityInputs:
         return out
 
     def refusal(self) -> ModelError:
-        """Return the error for a model that is run without saying for whom."""
+        """Return the error for a model that is run without an entity."""
         what = [*(["events"] if self.events is not None else []), *(f"forcing {n!r}" for n in self.forcings)]
         first = self.labels[0]
         return ModelError(
             f"The model's {' and '.join(what)} belong to entities (column {self.column!r}: {listed(self.labels)}). Say "
-            f"for which it shall run: model(entity={first!r}), model.of_entity({first!r}); in a cost entity="
+            f"for which one to run: model(entity={first!r}), model.of_entity({first!r}); in a cost entity="
             f"{self.column!r}."
         )
 
@@ -97,8 +95,8 @@ def inputs_by_entity(events: Any, forcings: Any) -> EntityInputs | None:
     if not columns:
         return None
     if len(set(columns.values())) > 1:
-        told = ", ".join(f"{k}: {v!r}" for k, v in columns.items())
-        raise ModelError(f"The column of the entities must be called alike in all inputs; it is {told}.")
+        listing = ", ".join(f"{k}: {v!r}" for k, v in columns.items())
+        raise ModelError(f"The column of the entities must have the same name in all inputs; got {listing}.")
     return EntityInputs(next(iter(columns.values())), by_entity, series)
 
 
@@ -112,7 +110,7 @@ def _split_events(events: Any) -> tuple[str | None, dict[str, list[dict[str, Any
     whole = all(not is_missing(row.get("root")) or callable(row.get("value")) or {*NEEDED} <= {*row} for row in rows)
     absent = [k for k in known if not any(k in row for row in rows)]
     if len(further) != 1 or not whole or did_you_mean(further[0], absent):
-        return None, None  # what is wrong, if anything, is told where events are read
+        return None, None  # errors are raised where events are read
     if "root" not in absent and "direction" in absent and "direction".startswith(str(further[0])):
         return None, None
     (column,) = further
@@ -132,7 +130,7 @@ def _split_forcing(name: str, given: Any) -> tuple[str, dict[str, Any]] | None:
         return None
     value = "value" if "value" in table.columns else name
     if not {"time", value} <= set(table.columns) or not table.columns.is_unique:
-        return None  # what is wrong, if anything, is told where forcings are read
+        return None  # errors are raised where forcings are read
     (column,) = (str(c) for c in table.columns if c not in ("time", value))
     if table[column].isna().any():
         raise ModelError(f"A forcing's table: the entity (column {column!r}) is missing in a row.")

@@ -15,17 +15,17 @@ along the run: from above (direction -1), from below (1), or either way (0). It 
 until its root has left zero; a root that is zero where a run begins must leave zero first, and one that a change of
 states carries across zero has not crossed it.
 
-A root event may say ``when`` its condition holds, an expression that is 1 then and else 0. It then happens whenever the
-condition begins to hold, also because another event changed the states, at that time and after it; rows at its time
-show the state after it. If it is not *persistent* it does not happen if another one of that time has ended the
-condition first; *early* values are of the state in which the condition began to hold, not of the one that it changes.
-Of those that wait at one time the one with the largest *priority* is next, a number or an expression of that moment. A
-*strict* one (t > 2, not t >= 2) happens just after its time, so that a row at that time shows the state before it; it
-may be an expression of that moment, 1 or 0.
+A root event may have a condition ``when``, an expression that is 1 while it holds, else 0. It then happens whenever the
+condition starts to hold, also because another event changed the states; rows at its time show the state after it. If it
+is not *persistent*, it does not happen if another event of that time has ended the condition first. *Early* values are
+computed from the state in which the condition started to hold, not from the state that they change. Of several waiting
+at one time the one with the largest *priority* is next, a number or an expression evaluated then. A *strict* event
+(t > 2, not t >= 2) happens just after its time, so that a row at that time shows the state before it; it may be an
+expression evaluated then, 1 or 0.
 
-A root may change nothing, to be reported alone, and a *terminal* one ends the run, after its changes.
+A root may change nothing and only be reported; a *terminal* one ends the run after its changes.
 
-A value may be a function ``f(t, state, parameters)``, which is turned into expressions where the events are read.
+A value may be a function ``f(t, state, parameters)``, which is turned into expressions when the events are read.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _OF_DESOLVE = {"rep": "replace", "mult": "multiply"}
 COLUMNS = ("var", "time", "value", "method", "order")
 NEEDED = COLUMNS[:3]
 ROOT_COLUMNS = ("root", "direction", "terminal", "when", "persistent", "early", "priority", "strict")
-"""Those of events that happen where an expression crosses zero."""
+"""Further columns of root events."""
 DIRECTIONS = (-1, 0, 1)
-GIVEN = "value of an event"
-"""What stands for the number of an event in the expression of its kind, see `kinds_of`."""
+EVENT_VALUE = "value of an event"
+"""Name of the symbol for the number of an event in the expression of its kind, see `kinds_of`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +82,7 @@ class Event:
         A number (a float), or an expression of states, parameters, forcings and time.
     method : {"replace", "add", "multiply"}
     order : int
-        Among the events of its time.
+        Order among the events of one time.
     """
 
     state: int
@@ -92,13 +92,13 @@ class Event:
     order: int = 0
 
     def row(self, states: Sequence[str], value: Any = None) -> dict[str, Any]:
-        """Return it as a row of a table of events, with another value if one is given; `states` are the names."""
+        """Return the event as a row of a table, with another value if one is given; `states` are the names."""
         new = self.value if value is None else value
         return {"var": states[self.state], "time": self.time, "value": new, "method": self.method, "order": self.order}
 
 
 def event_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Event:
-    """Return the i-th row of events, one at a given time; see `read_events`."""
+    """Return the event at a given time in the i-th row of events; see `read_events`."""
     where = f"`events`, row {i}"
     _check_keys(row, where, COLUMNS, NEEDED, "An event needs var, time and value (or a root in place of time).")
     state, value, method, order = change_of(row, where, i, states)
@@ -112,7 +112,7 @@ def event_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Event:
 
 
 def _check_keys(row: Mapping[str, Any], where: str, keys: Sequence[str], needed: Sequence[str], needs: str) -> None:
-    """Refuse a key that an event of its kind does not have, and one without a key that it `needs`."""
+    """Refuse an unknown key, and a row without a `needed` one."""
     known = (*COLUMNS, *ROOT_COLUMNS)
     for unknown in [k for k in row if k not in keys][:1]:
         near = " It belongs to a root." if unknown in known else did_you_mean(unknown, known)
@@ -125,7 +125,7 @@ def _check_keys(row: Mapping[str, Any], where: str, keys: Sequence[str], needed:
 
 
 def change_of(row: Mapping[str, Any], where: str, i: int, states: Sequence[str]) -> tuple[int, Any, str, int]:
-    """Return what the i-th row of events changes: the position of the state, the value, the method and the order."""
+    """Return position of the state, value, method and order of the i-th row of events."""
     state = normal_name(row["var"])
     if state not in states:
         raise ModelError(
@@ -139,20 +139,20 @@ def change_of(row: Mapping[str, Any], where: str, i: int, states: Sequence[str])
 
 @lru_cache(maxsize=64)
 def kinds_of(events: tuple[Event, ...]) -> tuple[tuple[Any, ...], list[int], list[float]]:
-    """Return the different expressions of the events' values; which one each has; and its number.
+    """Return the different expressions of the events' values, the index of each event's expression, and its number.
 
-    All numbers are one expression, the symbol `GIVEN`, so that a thousand doses are compiled once; of the others the
-    number is 0.
+    All numbers share one expression, the symbol `EVENT_VALUE`, so that a thousand doses are compiled once; other events
+    have the number 0.
     """
-    given, of = symbol(GIVEN), []
+    number, kind_of = symbol(EVENT_VALUE), []
     kinds: dict[Any, int] = {}
     for e in events:
-        of.append(kinds.setdefault(given if isinstance(e.value, float) else e.value, len(kinds)))
-    return tuple(kinds), of, [e.value if isinstance(e.value, float) else 0.0 for e in events]
+        kind_of.append(kinds.setdefault(number if isinstance(e.value, float) else e.value, len(kinds)))
+    return tuple(kinds), kind_of, [e.value if isinstance(e.value, float) else 0.0 for e in events]
 
 
 def events_outside(events: Sequence[Event], states: Sequence[str], start: float, end: float) -> str:
-    """Return which events lie outside the times of a model, and so do nothing, in words (or an empty string)."""
+    """Return a message about events outside the times of a model, which have no effect; "" if there are none."""
     slack = 1e-9 * (end - start)
     by_state: dict[str, list[str]] = {}
     for e in events:
@@ -160,18 +160,18 @@ def events_outside(events: Sequence[Event], states: Sequence[str], start: float,
             by_state.setdefault(states[e.state], []).append(f"{e.time:g}")
     if not by_state:
         return ""
-    lost = sum(map(len, by_state.values()))
-    told = "; ".join(
+    count = sum(map(len, by_state.values()))
+    times_by_state = "; ".join(
         f"{state!r} at {', '.join(times[:6])}{', ...' if len(times) > 6 else ''}" for state, times in by_state.items()
     )
     return (
-        f"{lost} of {len(events)} events {'lies' if lost == 1 else 'lie'} outside `times` ({start:g} to {end:g}) and "
-        f"will not happen: {told}. Are both in the same unit of time?"
+        f"{count} of {len(events)} events {'lies' if count == 1 else 'lie'} outside `times` ({start:g} to {end:g}) and "
+        f"will not happen: {times_by_state}. Are both in the same unit of time?"
     )
 
 
 def event_rows(events: Any) -> list[Mapping[str, Any]]:
-    """Return a table of events row by row; ModelError for what is no table."""
+    """Return the rows of a table of events; ModelError if it is no table."""
     if isinstance(events, pd.DataFrame):
         if twice := repeated(map(str, events.columns)):
             raise ModelError(f"`events` has the column {listed(twice)} more than once. Leave one of them out.")
@@ -199,7 +199,7 @@ def _value(value: Any, where: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RootChange:
-    """What happens to a state where a root fires; `value`, `method` and `order` as of an `events.Event`."""
+    """A change of a state when a root fires; `value`, `method` and `order` as in `Event`."""
 
     state: int
     value: Any
@@ -216,13 +216,13 @@ class Root:
     g : Node
     direction : {-1, 0, 1}
     changes : tuple of RootChange
-        By order; those of one order see one state.
+        Sorted by order; changes of the same order see the same state.
     number : int
-        The row of `events` that it came from, the first if there are several.
+        Its row of `events`, the first if there are several.
     text : str
-        The root as it was given.
+        The root as the user wrote it.
     when : Node or None
-        1 while its condition holds, else 0; None: it happens at crossings of its own alone.
+        1 while its condition holds, else 0; None: it fires only when g crosses zero.
     persistent, early, priority, strict, terminal : bool, bool, Node or None, bool or Node, bool
         See the module's text.
     """
@@ -241,12 +241,12 @@ class Root:
 
     @property
     def order(self) -> int:
-        """Of its first change."""
+        """Order of its first change."""
         return self.changes[0].order if self.changes else 0
 
     @property
-    def told(self) -> str:
-        """What it is called in messages."""
+    def label(self) -> str:
+        """Its name in messages."""
         return f"the root event {self.text!r} (row {self.number} of `events`)"
 
     @property
@@ -256,7 +256,7 @@ class Root:
         return (self.g, *words, *(c.value for c in self.changes))
 
     def mapped(self, change: Callable[[Any], Any]) -> Root:
-        """Return it with other expressions; numbers stay."""
+        """Return the root with `change` applied to its expressions; numbers stay."""
         values = [c.value if isinstance(c.value, float) else change(c.value) for c in self.changes]
         changes = tuple(replace(c, value=v) for c, v in zip(self.changes, values, strict=True))
         when, priority = (None if e is None else change(e) for e in (self.when, self.priority))
@@ -267,21 +267,21 @@ class Root:
 def read_events(
     events: Any, states: Sequence[str], inputs: Mapping[str, float], time: str
 ) -> tuple[tuple[Event, ...], tuple[Root, ...]]:
-    """Return what the user gave as events: those at given times, by time and order, and the root events.
+    """Return the user's events: those at given times, by time and order, and the root events.
 
-    Rows of the same root and direction are changes at one crossing.
+    Rows with the same root and direction are changes at one crossing.
 
     Parameters
     ----------
     events : None, DataFrame or list of dict
-        Columns (keys) ``var``, ``value``, and ``time`` or ``root``; ``method``, which is "replace" where it is left out
-        (deSolve's "rep" and "mult" are known); ``order``, 0; of a root ``direction``, 0, and ``terminal``, False. A
-        root without ``var`` changes nothing. A value may be a function of time, states and inputs, by name, that
-        returns a number, or without ``var`` a dict of several states.
+        Columns (keys) ``var``, ``value``, and ``time`` or ``root``; ``method``, by default "replace" (deSolve's "rep"
+        and "mult" are accepted); ``order``, by default 0; for a root ``direction``, by default 0, and ``terminal``, by
+        default False. A root without ``var`` changes nothing. A value may be a function of time, states and inputs, by
+        name, that returns a number, or without ``var`` a dict of several states.
     inputs : mapping
         Parameters and forcings with some value of each.
     time : str
-        What the time is called.
+        Name of the time.
 
     Raises
     ------
@@ -307,14 +307,14 @@ def read_events(
             changes = tuple(sorted((*first.changes, *new.changes), key=lambda c: c.order))
             roots[key] = replace(first, changes=changes, terminal=first.terminal or new.terminal)
             continue
-        if has_roots:  # a table has a cell for everything
+        if has_roots:  # in a table every row has all columns
             row = {k: v for k, v in row.items() if not (k in (*ROOT_COLUMNS, "order", "method") and is_missing(v))}
         timed.append(event_of(row, i, states))
     return tuple(sorted(timed, key=lambda e: (e.time, e.order))), tuple(roots.values())
 
 
 def _root_of(row: Mapping[str, Any], i: int, states: Sequence[str]) -> Root:
-    """Return the root of the i-th row of events, with what it changes."""
+    """Return the root of the i-th row of events, with its change."""
     where, known = f"`events`, row {i}", (*COLUMNS, *ROOT_COLUMNS)
     given = {k: v for k, v in row.items() if not (k in known and k != "root" and is_missing(v))}
     changes = "var" in given or "value" in given
@@ -367,10 +367,10 @@ def _direction(direction: Any, where: str) -> int:
 
 
 def check_roots(roots: Sequence[Root], varying: Sequence[str], still: Container[str] = ()) -> None:
-    """Refuse a root of nothing that changes along a run, and one that jumps.
+    """Refuse a root that is constant along a run, and one that jumps.
 
     varying, still : sequence of str
-        Names that change, and those that do so at events alone, or never.
+        Names that change along a run, and names that change only at events, or never.
     """
     for r in roots:
         if holds_jumps([r.g], still):
@@ -386,7 +386,7 @@ def check_roots(roots: Sequence[Root], varying: Sequence[str], still: Container[
             )
 
 
-# --- events at given times, and what changes of states do to z = [y, S]
+# --- events at given times, and the effect of changes of states on z = [y, S]
 
 Apply = Callable[[Sequence[int], Vector], Vector]
 Settle = Callable[[float, Vector], Vector]
@@ -404,28 +404,28 @@ class EventTable:
 
     def __init__(self, definition: Definition, names: tuple[str, ...]) -> None:
         d, self.events, self._n = definition, definition.events, len(definition.states)
-        kinds, of, self._numbers = kinds_of(d.events)
+        kinds, kind_of, self._numbers = kinds_of(d.events)
         functions = [_function(kind, d.groups, names) for kind in kinds]
-        self._values = [functions[k] for k in of]
+        self._values = [functions[k] for k in kind_of]
         self._forced: list[list[float]] = forcing_values(d.forcings, np.array([e.time for e in d.events])).T.tolist()
         used = names_in(e.value for e in d.events) & set(d.extra_names)
         self._extras: Any = d.function if used else None
-        self._nothing = [0.0] * len(d.extra_names)
+        self._no_extras = [0.0] * len(d.extra_names)
 
     def prepared(self, p: list[float], scales: Vector | None, settle: Settle | None = None) -> Apply:
         """Return ``apply(indices, z) -> z`` for one run.
 
         scales : ndarray or None
-            The sensitivities' (None: there are none).
+            Scales of the sensitivities; None if there are none.
         settle : callable, optional
             ``settle(t, z)`` makes algebraic states consistent after the events of one order.
         """
         events, n = self.events, self._n
 
-        def made(i: int, z: Vector) -> tuple[float, Any]:
-            """Return the value of an event at z, and the derivatives of that."""
+        def value_of(i: int, z: Vector) -> tuple[float, Any]:
+            """Return the value of an event at z, and its derivatives."""
             e, u = events[i], self._forced[i]
-            extras = self._nothing if self._extras is None else [*self._extras.extras(e.time, z[:n], p, u).values()]
+            extras = self._no_extras if self._extras is None else [*self._extras.extras(e.time, z[:n], p, u).values()]
             v, *slopes = self._values[i]((e.time,), z[:n].tolist(), p, u, extras, (self._numbers[i],))
             if not isfinite(v):
                 raise SimulationError("an initial or event value is not finite", time=e.time)
@@ -434,7 +434,7 @@ class EventTable:
             return v, np.array(slopes[:n]) @ z[n:].reshape(-1, n).T + np.array(slopes[n:]) * scales
 
         def apply(indices: Sequence[int], z: Vector) -> Vector:
-            return changed_states(z, n, [(i, events[i]) for i in indices], made, settle)
+            return changed_states(z, n, [(i, events[i]) for i in indices], value_of, settle)
 
         return apply
 
@@ -443,17 +443,17 @@ def changed_states(
     z: Vector,
     n: int,
     changes: Sequence[tuple[int, Any]],
-    made: Callable[[int, Vector], tuple[float, Any]],
+    value_of: Callable[[int, Vector], tuple[float, Any]],
     settle: Settle | None = None,
 ) -> Vector:
     """Return z, n states and their sensitivities, after changes (`Event` or `RootChange`), each with its number.
 
-    Those of one order see the same z, for which ``made(number, z)`` returns a value and its (scaled) derivatives (None:
-    there are none); `settle` is called after each order, at the time of the events.
+    Changes of the same order see the same z, at which ``value_of(number, z)`` returns a value and its derivatives
+    (scaled; None without sensitivities); `settle` is called after each order, at the time of the events.
     """
     in_order = sorted(changes, key=lambda one: one[1].order)
     for _, together in groupby(in_order, key=lambda one: one[1].order):
-        values, z = [(c, *made(i, z)) for i, c in together], z.copy()
+        values, z = [(c, *value_of(i, z)) for i, c in together], z.copy()
         for c, v, dv in values:
             s = z[n + c.state :: n]  # sensitivities of this state (a view), one a parameter
             old = z[c.state]
@@ -480,4 +480,4 @@ def sizes_set(events: Sequence[Event | RootChange], definition: Definition, p: l
 def _function(value: Any, groups: tuple[tuple[str, ...], ...], names: tuple[str, ...]) -> Callable[..., list[float]]:
     """Return the value of a kind of event, and its derivatives to the states and the parameters `names`."""
     slopes = [derivative(value, symbol(k)) for k in (*groups[1], *names)] if names else []
-    return scalar_function(symbols(*groups, (GIVEN,)), [value, *slopes])
+    return scalar_function(symbols(*groups, (EVENT_VALUE,)), [value, *slopes])

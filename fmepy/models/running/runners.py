@@ -1,4 +1,4 @@
-"""Runners: a model's definition, an engine and a set of rows, made into ``run(p) -> trajectory``.
+"""Runners: ``run(p) -> trajectory`` of a model's definition, on an engine, at a set of rows.
 
 A runner owns what one binding of a model needs: the system for the bound parameters, the timeline, initial values and
 events with their derivatives. It holds no results and may be called again and again.
@@ -21,7 +21,7 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.base import Engine, NotWholeError, SolverOptions
 from fmepy.models.engines.fixed import FixedStepper, continued, fixed_grid
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.crossings import Crossings, Hit, so_far
+from fmepy.models.running.crossings import Crossings, Hit, elapsed
 from fmepy.models.running.events import EventTable
 from fmepy.models.running.forcings import forcing_jumps
 from fmepy.models.running.problem import InitialValueProblem, problem_of
@@ -113,15 +113,15 @@ class ModelRunner:
 
 
 class _DelayedRunner(ModelRunner):
-    """Whole runs of models with delays, which keep their own past (`compiled.delay_loop`).
+    """Whole runs of models with delays, which store their own past (`compiled.delay_loop`).
 
-    Conditions of time alone are stops, as without delays; the solver goes across conditions of states, present or past.
-    So there are exact sensitivities where no jump moves with a parameter but by a delay or a root event: with
-    conditions of states only if they bend the rates and do not break them (max, min, abs), with jumps of time only if
-    they stay where they are, and with delays that vary only if the past has no jump that they could pass.
+    Runs stop at conditions of time alone, as without delays, but not at conditions of states, present or past. So
+    sensitivities are exact only if no jump depends on a parameter other than by a delay or a root event: conditions of
+    states may cause kinks of the rates but no jumps (max, min, abs), jumps in time must be at fixed times, and with
+    varying delays the past must have no jump that they could pass.
 
-    **Root events.** A run pauses at every hit, where the states change, and goes on with its past: what follows the hit
-    by delays is stopped at, and the past read from the right side, as for any event.
+    **Root events.** A run pauses at every hit, where the states change, and continues with its past; hits have breaking
+    points like any event.
     """
 
     _system: System
@@ -137,19 +137,19 @@ class _DelayedRunner(ModelRunner):
 
     @cached_property
     def whole(self) -> Any:
-        """Whole runs, None where what happens along them is at times that depend on parameters, or on the run."""
+        """Whole runs; None if the times of what happens along them depend on parameters or on the run."""
         return None if self._definition.roots else self._planned
 
     @cached_property
     def _planned(self) -> Any:
-        """Runs between hits of root events, None where what else happens is at times that depend on parameters."""
+        """Runs between hits of root events; None if other times at which something happens depend on parameters."""
         return None if plans_depend_on_parameters(self._system) else self._along(None, self.timeline)
 
     def _along(self, p: Vector | None, line: Timeline) -> Any:
         return self._stepper.along(course_of(line, self._system, self._definition.events, p), self._definition)
 
     def _through_roots(self, p: Vector, whole: Any, hits: list[Hit], line: Timeline) -> Matrix:
-        """Return the rows of a run through the hits of its root events, as `whole` has them."""
+        """Return the rows of a run through the hits of its root events, with the columns of `whole`."""
         table, (run, failure) = self._problem.watch_table, whole.by_hits(p)
         assert table is not None, "there are roots"
         inputs = run.inputs[: self._layout.size + self._problem.n_watched]
@@ -168,7 +168,7 @@ class _DelayedRunner(ModelRunner):
                 shorter = self._along(p, cut)
                 over.rows = shorter.parts_of(self._through_roots(p, shorter, [], cut), p)[0]
                 raise
-            shift, near, at_once = _one_shift(hits[n_hits:]), NEAR * so_far(t, line.start), crossings.is_seen_at_once
+            shift, near, at_once = _one_shift(hits[n_hits:]), NEAR * elapsed(t, line.start), crossings.is_seen_at_once
             run.change(z, z if at_once else before, (t - near if at_once else np.inf, t + near), shift)
             crossings.read_sides(t, z)
             ended = run.advance()
@@ -182,11 +182,11 @@ class _DelayedRunner(ModelRunner):
 
 
 def _one_shift(hits: Sequence[Hit]) -> Any:
-    """Return the derivatives of the time of hits at one time (None without), which are one jump of the past."""
+    """Return the derivatives of the time of simultaneous hits (None without sensitivities), one jump of the past."""
     shifts = [shift for _, _, shift in hits if shift is not None]
     if any(not np.allclose(shift, shifts[0], rtol=1e-6, atol=0) for shift in shifts[1:]):
-        t, whose = hits[0][0], "two root events of a model with delays fire at one time that move apart"
-        raise SimulationError(f"{whose} with the parameters: no sensitivities follow what is read of it later", time=t)
+        t, whose = hits[0][0], "two root events of a model with delays fire at one time, but move apart"
+        raise SimulationError(f"{whose} with the parameters: there are no sensitivities of what reads it later", time=t)
     return shifts[0] if shifts else None
 
 

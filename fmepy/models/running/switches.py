@@ -2,13 +2,13 @@
 
 ``where(g > 0, a, b)`` becomes a choice between a and b by a *mode* m in {0, 1} that is constant while the sign of g is;
 of a floor its present whole number becomes one (a *level*), and a modulo is written by a floor. A run stops where g
-crosses zero, or the argument of a floor a whole number, changes the mode and goes on, so that the solver never smears a
-jump.
-``abs``, ``min``, ``max`` and ``sign`` are conditions too. The branch that is not taken has no say, whatever its value.
+crosses zero, or the argument of a floor a whole number, changes the mode and continues, so that no step of the solver
+crosses a jump.
+``abs``, ``min``, ``max`` and ``sign`` are conditions too. The value of a branch that is not taken has no effect.
 
-A solver that looks for a crossing looks a little beyond it while the mode still holds. There ``where(x > 0, sqrt(x),
-0)`` must go on: where the condition already fails, roots and logarithms of what lies outside their domain are taken at
-its border (`_Holder`).
+A solver that searches for a crossing evaluates the rates a little beyond it, in the old mode. There ``where(x > 0,
+sqrt(x), 0)`` must have a value: where the condition fails already, roots and logarithms outside their domain are taken
+at its border (`_DomainGuard`).
 
 Sensitivities jump where the rates do. With f- and f+ the rates before and after, at the crossing time t*::
 
@@ -42,7 +42,7 @@ from fmepy.language.nodes import (
 )
 
 BORDER = 1e-100
-"""Where roots and logarithms are held: so small that no root of it matters, and no power of it used here overflows."""
+"""The border of the domain of roots and logarithms: no root of it matters, no power of it used here overflows."""
 MOST_WRITTEN_OUT = 20
 """Conditions inside one another that a root is guarded by, and parts of what it is of, that are written out where it
 stands; more are a part of their own."""
@@ -66,7 +66,7 @@ class Switch:
 
     @property
     def watched(self) -> Any:
-        """What crosses zero where the mode changes."""
+        """The expression that crosses zero where the mode changes."""
         return (self.g - self.mode) * (self.mode + 1 - self.g) if self.is_level else self.g
 
 
@@ -78,14 +78,14 @@ def take_out_switches(
     wanted : callable
         Whether a condition g is to be taken out; the others stay in the expressions.
     """
-    taker = _Taker(wanted)
-    smooth = mapped(expressions, taker.smooth, taker.memo)
-    hold = _Holder({w.mode: w for w in taker.found.values() if not w.is_level})
-    return tuple(hold.held(smooth)), tuple(taker.found.values())
+    extractor = _ModeExtractor(wanted)
+    smooth = mapped(expressions, extractor.smooth, extractor.memo)
+    guard = _DomainGuard({w.mode: w for w in extractor.found.values() if not w.is_level})
+    return tuple(guard.guarded(smooth)), tuple(extractor.found.values())
 
 
-class _Taker:
-    """Puts modes in the place of conditions."""
+class _ModeExtractor:
+    """Replaces conditions by modes."""
 
     def __init__(self, wanted: Callable[[Any], bool]) -> None:
         self.found: dict[tuple[Any, bool], Switch] = {}
@@ -94,13 +94,13 @@ class _Taker:
         self._wanted = wanted
 
     def _mode(self, g: Any, is_level: bool = False) -> Any:
-        """Return the mode of a condition; the same condition has one."""
+        """Return the mode of a condition; equal conditions share one."""
         if (g, is_level) not in self.found:
             self.found[g, is_level] = Switch(g, Mode(f"mode{len(self.found)}"), is_level)
         return self.found[g, is_level].mode
 
     def smooth(self, e: Any, parts: list[Any]) -> Any:
-        """Return a node with modes, from its parts with modes."""
+        """Return a node with modes in place of conditions, from its parts with modes."""
         if e.word == "where":
             out = self._where(*parts)
             by_mode = out.word == "where" and isinstance(out.args[0], Mode)
@@ -176,15 +176,15 @@ def is_partial(e: Any, memo: dict[Any, bool]) -> bool:
     return memo[e]
 
 
-class _Holder:
-    """Holds roots, logarithms and quotients at the border of their domain where a branch's own condition fails."""
+class _DomainGuard:
+    """Keeps roots, logarithms and quotients inside their domain where the condition of their branch fails."""
 
     def __init__(self, switches: dict[Any, Switch]) -> None:
         self._switches = switches
         self._flags: dict[Any, Any] = {}
 
-    def held(self, expressions: Sequence[Any]) -> list[Any]:
-        """Return expressions that are held."""
+    def guarded(self, expressions: Sequence[Any]) -> list[Any]:
+        """Return expressions whose arguments stay inside their domain."""
         inside: dict[Any, Any] = {}
         for e in parts_in_order(expressions, _domain):
             inside[e] = _over_branches(e.rebuilt([inside.get(a, a) for a in e.args]))
@@ -205,7 +205,7 @@ class _Holder:
         """Return u, or the border of its domain where u lies outside and its branch's own conditions do not hold."""
         side = 1 if where == "below" else self._side(u, branches, case)
         border = number(BORDER if side >= 0 else -BORDER)
-        u = u if _is_small(u) else Shared("inside", u)  # it is written three times, and may hold such as it itself
+        u = u if _is_small(u) else Shared("inside", u)  # it is used three times, and may contain such a part itself
         inner = self._if_holds(branches, case, u, border, frozenset(s for s in u.free_symbols if not _is_mode(s)))
         if inner is u:
             return u
@@ -236,12 +236,12 @@ class _Holder:
         return yes
 
     def _flag(self, branches: Branches, case: int, names: frozenset[Any]) -> Any:
-        """Return 1 where the conditions of a case on some names hold, else 0: one part for all that ask."""
+        """Return 1 where the conditions of a case on some names hold, else 0, as one shared part."""
         if (case, names) not in self._flags:
             made = branches.made[case]
             cases = [case] if isinstance(made, Within) else made
-            those = [self._if_holds(branches, i, ONE, ZERO, names) for i in cases]
-            self._flags[case, names] = ONE if ONE in those else Shared("held", add(*those))
+            flags = [self._if_holds(branches, i, ONE, ZERO, names) for i in cases]
+            self._flags[case, names] = ONE if ONE in flags else Shared("held", add(*flags))
         return self._flags[case, names]
 
 

@@ -1,8 +1,8 @@
 """Crossings known before a run: of conditions, and of floors, that depend on time and parameters alone.
 
-Where g is a straight line in time, the crossings are computed; other functions of time (``sin(2*pi*t) > 0.9``) are
-looked at in `SAMPLES` places and the changes found by halving, so what is shorter than that part of the run may be
-missed. A condition may hold the modes of others (``t % 1 < 0.1`` is ``0.1 > t - k`` with k = floor(t)): the inner ones
+If g is a straight line in time, the crossings are computed; other functions of time (``sin(2*pi*t) > 0.9``) are sampled
+at `SAMPLES` times and changes found by bisection, so that changes shorter than that part of the run may be missed. A
+condition may contain the modes of others (``t % 1 < 0.1`` is ``0.1 > t - k`` with k = floor(t)): the inner ones
 come first, and between two of their crossings the outer one has one form.
 """
 
@@ -24,9 +24,9 @@ from fmepy.types import Matrix, Vector
 MOST_STOPS = 100_000
 """Crossings in one run."""
 SAMPLES, MOST_SAMPLES = 2_000, 2_000_000
-"""Times at which a curve is looked at, first, and in the end: four times as many until no crossing is new."""
-_APART = 1e-12
-"""Relative distance below which two crossings are one."""
+"""Times at which a curve is sampled, at first and at most: four times as many until there is no new crossing."""
+_RESOLUTION = 1e-12
+"""Relative distance below which two crossings are equal."""
 
 
 def planned_crossings(system: System, p: Vector, start: float, last: float) -> tuple[tuple[float, int], ...]:
@@ -47,7 +47,7 @@ def planned_modes(system: System, p: Vector, stretches: Sequence[tuple[float, fl
 
 
 def plans_depend_on_parameters(system: System) -> bool:
-    """Tell whether crossings that are known before a run are at times that depend on its parameters."""
+    """Tell whether the times of planned crossings depend on the parameters."""
     return bool(_used(system).size)
 
 
@@ -64,7 +64,7 @@ _Function = Callable[..., list[Any]]
 
 @lru_cache(maxsize=64)
 def _functions(system: System) -> list[tuple[_Function, bool]]:
-    """Return for every planned switch g(t) and its slope, of a straight line g(0) and that, and whether it is one."""
+    """Return for every planned switch the function of g(t) (of a line g(0)) and its slope, and whether it is a line."""
     planned = [system.switches[i] for i in system.planned]
     groups = [[system.time], [system.inputs[i] for i in _used(system)], [w.mode for w in planned]]
     out = []
@@ -86,9 +86,9 @@ def _modes(system: System, p: Any, times: Vector, n: int) -> Matrix:
 
 
 def _within(starts: Vector, ends: Vector) -> Vector:
-    """Return a time within each interval at which its modes are read.
+    """Return a time within each interval at which its modes are evaluated.
 
-    It is not the middle: what is symmetric, such as a sine between two of its zeros, may touch a whole number there.
+    It is not the middle, where a symmetric function, such as a sine between two zeros, may touch a whole number.
     """
     return starts + 0.381966 * (ends - starts)
 
@@ -101,7 +101,7 @@ def _state(g: Any, is_level: bool) -> Vector:
 def _crossings(system: System, p: tuple[float, ...], start: float, last: float) -> tuple[tuple[float, int], ...]:
     found: list[tuple[float, int]] = []
     edges = np.array([start, last])
-    eps = _APART * max(abs(start), abs(last))
+    eps = _RESOLUTION * max(abs(start), abs(last))
     for k, (function, straight) in enumerate(_functions(system)):
         i = system.planned[k]
         is_level = system.switches[i].is_level
@@ -111,11 +111,11 @@ def _crossings(system: System, p: tuple[float, ...], start: float, last: float) 
             times = _of_lines(g0, slope, edges, is_level)
         else:
             times = _of_curves(function, p, M, edges, is_level)
-        behind = edges[np.clip(np.searchsorted(edges, times), 1, len(edges) - 1)]
+        after = edges[np.clip(np.searchsorted(edges, times), 1, len(edges) - 1)]
         before = edges[np.clip(np.searchsorted(edges, times) - 1, 0, len(edges) - 1)]
-        nearest = np.where(np.abs(times - before) < np.abs(times - behind), before, behind)
+        nearest = np.where(np.abs(times - before) < np.abs(times - after), before, after)
         is_near = np.abs(times - nearest) <= eps
-        together = np.unique(nearest[is_near])  # with others: each gives sensitivities its jump
+        together = np.unique(nearest[is_near])  # coincident crossings: sensitivities jump at each
         found += [(t, i) for t in together.tolist() if start < t < last]
         times = times[~is_near]
         found += [(t, i) for t in times.tolist()]
@@ -127,8 +127,8 @@ def _crossings(system: System, p: tuple[float, ...], start: float, last: float) 
 
 def _too_many(n: float) -> SimulationError:
     return SimulationError(
-        f"the conditions and floors of time in the model change {n:.3g} times in the run; at most {MOST_STOPS} are "
-        "stopped at. Make the steps coarser or the run shorter"
+        f"the conditions and floors of time in the model change {n:.3g} times in the run; at most {MOST_STOPS} "
+        "such times are possible. Make the steps coarser or the run shorter"
     )
 
 
@@ -151,7 +151,7 @@ def _of_lines(g0: Vector, slope: Vector, edges: Vector, is_level: bool) -> Vecto
 
 @lru_cache(maxsize=8)
 def _irregular(n: int) -> Vector:
-    """Return n + 1 times from 0 to 1, a half to one and a half of 1/n apart: no period keeps step with them."""
+    """Return n + 1 times from 0 to 1 with irregular distances of 0.5/n to 1.5/n, so that no period fits them."""
     t = np.arange(n + 1.0)
     t[1:-1] += 0.5 * (t[1:-1] * 0.6180339887498949 % 1.0) - 0.25
     return np.asarray(t / n)
@@ -160,25 +160,25 @@ def _irregular(n: int) -> Vector:
 def _of_curves(function: _Function, p: Any, M: Matrix, edges: Vector, is_level: bool) -> Vector:
     """Return where a function of time changes its sign (of levels: its floor)."""
 
-    def looked_at(t: Vector, m: Matrix) -> tuple[Vector, Vector]:
+    def with_slope_sign(t: Vector, m: Matrix) -> tuple[Vector, Vector]:
         g, slope = (np.broadcast_to(v, t.shape) for v in function((t,), p, m))
         return g, np.sign(slope)
 
     def state(t: Vector, m: Matrix) -> Vector:
-        return _state(looked_at(t, m)[0], is_level)
+        return _state(with_slope_sign(t, m)[0], is_level)
 
     def brackets(n: int) -> tuple[Vector, Vector, Vector, Matrix]:
         samples = np.union1d(edges[0] + (edges[-1] - edges[0]) * _irregular(n), edges)
         low, high = samples[:-1], samples[1:]
         modes = M[:, np.clip(np.searchsorted(edges, low, side="right") - 1, 0, len(edges) - 2)]
-        (g, way), (g_high, way_high) = looked_at(low, modes), looked_at(high, modes)
+        (g, sign), (g_high, sign_high) = with_slope_sign(low, modes), with_slope_sign(high, modes)
         left = _state(g, is_level)
         changed = left != _state(g_high, is_level)
-        turns = ~changed & (way * way_high < 0) & (is_level | (g * way < 0))  # it may be beyond where it turns
-        a, b, m, way = low[turns], high[turns], modes[:, turns], way[turns]
+        turns = ~changed & (sign * sign_high < 0) & (is_level | (g * sign < 0))  # extrema may cross
+        a, b, m, sign = low[turns], high[turns], modes[:, turns], sign[turns]
         for _ in range(60 if len(a) else 0):
             middle = 0.5 * (a + b)
-            same = looked_at(middle, m)[1] == way
+            same = with_slope_sign(middle, m)[1] == sign
             a, b = np.where(same, middle, a), np.where(same, b, middle)
         is_beyond = state(b, m) != left[turns]
         twice, b, m = np.flatnonzero(turns)[is_beyond], b[is_beyond], m[:, is_beyond]

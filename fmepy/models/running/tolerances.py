@@ -1,16 +1,16 @@
-"""How accurate a run is asked to be: tolerances that fit the model's scale, the largest step, and what is told of both.
+"""Accuracy of runs: tolerances by the scale of the model, the largest step, and warnings about them.
 
 A solver accepts a step whose error is below ``atol + rtol |y|`` in every state. An atol of 1e-6 is noise for a state
 that is never above 1e-9: so the default is a millionth of the largest value that each state takes in a first run at the
 model's own parameters, and at most 1e-6. The first run needs tolerances itself. They come from the initial values, and
-it is repeated, with those that it found, while a state is not far above its own.
+the run is repeated with the tolerances found while a state is not far above its own.
 
 A state that grows from a small value to a large one carries the error of its beginning along: an epidemic that starts
 from 1e-7 of a population needs an atol far below that. So atol is at most a thousandth of a start that is not zero. The
-same holds where a state grows from a trough, from a small event, or from what a small state feeds into it. There the
-first run shows it, and a second one with that atol shows whether it matters: growth that is fed from outside, and a
-state that goes through zero, do not need it. A stiff method's long steps damp what grows, too: a state below its atol
-may stay there though it would have come back long since, which its own growth along the run shows.
+same holds if a state grows from a trough, from a small event, or from the inflow of a small state. The first run shows
+this, and a second one with that atol shows whether it matters: growth that is fed from outside, and a state that goes
+through zero, do not need it. The long steps of a stiff method damp growth, too: a state below its atol may stay there
+although it should have recovered, as the integral of its own growth rate shows.
 """
 
 from __future__ import annotations
@@ -41,28 +41,30 @@ Rise = Callable[[Matrix, int], Vector]
 """``rise(Y, i)``: the exponents by which a small difference of state i has grown by itself, at the rows of a run."""
 
 LEAST_RTOL = 1e-14
-"""Some fifty roundings: below it no step can be accepted for its accuracy."""
+"""About fifty rounding errors: below it no step can be accepted."""
 RELATIVE = 1e-6
 """Default atol of a state, relative to its largest value; and the largest default."""
 RESOLVED = 1000.0
-"""A state that stays below so many times its atol is mostly the solver's error."""
+"""A state that stays below this multiple of its atol is mostly the solver's error."""
 _SMALLEST = 1e-290
 _ROUNDING = 16 * float(np.finfo(float).eps)  # of the largest state: what is left of sums that cancel
 _SHARP = 1e-8  # of the atol of a first run that failed: that of a second one
 _UNKNOWN = 1e-9  # of the largest initial value: the smallest scale that a state that begins at zero is taken to have
 _MOST_TRIALS = 5
 _FEW = 50
-"""States of a model in which growth is looked for at all times; of a grid, where fronts move, at the start alone."""
-_FELT = 1e-4
+"""States up to which growth is looked for at all times; in larger models, grids with moving fronts, at the start."""
+_MATTERS = 1e-4
 """A change of a state, relative to its largest value, that shows that a smaller atol matters."""
 _WRONG = 1e-3
-"""The same, of a run that is worth a warning."""
+"""A change of a state, relative to its largest value, that is worth a warning."""
 MOST_SMALL_STEPS = 1e6
-"""Steps of an adaptive solver that `max_step` may ask for in a run."""
+"""Largest number of steps in a run that `max_step` may ask of an adaptive solver."""
 MOST_FIXED_STEPS = 1e8
-"""Steps of a fixed length that a run may have: all of them are kept in memory."""
-_LEAST_STEPS, _GOLDEN = 32, 0.618  # of runs whose rates read the time; steps that never fall together with periods
-_LOOKS = 101  # rows of the first run beside the model's own, so that it sees what happens between two of them
+"""Largest number of steps of fixed length in a run: all of them are in memory."""
+_LEAST_STEPS, _MOST_FORCED, _GOLDEN = 32, 200, 0.618
+"""Steps of a run on scipy whose rates read the time: at least, and at most where that is for the sake of rows alone; a
+factor that keeps steps from falling together with periods."""
+_EXTRA_ROWS = 101  # rows of the first run beside the model's own, so that it sees what happens between two of them
 
 
 def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float, Vector]:
@@ -95,7 +97,7 @@ def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float,
 
 
 def read_max_step(max_step: Any, span: float) -> float:
-    """Return the largest step, infinite where none is given; one that asks for millions of steps is refused."""
+    """Return the largest step, infinite if none is given; refuse one that needs millions of steps."""
     if max_step is None:
         return np.inf
     longest = positive_number(max_step, "max_step", error=ModelError)
@@ -107,19 +109,20 @@ def default_max_step(definition: Definition, start: float, rows: Vector) -> floa
     """Return the largest step of a run on scipy's solvers: shorter than the largest gap of its rows.
 
     LSODA may make its second step ten thousand times as long as its first: where rates are zero at the start, it is the
-    whole run. Rates that do not read the time cannot begin to change behind its back.
+    whole run. Rates that do not read the time cannot begin to change behind its back. Many rows do not make a run slow.
     """
     d, gaps = definition, np.diff(rows, prepend=start)
     reads = reads_time(d.source) if d.equations is None else d.time in names_in(d.equations.rates)
-    return _GOLDEN * float(min(gaps.max(), gaps.sum() / _LEAST_STEPS)) if reads and gaps.any() else np.inf
+    longest, span = float(gaps.max(initial=0.0)), float(gaps.sum())
+    return _GOLDEN * max(min(longest, span / _LEAST_STEPS), span / _MOST_FORCED) if reads and span else np.inf
 
 
-def check_number_of_steps(span: float, step: float, told: str, most: float) -> None:
-    """Refuse steps that are too many to be meant, such as by a slip of the unit of time (ModelError)."""
+def check_number_of_steps(span: float, step: float, argument: str, most: float) -> None:
+    """Raise a ModelError if there are far too many steps, as by a mistaken unit of time."""
     if span / step > most:
         raise ModelError(
-            f"`{told}` takes {span / step:.2g} steps from the first to the last of `times`, more than {most:.0e}. Give "
-            "a longer step, or a shorter time."
+            f"`{argument}` takes {span / step:.2g} steps from the first to the last of `times`, more than {most:.0e}. "
+            "Give a longer step, or a shorter time."
         )
 
 
@@ -130,7 +133,7 @@ def scaled_tolerances(
     by_events: Vector | float = 0.0,
     rise: Rise | None = None,
 ) -> Vector:
-    """Return atol by state: as given, and where that is NaN as the scale of the model asks.
+    """Return atol by state: as given, or where that is NaN by the scale of the model.
 
     Parameters
     ----------
@@ -144,12 +147,12 @@ def scaled_tolerances(
     rise : callable, optional
         Of the runs of `trial`, see `rise_of`.
     """
-    free, begins = np.isnan(given), np.abs(start)
-    first = _first_run(given, begins, by_events, trial)
+    free, sizes = np.isnan(given), np.abs(start)
+    first = _first_run(given, sizes, by_events, trial)
     if first is None:
         return np.where(free, RELATIVE, given)
-    worked, Y, begins, has_failed = first
-    start = np.maximum(begins, by_events)
+    worked, Y, sizes, has_failed = first
+    start = np.maximum(sizes, by_events)
     for _ in range(_MOST_TRIALS):
         largest = np.maximum(np.abs(Y).max(axis=0), start)
         largest[largest <= _ROUNDING * largest.max()] = 0.0
@@ -157,33 +160,33 @@ def scaled_tolerances(
         atol = np.where(free, RELATIVE * np.where(largest > 0, np.minimum(largest, 1.0), 1.0), given)
         if not small.any():
             break
-        again = _or_none(trial, atol)
+        again = _trial_run(trial, atol)
         if again is None:
             return worked
         Y, worked = again, atol
-    atol = np.where(free & (begins > 0), np.minimum(atol, begins / RESOLVED), atol)
+    atol = np.where(free & (sizes > 0), np.minimum(atol, sizes / RESOLVED), atol)
     atol = _for_growth(atol, free, Y, trial, rise)
-    return worked if has_failed and _or_none(trial, atol) is None else atol
+    return worked if has_failed and _trial_run(trial, atol) is None else atol
 
 
 def _first_run(
-    given: Vector, begins: Vector, by_events: Vector | float, trial: Callable[[Vector], Matrix]
+    given: Vector, sizes: Vector, by_events: Vector | float, trial: Callable[[Vector], Matrix]
 ) -> tuple[Vector, Matrix, Vector, bool] | None:
-    """Return atol of a first run that works, its states, the starts that count, and whether one with more failed.
+    """Return atol of a first run that works, its states, the starts that count, and whether a larger atol failed.
 
-    None where none works.
+    None if no run works.
 
-    A start that is but the rounding of another may be meant, or may be noise that no solver can follow. A state that
-    falls to nothing before it grows, or reacts with another, may turn negative where atol is large, and grow to minus
-    infinity or towards it until no step is small enough.
+    A start as small as the rounding of another may be intended, or may be noise that no solver can follow. A state that
+    falls to nothing before it grows, or reacts with another, may become negative if atol is large, and then run towards
+    minus infinity until no step is small enough.
     """
-    meant = np.where(begins > _ROUNDING * begins.max(initial=0.0), begins, 0.0)
-    for counted, factor in ((begins, 1.0), (meant, 1.0), (meant, _SHARP), (meant, 0.0)):
-        if factor == 1 and counted is meant and (meant == begins).all():
+    meant = np.where(sizes > _ROUNDING * sizes.max(initial=0.0), sizes, 0.0)
+    for counted, factor in ((sizes, 1.0), (meant, 1.0), (meant, _SHARP), (meant, 0.0)):
+        if factor == 1 and counted is meant and (meant == sizes).all():
             continue
         guess = np.maximum(factor * _first_guess(np.maximum(counted, by_events)), _SMALLEST)
         atol = np.where(np.isnan(given), guess, given)
-        Y = _or_none(trial, atol)
+        Y = _trial_run(trial, atol)
         if Y is not None:
             return atol, Y, counted, factor < 1
     return None
@@ -192,28 +195,28 @@ def _first_run(
 def _for_growth(
     atol: Vector, free: BoolVector, Y: Matrix, trial: Callable[[Vector], Matrix], rise: Rise | None
 ) -> Vector:
-    """Return atol, smaller where a state grows from so little that this changes the run; Y is a run of the model."""
+    """Return atol, reduced if a state grows from such a small value that it changes the run Y of the model."""
     coarse: Matrix | None = None
     for k in range(_MOST_TRIALS):
         fine = np.where(free, finer(Y, atol, rise), atol)
         if (fine == atol).all():
             break
         if k == 0:
-            coarse = _or_none(trial, atol)
-        sharp = _or_none(trial, fine)
+            coarse = _trial_run(trial, atol)
+        sharp = _trial_run(trial, fine)
         if sharp is None:  # a state may start at zero
             fine = np.where(free, finer(Y, atol), atol)
-            sharp = _or_none(trial, fine)
+            sharp = _trial_run(trial, fine)
         if sharp is None:  # noise may grow to minus infinity
             fine = np.where(fine < atol, _SMALLEST, atol)
-            sharp = _or_none(trial, fine)
-        if sharp is None or (coarse is not None and changes(coarse, sharp).max() < _FELT):
+            sharp = _trial_run(trial, fine)
+        if sharp is None or (coarse is not None and changes(coarse, sharp).max() < _MATTERS):
             break
         atol, coarse, Y = fine, sharp, sharp
     return atol
 
 
-def _or_none(trial: Callable[[Vector], Matrix], atol: Vector) -> Matrix | None:
+def _trial_run(trial: Callable[[Vector], Matrix], atol: Vector) -> Matrix | None:
     try:
         return trial(atol)
     except SimulationError:
@@ -223,7 +226,7 @@ def _or_none(trial: Callable[[Vector], Matrix], atol: Vector) -> Matrix | None:
 def finer(Y: Matrix, atol: Vector, rise: Rise | None = None) -> Vector:
     """Return atol by state, a thousandth of the least value from which a state grows more than a thousandfold.
 
-    Of a state that has not, but would have by its `rise`, it is next to nothing.
+    A state that has not grown so, but should have by its `rise`, gets the smallest atol.
 
     Y : ndarray, shape (n_time, n_state)
         The first row is the start. States that take both signs go through zero, and do not grow from there.
@@ -250,7 +253,7 @@ def finer(Y: Matrix, atol: Vector, rise: Rise | None = None) -> Vector:
 
 
 def rise_of(definition: Definition, times: Vector, p: list[float]) -> Rise | None:
-    """Return how the states of runs at `times` grow by themselves; None of what has no equations for it.
+    """Return the function `Rise` of runs at `times`; None for a model without equations, or with delays.
 
     The exponents are the integral of the derivative of the state's rate with respect to itself.
     """
@@ -279,23 +282,23 @@ def changes(Y: Matrix, other: Matrix) -> Vector:
 
 
 def first_rows(times: Vector) -> Vector:
-    """Return the rows of the first run."""
-    return np.unique(merged(np.concatenate([times, np.linspace(times[0], times[-1], _LOOKS)])))
+    """Return the times of the rows of the first run."""
+    return np.unique(merged(np.concatenate([times, np.linspace(times[0], times[-1], _EXTRA_ROWS)])))
 
 
 def _first_guess(start: Vector) -> Vector:
-    """Return atol for the first run; states of unknown size are taken to be of that of the smallest other."""
+    """Return atol for the first run; states of unknown size are taken to be as small as the smallest other one."""
     size = np.abs(start)
     most = size.max(initial=0.0)
-    begins = size > 0
-    if not begins.any() or not np.isfinite(most):
+    sizes = size > 0
+    if not sizes.any() or not np.isfinite(most):
         return np.full(len(start), RELATIVE)
-    other = max(size[begins].min(), _UNKNOWN * most)
-    return np.asarray(RELATIVE * np.minimum(np.where(begins, size, other), 1.0))
+    other = max(size[sizes].min(), _UNKNOWN * most)
+    return np.asarray(RELATIVE * np.minimum(np.where(sizes, size, other), 1.0))
 
 
 def known_starts(definition: Definition) -> Callable[[list[float]], Vector]:
-    """Return a function of the parameters: the sizes of the states at the start, 0 where they are not known."""
+    """Return a function of the parameters: sizes of the states at the start, 0 where unknown."""
     table, guesses = definition.starts(), definition.algebraic_places
 
     def starts(p: list[float]) -> Vector:
@@ -304,14 +307,14 @@ def known_starts(definition: Definition) -> Callable[[list[float]], Vector]:
         except SimulationError:  # the run will fail too
             return np.zeros(len(definition.states))
         if guesses:
-            sizes[guesses] = 0.0  # they say nothing of the values that are taken
+            sizes[guesses] = 0.0  # guesses say nothing about the values
         return sizes
 
     return starts
 
 
 def known_starts_of_many(definition: Definition) -> Callable[[Matrix], Matrix]:
-    """Return the same of the parameters of many runs, shape (n_run, n_state); NaN where a run cannot start."""
+    """Return `known_starts` for many runs at once, shape (n_run, n_state); NaN where a run cannot start."""
     guesses = definition.algebraic_places
     table = array_function(symbols(definition.parameters), [as_node(v) for v in definition.initial])
 
@@ -324,7 +327,7 @@ def known_starts_of_many(definition: Definition) -> Callable[[Matrix], Matrix]:
 
 
 def unresolved(Y: Matrix, limits: list[float], states: Sequence[str]) -> str:
-    """Return a sentence on the states that stay below their limit without being zero, but for rounding; or nothing."""
+    """Return a warning about nonzero states that stay below their limit, or an empty string."""
     if all(map(ge, map(abs, Y[-1].tolist()), limits)):  # enough in nearly every run, and this is asked in every run
         return ""
     largest = np.abs(Y[:, : len(limits)]).max(axis=0)
@@ -332,18 +335,18 @@ def unresolved(Y: Matrix, limits: list[float], states: Sequence[str]) -> str:
     low = [i for i, most in enumerate(limits) if least < largest[i] < most]
     if not low:
         return ""
-    told = ", ".join(f"{states[i]} (at most {largest[i]:.2g})" for i in low)
+    which = ", ".join(f"{states[i]} (at most {largest[i]:.2g})" for i in low)
     advice = ", ".join(f"{states[i]!r}: {RELATIVE * largest[i]:.1g}" for i in low)
     return (
         "In a run of the model some states stay so small that they may be the solver's error, below "
-        f"{RESOLVED:g} times their absolute tolerance: {told}. If they matter, pass atol={{{advice}}}."
+        f"{RESOLVED:g} times their absolute tolerance: {which}. If they matter, pass atol={{{advice}}}."
     )
 
 
 def grown(
     Y: Matrix, atol: Vector, again: Callable[[Vector], Matrix], states: Sequence[str], rise: Rise | None = None
 ) -> str:
-    """Return a sentence on states that grow from so little that their atol makes a run wrong, or an empty string.
+    """Return a warning about states that grow from such small values that atol makes a run wrong, or an empty string.
 
     Parameters
     ----------
@@ -366,17 +369,17 @@ def grown(
     if change[worst] < _WRONG:
         return ""
     least = [f"{RESOLVED * v:.2g}" if v > _SMALLEST else "next to nothing" for v in fine]
-    told = ", ".join(f"{states[i]} (from {least[i]}, atol {atol[i]:.2g})" for i in small)
+    which = ", ".join(f"{states[i]} (from {least[i]}, atol {atol[i]:.2g})" for i in small)
     advice = ", ".join(f"{states[i]!r}: {fine[i]:.1g}" for i in small)
     return (
-        f"In a run of the model some states grow from values that are small beside their absolute tolerance: {told}. "
+        f"In a run of the model some states grow from values that are small beside their absolute tolerance: {which}. "
         f"Smaller tolerances change the run: {states[worst]} by {100 * change[worst]:.2g} % of its largest value. Pass "
         f"atol={{{advice}}} to the model, or build it with parameters at which its states start as small."
     )
 
 
 def reads_time(rhs: Any) -> bool:
-    """Tell whether a function uses its first argument, the time; True where its code cannot be read."""
+    """Tell whether a function uses its first argument, the time; True if its code cannot be read."""
     function = inspect.unwrap(getattr(rhs, "function", rhs))  # of profiles, the user's own
     code, place = getattr(function, "__code__", None), int(inspect.ismethod(function))
     if code is None or code.co_argcount <= place:

@@ -1,4 +1,4 @@
-"""What is watched along the runs of a system, as functions: in Python, and in machine code for the compiled loop."""
+"""Functions of what is watched along the runs of a system, in Python, and as machine code for the compiled loop."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from fmepy.models.running.system import System, with_slopes
 from fmepy.types import IntVector, Matrix, Vector
 
 NEAR = 1e-10
-"""Part of the run until now (`so_far`) within which two times are one: of hits, and of a hit and a row."""
+"""Times of hits and rows are equal if they differ by less than this part of the run so far (`elapsed`)."""
 MOST_IN_PYTHON = 50
-"""Switches up to which Python's code is used: it is made sooner than machine code, and a run stops seldom."""
+"""Switches up to which Python code is used, which is compiled sooner; a run stops seldom."""
 
 
 class WatchTable:
-    """What is watched along the runs of a system, compiled: its conditions, and the roots of events.
+    """Compiled conditions of a system and roots of its events.
 
     Parameters
     ----------
     system : System
     function : RatesFunction or None
-        Of a model without equations, whose roots may read its extra outputs.
+        The function of a model without equations, whose roots may read its extra outputs.
     extra_names : tuple of str
     """
 
@@ -46,34 +46,34 @@ class WatchTable:
         self._extras = function if used else None
 
     def _function(self, expressions: Sequence[Any], more: Sequence[Any] = ()) -> Callable[..., Any]:
-        """Return ``function(t, z, inputs, *more)`` of expressions, `more` being the values of further symbols."""
+        """Return ``function(t, z, inputs, *more)`` of expressions; `more` are the values of further symbols."""
         s, n, layout = self.system, self.system.n_states, self.system.layout
         further = [list(more)] if more else []
         groups = [[s.time], s.z[:n], s.inputs, *symbols(self._extra_names), *further]
         if self.is_large:
             with suppress(NotWritableError):
                 return machine_function([*groups[:3], *further], expressions)
-        function, nothing = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
+        function, no_extras = scalar_function(groups, expressions), [0.0] * len(self._extra_names)
 
         def values(t: float, z: Vector, inputs: Any, *f: Vector) -> list[float]:
-            given = inputs[: layout.size].tolist() if isinstance(inputs, np.ndarray) else inputs[: layout.size]
-            extras = nothing
+            plain = inputs[: layout.size].tolist() if isinstance(inputs, np.ndarray) else inputs[: layout.size]
+            extras = no_extras
             if self._extras is not None:
-                p, u = given[: layout.n_parameters], layout.forcing_values(t, given)
+                p, u = plain[: layout.n_parameters], layout.forcing_values(t, plain)
                 found = self._extras.extras(t, np.asarray(z[:n]), np.array(p), np.array(u))
                 extras = [found[k] for k in self._extra_names]
-            return function((t,), list(map(float, z[:n])), given, extras, *(v.tolist() for v in f))
+            return function((t,), list(map(float, z[:n])), plain, extras, *(v.tolist() for v in f))
 
         return values
 
     @property
     def is_large(self) -> bool:
-        """Whether the switches are so many that machine code looks at them; it has the rates, too."""
+        """Whether the switches are so many that machine code evaluates them, and the rates."""
         return len(self.system.switches) > MOST_IN_PYTHON and self._extras is None
 
     @cached_property
     def rates(self) -> Callable[[float, Any, Any], Any]:
-        """``rates(t, z, inputs)`` of the states of a system that is large."""
+        """``rates(t, z, inputs)`` of the states of a large system."""
         return self._function(self.system.model_rates)
 
     @cached_property
@@ -83,32 +83,32 @@ class WatchTable:
 
     @cached_property
     def values(self) -> Callable[[float, Any, Any], Any]:
-        """``values(t, z, inputs)``: all that ends a stretch where it crosses zero, watched switches and then roots."""
+        """``values(t, z, inputs)`` whose crossing of zero ends a stretch: watched switches, then roots."""
         return self._function(self.system.watched_expressions)
 
     def _with_slopes(self, expressions: Sequence[Any]) -> Callable[[float, Any, Any], Matrix]:
-        """Return expressions, and their derivatives to the time, the states and (scaled) the parameters, row by row."""
+        """Return a function: rows of each expression and its derivatives to time, states and (scaled) parameters."""
         function, width = self._function(with_slopes(self.system, expressions)), 2 + self.system.n_states
         return lambda t, z, inputs: np.array(function(t, z, inputs)).reshape(-1, width + len(self.system.names))
 
     @cached_property
     def along(self) -> Callable[[float, Any, Any, Vector], Any]:
-        """``along(t, z, inputs, way)``: g of all switches and then of the roots, and their derivatives along a way.
+        """``along(t, z, inputs, direction)``: g of switches, then of roots, and their derivatives along it.
 
-        By which the time, the states, and the parameters of the sensitivities move.
+        A direction has entries for the time, the states, and the parameters of the sensitivities.
         """
-        g, way = [*(w.g for w in self.system.switches), *(r.g for r in self.roots)], self._way()
-        return self._function([*g, *speeds_of(g, way)], list(way.values()))
+        g, direction = [*(w.g for w in self.system.switches), *(r.g for r in self.roots)], self._directions()
+        return self._function([*g, *speeds_of(g, direction)], list(direction.values()))
 
-    def _way(self) -> dict[Any, Any]:
+    def _directions(self) -> dict[Any, Any]:
         s = self.system
         moving = [s.time, *s.z[: s.n_states], *map(symbol, s.names)]
         return {x: fresh(f"way {i}") for i, x in enumerate(moving)}
 
     @cached_property
     def _machine_code(self) -> Code | None:
-        """What the compiled loop asks of switches and roots; None of what has no word there."""
-        s, g, way = self.system, [w.g for w in self.system.switches], self._way()
+        """Functions of switches and roots for the compiled loop; None if it cannot express them."""
+        s, g, direction = self.system, [w.g for w in self.system.switches], self._directions()
         if s.delays or s.algebraic or self._extras is not None:
             return None
         changes = {f"change{j}": [as_node(c.value) for c in r.changes] for j, r in enumerate(self.roots)}
@@ -119,14 +119,14 @@ class WatchTable:
             functions["holding"] = [*holding, *(as_node(r.strict) for r in self.roots)]
         with suppress(NotWritableError):
             return machine_code(
-                [[s.time], s.z[: s.n_states], s.inputs, [*way.values()]],
-                {"along": [*g, *speeds_of(g, way)]} | functions,
+                [[s.time], s.z[: s.n_states], s.inputs, [*direction.values()]],
+                {"along": [*g, *speeds_of(g, direction)]} | functions,
             )
         return None
 
     @cached_property
     def switches(self) -> Switches | None:
-        """What the compiled loop is to know to flip modes and to fire roots itself; None where there is more.
+        """Tables by which the compiled loop flips modes and fires roots; None if it cannot.
 
         Its code lives as long as this table.
         """
@@ -161,12 +161,12 @@ class WatchTable:
 
     @cached_property
     def conditional(self) -> list[int]:
-        """The roots that say when their condition holds."""
+        """Positions of the roots that have a condition, `when`."""
         return [j for j, r in enumerate(self.roots) if r.when is not None]
 
     @cached_property
     def holding(self) -> Callable[[float, Any, Any], list[float]]:
-        """``holding(t, z, inputs)``: 1 or 0 of each of the `conditional`."""
+        """``holding(t, z, inputs)``: 1 or 0, whether each of the `conditional` holds."""
         return self._function([as_node(self.roots[j].when) for j in self.conditional])
 
     @cached_property
@@ -176,12 +176,12 @@ class WatchTable:
 
     @cached_property
     def strict(self) -> Callable[[float, Any, Any], list[float]]:
-        """``strict(t, z, inputs)``: 1 of roots that happen just after their time."""
+        """``strict(t, z, inputs)``: 1 for roots that fire just after their time, else 0."""
         return self._function([as_node(r.strict) for r in self.roots])
 
     @cached_property
     def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
-        """The values of the changes of each root, with the same slopes."""
+        """The values of the changes of each root, with slopes like those of `slopes`."""
         return [self._with_slopes([as_node(c.value) for c in r.changes]) for r in self.roots]
 
 

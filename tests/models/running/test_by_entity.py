@@ -76,7 +76,7 @@ def test_forcings_by_entity_are_tables_with_one_more_column():
     np.testing.assert_allclose(steps(entity="b")["x"], [0, 4, 8], rtol=1e-8)
     counting = DifferenceModel(lambda n, x, u: x + u, state={"x": 0.0}, times=[0, 2, 4], forcings={"u": table})
     assert counting(entity="a")["x"].tolist() == [0, 2, 4]
-    with pytest.raises(ModelError, match="called alike in all inputs"):
+    with pytest.raises(ModelError, match="same name in all inputs"):
         OdeModel(filling, state={"x": 0.0}, times=[0, 4], forcings={"u": table},
                  events=[{"subject": "a", "var": "x", "time": 1, "value": 1}])  # fmt: skip
 

@@ -290,7 +290,7 @@ def test_an_algebraic_state_is_changed_by_its_equation_alone():
 def test_an_event_that_never_ends_is_stopped_with_its_times(engine):
     model = ball(engine=engine).replace(parms={"e": 0.5}, atol=1e-6)
     with pytest.raises(
-        SimulationError, match=r"'height' \(row 0 of `events`\) never ends.* last at (2\.99\d+, )+"
+        SimulationError, match=r"'height' \(row 0 of `events`\) never stops firing.* last at (2\.99\d+, )+"
     ) as told:
         model()
     assert told.value.time == pytest.approx(3, rel=1e-3)  # 1 + 2 (e + e^2 + ...)
@@ -302,7 +302,7 @@ def test_a_fit_takes_it_for_a_run_that_failed():
     fit = modFit(SimulationCost(model, data), {"e": 0.75}, lower=0.1, upper=1, hessian=False)
     assert fit.par["e"] == pytest.approx(0.8, rel=1e-4)
     cost = SimulationCost(model, data).bind(["e"])
-    with pytest.raises(SimulationError, match="never ends"):
+    with pytest.raises(SimulationError, match="never stops firing"):
         cost.residuals(np.array([0.4]))
 
 
@@ -325,7 +325,7 @@ def test_ranges_are_the_same_with_workers_and_copies_run_alike():
     theta = np.array([[10.0, 5.0, 0.8], [10.0, 5.0, 0.4]])
     Y, why = ball().bind().simulate_many(theta)
     np.testing.assert_array_equal(Y[0], ball().bind().simulate(theta[0]))
-    assert "never ends" in why[1]
+    assert "never stops firing" in why[1]
 
 
 def test_entities_have_their_own_root_events():

@@ -608,7 +608,7 @@ def test_a_run_of_years_crosses_its_threshold_twice_a_day(days):
 @pytest.mark.parametrize("a", [1e3, 1e5, 1e8, 1e10, 1e12])
 def test_however_fast_a_run_comes_back_to_what_it_has_crossed_it_slides(a):
     model = OdeModel("dx/dt = where(x > 1, -a, 1)", state={"x": 0.5}, times=np.linspace(0, 10, 11), parms={"a": a})
-    with pytest.raises(SimulationError, match="slides along it"):
+    with pytest.raises(SimulationError, match="slides along"):
         model()
 
 
