@@ -100,8 +100,8 @@ class OdeModel(ProfileModel):
     max_step : float, optional
         Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
         a function that cannot be traced. By default steps have no limit, but on "scipy" where the rates read the time:
-        0.618 of the largest gap between the rows of a run (deSolve's is the gap), at most a fiftieth of its length; many
-        rows do not make it shorter than a 300th.
+        0.618 of the largest gap between the rows of a run (deSolve's is the gap), at most a fiftieth of its length;
+        many rows do not make it shorter than a 300th.
     grid : Grid1D, optional
         The cells of profiles: states are arrays of one value a cell, see Notes.
     algebraic : sequence of str, optional
