@@ -414,8 +414,8 @@ def broken(spec: Specification, label: Any, run: Pass, schedule: Schedule, p: Ve
         what = f" ({spec.variables[schedule.readings.variables[run.row]]!r})"
     elif spec.space.is_traced and holds_choices(spec.space.rates):
         what = (
-            ". If the rates on both sides of a condition lead back to it, the state slides along it, which has no "
-            "solution by stops: propagation='rk4' with a small dt steps over it"
+            ". If the rates on both sides of a condition lead back to it, the state slides along it, which a run "
+            "cannot follow by stops: propagation='rk4' with a small dt steps over it"
         )
     sample = int(np.sum(np.unique(schedule.readings.times) <= time))
     return SimulationError(
