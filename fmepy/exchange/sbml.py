@@ -25,7 +25,7 @@ from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.files import Element, parse_xml, read_bytes
 from fmepy.exchange.mathml import Formulas
 from fmepy.exchange.sbml_events import read_events
-from fmepy.language.equations import names_in, symbol
+from fmepy.language.equations import symbol
 from fmepy.language.nodes import Node, Number, add, as_node, mul
 from fmepy.models.ode import OdeModel
 from fmepy.vocabulary import own_words
@@ -364,9 +364,9 @@ class _SbmlReader:
         has_value = [k in self.starts or _has_value(elements[k]) for k in free]
         price = np.full((len(rules), len(free) + len(rules)), 1e6)
         for i, rule in enumerate(rules):
-            used = names_in([self._math(rule)])
+            used = self._math(rule).free_symbols
             for j, k in enumerate(free):
-                if self.formulas.names[k].name in used:  # type: ignore[attr-defined]
+                if self.formulas.names[k] in used:
                     price[i, j] = has_value[j]
         found = linear_sum_assignment(price)[1]
         for rule, paid in zip(rules, price[range(len(rules)), found], strict=True):

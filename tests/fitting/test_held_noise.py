@@ -1,4 +1,4 @@
-"""Noise that is to be estimated and that `p` leaves out is told, by whatever fits."""
+"""A warning names noise that is to be estimated and that `p` leaves out, whatever fits or samples."""
 
 import warnings
 

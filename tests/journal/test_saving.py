@@ -158,7 +158,7 @@ FITS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Nothing is known of the errors")
+@pytest.mark.filterwarnings("ignore:Nothing is known of the errors")  # some kinds have no stated errors
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_of_every_kind_comes_back(name, place):
     result = FITS[name]()

@@ -94,7 +94,10 @@ def test_second_derivatives_are_those_of_differences(case):
 def test_groups_of_directions_are_of_nearly_one_size_and_cover_all_of_them(m, monkeypatch):
     head, groups = np.zeros(array_loop.PLAN, dtype=int), []
     size, *_ = head[[array_loop.SIZE_OF_GROUP, array_loop.N_FIRST]] = groups_of(m)[:2]
-    note = lambda _, what, w, along, *rest: groups.append((int(along[0]), size - (what - array_loop.ALONG)))  # noqa: E731
+
+    def note(_, what, w, along, *rest):
+        groups.append((int(along[0]), size - (what - array_loop.ALONG)))
+
     monkeypatch.setattr(array_loop, "_compute", note)
     blocks = array_loop.Blocks(head, *[None] * (len(array_loop.Blocks._fields) - 1))
     array_loop._compute_all(blocks, array_loop.ALONG, None, None, np.arange(m)[:, None])

@@ -58,7 +58,7 @@ def test_states_outputs_forcings_and_events_are_found_under_both_spellings(given
     assert fme.SimulationCost(model, long, y="val")().model == pytest.approx(0, abs=1e-7)
 
 
-@pytest.mark.filterwarnings("ignore:Nothing is known of the errors")
+@pytest.mark.filterwarnings("ignore:Nothing is known of the errors")  # the plain residuals state none
 @pytest.mark.parametrize("given", SPELLINGS)
 def test_fits_bounds_and_priors_take_both_spellings(given):
     model = fme.OdeModel(TEXT["micro"], state={"N": 1}, times=[0, 3], parms={given: 0.4})

@@ -204,7 +204,7 @@ def test_a_model_of_python_needs_no_parameters(write):
     assert any("all 3 are fitted" in line for line in task.notes)
 
 
-@pytest.mark.filterwarnings("ignore:Nothing is known of the errors")
+@pytest.mark.filterwarnings("ignore:Nothing is known of the errors")  # the file states none
 def test_scales_carry_start_bounds_and_priors(write):
     text = GROWTH.format(equations="d(N)/dt = r*N*(1 - N/K)\\nN(0) = N0", more="").replace(
         "r = { start = 0.5 }\nK = 100",
