@@ -8,8 +8,9 @@ from scipy.optimize import minimize_scalar
 import fmepy as fme
 from fmepy.errors import ArgumentError, ParameterError
 from fmepy.fitting import modFit
+from fmepy.fitting.bends import bends_of
 from fmepy.parameters.named import as_parameters
-from fmepy.parameters.priors import as_prior
+from fmepy.parameters.priors import Density, as_prior
 from fmepy.workflow.file.prepared import ScaledPrior
 
 T = np.arange(0.5, 10.5, 0.5)
@@ -249,6 +250,20 @@ def test_beside_the_kink_of_a_laplace_prior_the_standard_error_is_that_of_the_li
     assert fit.par["b"] == pytest.approx(best, abs=2e-3)
     assert fit.at_kink == ()
     assert fit.std_error["b"] == pytest.approx(FREE, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["residuals", "number", "cost"])
+def test_beside_a_kink_the_bend_of_the_prior_counts(kind):
+    """Of a log-Laplace density above its kink -2 log p = 2 (c + 1) log b, whose bend is -2 (c + 1) / b^2."""
+    fit = modFit(line(kind), {"a": 1.0, "b": 1.0}, prior={"b": stats.loglaplace(5, scale=0.5)}, lower={"b": 0.1})
+    assert fit.at_kink == ()
+    bend = -12 / fit.par["b"] ** 2
+    assert fit.std_error["b"] == pytest.approx((2 / (2 / FREE**2 + bend)) ** 0.5, rel=1e-4)
+
+
+def test_at_a_kink_there_is_no_bend():
+    place = Density.of(0, "b", stats.laplace(2, 0.1))
+    np.testing.assert_array_equal(bends_of((place,), np.array([2.0]), np.ones(1)), [0.0])
 
 
 def test_a_parameter_alone_and_a_bound_at_the_kink_are_held_too():
