@@ -7,7 +7,7 @@ rises to all sides. A method that stands still on a plateau has not converged, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,14 @@ from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent
 from fmepy.journal.encoding import Stored
 from fmepy.numerics.covariance import Spectra
+from fmepy.parameters.maps import TRANSFORMS
 from fmepy.types import BoolVector, Matrix, Vector
 
 _FAR = 1e100  # costs and parameters beyond it are on their way to infinity
 _LOST = 1e6  # times its size at the start: a parameter so far off, and without effect, has run away
 _NEAR = 1e-4  # of the parameters' sizes: a shorter step is none where data are exact
 _EXACT = 1e-8  # of what residuals change by with the parameters: rounding, and what a short step leaves
+_AT_END = 1e-3  # of the way from the start to an end of a scale: a parameter that went nearer, and is without effect
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
 
 
@@ -196,12 +198,16 @@ def _doubts(problem: Problem, theta: Vector, spectra: Spectra, free: BoolVector,
             f"Runs fail on both sides of {listed([names[j] for j in quiet.blind])} here, so nothing is known of the "
             "cost around it. Try another start, or give bounds (lower=, upper=) within which runs succeed."
         )
-    if quiet.dead:
+    ends = _at_ends_of_scale(problem, theta, quiet.dead)
+    notes += ends.values()
+    if plateau := [names[j] for j in quiet.dead if j not in ends]:
         notes.append(
-            f"The cost does not respond to {listed([names[j] for j in quiet.dead])} here: this is a plateau, not an "
+            f"The cost does not respond to {listed(plateau)} here: this is a plateau, not an "
             "optimum. Try another start or starts=10, give bounds, or leave out what has no influence."
         )
-    elif quiet.falling or (not problem.is_least_squares and falls_along(problem, theta, spectra.hessian, free)):
+    if quiet.dead:
+        return tuple(notes)
+    if quiet.falling or (not problem.is_least_squares and falls_along(problem, theta, spectra.hessian, free)):
         notes.append("The cost still falls to the sides: this is a saddle, not an optimum. Try another start.")
     elif lost_rank(problem, spectra, free):
         notes.append(
@@ -209,6 +215,28 @@ def _doubts(problem: Problem, theta: Vector, spectra: Spectra, free: BoolVector,
             "now have the same effect. Try another start or starts=10."
         )
     return tuple(notes)
+
+
+def _at_ends_of_scale(problem: Problem, theta: Vector, quiet: Iterable[int]) -> dict[int, str]:
+    """Return a message for each parameter without influence that a logarithm or a logit carried to an end of its range.
+
+    The cost is lowest at the end itself, 0 or 1, which no number on such a scale is.
+    """
+    kinds, notes = problem.objective.transforms or {}, {}
+    for j in quiet:
+        name, kind = problem.names[j], kinds.get(problem.names[j])
+        if not kind:
+            continue
+        transform = TRANSFORMS[kind]
+        with np.errstate(over="ignore", under="ignore"):
+            value, start = transform.back(theta[j]), transform.back(problem.start[j])
+        for end, bound in ((0.0, "lower=0"), (transform.upper_end, f"upper={transform.upper_end:g}")):
+            if np.isfinite(end) and abs(value - end) < _AT_END * abs(start - end):
+                notes[j] = (
+                    f"{name} goes to {end:g}, an end that its scale does not reach ({kind}({name}) is "
+                    f"{theta[j]:.4g}). Fit it as it is, with {bound} as a bound, or fix it there."
+                )
+    return notes
 
 
 def _rank(spectra: Spectra, dead: tuple[int, ...]) -> int:
@@ -263,7 +291,9 @@ def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvatur
             "Try another start, starts=10, or another method."
         )
     parts += found.doubts
-    for j in lost:
+    ends = _at_ends_of_scale(problem, theta, lost)
+    parts += [note for note in ends.values() if note not in found.doubts]
+    for j in (j for j in lost if j not in ends):
         parts.append(
             f"{problem.names[j]} ran away, from {problem.start[j]:.4g} to {theta[j]:.4g}, where the cost no longer "
             "depends on it. This is no optimum: give it bounds (lower=, upper=)."

@@ -51,7 +51,7 @@ def add_function(function: Function) -> Function:
     Raises
     ------
     ArgumentError
-        The name, or that of an ufunc, is taken.
+        The name, or that of an ufunc, is taken; or nothing says what its derivatives are.
 
     Examples
     --------
@@ -81,6 +81,11 @@ def add_function(function: Function) -> Function:
             raise ArgumentError(
                 f"The ufunc {ufunc!r} is the function {taken[ufunc]!r} already. Leave it out of `numpy`."
             )
+    if function.slopes is function.tangent is function.build is None and not function.jumps:
+        raise ArgumentError(
+            f"The function {function.name!r} has no derivatives. Give `slopes`, a function slopes(out, x, ...) that "
+            "returns them to each argument; or say jumps=True if it is constant between jumps."
+        )
     TABLE[function.name] = function
     _BY_NUMPY.clear()
     return function
@@ -275,7 +280,7 @@ add_function(
 )  # fmt: skip
 add_function(
     Function(
-        "nan_of", lambda x: _known(0.0, x), lambda x: np.where(np.isnan(x), np.nan, 0.0), None,
+        "nan_of", lambda x: _known(0.0, x), lambda x: np.where(np.isnan(x), np.nan, 0.0), lambda out, x: [ZERO],
         lambda part, x: part.select(part.compare("ord", x, x), "0.0", _LLVM_NAN), in_text=False,
     )
 )  # fmt: skip
@@ -286,7 +291,7 @@ def _past(*x: Any) -> Any:
     raise ValueError("lag(x, tau) has a value only in a run")
 
 
-add_function(Function("lag", _past, _past, None, _past, least=2, most=2, in_text=False))
+add_function(Function("lag", _past, _past, lambda out, x, tau: [ZERO, ZERO], _past, least=2, most=2, in_text=False))
 """What x was at t - tau; systems have a symbol in its place, see `models.running.system`."""
 
 

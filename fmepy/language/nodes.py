@@ -326,7 +326,7 @@ class Function:
         Its value for numpy's numbers and arrays, NaN where it has none.
     slopes : callable or None
         ``slopes(out, *arguments)`` returns its derivatives to each argument as expressions, of its own value, too;
-        None where it is constant between its jumps.
+        None where it is constant between its jumps, and says `jumps`.
     llvm : str or callable
         The function of C that computes it, or ``llvm(part, *values)``, which writes it, see `compiled.llvm_operations`.
     numpy : tuple of str

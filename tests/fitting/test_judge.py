@@ -1,6 +1,7 @@
 """What a fit says of where it ended: convergence is an optimum at which the cost knows its parameters."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fmepy as fme
@@ -259,3 +260,20 @@ def test_an_optimum_from_a_start_beside_runs_that_fail_is_one(method):
     x = np.arange(1.0, 6)
     f = fails_above(1.0, lambda p: float(np.sum((p["k"] * x - 0.7 * x + 0.1 * np.sin(9 * x)) ** 2)) / 0.01)
     assert modFit(f, {"k": 1.0}, method=method).converged
+
+
+def test_an_end_that_a_scale_does_not_reach_is_named_with_what_to_type():
+    times = np.arange(10.0)
+    model = fme.OdeModel("dy/dt = -k * y", state={"y": "10 * f"}, parms={"f": 0.5, "k": 0.2}, times=times)
+    data = pd.DataFrame({"time": times, "y": 10.8 * np.exp(-0.3 * times)})
+    cost = fme.SimulationCost(model, data)
+    fit = modFit(fme.transformed(cost, {"f": "logit", "k": "log"}))
+    assert not fit.converged
+    assert "f goes to 1, an end that its scale does not reach (logit(f) is " in fit.message
+    assert "with upper=1 as a bound" in fit.message
+    rising = fme.SimulationCost(cost.model, data.assign(y=5 * np.exp(0.1 * times)))
+    fit = modFit(fme.transformed(rising, {"k": "log"}))
+    assert "k goes to 0" in fit.message
+    assert "with lower=0 as a bound" in fit.message
+    assert "does not respond" not in fit.message
+    assert "ran away" not in fit.message

@@ -106,6 +106,12 @@ def test_a_function_from_outside_is_one_of_the_language_everywhere():
         del TABLE[erf.name]
 
 
+def test_a_function_without_derivatives_must_say_that_it_is_constant_between_jumps():
+    with pytest.raises(fme.errors.ArgumentError, match=r"'own' has no derivatives. Give `slopes`.*jumps=True"):
+        add_function(Function("own", math.erf, scipy.special.erf, llvm="erf"))
+    assert "own" not in TABLE
+
+
 def test_a_taken_name_is_refused():
     with pytest.raises(fme.errors.ArgumentError, match="has a function 'exp' already"):
         add_function(TABLE["exp"])
