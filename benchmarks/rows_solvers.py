@@ -12,10 +12,12 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from scipy.integrate import odeint
+from scipy.interpolate import CubicSpline
 
 import fmepy as fme
 from benchmarks import hiv, rows_stiff
-from benchmarks.row import Goal, Row, at_most, within
+from benchmarks.row import Goal, Row, at_least, at_most, within
 from benchmarks.timing import side_by_side
 from fmepy.compiled import explicit_runs
 
@@ -186,6 +188,36 @@ def logarithms() -> Row:
     return Row("one run of HIV, parameters as 10**p in the rates", one, "the parameters themselves", peer, goals)
 
 
+def interpolants() -> Row:
+    """Return the row of ten years of a function that looks up daily rain and a spline of warmth, beside odeint."""
+    days = np.arange(3651.0)
+    rain = np.maximum(np.random.default_rng(1).normal(0.0, 4.0, days.size), 0.0)
+    warmth = CubicSpline(days[::30], 10.0 + 8.0 * np.sin(days[::30] / 58.0))
+
+    def store(t: float, S: float, *, k: float = 0.05, e: float = 0.1) -> Any:
+        return np.interp(t, days, rain) - k * S - e * warmth(t) * S / (50 + S)
+
+    words: dict[str, Any] = {"state": {"S": 20.0}, "times": days[::10]}
+    ours = fme.OdeModel(store, **words)
+    given = fme.OdeModel(
+        lambda t, S, *, k=0.05, e=0.1, rain=0.0, warmth=0.0: rain - k * S - e * warmth * S / (50 + S),
+        **words, forcings={"rain": (days, rain), "warmth": (days, warmth(days))},
+    )  # fmt: skip
+
+    def by_odeint() -> np.ndarray:
+        return np.asarray(
+            odeint(lambda t, y: store(t, y[0]), 20.0, days[::10], tfirst=True, rtol=1e-6, atol=1e-6, hmax=1)
+        )
+
+    np.testing.assert_allclose(ours()["S"], by_odeint()[:, 0], rtol=1e-3)
+    bound, forced = ours.bind(), given.bind()
+    one, peer, series = side_by_side(
+        lambda: bound.simulate(bound.theta0), by_odeint, lambda: forced.simulate(forced.theta0), rounds=3
+    )
+    goals = [at_least(peer / one, 50, "{:.0f} x"), at_most(one / series, 1.5, "{:.2f} of a run with them as forcings")]
+    return Row("ten years of daily rain and a spline, looked up in the function", one, "odeint by hand", peer, goals)
+
+
 def with_a_switch() -> Row:
     """Return the row of a run through eight crossings of a switch, beside one of the same rates without it."""
     given = {"state": {"x": 10, "y": 5}, "times": np.linspace(0, 20, 41), "parms": {"a": 1.0, "b": 0.1, "c": 1.5}}
@@ -237,6 +269,7 @@ def _new_model_row(n: int, goal: float) -> Callable[[], Row]:
 ROWS = [
     one_run,
     logarithms,
+    interpolants,
     with_a_switch,
     _new_model_row(10, 30e-3),
     _new_model_row(50, 100e-3),

@@ -12,6 +12,7 @@ parameters is what counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from fractions import Fraction
 from typing import Any
@@ -101,12 +102,15 @@ class Truncated:
 
     def _made(self, e: Node) -> IntMatrix:
         if isinstance(e, Number):
-            return self.constant(remainder(e.value))
+            return self.constant(0 if math.isnan(e.value) else remainder(e.value))  # of a branch that is left out
         if isinstance(e, Symbol):  # a transcendental number, such as log 2
             return self.constant(self.any_number(e.name))
         parts = [self.known[a] for a in e.args]
         if e.word in ("shared", "abs", "nan_of", "positive"):  # which sign a size has is no matter close by
             return parts[0]
+        if e.word == "where" and any(isinstance(a, Number) and math.isnan(a.value) for a in e.args[2:]):
+            no = e.args[3]  # one branch has a value, such as that of an interpolant within its points
+            return parts[2] if isinstance(no, Number) and math.isnan(no.value) else parts[3]
         if e.word == "+":
             return self._sum(parts)
         if e.word == "*":

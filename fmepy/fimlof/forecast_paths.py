@@ -67,7 +67,7 @@ class Future:
             f"The forecast runs until {last:g}, and the forcing {f.name!r} ends at {f.times[-1]:g}: its last value, "
             f"{f.values[-1]:g}, is kept from there on. Give what is expected: forcings={{{f.name!r}: (times, values)}}."
             for f in self.spec.definition.forcings
-            if f.times[-1] < last - 1e-9 * abs(last) and np.ptp(f.values) > 0
+            if not f.of_function and f.times[-1] < last - 1e-9 * abs(last) and np.ptp(f.values) > 0
         ]
 
     def run(self, run: EntityRun, filtered: Specification) -> Ahead:

@@ -25,6 +25,7 @@ import scipy  # its rooms are loaded where they are asked for: `import fmepy` ne
 
 from fmepy.language.derivatives import gradients
 from fmepy.language.functions import holds_jumps, numpy_function
+from fmepy.language.interpolants import Series
 from fmepy.language.nodes import HALF, ONE, ZERO, Mode, Node, Symbol, call, choose_above, power
 from fmepy.types import IntVector, Vector
 
@@ -178,6 +179,8 @@ class ArrayProgram:
     checks : tuple of StridedRun
         What must not be zero: where it is, the function itself is to be asked (it raises an error).
     n_states, n_parameters, n_forcings : int
+    series : tuple of Series
+        Those that the function looks up by the time, the last of the forcings.
     """
 
     steps: tuple[ArrayStep, ...]
@@ -187,6 +190,7 @@ class ArrayProgram:
     n_states: int
     n_parameters: int
     n_forcings: int
+    series: tuple[Series, ...] = ()
 
     @cached_property
     def inputs(self) -> tuple[frozenset[str], ...]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy  # its rooms are loaded where they are asked for
 
 from fmepy.errors import ArgumentError
 from fmepy.language.nodes import (
@@ -81,7 +82,7 @@ def add_function(function: Function) -> Function:
             raise ArgumentError(
                 f"The ufunc {ufunc!r} is the function {taken[ufunc]!r} already. Leave it out of `numpy`."
             )
-    if function.slopes is function.tangent is function.build is None and not function.jumps:
+    if not (function.slopes or function.tangent or function.build or function.jumps):
         raise ArgumentError(
             f"The function {function.name!r} has no derivatives. Give `slopes`, a function slopes(out, x, ...) that "
             "returns them to each argument; or say jumps=True if it is constant between jumps."
@@ -171,6 +172,14 @@ add_function(
         in_text=False,
     )
 )
+
+for _name, _slope in (("erf", 2 / math.sqrt(math.pi)), ("erfc", -2 / math.sqrt(math.pi))):
+    add_function(
+        Function(
+            _name, getattr(math, _name), lambda x, _n=_name: getattr(scipy.special, _n)(x),
+            lambda out, x, _s=_slope: [_s * call("exp", -(x**2))], _name, (_name,),
+        )
+    )  # fmt: skip
 
 # --- what arithmetic is called
 

@@ -2,7 +2,8 @@
 
 ``d = np.zeros(3); d[0] = -k * y[0]`` asks a symbol for its value, and so do ``math.exp(y[0])`` and ``max(y[0], 0)``.
 What fails so is called again as a copy, of the function and of those beside it in its file, whose `numpy`, `math`,
-`max` and `min` are stand-ins, those that it imports itself, too. The function itself and the modules stay unchanged.
+`max`, `min` and `float` are stand-ins, those that it imports itself, too, and so are interpolants of scipy's. The
+function itself and the modules stay unchanged.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import reduce
+from operator import methodcaller
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import TracingError
+from fmepy.language.functions import numpy_function
+from fmepy.language.interpolants import for_symbols, is_interpolant, is_symbol
 
 _MAKERS = (
     "zeros", "ones", "empty", "full", "eye", "identity", "array", "asarray", "zeros_like", "ones_like", "empty_like",
@@ -63,6 +67,12 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
         replaced.update({id(getattr(module, name)): f for name, f in ours.items()})
 
     def copied(value: Any) -> Any:
+        if is_interpolant(value):
+            return for_symbols(value, kind)
+        if type(value) in (dict, list, tuple) and any(
+            map(is_interpolant, value.values() if type(value) is dict else value)
+        ):
+            return {k: copied(v) for k, v in value.items()} if type(value) is dict else type(value)(map(copied, value))
         if id(value) in replaced or not isinstance(value, FunctionType) or value.__globals__ is not home:
             return replaced.get(id(value), value)
         cells = tuple(CellType() for _ in value.__closure__ or ())
@@ -78,7 +88,7 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
         module = builtins.__import__(*args, **kwargs)
         return replaced.get(id(module), module)
 
-    own = dict(max=_extreme(max, np.maximum), min=_extreme(min, np.minimum), __import__=imported)
+    own = dict(max=_extreme(max, np.maximum), min=_extreme(min, np.minimum), float=_Float, __import__=imported)
     space["__builtins__"] = {**vars(builtins), **own}
     space.update({name: copied(value) for name, value in home.items() if name != "__builtins__"})
     result: Callable[..., Any] = copied(function)
@@ -104,16 +114,34 @@ def _extreme(plain: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Ca
 
     def function(*args: Any, **kwargs: Any) -> Any:
         of = args if len(args) > 1 else tuple(*args)
-        if not kwargs and any(hasattr(v, "__array_ufunc__") and not isinstance(v, np.ndarray) for v in of):
+        if not kwargs and any(is_symbol(v) and not isinstance(v, np.ndarray) for v in of):
             return reduce(of_two, of)
         return plain(of, **kwargs)
 
     return function
 
 
+class _IsFloat(type):
+    """The kind of `_Float`, of which every float is one."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, float)
+
+
+class _Float(float, metaclass=_IsFloat):
+    """Python's `float`, which leaves a symbol as it is; to numpy it is the type of numbers that `float` is."""
+
+    dtype = np.dtype(float)
+
+    def __new__(cls, x: Any = 0.0) -> Any:
+        return x.item() if isinstance(x, np.ndarray) and is_symbol(x) else x if is_symbol(x) else float(x)
+
+
 def _of_math(name: str) -> Callable[..., Any] | None:
     """Return a function of `math` that asks numpy's of the same meaning where a value is missing; None without one."""
     plain, of_arrays = getattr(math, name), getattr(np, _OF_NUMPY.get(name, name), None)
+    if of_arrays is None and numpy_function(name) is not None:  # scipy's
+        of_arrays = methodcaller(name)
     if not callable(plain) or of_arrays is None:
         return None
 

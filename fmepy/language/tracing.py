@@ -21,6 +21,7 @@ from fmepy.language.conditions import Condition as Decision
 from fmepy.language.conditions import Joined, Not, choose, relation
 from fmepy.language.equations import symbol
 from fmepy.language.functions import of_numpy
+from fmepy.language.interpolants import linear
 from fmepy.language.nodes import ONE, ZERO, Node, call, number
 from fmepy.language.stand_ins import taking_symbols
 
@@ -112,6 +113,19 @@ def _select(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0) 
     return default
 
 
+def of_parts(x: Any, conditions: Sequence[Any], parts: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    """Return ``np.piecewise`` of a symbol; its arguments."""
+    values = [part(x, *args, **kwargs) if callable(part) else part for part in parts]
+    out = values[len(conditions)] if len(values) > len(conditions) else 0.0
+    for condition, value in zip(conditions, values, strict=False):
+        out = np.where(condition, value, out)
+    return out
+
+
+_HANDLED: dict[Any, Callable[..., Any]] = {
+    np.where: _where, np.clip: _clip, np.select: _select, np.interp: linear, np.piecewise: of_parts,
+    np.ndim: lambda x: 0,
+}  # fmt: skip
 _TRIED: ContextVar[list[Any] | None] = ContextVar("the lags that a function on trial asked for", default=None)
 
 
@@ -212,10 +226,9 @@ class _NumpyFace(Valueless):
         return _each(lambda *xs: _apply(ufunc.__name__, xs), inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip, np.ndim: lambda x: 0}
-        if func not in handlers:
+        if func not in _HANDLED:
             raise TracingError(f"np.{func.__name__} of a single symbol has no symbolic form")
-        return handlers[func](*args, **kwargs)
+        return _HANDLED[func](*args, **kwargs)
 
     def __float__(self) -> float:
         raise TracingError(
@@ -317,12 +330,9 @@ class SymbolArray(np.ndarray):
         return result.view(SymbolArray) if isinstance(result, np.ndarray) and result.dtype == object else result
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip, np.select: _select}
-        return (
-            handlers[func](*args, **kwargs)
-            if func in handlers
-            else super().__array_function__(func, types, args, kwargs)
-        )
+        if func in _HANDLED and func is not np.ndim:
+            return _HANDLED[func](*args, **kwargs)
+        return super().__array_function__(func, types, args, kwargs)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, SymbolArray):  # a mask of conditions

@@ -22,6 +22,7 @@ from fmepy.models.definition.delays import at_rest
 from fmepy.models.definition.function import as_loops, drafted, read_signature, warn_of_order
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import BoundDynamic, Runnable
+from fmepy.models.running.forcings import forced_at
 from fmepy.models.steady_rates import OfEquations, OfFunction, SteadyRates, slopes_at_rest
 from fmepy.models.steady_run import check_start, tolerances
 from fmepy.models.steady_state import Place, come_to_rest, jump_between, refused, state_names, why_not
@@ -215,7 +216,7 @@ class SteadyModel(Runnable):
         d, positive = self._definition, self.tolerances.positive
         p = d.parms.to_numpy(dtype=float)
         if d.equations is not None:
-            return OfEquations(d.equations, self.t, p, positive)
+            return OfEquations(d.equations, self.t, p, forced_at(d.forcings, self.t), positive)
         assert d.function is not None, "a definition has equations or a function"
         more: dict[str, Any] = {"positive": positive, "extra_names": d.extra_names, "arrays": d.arrays}
         return OfFunction(d.function, self.t, self.first(p), p, self._cells, **more)
@@ -394,9 +395,13 @@ class BoundSteady(BoundDynamic):
             if d.outputs:
                 known, slopes = Y[:, : S.shape[1]], self._output_functions(self.names)
                 S = slopes.sensitivities_beside(
-                    np.full(n_rows, self._model.t), known, S, system.p, np.empty((0, n_rows))
+                    np.full(n_rows, self._model.t), known, S, system.p, self._forced(n_rows)
                 )
         return self._picked_rows(Y), self._picked_rows(S)
+
+    def _forced(self, n_rows: int) -> Matrix:
+        """Return the series that the function looks up, the same in every cell, shape (n_series, n_cell)."""
+        return np.tile(forced_at(self._definition.forcings, self._model.t), (n_rows, 1)).T
 
     def _table(self, system: SteadyRates, y: Vector) -> Matrix:
         """Return states, extras and outputs in every cell, shape (n_cell, n_var)."""
@@ -406,7 +411,7 @@ class BoundSteady(BoundDynamic):
             if d.extra_names:
                 Y = np.concatenate([Y, system.with_extras(y)[1]], axis=1)
             if d.outputs:
-                Y = self._output_functions().beside(np.full(n_rows, self._model.t), Y, system.p, np.empty((0, n_rows)))
+                Y = self._output_functions().beside(np.full(n_rows, self._model.t), Y, system.p, self._forced(n_rows))
         return Y
 
     def _picked_rows(self, table: Any) -> Any:

@@ -9,7 +9,7 @@ A state vector holds one species after the other (of a grid: all cells of the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, Self
@@ -102,11 +102,11 @@ class SteadyRates:
 class OfEquations(SteadyRates):
     """Rates by equations."""
 
-    def __init__(self, equations: Equations, t: float, p: Vector, positive: bool) -> None:
-        self._equations, self._t, self.p, self.positive = equations, t, p, positive
+    def __init__(self, equations: Equations, t: float, p: Vector, u: Sequence[float], positive: bool) -> None:
+        self._equations, self._t, self.p, self._u, self.positive = equations, t, p, u, positive
         self.n = self.n_species = len(equations.states)
         self.algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
-        self._groups = symbols((equations.time,), equations.states, equations.parameters)
+        self._groups = symbols((equations.time,), equations.states, equations.parameters, equations.forcings)
         self._rates = scalar_function(self._groups, self._equations.rates)
         self._slopes: dict[Any, Callable[..., list[float]]] = {}
 
@@ -118,7 +118,7 @@ class OfEquations(SteadyRates):
         return Structure.of(np.array([[s in names for s in states] for names in used], dtype=bool))
 
     def _values(self, function: Callable[..., list[float]], y: Vector) -> Vector:
-        return np.array(function((self._t,), y.tolist(), self.p.tolist()))
+        return np.array(function((self._t,), y.tolist(), self.p.tolist(), self._u))
 
     def rates(self, y: Vector) -> Vector:
         """Return f(y; p)."""

@@ -20,7 +20,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from fmepy.errors import TracingError
 from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, StridedRun, runs_of
 from fmepy.language.arrays import formula as formula_of
-from fmepy.language.tracing import Valueless, decided, with_symbols
+from fmepy.language.interpolants import linear, series_of_time
+from fmepy.language.tracing import Valueless, decided, of_parts, with_symbols
 from fmepy.models.definition.user_rates import RatesFunction
 
 MOST_SCALARS = 3000
@@ -341,16 +342,6 @@ def _selected(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0
     return default
 
 
-def _interpolated(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """Return np.interp by sums of ramps, one between two points each."""
-    if _is_traced(xp) or any(v is not None for v in (left, right, period)):
-        raise TracingError("np.interp has a form between constant points alone, without left=, right= and period=")
-    at = np.asarray(xp, dtype=float)
-    slopes = np.diff(fp) / np.diff(at)
-    ramps = np.minimum(np.maximum(np.expand_dims(x, -1) - at[:-1], 0.0), np.diff(at))
-    return np.sum(ramps * slopes, axis=-1) + fp[0] if len(at) > 1 else fp[0] + 0.0 * x
-
-
 def _filled(like: Any, value: Any, shape: Any = None) -> Any:
     out = np.empty(np.shape(like) if shape is None else shape, dtype=object)
     out[...] = value
@@ -360,7 +351,8 @@ def _filled(like: Any, value: Any, shape: Any = None) -> Any:
 _HANDLED: dict[Any, Callable[..., Any]] = {
     np.where: _where,
     np.select: _selected,
-    np.interp: _interpolated,
+    np.interp: linear,
+    np.piecewise: of_parts,
     np.dot: lambda a, b: np.multiply(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else np.matmul(a, b),
     np.inner: lambda a, b: np.matmul(a, np.transpose(b)),
     np.outer: lambda a, b: np.multiply(np.reshape(a, (-1, 1)), np.reshape(b, (1, -1))),
@@ -447,9 +439,14 @@ def _called_by(
     for word, names in (("p", rates.parameters), ("u", rates.forcings)):
         step = tape.noted(ArrayStep("input", word, len(names)))
         values.append([TracedEntry(tape, step, k) for k in range(len(names))])
+    own, u = len(rates.forcings), len(tape.steps) - 1
     token = _CURRENT.set(tape)
     try:
-        result, extra = follow(lambda: rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values))
+        with series_of_time(
+            lambda x: (0.0, 1.0) if isinstance(x, TracedEntry) and x.step == t else None,
+            lambda k: TracedEntry(tape, u, own + k),
+        ) as series:
+            result, extra = follow(lambda: rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values))
         found = np.array(result, dtype=object)
         if found.size != n or (len(shape) == 1 and found.shape != shape):
             raise TracingError(f"it returns an array of shape {found.shape} for {n} states")
@@ -457,6 +454,8 @@ def _called_by(
         extras = [tape.joined(np.asarray(e, dtype=object).reshape(-1))[0] for e in extra.values()]
     finally:
         _CURRENT.reset(token)
+    tape.steps[u] = replace(tape.steps[u], size=own + len(series))
     return ArrayProgram(
-        tuple(tape.steps), out, tuple(extras), tuple(tape.checks), n, len(rates.parameters), len(rates.forcings)
-    )
+        tuple(tape.steps), out, tuple(extras), tuple(tape.checks), n, len(rates.parameters), own + len(series),
+        tuple(series),
+    )  # fmt: skip

@@ -19,7 +19,7 @@ from fmepy.models.definition.delays import as_history, check_history, has_lags, 
 from fmepy.models.definition.function import read_function
 from fmepy.models.definition.text import read_text
 from fmepy.models.running.events import Event, check_roots, read_events
-from fmepy.models.running.forcings import as_forcings
+from fmepy.models.running.forcings import Forcing, as_forcings
 from fmepy.parameters.named import check_names
 
 
@@ -89,7 +89,8 @@ def define(
     past = as_history(history)
     _check_apart(draft, given)
     _check_start(draft, given)
-    equations, found = _expressions(draft, given, _reused(draft, given, source, like))
+    equations, found = _expressions(draft, given, *_reused(draft, given, source, like))
+    given = replace(given, forcings=(*given.forcings, *found.series))
     is_delayed = has_lags([*(found.rates or ()), *found.own.values()])
     check_history(past, draft, is_delayed)
     if is_delayed and draft.algebraic:
@@ -167,10 +168,14 @@ def _with_algebraic(draft: Draft, given: ModelArguments) -> Draft:
 
 def _reused(
     draft: Draft, given: ModelArguments, source: Any, like: Definition | None
-) -> Equations | ModelExpressions | None:
-    """Return equations, or what is known of a vector function, where the new model differs in numbers only."""
-    names = (draft.states, tuple(draft.parms), given.forcing_names)
+) -> tuple[Equations | ModelExpressions | None, tuple[Forcing, ...]]:
+    """Return equations, or what is known of a vector function, where the new model differs in numbers only; its series.
+
+    Series are those that the function looks up.
+    """
     is_copy = like is not None and like.source is source
+    series = tuple(f for f in like.forcings if f.of_function) if like is not None and is_copy else ()
+    names = (draft.states, tuple(draft.parms), (*given.forcing_names, *(f.name for f in series)))
     there = None
     own = [*source.rates, *dict(source.outputs).values()] if isinstance(source, Equations) else []
     if own and not given.outputs and not has_lags(own):  # lags are brought to those of states first
@@ -178,21 +183,22 @@ def _reused(
     elif like is not None and is_copy and like.given_outputs == given.outputs:
         there = like.equations
     if there is not None and (there.states, there.parameters, there.forcings) == names:
-        return there if there.algebraic == draft.algebraic else None
+        return (there if there.algebraic == draft.algebraic else None), series
     if like is None or not is_copy or like.arrays is None:
-        return None
+        return None, ()
     if (like.states, like.parameters, like.forcing_names) != names:
-        return None
-    return ModelExpressions(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
+        return None, ()
+    return ModelExpressions(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays), series
 
 
 def _expressions(
-    draft: Draft, given: ModelArguments, there: Equations | ModelExpressions | None
+    draft: Draft, given: ModelArguments, there: Equations | ModelExpressions | None, series: tuple[Forcing, ...]
 ) -> tuple[Equations | None, ModelExpressions]:
     """Return the expressions of a model, with the outputs that were given."""
     if isinstance(there, Equations):
-        return there, ModelExpressions(there.rates, dict(there.outputs))
-    found = draft.find() if there is None else there
+        return there, ModelExpressions(there.rates, dict(there.outputs), series=series)
+    found = draft.find() if there is None else replace(there, series=series)
+    given = replace(given, forcings=(*given.forcings, *found.series))
     _check_apart(draft, given, (*found.own, *found.extra_names))
     known = [*draft.states, *draft.parms, *given.forcing_names, *found.extra_names, draft.time]
     found = replace(found, own={**found.own, **read_outputs(given.outputs, known, found.own)})
@@ -302,7 +308,7 @@ def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> No
     if draft.reads is None:
         return
     used = {*draft.reads, *inside, *in_events, *names_in(d.initial), *names_in(d.history)}
-    for name in forcings:
+    for name in (f.name for f in d.forcings if not f.of_function):
         if name not in used:
             raise ModelError(f"The forcing {name!r} is used nowhere in the model.{did_you_mean(name, used)}")
     for name in parameters:

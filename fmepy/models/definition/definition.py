@@ -42,6 +42,10 @@ class ModelExpressions:
         Why there are no expressions.
     arrays : ArrayProgram or None
         What a vector function without expressions computes, where that is known.
+    at_rest : AtRest or None
+        The steady state that runs start from.
+    series : tuple of Forcing
+        Those that a function looks up by the time.
     """
 
     rates: tuple[Any, ...] | None
@@ -50,6 +54,7 @@ class ModelExpressions:
     note: str = ""
     arrays: ArrayProgram | None = None
     at_rest: Any = None
+    series: tuple[Forcing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,14 +13,19 @@ import numpy as np
 from fmepy.compiled.array_code import MOST_BAND
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ArgumentError, ModelError, SimulationError, TracingError, did_you_mean, listed, sentence, warn
-from fmepy.language.equations import symbols
-from fmepy.language.tracing import SymbolArray, agree, as_expression, at_most, lags_tried, traced, with_symbols
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import names_in, symbol, symbols
+from fmepy.language.functions import holds_choices
+from fmepy.language.interpolants import Series, series_of_time
+from fmepy.language.nodes import ZERO, Number, Symbol
+from fmepy.language.tracing import SymbolArray, Traced, agree, as_expression, at_most, lags_tried, traced, with_symbols
 from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import traced_arrays
 from fmepy.models.definition.definition import Draft, ModelExpressions
 from fmepy.models.definition.delays import at_present
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
+from fmepy.models.running.forcings import Forcing, forced_at
 from fmepy.types import Vector
 
 MOST_WRITTEN_OUT = 1000
@@ -102,8 +107,7 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Mo
             if rates.form == "vector" and len(rates.states) > MOST_WRITTEN_OUT and (grid := _as_grid(*of_arrays)):
                 return grid
             found = _traced(rates, time)
-            assert found.rates is not None, "it was traced"
-            if not _gives_the_same(found.rates, rates, time, *start):
+            if not _gives_the_same(found, rates, time, *start):
                 raise TracingError(
                     "its equations, traced with symbols, do not give the numbers that the function gives; "
                     "it may use random numbers or keep something between calls"
@@ -194,8 +198,11 @@ def as_loops(
     points = (t, y, p), (t + 0.37, moved, p), (t + 0.11, moved * 1.03, p * 1.013)
     try:
         arrays = traced_arrays(rates, shape)
+        series = _as_forcings(arrays.series, rates)
         if not agree(
-            lambda t, y, p: ArraysAt(arrays, p).rates(t, y, u), lambda t, y, p: read(t, y.copy(), p, u), points
+            lambda t, y, p: ArraysAt(arrays, p).rates(t, y, u),
+            lambda t, y, p: read(t, y.copy(), p, u),
+            points,
         ):
             raise TracingError(
                 "what was traced does not give the numbers that the function gives; it may use random numbers, keep "
@@ -205,7 +212,7 @@ def as_loops(
         note = f"{what} {as_it_is}, for it cannot be turned into loops over arrays: {error}"
         return ModelExpressions(None, extra_names=extra_names, note=note)
     note = f"{what} is compiled as loops over arrays"
-    return ModelExpressions(None, extra_names=extra_names, note=note, arrays=arrays)
+    return ModelExpressions(None, extra_names=extra_names, note=note, arrays=arrays, series=series)
 
 
 def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool, *start: Any) -> ModelExpressions:
@@ -233,19 +240,50 @@ def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
     """Return the function's expressions; TracingError if it has none."""
     groups = (rates.states, rates.parameters, rates.forcings)
     y, p, u = (np.array([traced(k) for k in names], dtype=object).view(SymbolArray) for names in groups)
-    result, extra = with_symbols(
-        rates.function,
-        lambda f, follow: follow(lambda: replace(rates, function=f).raw(traced(time), y, p, u)),
-        SymbolArray,
-    )
+
+    def with_series(f: Any, follow: Any) -> tuple[Any, Sequence[Series]]:
+        with series_of_time(partial(_line, symbol(time)), lambda k: traced(_name_of_series(k, rates))) as series:
+            return follow(lambda: replace(rates, function=f).raw(traced(time), y, p, u)), series
+
+    (result, extra), series = with_symbols(rates.function, with_series, SymbolArray)
     expressions = tuple(as_expression(e) for e in np.ravel(np.array(result, dtype=object)))
-    return ModelExpressions(expressions, {k: as_expression(v) for k, v in extra.items()})
+    own = {k: as_expression(v) for k, v in extra.items()}
+    used = names_in([*expressions, *own.values()])
+    return ModelExpressions(expressions, own, series=tuple(f for f in _as_forcings(series, rates) if f.name in used))
+
+
+def _line(time: Symbol, x: Any) -> tuple[float, float] | None:
+    """Return (a, b) where a traced number is a + b t, b > 0, else None."""
+    if not isinstance(x, Traced) or x.expression.free_symbols != {time} or holds_choices([x.expression]):
+        return None
+    slope = derivative(x.expression, time)
+    if not isinstance(slope, Number) or not slope.value > 0:
+        return None
+    return float(x.expression.subs({time: ZERO})), slope.value
+
+
+def _name_of_series(k: int, rates: RatesFunction) -> str:
+    name = f"series_{k + 1}"
+    while name in {*rates.states, *rates.parameters, *rates.forcings}:
+        name = f"_{name}"
+    return name
+
+
+def _as_forcings(series: Sequence[Series], rates: RatesFunction) -> tuple[Forcing, ...]:
+    """Return the series that a function looks up as forcings of its model."""
+    return tuple(Forcing(_name_of_series(k, rates), *s, of_function=True) for k, s in enumerate(series))
 
 
 def _gives_the_same(
-    expressions: Any, rates: RatesFunction, time: str, t: float, y: Vector, p: Vector, u: Vector
+    found: ModelExpressions, rates: RatesFunction, time: str, t: float, y: Vector, p: Vector, u: Vector
 ) -> bool:
-    groups = symbols((time,), rates.states, rates.parameters, rates.forcings)
-    function, given = scalar_function(groups, [at_present(e) for e in expressions]), (p.tolist(), u.tolist())
+    assert found.rates is not None, "it was traced"
+    series = found.series
+    groups = symbols((time,), rates.states, rates.parameters, (*rates.forcings, *(f.name for f in series)))
+    function, plain = scalar_function(groups, [at_present(e) for e in found.rates]), p.tolist()
     points = (t, y), (t + 0.37, y * 1.07 + 1e-3)
-    return agree(lambda t, y: function([t], y.tolist(), *given), lambda t, y: rates(t, y, p, u), points)
+    return agree(
+        lambda t, y: function([t], y.tolist(), plain, [*u.tolist(), *forced_at(series, t)]),
+        lambda t, y: rates(t, y, p, u),
+        points,
+    )

@@ -54,7 +54,7 @@ class RatesFunction:
     def returned(self, t: Any, y: Any, p: Any, u: Any) -> Any:
         """Call the user's function."""
         values = ByName(zip(self.parameters, p, strict=True))
-        values.update(zip(self.forcings, u, strict=True))
+        values.update(zip(self.forcings, u, strict=False))  # behind them are series that the function looks up itself
         if self.form == "vector":
             return self._of_arrays(t, y, values)
         values.update(zip(self.states, y, strict=True))

@@ -35,12 +35,15 @@ class Forcing:
     values : ndarray, shape (n_knot,)
     method : {"linear", "constant"}
         "constant" keeps the value of the last knot passed.
+    of_function : bool
+        Whether the model's function looks it up by itself (`language.interpolants`); nobody gave it.
     """
 
     name: str
     times: Vector
     values: Vector
     method: str = "linear"
+    of_function: bool = False
 
     def at(self, t: Any) -> Vector:
         """Return the forcing at times `t`; at a jump, the value after it."""
@@ -195,6 +198,6 @@ def stage_values(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> C
 def tell_outside(forcings: tuple[Forcing, ...], start: float, end: float) -> None:
     """Log once which forcings end inside the run and are held constant from there."""
     for f in forcings:
-        if len(f.times) > 1 and (start < f.times[0] or end > f.times[-1]):
+        if len(f.times) > 1 and not f.of_function and (start < f.times[0] or end > f.times[-1]):
             covers = f"{f.times[0]:g} to {f.times[-1]:g}, the model runs from {start:g} to {end:g}"
             logger.info("The forcing %r covers %s: outside its range it is held constant.", f.name, covers)

@@ -236,7 +236,7 @@ class ArraysAt:
 
     def __init__(self, arrays: ArrayProgram, p: Any, places: Sequence[int] = (), scales: Any = ()) -> None:
         self._code = code = code_of(arrays)
-        self.n, self.m = arrays.n_states, len(places)
+        self.n, self.m, self._series = arrays.n_states, len(places), arrays.series
         self._block = w = code.block()
         w[code.at("p")] = p
         self._t, self._y, self._u, self._out = (w[s] for s in (code.at("t"), code.at("y"), code.at("u"), code.rates))
@@ -255,8 +255,8 @@ class ArraysAt:
         """Return the rates; None where the function itself is to be asked."""
         self._t[0] = t
         self._y[:] = y
-        if len(u):
-            self._u[:] = u
+        if len(self._u):
+            self._u[:] = u if len(u) == len(self._u) else [*u, *(s.at(t) for s in self._series)]
         self._run()
         if self._is_refused or (self._checks is not None and not self._block[self._checks].all()):
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -47,7 +49,7 @@ def model(source=logistic, **changes):
         ({"outputs": {"N": "2 * r"}}, ModelError, "name of something else"),
         ({"outputs": {"a": lambda M: M}}, ModelError, "argument 'M'"),
         ({"outputs": pd.Series({"a": "N"})}, ModelError, "must be a dict"),
-        ({"outputs": {"a": lambda N: 1 if float(N) > 0 else 0}}, ModelError, "cannot be turned into an expression"),
+        ({"outputs": {"a": lambda N: 1 if int(N) > 0 else 0}}, ModelError, "cannot be turned into an expression"),
         ({"forcings": {"u": ([0, 1], [1, 2])}}, ModelError, "forcing 'u' is used nowhere"),
         ({"forcings": {"K": ([1, 0], [1, 2])}}, ModelError, "must increase"),
         ({"forcings": {"K": ([0, 1], [1, np.nan])}}, ModelError, "NaN"),
@@ -228,7 +230,7 @@ def test_a_return_that_is_missing_in_one_branch_is_told_with_the_time(method):
 @pytest.mark.parametrize("method", ["lsoda", "RK45", "rk4"])
 def test_a_complex_number_is_a_failed_run_that_says_so(method):
     model = OdeModel(
-        lambda t, y, p: (1 - float(t)) ** 0.5 if t > -1 else 0.0, state={"N": 1}, times=[0, 1, 2], method=method
+        lambda t, y, p: math.ldexp(1 - t, 0) ** 0.5 if t > -1 else 0.0, state={"N": 1}, times=[0, 1, 2], method=method
     )
     with pytest.raises(SimulationError, match="complex number for 'N'"):
         model()

@@ -1,0 +1,274 @@
+"""Interpolants in a function that is traced: np.interp, and the objects of scipy.interpolate.
+
+An interpolant is a polynomial P_i between each two of its breaks x_i. Of the time it becomes a series, as a forcing is
+one, so that runs stop where the polynomial changes. Of anything else it is a sum over the pieces, which holds where
+neighbours meet, with r_i = min(max(x - x_i, 0), x_{i+1} - x_i)::
+
+    f(x) = f(x_0) + sum_i (P_i(r_i) - P_i(0))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fmepy.errors import TracingError
+from fmepy.types import Matrix, Vector
+
+MOST_PIECES = 200
+"""Of an interpolant of something other than the time: every rate would compute all of them."""
+_INSIDE, _DEGREE = np.array([0.1, 0.4, 0.6, 0.9]), 3
+"""Where pieces are looked at, as parts of their length, and the highest degree that so many values determine."""
+_ROUNDING = 1e-9
+
+
+class Series(NamedTuple):
+    """A series that a function looks up by the time.
+
+    Attributes
+    ----------
+    times, values : ndarray
+    method : {"linear", "constant"}
+    """
+
+    times: Vector
+    values: Vector
+    method: Literal["linear", "constant"]
+
+    def at(self, t: float) -> float:
+        """Return its value at a time."""
+        if self.method == "linear":
+            return float(np.interp(t, self.times, self.values))
+        return float(self.values[max(int(np.searchsorted(self.times, t, side="right")) - 1, 0)])
+
+
+class SeriesOfTime:
+    """The series that a function looks up while it is traced.
+
+    Parameters
+    ----------
+    line : callable
+        ``line(x)``: (a, b) where a symbol is a + b t, b > 0; None where it is not.
+    entry : callable
+        ``entry(k)``: the symbol that stands for the k-th series.
+    """
+
+    def __init__(self, line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any]) -> None:
+        self.line, self._entry = line, entry
+        self.found: list[Series] = []
+        self._places: dict[tuple[bytes, bytes, str], int] = {}
+
+    def symbol(self, series: Series) -> Any:
+        """Return the symbol of a series, the same for equal ones."""
+        key = series.times.tobytes(), series.values.tobytes(), series.method
+        if key not in self._places:
+            self._places[key] = len(self.found)
+            self.found.append(series)
+        return self._entry(self._places[key])
+
+
+_CURRENT: ContextVar[SeriesOfTime | None] = ContextVar("the series of the function that is traced", default=None)
+
+
+@contextmanager
+def series_of_time(
+    line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any]
+) -> Iterator[list[Series]]:
+    """Let interpolants of the time become series meanwhile; gives the list of them, see `SeriesOfTime`."""
+    series = SeriesOfTime(line, entry)
+    token = _CURRENT.set(series)
+    try:
+        yield series.found
+    finally:
+        _CURRENT.reset(token)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interpolant:
+    """Polynomials between breaks.
+
+    Attributes
+    ----------
+    at : ndarray, shape (n + 1,)
+        The breaks, increasing.
+    values : ndarray, shape (n + 1,)
+        At the breaks.
+    coefficients : ndarray, shape (degree + 1, n)
+        Of powers of x - at[i], the lowest first.
+    left, right : float or None
+        The value outside, NaN where there is none; None: the first and the last polynomial continue.
+    """
+
+    at: Vector
+    values: Vector
+    coefficients: Matrix
+    left: float | None
+    right: float | None
+
+    def __call__(self, x: Any) -> Any:
+        """Return its value at a symbol."""
+        series, ends = _CURRENT.get(), (self.values[0], self.values[-1])
+        line = None if series is None else series.line(x)
+        if series is None or line is None:
+            value = self._of_pieces(x)
+        else:
+            value, is_held = self._of_time(x, series, *line)
+            ends = ends if is_held else (None, None)
+        for outside, known, is_out in zip(
+            (self.left, self.right), ends, (x < self.at[0], x > self.at[-1]), strict=True
+        ):
+            if outside is not None and outside != known:
+                value = np.where(is_out, outside, value)
+        return value
+
+    def _of_time(self, x: Any, series: SeriesOfTime, offset: float, slope: float) -> tuple[Any, bool]:
+        """Return its value, and whether this stays the same outside; else the polynomials continue."""
+        times, c = (self.at - offset) / slope, self.coefficients
+        if len(c) == 1:
+            return series.symbol(Series(times, np.append(c[0], self.values[-1]), "constant")), True
+        if len(c) == 2 and self.left is not None and self.right is not None:
+            return series.symbol(Series(times, self.values, "linear")), True
+        steps = [series.symbol(Series(times[:-1], each, "constant")) for each in (*c, self.at[:-1])]
+        return _polynomial(steps[:-1], x - steps[-1]), False
+
+    def _of_pieces(self, x: Any) -> Any:
+        c, n = self.coefficients, len(self.at) - 1
+        if len(c) == 1:
+            raise TracingError("an interpolant with jumps has a form of the time alone")
+        if n > MOST_PIECES:
+            raise TracingError(
+                f"an interpolant of {n} pieces has a form of the time alone; of others with {MOST_PIECES}"
+            )
+        value = self.values[0]
+        for i, width in enumerate(np.diff(self.at)):
+            r = x - self.at[i]
+            r = r if i == 0 and self.left is None else np.maximum(r, 0.0)
+            r = r if i == n - 1 and self.right is None else np.minimum(r, width)
+            value = value + r * _polynomial(c[1:, i], r)
+        return value
+
+
+def _polynomial(coefficients: Any, x: Any) -> Any:
+    """Return a polynomial by Horner's rule."""
+    *others, value = coefficients
+    for c in reversed(others):
+        value = c + x * value
+    return value
+
+
+def linear(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Return ``np.interp`` with a symbol as x, or among the values fp; its arguments."""
+    if is_symbol(np.asarray(xp)) or any(map(is_symbol, (left, right, period))):
+        raise TracingError("np.interp has a form between constant points alone")
+    at, values = np.array(xp, dtype=float), np.asarray(fp)
+    if is_symbol(values):  # a sum of hats
+        if left is not None or right is not None:
+            raise TracingError("np.interp of values that are symbols has no form with left= and right=")
+        return sum(f * linear(x, at, hat, period=period) for f, hat in zip(values, np.eye(len(at)), strict=True))
+    if period is not None:
+        order = np.argsort(at % period, kind="stable")
+        at, values, x = (at % period)[order], values[order], np.remainder(x, period)
+        at = np.concatenate([at[-1:] - period, at, at[:1] + period])
+        values = np.concatenate([values[-1:], values, values[:1]])
+    if len(at) == 1:
+        return values[0] + 0.0 * x
+    ends = (float(end if given is None else given) for end, given in ((values[0], left), (values[-1], right)))
+    return Interpolant(at, values, np.array([values[:-1], np.diff(values) / np.diff(at)]), *ends)(x)
+
+
+def is_symbol(x: Any) -> bool:
+    """Tell whether something is a symbol, or an array of them."""
+    return x.dtype == object if isinstance(x, np.ndarray) else hasattr(x, "__array_ufunc__")
+
+
+# --- those of scipy
+
+
+def is_interpolant(value: Any) -> bool:
+    """Tell whether something is an interpolant of scipy's."""
+    return type(value).__module__.startswith("scipy.interpolate") and callable(value)
+
+
+def for_symbols(interpolant: Any, kind: type[np.ndarray]) -> Callable[..., Any]:
+    """Return an interpolant of scipy's as a function of numbers or symbols; of one that is not piecewise, as it is.
+
+    Nothing but its values is asked of it, between its breaks and outside.
+    """
+
+    def function(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_symbol(x):
+            return interpolant(x, *args, **kwargs)
+        if args or kwargs:
+            raise TracingError("an interpolant is called with further arguments")
+        components = _read(interpolant)
+        if np.ndim(interpolant(components[0].at[0])) == 0:
+            return components[0](x)
+        return np.array([f(x) for f in components], dtype=object).view(kind)
+
+    return function
+
+
+def _breaks(interpolant: Any) -> Vector:
+    """Return where the polynomials of an interpolant of scipy's meet."""
+    if hasattr(interpolant, "get_knots"):
+        return np.asarray(interpolant.get_knots(), dtype=float)
+    if hasattr(interpolant, "t") and hasattr(interpolant, "k"):
+        k, t = interpolant.k, np.asarray(interpolant.t, dtype=float)
+        return np.unique(t[k : len(t) - k])
+    at = np.asarray(getattr(interpolant, "x", ()), dtype=float)
+    if at.ndim != 1 or len(at) < 2 or (np.diff(at) <= 0).any():
+        raise TracingError(f"a {type(interpolant).__name__} has no symbolic form")
+    return at
+
+
+def _read(interpolant: Any) -> list[Interpolant]:
+    """Return the components of an interpolant of scipy's."""
+    at = _breaks(interpolant)
+    width = np.diff(at)
+    inside = np.array([_at(interpolant, at[:-1] + part * width) for part in (*_INSIDE, 0.25)])
+    ends = _at(interpolant, at)
+    if ends.ndim > 2:
+        raise TracingError("an interpolant of matrices has no symbolic form")
+    outside = [_outside(interpolant, end, step) for end, step in ((at[0], -width[0]), (at[-1], width[-1]))]
+    columns = range(ends[0].size)
+    return [
+        _component(at, ends.reshape(len(at), -1)[:, j], inside.reshape(5, len(width), -1)[:, :, j],
+                   [values.reshape(2, -1)[:, j] for values in outside])
+        for j in columns
+    ]  # fmt: skip
+
+
+def _at(interpolant: Any, x: Vector) -> Any:
+    """Return values of an interpolant, those of one place in a row."""
+    values = np.array(interpolant(x), dtype=float)
+    return values if np.array_equal(values[0], interpolant(x[0]), equal_nan=True) else np.moveaxis(values, -1, 0)
+
+
+def _outside(interpolant: Any, end: float, step: float) -> Any:
+    """Return the values half and a whole step outside, NaN where there are none."""
+    try:
+        return _at(interpolant, end + step * np.array([0.5, 1.0]))
+    except ValueError:
+        return np.full((2, np.size(interpolant(end))), np.nan)
+
+
+def _component(at: Vector, values: Vector, inside: Matrix, outside: list[Vector]) -> Interpolant:
+    """Return polynomials from their values inside the pieces, those at the breaks, and outside."""
+    width, size = np.diff(at), np.abs(inside).max(initial=1e-300)
+    powers = np.linalg.solve(np.vander(_INSIDE, increasing=True), inside[:-1])
+    if not np.allclose(_polynomial(powers, 0.25), inside[-1], rtol=0, atol=_ROUNDING * size):
+        raise TracingError("an interpolant is no polynomial of degree three or less between its points")
+    degree = max((k for k in range(_DEGREE + 1) if np.abs(powers[k]).max() > _ROUNDING * size), default=0)
+    c = powers[: degree + 1] / width ** np.arange(degree + 1)[:, None]
+    ends: list[float | None] = []
+    for i, step, found in ((0, -0.5 * width[0], outside[0]), (-1, 1.5 * width[-1], outside[1])):
+        goes_on = np.allclose(_polynomial(c[:, i], step), found[0], rtol=0, atol=1e-6 * size)
+        if not goes_on and not (found[0] == found[1] or np.isnan(found).all()):
+            raise TracingError("an interpolant is neither constant outside its points nor goes on as within")
+        ends.append(None if goes_on else float(found[0]))
+    return Interpolant(at, values, c, *ends)
