@@ -14,6 +14,7 @@ from fmepy.errors import ModelError
 from fmepy.models.running.forcings import Forcing
 from tests.dmi.runs import program_of, run
 from tests.dmi.test_running import CAPACITY, DELIVERY, SALES
+from tests.plain import plain
 
 TEXT = """
 dims D[2], F[2], A[2,2], xs[3], ys[3]
@@ -117,7 +118,7 @@ def test_two_hundred_assignments_that_need_one_another_twice_are_equations_too()
 
 @module(reads=("x",), assigns=("y",))
 def python_module(x):
-    return x if float(x) > 0 else 1.0
+    return x if plain(x) > 0 else 1.0
 
 
 @pytest.mark.parametrize(

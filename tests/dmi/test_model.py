@@ -13,6 +13,7 @@ import pytest
 import fmepy as fme
 from fmepy.dmi import DiagnosticWarning, ModularModel, Module
 from fmepy.errors import ArgumentError, DataError, ModelError, ParameterError, SimulationError
+from tests.plain import plain
 
 PREY = Module("prey", "d(N)/dt = r * N * (1 - N / K) - eaten\noutput N")
 HUNT = Module("hunt", "eaten = a * N * P\nd(P)/dt = e * eaten - m * P\nP(0) = P0\noutput P, eaten")
@@ -313,7 +314,7 @@ def test_serial_coupling(model):
 def test_a_python_module_runs_among_the_others():
     @fme.dmi.module(reads=("N", "P"), assigns=("eaten",))
     def eating(N, P):
-        return 0.01 * N * P if float(N) > 0 else 0.0
+        return 0.01 * N * P if plain(N) > 0 else 0.0
 
     hunt = Module("hunt", "d(P)/dt = e * eaten - m * P\nP(0) = P0\noutput P, eaten")
     used = {k: v for k, v in DATA.items() if k != "a"}

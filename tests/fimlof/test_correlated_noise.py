@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from fmepy import DifferenceModel, FimlofCost, OdeModel, SimulationCost, modFit, sector
 from fmepy.errors import ArgumentError, DataError, ModelError
+from tests.plain import plain
 
 N = 9
 MODEL = DifferenceModel(
@@ -133,6 +134,6 @@ def test_of_differential_equations_it_is_refused() -> None:
     words = {"process_noise": {"x": 0.1}, "measurement_noise": {"x": 0.1}, "noise_correlation": {("x", "x"): 0.5}}
     with pytest.raises(ArgumentError, match="white between the readings"):
         FimlofCost(model, {"time": [1.0], "x": [0.4]}, **words)
-    untraced = DifferenceModel(lambda t, x: float(x), state={"x": 1.0}, times=[0, 1])
+    untraced = DifferenceModel(lambda t, x: plain(x), state={"x": 1.0}, times=[0, 1])
     with pytest.raises(ModelError, match="`noise_correlation` needs the model's equations"):
         FimlofCost(untraced, {"time": [1.0], "x": [0.4]}, **words)

@@ -9,10 +9,11 @@ import pytest
 
 from fmepy.fimlof.outputs import output_functions, outputs_of
 from fmepy.models.difference import DifferenceModel
+from tests.plain import plain
 
 
 def branching(n, x, y, *, a=2.0):
-    if float(x) > 100.0:
+    if plain(x) > 100.0:
         return (x, y), {"flux": a * x * y}
     return (x + 1, y), {"flux": a * x * y}
 

@@ -6,6 +6,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import SimulationError
+from tests.plain import plain
 
 NO_W = {"x": "sd_w"}  # free at zero, it leaves the work to the filter
 
@@ -113,7 +114,7 @@ def test_entities_with_parameters_of_their_own(model):
 
 def test_errors_of_the_data_and_a_function_without_equations():
     def jump(n, x, y, *, r=0.3, K=20.0, a=0.1):
-        return (x + r * x * (1 - x / K) - a * y, 0.8 * y + a * x) if float(x) > -5 else (x, y)
+        return (x + r * x * (1 - x / K) - a * y, 0.8 * y + a * x) if plain(x) > -5 else (x, y)
 
     model = fme.DifferenceModel(jump, state={"x": 2.0, "y": 1.0}, times=np.arange(13))
     table = records(difference())[["time", "x"]].assign(err=0.2)

@@ -14,6 +14,7 @@ from fmepy.fitting.derived import derived
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.profiles import confidence
 from tests.fitting.problems import PROBLEMS
+from tests.plain import plain
 
 MONOD, BOD, LOGISTIC = PROBLEMS
 METHODS_OF_FUNCTIONS = [m for m in METHODS if m != "scoring"]
@@ -82,7 +83,7 @@ def test_a_models_own_differences_stay_inside_the_bounds(engine):
 
         def rhs(t, y, p):
             seen.append(float(p["k"]))
-            return [-p["k"] * y[0] if float(y[0]) > -1 else 0.0]  # float(): no equations
+            return [-p["k"] * y[0] if plain(y[0]) > -1 else 0.0]  # no equations
 
         model = fme.OdeModel(rhs, state={"x": 1.0}, times=np.arange(5.0), parms={"k": 1.0}, engine="scipy")
         values = np.exp(-2.0 * np.arange(5.0))
@@ -90,7 +91,7 @@ def test_a_models_own_differences_stay_inside_the_bounds(engine):
 
         def step(n, x, *, k):
             seen.append(float(k))
-            return x * (1 - k) if float(k) >= 0 else x  # an `if`: no equations
+            return x * (1 - k) if plain(k) >= 0 else x  # an `if`: no equations
 
         model = fme.DifferenceModel(step, state={"x": 1.0}, times=np.arange(5), parms={"k": 0.9}, engine="python")
         values = 0.001 ** np.arange(5.0)

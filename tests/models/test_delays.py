@@ -21,6 +21,7 @@ from fmepy.compiled import delay_loop
 from fmepy.errors import FmepyError, ModelError, ModelTextError, SimulationError
 from fmepy.language.equations import Equations, symbol
 from fmepy.language.nodes import call
+from tests.plain import plain
 
 DEDE = json.loads((Path(__file__).parent.parent / "reference" / "dede" / "dede.json").read_text(encoding="utf-8"))
 HUTCHINSON = "d(N)/dt = r*N*(1 - lag(N, tau)/K)"
@@ -650,7 +651,7 @@ def test_the_past_is_read_nowhere_else():
 
 def test_a_function_that_reads_the_past_must_become_equations():
     def decides(t, N, *, tau=1.0):
-        return -fme.lag(N, tau) if float(N) > 0 else 0.0
+        return -fme.lag(N, tau) if plain(N) > 0 else 0.0
 
     with pytest.raises(ModelError, match=r"calls lag\(\), so it must be turned into equations, and it cannot be"):
         fme.OdeModel(decides, state={"N": 1}, times=[0, 1])

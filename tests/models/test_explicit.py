@@ -16,6 +16,7 @@ from fmepy.models.engines import explicit
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.system import build_system
 from tests.models.problems import every_model, hiv_model, van_der_pol
+from tests.plain import plain
 
 
 def stiff(mu=1000.0, **options):
@@ -262,7 +263,7 @@ def test_the_method_chooses_the_engine_and_must_belong_to_it():
 
 def test_what_cannot_be_compiled_is_refused_with_the_reason():
     def branching(t, N, *, r=1.0):
-        return r * N if float(N) > 1 else -r * N
+        return r * N if plain(N) > 1 else -r * N
 
     with pytest.raises(ModelError, match=r"cannot run on explicit: .*Leave engine='auto'"):
         OdeModel(branching, state={"N": 1}, times=[0, 1], engine="explicit")

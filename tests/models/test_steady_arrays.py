@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fmepy as fme
+from tests.plain import plain
 
 N = 40
 GRID = fme.Grid1D(np.linspace(0, 6, N + 1))
@@ -59,7 +60,7 @@ def test_a_vector_function_without_a_grid_has_them_too():
 
 def test_what_a_function_of_profiles_decides_by_is_told():
     def deciding(t, C, *, k=0.5):
-        return fme.transport_1d(C, GRID, D=1.0, up=1.0).rate - (k if float(C.min()) > 0 else 0.0) * C
+        return fme.transport_1d(C, GRID, D=1.0, up=1.0).rate - (k if plain(C.min()) > 0 else 0.0) * C
 
     model = fme.SteadyModel(deciding, state={"C": 1.0}, grid=GRID)
     assert "leave float() out" in model.engine_note

@@ -10,6 +10,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, DataError, ModelError, NoSteadyStateError, ParameterError
+from tests.plain import plain
 
 FOLDER = Path(__file__).parent.parent / "reference" / "fme"
 CASES = {c["id"]: c for c in json.loads((FOLDER / "vignettes.json").read_text(encoding="utf-8"))["cases"]}
@@ -31,7 +32,7 @@ def reactor(t, S, B, *, D=0.5, Sin=10.0, mu=1.0, K=2.0, Y=0.5):
 def reactor_of_arrays(t, y, p):
     growth = p["mu"] * y[0] / (p["K"] + y[0])
     out = [p["D"] * (p["Sin"] - y[0]) - growth * y[1] / p["Y"], (growth - p["D"]) * y[1]]
-    return np.array([float(v) for v in out])  # float: it cannot be traced
+    return np.array([plain(v) for v in out])  # float: it cannot be traced
 
 
 def at_rest(D, Sin, mu, K, Y):

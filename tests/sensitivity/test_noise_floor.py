@@ -6,6 +6,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import fmepy as fme
+from tests.plain import plain
 
 T = np.arange(0.0, 11)
 P = {"k": 0.3, "y0": 2.0, "z": 1.7}
@@ -118,7 +119,7 @@ def test_rows_of_some_variables_have_their_own_noise():
 @pytest.mark.parametrize("as_cost", [False, True])
 def test_differences_that_a_model_takes_itself_are_looked_at_once_more(as_cost, size):
     def rates(t, s, p):  # no equations: the solver's steps follow B, on which z works
-        A, B = float(s[0]), float(s[1])
+        A, B = plain(s[0]), plain(s[1])
         return [-p["k"] * A + size * p["z"] * B, p["z"] * float(np.cos(3 * t)) * B]
 
     model = fme.OdeModel(rates, state={"A": 2.0, "B": 1.0}, parms={"k": 0.3, "z": 1.7}, times=T, engine="scipy")

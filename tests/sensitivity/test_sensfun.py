@@ -15,6 +15,7 @@ from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.journal import evaluations, records
 from fmepy.sensitivity import collin, sensFun
 from tests.models.problems import hiv_model
+from tests.plain import plain
 from tests.sensitivity.references import (
     BACTERIA_TIMES,
     DATA,
@@ -368,7 +369,7 @@ def test_differences_that_fit_the_solver_come_close_to_the_exact_ones():
 
 def test_a_model_without_equations_says_that_it_takes_differences():
     def rates(t, y, p):
-        return [-p["k"] * float(y[0])]
+        return [-p["k"] * plain(y[0])]
 
     model = fme.OdeModel(rates, state={"A": 1.0}, times=[0, 1, 2], parms={"k": 0.5}, engine="scipy")
     sens = sensFun(model, varscale=1)

@@ -10,6 +10,7 @@ from fmepy.errors import ArgumentError, ModelError, SimulationError
 from fmepy.models.engines import registry, scipy_steppers
 from fmepy.models.engines.base import Engine
 from tests.models.problems import hiv_model
+from tests.plain import plain
 
 TIMES = np.linspace(0, 4, 9)
 
@@ -54,7 +55,7 @@ def decay(t, x, *, k=0.7):
 
 
 def untraced(t, x, *, k=0.7):
-    return -k * float(x)
+    return -k * plain(x)
 
 
 def model(function=decay, **how):

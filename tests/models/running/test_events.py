@@ -10,6 +10,7 @@ from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ModelError, ParameterError, SimulationError
 from fmepy.fimlof import FimlofCost
 from fmepy.models.ode import OdeModel
+from tests.plain import plain
 
 ENGINES = ["explicit", "scipy", "compiled"]
 TIMES = np.linspace(0.0, 10.0, 21)
@@ -99,7 +100,7 @@ def test_a_forcing_counts_as_it_is_from_the_event_on():
 
 def test_a_function_that_cannot_be_traced_has_them_with_its_own_outputs():
     def odd(t, x, *, k=0.1):
-        return (-k * x if float(x) > 0 else 0.0), {"twice": 2 * x}
+        return (-k * x if plain(x) > 0 else 0.0), {"twice": 2 * x}
 
     events = [{"var": "x", "time": 1, "value": "twice + k"}]
     model = OdeModel(odd, state={"x": 1}, times=[0, 1, 2], events=events)

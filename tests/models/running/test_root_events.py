@@ -17,6 +17,7 @@ from fmepy.fimlof import FimlofCost
 from fmepy.fitting.modfit import modFit
 from fmepy.models.ode import OdeModel
 from fmepy.montecarlo import sensRange
+from tests.plain import plain
 
 ENGINES = ["explicit", "scipy", "compiled"]
 TIGHT = {"rtol": 1e-9, "atol": 1e-11}
@@ -171,7 +172,7 @@ def test_the_row_at_a_hit_is_the_state_before_it():
 
 
 @pytest.mark.parametrize(
-    "words", [dict(method="rk4", dt=0.25), dict(rhs=lambda t, y, p: [-float(p["k"])]), dict(history={"x": 1})]
+    "words", [dict(method="rk4", dt=0.25), dict(rhs=lambda t, y, p: [-plain(p["k"])]), dict(history={"x": 1})]
 )
 def test_slopes_at_a_row_on_a_hit_are_of_the_state_before_it(words):
     """x = 1 - k t is set back to 1 at 0.5, at time 1, which a row is; runs with a larger k show it set back."""
@@ -246,7 +247,7 @@ def test_root_events_stand_beside_timed_ones_forcings_and_switches(engine):
 
 def test_functions_that_run_as_they_are_have_root_events_too():
     def falling(t, height, speed, *, g=10.0, e=0.8):
-        pull = g if float(speed) < 1e9 else 0.0  # this cannot be traced
+        pull = g if plain(speed) < 1e9 else 0.0  # this cannot be traced
         return (speed, -pull), {"energy": g * height + speed**2 / 2}
 
     events = [BOUNCE, {"root": "0.5*(t - 3) + 0*energy", "var": "speed", "value": 1, "method": "add"}]

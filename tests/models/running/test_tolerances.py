@@ -17,6 +17,7 @@ from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
 from fmepy.models.running import tolerances
 from fmepy.models.running.tolerances import default_max_step, reads_time, scaled_tolerances
+from tests.plain import plain
 
 TIMES = np.linspace(0.0, 20.0, 21)
 ENGINES = [{"engine": "auto"}, {"engine": "explicit"}, {"engine": "scipy"}]
@@ -37,13 +38,13 @@ def exact(r=0.8, K=1e-8, N0=1e-9):
 
 
 def pulse(t, y, p):
-    if float(y[0]) > 1e9:  # cannot be traced
+    if plain(y[0]) > 1e9:  # cannot be traced
         return [0.0]
     return [1.0 if t % 1 < 0.1 else 0.0]
 
 
 def quiet(t, y, p):
-    return [-float(y[0])]
+    return [-plain(y[0])]
 
 
 @pytest.mark.parametrize("how", ENGINES, ids=named)
@@ -328,7 +329,7 @@ def test_building_a_model_does_not_run_it_and_finding_the_scale_is_one_run():
 
     def watched(t, y, p):
         seen.append(t)
-        return [-float(y[0])]
+        return [-plain(y[0])]
 
     model = OdeModel(watched, state={"x": 1e-4}, times=[0, 1], engine="scipy")
     built = len(seen)
