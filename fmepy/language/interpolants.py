@@ -20,8 +20,8 @@ import numpy as np
 from fmepy.errors import TracingError
 from fmepy.types import Matrix, Vector
 
-MOST_PIECES = 200
-"""Of an interpolant of something other than the time: every rate would compute all of them."""
+MOST_PIECES = 100
+"""Of an interpolant of a single number other than the time: every rate computes all of them, and runs stop between."""
 _INSIDE, _DEGREE = np.array([0.1, 0.4, 0.6, 0.9]), 3
 """Where pieces are looked at, as parts of their length, and the highest degree that so many values determine."""
 _ROUNDING = 1e-9
@@ -56,10 +56,14 @@ class SeriesOfTime:
         ``line(x)``: (a, b) where a symbol is a + b t, b > 0; None where it is not.
     entry : callable
         ``entry(k)``: the symbol that stands for the k-th series.
+    most_pieces : float
+        Of interpolants of something other than the time.
     """
 
-    def __init__(self, line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any]) -> None:
-        self.line, self._entry = line, entry
+    def __init__(
+        self, line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any], most_pieces: float
+    ) -> None:
+        self.line, self._entry, self.most_pieces = line, entry, most_pieces
         self.found: list[Series] = []
         self._places: dict[tuple[bytes, bytes, str], int] = {}
 
@@ -77,10 +81,10 @@ _CURRENT: ContextVar[SeriesOfTime | None] = ContextVar("the series of the functi
 
 @contextmanager
 def series_of_time(
-    line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any]
+    line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any], most_pieces: float = MOST_PIECES
 ) -> Iterator[list[Series]]:
     """Let interpolants of the time become series meanwhile; gives the list of them, see `SeriesOfTime`."""
-    series = SeriesOfTime(line, entry)
+    series = SeriesOfTime(line, entry, most_pieces)
     token = _CURRENT.set(series)
     try:
         yield series.found
@@ -115,7 +119,7 @@ class Interpolant:
         series, ends = _CURRENT.get(), (self.values[0], self.values[-1])
         line = None if series is None else series.line(x)
         if series is None or line is None:
-            value = self._of_pieces(x)
+            value = self._of_pieces(x, MOST_PIECES if series is None else series.most_pieces)
         else:
             value, is_held = self._of_time(x, series, *line)
             ends = ends if is_held else (None, None)
@@ -136,21 +140,20 @@ class Interpolant:
         steps = [series.symbol(Series(times[:-1], each, "constant")) for each in (*c, self.at[:-1])]
         return _polynomial(steps[:-1], x - steps[-1]), False
 
-    def _of_pieces(self, x: Any) -> Any:
-        c, n = self.coefficients, len(self.at) - 1
-        if len(c) == 1:
+    def _of_pieces(self, x: Any, most: float) -> Any:
+        c, width = self.coefficients, np.diff(self.at)
+        if not np.allclose(_polynomial(c, width), self.values[1:], rtol=1e-6, atol=0):
             raise TracingError("an interpolant with jumps has a form of the time alone")
-        if n > MOST_PIECES:
-            raise TracingError(
-                f"an interpolant of {n} pieces has a form of the time alone; of others with {MOST_PIECES}"
-            )
-        value = self.values[0]
-        for i, width in enumerate(np.diff(self.at)):
-            r = x - self.at[i]
-            r = r if i == 0 and self.left is None else np.maximum(r, 0.0)
-            r = r if i == n - 1 and self.right is None else np.minimum(r, width)
-            value = value + r * _polynomial(c[1:, i], r)
-        return value
+        if len(width) > most:
+            raise TracingError(f"an interpolant of more than {most} pieces has a form of the time alone")
+        least, longest = np.zeros(len(width)), width.copy()
+        if self.left is None:
+            least[0] = -np.inf
+        if self.right is None:
+            longest[-1] = np.inf
+        r = (x[..., None] if np.ndim(x) else x) - self.at[:-1]
+        r = np.minimum(np.maximum(r, least), longest)
+        return self.values[0] + np.sum(r * _polynomial(c[1:], r), axis=-1)
 
 
 def _polynomial(coefficients: Any, x: Any) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ModelError
+from tests.plain import plain
 
 
 def model_of(text, state, parms, **words):
@@ -180,7 +180,7 @@ def test_it_prints_and_shows():
         (lambda: model_of("d(x)/dt = where(x > 1, k, 1)", {"x": 2}, "k"), "changes branch"),
         (lambda: model_of("d(x)/dt = -k*lag(x, 1)", {"x": 2}, "k"), "lag"),
         (lambda: fme.DifferenceModel("next(x) = k*x", state={"x": 1}, times=[0, 1], parms={"k": 1}), "goes in steps"),
-        (lambda: fme.OdeModel(lambda t, y, p: [-p["k"] * float(np.array(y[0]))], state={"x": 1}, times=[0, 1],
+        (lambda: fme.OdeModel(lambda t, y, p: [-p["k"] * plain(y[0])], state={"x": 1}, times=[0, 1],
                               parms={"k": 1}), "needs equations"),
         (lambda: model_of("d(x)/dt = -k/x", {"x": 0}, "k"), None),
     ],

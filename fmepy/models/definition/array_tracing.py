@@ -114,6 +114,30 @@ class Tape:
         first = x if isinstance(x, TracedEntry) else x.flat[0] if x.size else None
         return self.steps[first.step].word in TRUTHS if isinstance(first, TracedEntry) else isinstance(first, bool)
 
+    def line_in_time(self, x: Any) -> tuple[float, float] | None:
+        """Return (a, b) where an entry is a + b t, b > 0, else None."""
+        line = self._line(x.step, x.place) if isinstance(x, TracedEntry) else None
+        return line if line is not None and line[1] > 0 else None
+
+    def _line(self, k: int, place: int) -> tuple[float, float] | None:
+        step = self.steps[k]
+        if step.word == "t" and step.kind == "input":
+            return 0.0, 1.0
+        if step.kind == "constant" and step.values is not None:
+            return float(step.values[place]), 0.0
+        if step.word not in ("add", "subtract", "multiply", "divide") or step.size > 1:
+            return None
+        one, other = (self._line(run.step, run.start) for (run,) in step.reads)
+        if one is None or other is None:
+            return None
+        (a, b), (c, d) = one, other
+        if step.word in ("add", "subtract"):
+            sign = 1.0 if step.word == "add" else -1.0
+            return a + sign * c, b + sign * d
+        if d == 0 and (step.word == "multiply" or c != 0):
+            return (a * c, b * c) if step.word == "multiply" else (a / c, b / c)
+        return (a * c, a * d) if step.word == "multiply" and b == 0 else None
+
     def each(self, word: str, arguments: Sequence[Any], number: int = 0) -> Any:
         """Note a function of numbers applied to every entry; returns the array of its values."""
         shapes = [np.shape(a) for a in arguments]
@@ -442,10 +466,7 @@ def _called_by(
     own, u = len(rates.forcings), len(tape.steps) - 1
     token = _CURRENT.set(tape)
     try:
-        with series_of_time(
-            lambda x: (0.0, 1.0) if isinstance(x, TracedEntry) and x.step == t else None,
-            lambda k: TracedEntry(tape, u, own + k),
-        ) as series:
+        with series_of_time(tape.line_in_time, lambda k: TracedEntry(tape, u, own + k), np.inf) as series:
             result, extra = follow(lambda: rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values))
         found = np.array(result, dtype=object)
         if found.size != n or (len(shape) == 1 and found.shape != shape):
