@@ -82,7 +82,7 @@ def test_a_models_own_differences_stay_inside_the_bounds(engine):
     if engine == "scipy":
 
         def rhs(t, y, p):
-            seen.append(float(p["k"]))
+            seen.append(plain(p["k"]))
             return [-p["k"] * y[0] if plain(y[0]) > -1 else 0.0]  # no equations
 
         model = fme.OdeModel(rhs, state={"x": 1.0}, times=np.arange(5.0), parms={"k": 1.0}, engine="scipy")
@@ -90,7 +90,7 @@ def test_a_models_own_differences_stay_inside_the_bounds(engine):
     else:
 
         def step(n, x, *, k):
-            seen.append(float(k))
+            seen.append(plain(k))
             return x * (1 - k) if plain(k) >= 0 else x  # an `if`: no equations
 
         model = fme.DifferenceModel(step, state={"x": 1.0}, times=np.arange(5), parms={"k": 0.9}, engine="python")
