@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import fmepy as fme
@@ -171,6 +172,12 @@ def test_it_prints_and_shows():
     assert "k1 + k2" in repr(found)
     assert "observed 'A'" in repr(found)
     assert "<table" in found._repr_html_()
+
+
+@pytest.mark.parametrize("branches", [lambda k: (k, np.nan), lambda k: (np.nan, k)])
+def test_of_two_branches_one_without_a_value_is_left_out(branches):
+    model = fme.OdeModel(lambda t, x, *, k=0.4: -np.where(t < 3, *branches(k)) * x, state={"x": 1.0}, times=[0, 1])
+    assert fme.structural_identifiability(model, observed="x").verdicts["k"] in ("locally", "globally")
 
 
 @pytest.mark.parametrize(

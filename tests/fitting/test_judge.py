@@ -277,3 +277,7 @@ def test_an_end_that_a_scale_does_not_reach_is_named_with_what_to_type():
     assert "with lower=0 as a bound" in fit.message
     assert "does not respond" not in fit.message
     assert "ran away" not in fit.message
+    idle = fme.SimulationCost(model.replace(parms={"idle": 0.5}, state={"y": "10 * f + max(idle - 2, 0)"}), data)
+    fit = modFit(fme.transformed(idle, {"idle": "logit"}), ["f", "k", "idle"])
+    assert "does not respond to 'idle'" in fit.message
+    assert "an end that its scale" not in fit.message

@@ -19,7 +19,7 @@ V = np.array([2.1, 1.3, 3.2, 0.4, 1.1, 2.8, 2.2, 0.3, 1.9, 2.0, 1.2])
 X, Y = np.linspace(0, 3, 7), np.linspace(0, 3, 7) ** 2 / (1 + np.linspace(0, 3, 7) ** 2)
 TWO = np.column_stack([V, V[::-1]])
 WIDE = np.linspace(-1.93, 11.9, 57)
-INSIDE = np.linspace(0.03, 9.97, 57)
+INSIDE = np.append(np.linspace(0.03, 9.97, 57), T[-1])
 
 OBJECTS = {
     "interp1d": (interpolate.interp1d(T, V), INSIDE),
@@ -49,6 +49,8 @@ FORMS = {
     "interp of another unit": (lambda t: np.interp(2 * t - 3, T, V), WIDE),
     "interp backwards": (lambda t: np.interp(8 - t, T, V), WIDE),
     "piecewise": (lambda t: np.piecewise(t, [t < 3, (t > 4) & (t < 6)], [1.0, lambda x: x**2, 2.0]), WIDE),
+    "piecewise, twice": (lambda t: np.piecewise(t, [t < 5, t < 3], [1.0, 2.0, 3.0]), WIDE),
+    "arrays of floats": (lambda t: np.exp(-np.array([1, 2]).astype(float))[1] * t + np.ones(2, float)[0], WIDE),
     "select": (lambda t: np.select([t < 3, t < 6], [1.0, 2 * t], 4.0), WIDE),
     "erf": (lambda t: math.erf(t - 2) + math.erfc(t / 3), WIDE),
 }
@@ -151,7 +153,7 @@ def test_where_a_function_finds_it_does_not_matter(rates):
     "f",
     [
         lambda t: np.interp(t, T, V),
-        lambda t: np.interp(2 * (t - 1) / 4 + 0.25, T, V),
+        lambda t: np.interp(2 * (t - 1) * 3 / 4 + 0.25, T, V),
         interpolate.CubicSpline(T, V),
     ],
     ids=["interp", "interp of another unit", "spline"],
@@ -189,6 +191,16 @@ def test_a_steady_state_reads_it_at_its_time_in_rates_and_outputs():
     np.testing.assert_allclose(
         still.bind(["k"]).sensitivities([0.4])[1].ravel(), [-u / 0.16, -(u**2) / 0.16], rtol=1e-6
     )
+
+
+def test_what_is_looked_up_and_not_used_stops_no_run():
+    def rates(t, x, *, k=0.4):
+        u, v = np.interp(t, T, V), np.interp(t, T, 2 * V)
+        return v - k * x if u is not None else u
+
+    model = fme.OdeModel(rates, state={"x": 1.0}, times=[0, 9])
+    (series,) = model.definition.forcings
+    np.testing.assert_array_equal(series.values, 2 * V)
 
 
 def test_there_is_no_value_outside_where_the_function_has_none():
