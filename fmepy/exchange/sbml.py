@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_path
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.files import Element, parse_xml, read_bytes
@@ -140,7 +141,7 @@ def model_of(draft: ForeignModel, times: Any, **words: Any) -> SbmlModel:
 def read_draft(path: Any) -> ForeignModel:
     """Return the draft of the model in an SBML file."""
     libsbml = _libsbml()
-    path = Path(path)
+    path = as_path(path)
     data = read_bytes(path, MOST_BYTES)
     parse_xml(data, str(path), MOST_DEPTH, partial(_check_root, path))
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
