@@ -553,3 +553,16 @@ def test_a_cost_that_falls_without_end_is_no_optimum_and_says_so(method):
     assert not fit.converged
     if abs(fit.par["a"]) > 1e100:
         assert "falls without end" in fit.message
+
+
+def test_of_a_number_as_of_residuals_parameters_that_are_not_told_apart_have_no_standard_errors():
+    t = np.linspace(0, 10, 15)
+    y = 6 * np.exp(-0.5 * t) + 0.05 * np.random.default_rng(1).standard_normal(15)
+
+    def minus2loglik(p):
+        return float(np.sum((p["a"] * p["b"] * np.exp(-p["k"] * t) - y) ** 2) / 0.05**2)
+
+    fit = modFit(minus2loglik, {"a": 1.0, "b": 1.0, "k": 0.3})
+    assert fit.rank == 2
+    assert "undetermined (relative changes)" in fit.message  # they were 48.9 and 48.9, of rounding, without a word
+    assert np.isnan(fit.summary().par["Std. Error"]).all()
