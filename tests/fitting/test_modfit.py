@@ -221,6 +221,21 @@ def test_quirk_25_a_stop_far_from_the_optimum_is_not_called_convergence():
     assert "standard errors long" in early.message
 
 
+@pytest.mark.parametrize(("method", "maxiter"), [("Nelder-Mead", 25), ("BFGS", 3)])
+def test_a_search_that_ends_on_a_ridge_names_what_it_was_walking_along(method, maxiter):
+    x = np.linspace(0.1, 1, 12)
+    y = 2 * x + 0.02 * np.random.default_rng(1).standard_normal(12)
+
+    def line(p):
+        return p["c"] + p["V"] * x / (p["K"] + x) - y  # of which V / K is seen
+
+    fit = modFit(line, {"c": 0.0, "V": 3.0, "K": 1.0}, method=method, control={"maxiter": maxiter})
+    assert not fit.converged
+    named = fit.message.split("above all in (relative changes) ")[1].split(". Try")[0]
+    assert " V" in named
+    assert " K" in named
+
+
 # --- honesty
 
 
