@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from fmepy.errors import ArgumentError, check_known
+from fmepy.errors import ArgumentError, FmepyError, check_known, shortened
 from fmepy.parameters.names import normal_name
 from fmepy.types import Seed
 
@@ -118,6 +121,51 @@ def as_number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return np.nan
+
+
+def finite_number(value: Any, argument: str, error: type[FmepyError] = ArgumentError) -> float:
+    """Return a float that is finite; raise an error, of a kind, for everything else."""
+    number = as_number(value)
+    if np.isfinite(number):
+        return number
+    raise error(f"`{argument}={shortened(value)}` must be a finite number.")
+
+
+def as_list(value: Any, argument: str, error: type[FmepyError] = ArgumentError, of: str = "names") -> list[Any]:
+    """Return one thing, a text or a whole number, or a collection of such, as a list.
+
+    Raises
+    ------
+    FmepyError
+        (of the kind) It is neither; what is in a list is not looked at.
+
+    Examples
+    --------
+    >>> as_list("a", "which"), as_list(("a", 1), "which")
+    (['a'], ['a', 1])
+    """
+    if isinstance(value, (str, int, np.integer)):
+        return [value]
+    try:
+        return list(value)
+    except TypeError:
+        raise error(f"`{argument}={shortened(value)}` must be a list of {of}.") from None
+
+
+def as_numbers(value: Any, argument: str, error: type[FmepyError] = ArgumentError) -> NDArray[np.float64]:
+    """Return an array of floats, NaN and infinity among them; raise an error, of a kind, for what is no number."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise error(f"`{argument}={shortened(value)}` must hold numbers.") from None
+
+
+def as_path(value: Any, argument: str = "path", such_as: str = "") -> Path:
+    """Return the path of a file or folder, with ~ written out; raise an ArgumentError for what is no path."""
+    if isinstance(value, (str, os.PathLike)) and str(value):
+        return Path(value).expanduser()
+    example = f", such as {such_as!r}" if such_as else ""
+    raise ArgumentError(f"`{argument}={shortened(value)}` must be the name of a file or folder{example}.")
 
 
 def as_rng(seed: Seed) -> np.random.Generator:

@@ -6,7 +6,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.checks import as_rng, between_0_and_1, changed_arguments, positive_number, seed_sequence, whole_number
-from fmepy.errors import ArgumentError, ModelError, ParameterError
+from fmepy.errors import ArgumentError, FmepyError, ModelError, ParameterError
 
 
 @pytest.mark.parametrize("value", [3, 3.0, np.int64(3), np.float64(3.0), np.array(3)])
@@ -79,3 +79,61 @@ def test_what_is_of_another_kind_is_refused_at_the_door(asked, said):
     with pytest.raises((ArgumentError, ParameterError), match=said):
         asked(cost, fit)
     assert fme.confidence(cost, fit, sigmas=1).equals(fme.confidence(cost, fit, sigmas=[1]))
+
+
+LOGISTIC = fme.OdeModel(
+    "d(N)/dt = r * N * (1 - N / K)", state={"N": 1}, times=np.arange(5), parms={"r": 0.5, "K": 10.0}
+)
+REST = fme.SteadyModel("dA/dt = s - A", state={"A": 1}, parms={"s": 1})
+DECAY = fme.dmi.Module("decay", "d(x)/dt = -x\nx(0) = 1")
+SITES = {"site": ["a", "a", "b", "b"], "time": [1, 2, 1, 2], "N": [1.6, 2.2, 1.5, 2.4]}
+
+
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("replicate", lambda x: fme.cross2long({"x": [1], "y": [2]}, "x", replicate=x)),
+        ("select", lambda x: fme.cross2long({"x": [1], "y": [2]}, "x", select=x)),
+        ("known", lambda x: fme.structural_identifiability(LOGISTIC, known=x)),
+        ("observed", lambda x: fme.structural_identifiability(LOGISTIC, observed=x)),
+        ("entity_parms", lambda x: fme.SimulationCost(LOGISTIC, SITES, entity="site", entity_parms=x)),
+        ("sensvar", lambda x: fme.sensFun(LOGISTIC, ["r"], sensvar=x)),
+        ("sensvar", lambda x: fme.sensRange(LOGISTIC, sensvar=x, parRange={"r": (0, 1)}, num=2)),
+        ("N", lambda x: fme.collin(np.eye(3), N=x)),
+        ("outputs", lambda x: fme.dmi.ModularModel([DECAY], times=[0, 1], dt=1.0, outputs=x)),
+        ("modules", lambda x: fme.dmi.ModularModel(x, times=[0, 1], dt=1.0)),
+        ("events", lambda x: LOGISTIC.replace(events=x)()),
+        ("path", fme.read_sbml),
+        ("path", fme.read_petab),
+        ("checkpoint", lambda x: fme.resume_mcmc(fme.SimulationCost(LOGISTIC, LOGISTIC()), x)),
+        ("folder", fme.dmi.read_modules),
+        ("file", fme.workflow.calibrate),
+        ("start", lambda x: fme.continuation(REST, "s", (0, 1), start=x)),
+        ("t", lambda x: fme.steady({"A": 1.0}, lambda t, y, p: 1 - y, t=x)),
+        ("xmodel", lambda x: fme.gaussianWeights({"x": [1], "y": [2]}, xmodel=x, spread=1)),
+        ("y", lambda x: fme.gaussianWeights({"x": [1], "y": [2]}, "x", x, spread=1)),
+        ("parCovar", lambda x: fme.Norm({"a": 1, "b": 2}, x, num=3)),
+        ("outputs", lambda x: LOGISTIC.replace(outputs={"double": [x]})),
+        ("control", lambda x: fme.modMCMC(lambda p: p[0] ** 2, [0.0], control=x, niter=10)),
+        ("fit", lambda x: fme.landscape(fme.SimulationCost(LOGISTIC, LOGISTIC()), {"r": (0.1, 1)}, fit=x)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [1j, object()])
+def test_what_is_no_list_path_number_or_fit_is_refused_by_the_name_of_its_argument(argument, call, value):
+    with pytest.raises(FmepyError, match=f"`{argument}"):
+        call(value)
+
+
+def test_names_that_come_one_by_one_are_all_taken():
+    by_site = fme.SimulationCost(LOGISTIC, SITES, entity="site", entity_parms=(k for k in ["r"]))
+    assert list(by_site.parms.index) == ["r[a]", "r[b]", "K"]  # they were shared without a word
+    assert fme.SimulationCost(LOGISTIC, SITES, entity="site", entity_parms=None).entity_parms == ()
+    assert fme.structural_identifiability(LOGISTIC, known=None).known == ()
+    with pytest.raises(ModelError, match="`events` must be a table or a list"):
+        LOGISTIC.replace(events=(e for e in [{"var": "N", "time": 2, "value": 1, "method": "add"}]))
+
+
+def test_a_table_without_columns_is_no_forcings_and_no_covariance():
+    assert LOGISTIC.replace(forcings=pd.DataFrame())().equals(LOGISTIC())
+    with pytest.raises(ArgumentError, match="columns none"):
+        fme.FimlofCost(LOGISTIC, LOGISTIC(), process_noise=pd.DataFrame(), measurement_noise={"N": 1.0})

@@ -78,7 +78,7 @@ def read_depths(table: pd.DataFrame, x: Any, model: Any) -> tuple[str | None, De
     ArgumentError, DataError
         Something else than one or two columns; a model without profiles; what is not a column of numbers.
     """
-    if x is None or isinstance(x, str) or np.ndim(x) == 0:
+    if x is None or isinstance(x, str) or np.ndim(x) != 1:
         return x, None
     if len(x) != 2 or x[0] == x[1]:
         raise ArgumentError(f"`x={x!r}` must be the column of times, or those of times and depths: ['day', 'depth'].")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_list
 from fmepy.costs.conditions import Conditions, begun_anew
 from fmepy.costs.observable_parameters import Cases, read_cell
 from fmepy.costs.observations import Comparison
@@ -290,8 +291,12 @@ def _check_expressions(cost: Any, cells: Mapping[str, Sequence[Any]]) -> None:
             )
 
 
-def check_needed(entity: str | None, model: Any, **arguments: Any) -> None:
-    """Refuse what is said of several experiments where no column tells them apart, or another one."""
+def check_needed(cost: Any) -> None:
+    """Refuse what is said of several experiments where no column tells them apart, or another one; list the local."""
+    entity, model, local = cost.entity, cost.model, cost.entity_parms
+    if not isinstance(local, str):  # which is answered with the list that it should be
+        local = tuple(map(str, as_list(() if local is None else local, "entity_parms", ParameterError)))
+        vars(cost)["entity_parms"] = local
     inputs = getattr(model, "entity_inputs", None)
     if inputs is not None and entity != inputs.column:
         raise ArgumentError(
@@ -304,7 +309,7 @@ def check_needed(entity: str | None, model: Any, **arguments: Any) -> None:
             f"experiments apart. Call the column otherwise, obs.rename(columns={{{entity!r}: 'run'}}), with "
             f"entity='run', and say what every run has: conditions={{'run': [...], {entity!r}: [...]}}."
         )
-    for name, value in arguments.items():
+    for name, value in (("entity_parms", local), ("conditions", cost.conditions)):
         if entity is None and value is not None and not (isinstance(value, Sized) and len(value) == 0):
             raise ArgumentError(f"`{name}` needs `entity`, the column of the data that names the entity of a row.")
 

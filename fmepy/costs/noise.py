@@ -242,7 +242,7 @@ def _sd(value: Any, where: str) -> Any:
 
 def _of_table(table: pd.DataFrame, argument: str, known: Sequence[str], what: str) -> Noise:
     names = tuple(map(normal_name, table.columns))
-    if tuple(map(normal_name, table.index)) != names or len(set(names)) != len(names):
+    if not names or tuple(map(normal_name, table.index)) != names or len(set(names)) != len(names):
         raise ArgumentError(
             f"`{argument}`: a covariance table has the same names as rows and columns, in the same order; rows are "
             f"{listed(table.index)}, columns {listed(names)}."

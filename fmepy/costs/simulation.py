@@ -286,7 +286,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         x, depths = read_depths(as_table(self.obs), self.x, self.model)
         vars(self).update(given_x=self.x, x=x)
         table = as_table(with_times(self.obs, self.x, self.unit, self.origin))
-        check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
+        check_needed(self)
         column = read_entity_column(table, self.entity)
         by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})
         gone: list[Any] = [] if self.entity is None else [normal_name(self.entity)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import finite_number
 from fmepy.designs.information import PRICE, VARIABLE, Readings
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.tables.sheet import holds_dates, numbers_of_times
@@ -109,7 +110,7 @@ class ReadingsInTime(DesignSpace):
     """Readings at any times between two bounds."""
 
     def __init__(self, task: Any, times: Any, variables: Any, min_gap: float) -> None:
-        self.task, self.min_gap = task, float(min_gap)
+        self.task, self.min_gap = task, finite_number(min_gap, "min_gap")
         ends = numbers_of_times(times, task.readings[0].calendar)
         if len(ends) != 2:
             raise ArgumentError(f"`times={times!r}` must be two bounds, such as (0, 48).")

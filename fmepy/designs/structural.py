@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import as_rng
+from fmepy.checks import as_list, as_rng
 from fmepy.designs.invariants import invariants
 from fmepy.designs.power_series import PRIME, SingularStartError, Truncated
 from fmepy.designs.remainders import independent, null_space
@@ -190,9 +190,9 @@ class _Case:
         self.forcings = equations.forcings
         self.notes: list[str] = []
         self._start_events(d)
-        self.known = tuple([known] if isinstance(known, str) else known)
+        self.known = tuple(as_list(() if known is None else known, "known"))
         for name in self.known:
-            if name not in d.parameters:
+            if name not in list(d.parameters):
                 raise ArgumentError(f"`known`: {name!r} is no parameter.{did_you_mean(name, d.parameters)}")
         self.names = tuple(n for n in d.parameters if n not in self.known)
         if not self.names:
@@ -200,10 +200,9 @@ class _Case:
         self._any_start = False
 
     def _observed(self, given: Any, seen: Any, outputs: Sequence[str]) -> list[str]:
-        given = [given] if isinstance(given, str) else given
-        names = list(seen or outputs or self.states) if given is None else list(given)
+        names = list(seen or outputs or self.states) if given is None else as_list(given, "observed")
         for name in names:
-            if name not in self.outputs:
+            if name not in list(self.outputs):
                 raise ArgumentError(
                     f"`observed`: the model has no variable {name!r}.{did_you_mean(name, self.outputs)}"
                 )

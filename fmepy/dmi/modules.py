@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fmepy.checks import whole_number
+from fmepy.checks import as_path, whole_number
 from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.statements import FunctionStatement, Reference, Shape
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
@@ -316,7 +316,7 @@ def read_modules(folder: str | Path) -> list[Module]:
     ...     fme.dmi.read_modules(folder)
     [Module('flow', 1 statement), Module('stock', 1 statement)]
     """
-    path = Path(folder)
+    path = as_path(folder, "folder")
     if not path.is_dir():
         what = "is a file; its folder is wanted, or dmi.read_module(file)" if path.exists() else "does not exist"
         raise ModelError(f"the folder of modules {str(folder)!r} {what}.")
@@ -348,7 +348,7 @@ def read_module_file(file: str | Path) -> Module:
     ...     read_module_file(file).name
     'sales'
     """
-    path = Path(file)
+    path = as_path(file, "file")
     try:
         text = read_file(path, MOST_TEXT).decode("utf-8-sig")
     except OSError as error:

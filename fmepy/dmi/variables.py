@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_list
 from fmepy.dmi.expressions import differ
 from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
 from fmepy.dmi.statements import (
@@ -234,7 +235,11 @@ def overruled(conflicts: Iterable[tuple[str, tuple[str, ...]]]) -> set[tuple[str
 
 def checked_modules(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
     """Return modules after checking that they are such, one at least, and have different names."""
-    given: tuple[Any, ...] = (modules,) if isinstance(modules, (Module, PythonModule)) else tuple(modules)
+    given: tuple[Any, ...] = (
+        (modules,)
+        if isinstance(modules, (Module, PythonModule))
+        else tuple(as_list(modules, "modules", ModelError, "modules"))
+    )
     for m in given:
         if not isinstance(m, (Module, PythonModule)):
             hint = " (dmi.read_modules(folder) reads files, @dmi.module makes one of a function)"
@@ -270,10 +275,10 @@ def chosen_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple
         kept = system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
         wanted = [e for n in kept for e in variables[n].elements]
     else:
-        given = [outputs] if isinstance(outputs, str) else list(outputs)
+        given = as_list(outputs, "outputs", ModelError)
         owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
         for name in given:
-            check_known(name, owner, f"`outputs`: no module has a variable {name!r}.", ModelError)
+            check_known(name, list(owner), f"`outputs`: no module has a variable {name!r}.", ModelError)
         kept = tuple(dict.fromkeys(owner[name] for name in given))
         wanted = [e for name in given for e in (variables[name].elements if name in variables else [name])]
     if not wanted:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_path
 from fmepy.dmi.data_items import Item
 from fmepy.dmi.database import NOTES
 from fmepy.dmi.modules import SUFFIX, Module
@@ -29,7 +30,7 @@ _SAID = ("method", "tol", "max_iterations", "order", "unsettled")
 
 def write_model(model: ModularModel, folder: Any) -> Path:
     """Write a model into a folder; see `ModularModel.write`."""
-    root = Path(folder)
+    root = as_path(folder, "folder")
     names = _file_names(model.given, SUFFIX)
     files = {name: _module_text(m) for name, m in zip(names, model.given, strict=True)}
     files |= {f"{DATA}/{name}": text for name, text in _data_files(model)}

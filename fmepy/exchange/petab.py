@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_path
 from fmepy.costs.bound_mapped import BoundMapped
 from fmepy.costs.mapped import MappedCost
 from fmepy.costs.simulation import SimulationCost
@@ -228,7 +229,7 @@ class PetabProblem:
         """
         import yaml
 
-        folder, tables = Path(folder), self._tables
+        folder, tables = as_path(folder, "folder"), self._tables
         values = self._natural(fit)
         there = [f for f in (*self.files, SIMULATIONS) if (folder / f).exists()]
         if there:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from fmepy.checks import as_path
 from fmepy.errors import ArgumentError, DataError, check_known, did_you_mean, listed, warn
 from fmepy.exchange.files import read_text, read_tsv
 
@@ -163,7 +164,7 @@ def read_tables(path: Any) -> Tables:
     DataError
         Which file, line and column is wrong, and what would be right.
     """
-    path = Path(path)
+    path = as_path(path)
     config = _read_yaml(path)
     version = str(config.get("format_version", "")).split(".")[0]
     if version not in ("1", "2"):

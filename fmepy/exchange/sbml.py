@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_path
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.files import Element, parse_xml, read_bytes
@@ -140,7 +141,7 @@ def model_of(draft: ForeignModel, times: Any, **words: Any) -> SbmlModel:
 def read_draft(path: Any) -> ForeignModel:
     """Return the draft of the model in an SBML file."""
     libsbml = _libsbml()
-    path = Path(path)
+    path = as_path(path)
     data = read_bytes(path, MOST_BYTES)
     parse_xml(data, str(path), MOST_DEPTH, partial(_check_root, path))
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
@@ -186,7 +187,7 @@ class _SbmlReader:
         self.formulas = Formulas({}, rate_of=self.rate_of)
         self.rules = {r.getVariable(): r for r in m.getListOfRules() if not r.isAlgebraic()}
         self.starts = {a.getSymbol(): a for a in m.getListOfInitialAssignments() if a.isSetMath()}
-        self.set_by_events = {a.getVariable() for e in m.getListOfEvents() for a in e.getListOfEventAssignments()}
+        self.set_by_events = {a.getVariable() for a in self._assignments()}
         self._asked_rates: dict[str, str] = {}
         self._check_packages(document)
         self._name_everything()
@@ -275,15 +276,37 @@ class _SbmlReader:
         ids = [id for _, id in targets]
         if twice := [e for i, (e, id) in enumerate(targets) if id in ids[:i]]:
             raise self.refuse(twice[0], "another rule gives it its values, too: take one of the two out.")
+        if (both := self.starts.keys() & set(ids)) and (
+            own := [k for k in ids if k in both and self.rules[k].isAssignment()]
+        ):
+            raise self.refuse(
+                self.starts[own[0]], "an assignment rule gives it its values from the start on: take one out."
+            )
+        self._check_constants([*targets, *((a, a.getVariable()) for a in self._assignments())])
         for reaction, r, _ in self._references():
             if (s := self.m.getSpecies(id := r.getSpecies())) is None:
                 near = did_you_mean(id, [s.getIdAttribute() for s in self.m.getListOfSpecies()])
                 raise self.refuse(reaction, f"there is no species {id!r}.{near}")
-            if id in self.rules and not (s.getBoundaryCondition() or s.getConstant()) and self.rules[id].isSetMath():
+            if s.getConstant() and not s.getBoundaryCondition():
+                self._check_constants([(reaction, id)])
+            if id in self.rules and not s.getBoundaryCondition() and self.rules[id].isSetMath():
                 raise self.refuse(
                     self.rules[id], "a reaction changes it, too: let its boundaryCondition be true, or take it out of "
                     f"reaction {reaction.getIdAttribute()!r}."
                 )  # fmt: skip
+
+    def _check_constants(self, changes: Sequence[tuple[Any, str]]) -> None:
+        """Refuse what would change a constant; each with its id."""
+        for e, id in changes:
+            element = self.m.getElementBySId(id)
+            if element is not None and element.getConstant():
+                raise self.refuse(
+                    e, f"it would change {id!r}, which is constant. Let its constant be false, or take this out."
+                )
+
+    def _assignments(self) -> Iterator[Any]:
+        """Yield what events set."""
+        return (a for e in self.m.getListOfEvents() for a in e.getListOfEventAssignments())
 
     def _references(self) -> Iterator[tuple[Any, Any, float]]:
         """Yield (reaction, species reference, sign)."""

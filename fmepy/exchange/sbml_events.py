@@ -80,6 +80,8 @@ def _event(reader: Any, e: Any, id: str) -> list[SbmlEvent]:
     if e.isSetDelay() and e.getDelay().isSetMath():
         delay = reader.formulas.number(e.getDelay().getMath(), place)
         _check_present(draft, delay)
+        if isinstance(delay, Number) and not delay.value >= 0:
+            raise ModelError(f"its delay is {delay.value:g}; zero or more is needed.")
         if not _is(delay, 0.0):
             return _delayed(draft, id, SbmlEvent(condition, changes, words, held), delay, targets, values)
     return [SbmlEvent(condition, changes, words, held)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_path
 from fmepy.dmi.database import Database
 from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
@@ -98,7 +99,7 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
     >>> model.parms.to_dict(), model.renamed["Tea Temperature"]
     ({'Room': 70.0}, 'Tea_Temperature')
     """
-    file = Path(path)
+    file = as_path(path)
     system = _read(file)
     system.expand_macros()
     system.check()

@@ -234,7 +234,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         _check_model(self.model)
         check_choice(self.initial, ("known", "data", "diffuse", "stationary"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
-        check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
+        check_needed(self)
         object.__setattr__(self, "obs", with_times(self.obs, self.x, self.unit, self.origin))
         followed = with_equations(self.model)
         column, entities = read_entities(self, self.obs, followed)

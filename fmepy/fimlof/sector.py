@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_list
 from fmepy.costs.censored import signs
 from fmepy.costs.conditions import FROM, read_conditions
 from fmepy.costs.noise import names_of_noise
@@ -99,7 +100,7 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
         raise ArgumentError(f"`cost` must be a FimlofCost of the whole model; got {type(cost).__name__}.")
     spec = cost.specification
     equations = spec.equations
-    names = tuple(dict.fromkeys(map(str, [states] if isinstance(states, str) else states)))
+    names = tuple(dict.fromkeys(map(str, as_list(states, "states"))))
     if not names:
         raise ArgumentError(f"`states` names none. Give those of the sector; there are {listed(equations.states)}.")
     names = check_names(names, equations.states, argument="states", what="state")

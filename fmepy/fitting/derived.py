@@ -22,7 +22,7 @@ from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import central_differences
-from fmepy.parameters.named import is_fit
+from fmepy.parameters.named import check_fit
 from fmepy.vocabulary import own_words
 
 _STEP = 6e-6  # cube root of the machine epsilon: central differences
@@ -70,8 +70,7 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
             "`function` must be a function of the parameters, such as lambda p: p['a'] / p['b'], or for several "
             f"lambda p: {{'ratio': p['a'] / p['b'], 'sum': p['a'] + p['b']}}; got {type(function).__name__}."
         )
-    if not is_fit(fit):
-        raise ArgumentError(f"`fit` must be a result of modFit, such as modFit(cost, p); got {type(fit).__name__}.")
+    check_fit(fit)
     names = list(fit.par.index)
     table = fit.cov_scaled if cov is None else pd.DataFrame(cov)
     lacking = [n for n in names if n not in table.index or n not in table.columns]
@@ -157,6 +156,7 @@ def sandwich(cost: Any, fit: ModFit) -> pd.DataFrame:
         raise ArgumentError(
             f"`cost` must know the score of every sample, as a FimlofCost does; got {type(cost).__name__}."
         )
+    check_fit(fit)
     bound = cost.bind(list(fit.par.index))
     inverse = fit.cov_unscaled.to_numpy()
     if np.isnan(inverse).all():

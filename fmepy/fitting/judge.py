@@ -17,7 +17,7 @@ from fmepy.errors import SimulationError, counted, listed, sentence
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent
 from fmepy.journal.encoding import Stored
-from fmepy.numerics.covariance import Spectra
+from fmepy.numerics.covariance import SINGULAR, Spectra
 from fmepy.parameters.maps import TRANSFORMS
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -287,8 +287,8 @@ def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvatur
     parts = [outcome.message]
     if far:
         parts.append(
-            f"But this is no optimum: the next Gauss-Newton step would be {found.offset:.2g} standard errors long. "
-            "Try another start, starts=10, or another method."
+            f"But this is no optimum: the next Gauss-Newton step would be {found.offset:.2g} standard errors long"
+            f"{_of_step(problem, theta, found)}. Try another start, starts=10, or another method."
         )
     parts += found.doubts
     ends = _at_ends_of_scale(problem, theta, lost)
@@ -299,6 +299,22 @@ def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvatur
             "depends on it. This is no optimum: give it bounds (lower=, upper=)."
         )
     return " ".join([*parts, *_of_bounds(problem, theta), *_of_covariance(problem, theta, found), *_of_data(problem)])
+
+
+def _of_step(problem: Problem, theta: Vector, found: _Curvature) -> str:
+    """Return what the next step from a place that is no optimum would change: along a ridge, what is not told apart."""
+    if found.spectra is None:
+        return ""
+    free = problem.moving & ~problem.at_bound(theta) & ~np.isnan(found.spectra.hessian.diagonal())
+    s = found.spectra(free)
+    if not s.values.size or not s.values[-1] > 0:
+        return ""
+    along = s.vectors.T @ (problem.gradient(theta)[free] * s.size)
+    bent = s.values > SINGULAR**2 * s.values[-1]
+    step = -(s.vectors[:, bent] @ (along[bent] / s.values[bent])) * s.size / problem.sizes(theta)[free]
+    names, order = np.array(problem.names)[free], np.argsort(-np.abs(step), kind="stable")[:4]
+    moved = [f"{step[j]:+.2g} {names[j]}" for j in order if abs(step[j]) > 0.1 * abs(step[order[0]])]
+    return f", above all in (relative changes) {' '.join(moved)}" if moved else ""
 
 
 def _of_bounds(problem: Problem, theta: Vector) -> list[str]:

@@ -26,7 +26,7 @@ from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import replaced
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import Stopped, interruptible
-from fmepy.parameters.named import as_bounds, check_names
+from fmepy.parameters.named import as_bounds, check_fit, check_names
 from fmepy.results.tables import Framed, Part, long_table, table, wrapped
 from fmepy.types import Matrix, Vector
 
@@ -197,6 +197,7 @@ def _start(
     if fit is None and optimise:
         raise ArgumentError("`optimise=True` fits the other parameters of a fit again: give fit=modFit(f, p).")
     if fit is not None:
+        check_fit(fit)
         start = start_of(fit)
         names = list(check_names(names, fit.names, argument="ranges"))
     else:

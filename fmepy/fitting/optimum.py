@@ -16,7 +16,7 @@ from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.methods.registry import METHODS, method_for
 from fmepy.fitting.refits import BETTER, Search, fitted
 from fmepy.numerics.covariance import root_of
-from fmepy.parameters.named import as_bounds, check_inside, is_fit
+from fmepy.parameters.named import as_bounds, check_fit, check_inside
 from fmepy.parameters.priors import Prior, as_prior
 from fmepy.types import Vector
 
@@ -87,8 +87,7 @@ def optimum_of(
     prior: Any = None, args: Any = (), kwargs: Any = None,
 ) -> Optimum:  # fmt: skip
     """Return the optimum of a fit, searched once more from its end; refuse any but the cost that was fitted."""
-    if not is_fit(fit):
-        raise ArgumentError(f"`fit` must be a result of modFit; got {type(fit).__name__}. Pass modFit(f, p).")
+    check_fit(fit)
     if method is not None:
         check_choice(method, METHODS, "method")
     objective = as_objective(f, start_of(fit), jac=jac, args=args, kwargs=kwargs, hold_engine=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.numerics.covariance import Spectra, rank_of
+from fmepy.numerics.covariance import SINGULAR, Spectra, rank_of
 from fmepy.numerics.sparse import column_lengths, normal_matrix
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -122,7 +122,7 @@ def falls_along(problem: Problem, theta: Vector, H: Matrix, free: BoolVector) ->
         return False
     size = problem.sizes(theta)[free]
     values, vectors = np.linalg.eigh(H[np.ix_(free, free)] * np.outer(size, size))
-    if not values[0] < 0:
+    if not values[0] < -(SINGULAR**2) * values[-1]:  # nor by rounding
         return False
     step = np.zeros(theta.size)
     step[free] = _PROBE * size * vectors[:, 0]

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.checks import as_path
 from fmepy.errors import ArgumentError
 from fmepy.journal.arrays import array_digest, open_arrays
 from fmepy.journal.files import MOST_TABLE, read_file, write_whole
@@ -52,7 +53,7 @@ class Journal:
     """
 
     def __init__(self, path: Any, holds: str, version: int) -> None:
-        self.path = Path(path)
+        self.path = as_path(path, "checkpoint")
         self.holds, self.version = holds, version
         self.identity = ""
         self.writable = True

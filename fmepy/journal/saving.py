@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.checks import as_path
 from fmepy.errors import ArgumentError, FmepyError, TooLargeError, did_you_mean, listed
 from fmepy.journal.arrays import DAMAGE, array_digest, open_arrays
 from fmepy.journal.encoding import Decoder, Encoder, Stored
@@ -77,7 +78,7 @@ class Saved(AnswersInOwnWords, Stored):
         >>> again.par.equals(fit.par), again.summary().frame.equals(fit.summary().frame)
         (True, True)
         """
-        target = _as_path(path)
+        target = as_path(path, such_as="fit.json")
         one_file = target.suffix.lower() == ".json"
         try:
             _check_free(target, one_file)
@@ -96,12 +97,6 @@ class Saved(AnswersInOwnWords, Stored):
                 "right to write there, or name another place."
             ) from error
         return target
-
-
-def _as_path(path: Any) -> Path:
-    if not isinstance(path, str | os.PathLike) or not str(path):
-        raise ArgumentError(f"`path={path!r}` must be the name of a file or folder, such as 'fit.json'.")
-    return Path(path).expanduser()
 
 
 def _check_free(target: Path, one_file: bool) -> None:
@@ -232,7 +227,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> type(again).__name__, again.frame.equals(draws.frame)
     ('SensRange', True)
     """
-    folder_or_file = _as_path(path)
+    folder_or_file = as_path(path, such_as="fit.json")
     file = _structure_of(folder_or_file)
     try:
         text = read_file(file, MOST_TABLE)

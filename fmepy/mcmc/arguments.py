@@ -10,7 +10,7 @@ import pandas as pd
 
 from fmepy.checks import whole_number
 from fmepy.costs.objective import Objective
-from fmepy.errors import ArgumentError, check_choice, listed, warn
+from fmepy.errors import ArgumentError, check_choice, listed, shortened, warn
 from fmepy.mcmc.kernels.base import Dispersion, Kernel, Settings
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction
@@ -117,6 +117,8 @@ def as_drscale(drscale: Any, ntrydr: int) -> tuple[float, ...]:
 
 def as_control(control: Mapping[str, Any] | None, method: str, n_par: int) -> dict[str, Any]:
     """Return the `control` of a sampler, defaults filled in."""
+    if not isinstance(control, Mapping | None):
+        raise ArgumentError(f"`control={shortened(control)}` must be a dict by name.")
     sampler, given = SAMPLERS[method], dict(control or {})
     for name in given:
         if not sampler.control:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_numbers
 from fmepy.errors import ArgumentError, listed, warn
 from fmepy.numerics.differences import magnitudes
 from fmepy.parameters.covariance import checked_covariance, in_order, labels_of
@@ -161,7 +162,7 @@ def _blank(given: Vector, names: Sequence[str]) -> BoolVector:
 
 def _labelled_vector(jump: Any, names: Sequence[str]) -> Vector:
     labels = [str(k) for k in jump.keys()]  # noqa: SIM118    # a Series iterates over its values
-    values = np.array(list(jump.values()) if isinstance(jump, Mapping) else jump, dtype=float)
+    values = as_numbers(list(jump.values()) if isinstance(jump, Mapping) else jump, "jump")
     if labels == [str(i) for i in range(len(names))]:  # a Series without labels
         return values
     labels = list(check_names(labels, names, argument="jump"))

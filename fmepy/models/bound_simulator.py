@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_list
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed, repeated
 from fmepy.models.base import OfRuns, simulate_many
 from fmepy.models.mapped import BoundMappedModel
@@ -109,8 +110,7 @@ class Simulator(OfRuns):
         """
         if sensvar is None:
             return np.arange(len(self.var_names), dtype=np.intp)
-        given: list[Any] = [sensvar] if isinstance(sensvar, (str, int, np.integer)) else list(sensvar)
-        wanted = [one for w in given for one in cells_of(w, self.var_names) or [w]]
+        wanted = [one for w in as_list(sensvar, "sensvar") for one in cells_of(w, self.var_names) or [w]]
         if not wanted:
             raise ArgumentError("`sensvar` is empty; name at least one variable, or pass None for all.")
         return np.array([self._place(w) for w in wanted], dtype=np.intp)

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import scipy  # its rooms are loaded where they are asked for
 
-from fmepy.checks import positive_number
+from fmepy.checks import as_numbers, positive_number
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean
 from fmepy.journal.saving import Saved
 from fmepy.models.on_grid import in_cells
@@ -135,7 +135,7 @@ def continuation(
     """
     if not isinstance(model, SteadyModel):
         raise ArgumentError(f"`model` must be a SteadyModel; got {type(model).__name__}.")
-    if parameter not in model.parms.index:
+    if parameter not in list(model.parms.index):
         near = did_you_mean(parameter, model.parms.index)
         raise ArgumentError(f"`parameter`: {parameter!r} is none of the model.{near}")
     try:
@@ -194,7 +194,7 @@ class _Path:
                 raise ArgumentError(f"`start`: {wrong or list(guess.index)} are not the states of the model, in order.")
             guess = {str(k): float(v) for k, v in guess.items()}
         else:
-            values = np.asarray(guess, dtype=float)
+            values = as_numbers(guess, "start")
             if values.shape != (self._source.n,):
                 raise ArgumentError(f"`start` must hold {self._source.n} states; got an array of shape {values.shape}.")
             cells = np.split(values, len(model.states))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import copied
+from fmepy.checks import copied, finite_number
 from fmepy.errors import ModelError, SimulationError, check_choice, warn
 from fmepy.language.equations import Equations
 from fmepy.models.definition.arguments import ModelArguments, check_profile_names
@@ -167,7 +167,7 @@ class SteadyModel(Runnable):
     ) -> None:
         self._arguments = {k: copied(v) for k, v in locals().items() if k not in ("self", "__class__")}
         self.tolerances = tolerances(rtol, atol, ctol, max_iter, positive)
-        self.start, self.grid, self.t = check_choice(start, ("last", "given"), "start"), grid, float(t)
+        self.start, self.grid, self.t = check_choice(start, ("last", "given"), "start"), grid, finite_number(t, "t")
         if grid is not None and not isinstance(grid, Grid1D):
             raise ModelError(f"`grid` must be a Grid1D, such as Grid1D(np.linspace(0, 5, 101)); got {grid!r}.")
         source: Any = rhs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import positive_number, whole_number
+from fmepy.checks import finite_number, positive_number, whole_number
 from fmepy.compiled.status import ENDLESS
 from fmepy.errors import ArgumentError, ModelError, SimulationError
 from fmepy.models.definition.arguments import as_state
@@ -191,7 +191,7 @@ class _Asked:
         def rates(time: float, all_states: Vector, inputs: Any) -> Any:
             return func(time, all_states, given)
 
-        self.t = float(t)
+        self.t = finite_number(t, "t")
         function = RatesFunction(rates, "vector", names, (), ())
         self.system = OfFunction(function, self.t, self.y, _NONE, positive=positive, blocks=self.n_species or 0)
         self.system.tried(columns=False)

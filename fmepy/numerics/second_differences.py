@@ -12,6 +12,8 @@ from fmepy.numerics.covariance import SINGULAR
 from fmepy.types import BoolVector, Matrix, Vector
 
 _WHITE_STEP, _LEAST_STEP = 0.03, 1e-4  # in standard errors
+_OF_NOISE = 4.0  # times its square root is what noise of the cost puts into curvatures, with parameters of one size
+_MOST_NOISE = 1e-3
 _OF_SIZE = 0.02  # of a parameter's size: a longer step may lead to where the cost is another
 
 
@@ -36,7 +38,9 @@ def second_differences(
     Notes
     -----
     A step h_j is chosen such that the cost changes by about ``sqrt(noise) |F|``: then rounding (noise / change) and
-    fourth derivatives both weigh little, whatever the parameter's size. Off the diagonal::
+    fourth derivatives both weigh little, whatever the parameter's size. What is left, about ``sqrt(noise)``, may not
+    pass for the curvature of a combination of parameters that the cost does not tell: below it, it is zero. Off the
+    diagonal::
 
         d2F / dj dk = (F(+h_j +h_k) - F(+h_j -h_k) - F(-h_j +h_k) + F(-h_j -h_k)) / (4 h_j h_k)
     """
@@ -60,7 +64,7 @@ def second_differences(
         H[j, j] = 2 * _along(cost, centre, steps[j]) / h[j] ** 2
         for k in range(j):
             H[j, k] = H[k, j] = _mixed(cost, centre, steps[j], steps[k]) / (4 * h[j] * h[k])
-    return H
+    return _without_noise(H, min(_OF_NOISE * np.sqrt(noise), _MOST_NOISE))
 
 
 def whitened_second_differences(
@@ -185,6 +189,16 @@ def sparse_second_differences(
         return expected
     H[np.ix_(shared, ~shared)] = H[np.ix_(~shared, shared)].T
     return np.asarray(0.5 * (H + H.T)) if np.isfinite(H).all() else expected
+
+
+def _without_noise(H: Matrix, noise: float) -> Matrix:
+    """Return second derivatives whose curvatures below their noise are zero, with parameters brought to one size."""
+    root = np.sqrt(np.abs(np.diag(H)))
+    if not (np.isfinite(H).all() and (root > 0).all()):
+        return H
+    values, vectors = np.linalg.eigh(H / np.outer(root, root))
+    lost = np.abs(values) < noise * np.abs(values).max()
+    return (vectors * np.where(lost, 0.0, values)) @ vectors.T * np.outer(root, root) if lost.any() else H
 
 
 def _along(cost: Callable[[Vector], float], theta: Vector, step: Vector) -> float:

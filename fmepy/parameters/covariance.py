@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_numbers
 from fmepy.errors import ParameterError, listed
 from fmepy.parameters.named import check_names
 from fmepy.types import Matrix
@@ -47,10 +48,10 @@ def in_order(given: Any, names: Sequence[str], argument: str) -> Matrix:
         rows = labels if isinstance(given.index, pd.RangeIndex) else [str(k) for k in given.index]
         if sorted(rows) != sorted(labels):
             raise ParameterError(f"`{argument}` has the rows {listed(rows)} but the columns {listed(labels)}.")
-        values = np.asarray(given, dtype=float)
+        values = as_numbers(given, argument, ParameterError)
         values = values[np.ix_([rows.index(k) for k in names], [labels.index(k) for k in names])]
     else:
-        values = np.asarray(given, dtype=float)
+        values = as_numbers(given, argument, ParameterError)
     C: Matrix = values.reshape(1, 1) if values.size == 1 else values
     n = len(names)
     if C.shape != (n, n):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ParameterError, did_you_mean, listed, repeated
+from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed, repeated
 from fmepy.parameters.names import normal_name, of_every_entity
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserBounds, UserParameters, Vector
@@ -163,6 +163,12 @@ def estimates_of(p: Any, argument: str = "p") -> Any:
 def is_fit(p: Any) -> bool:
     """Tell whether `p` is a fit: estimates with a covariance."""
     return isinstance(getattr(p, "par", None), pd.Series) and hasattr(p, "cov_scaled")
+
+
+def check_fit(fit: Any) -> None:
+    """Raise an ArgumentError for what is no fit."""
+    if not is_fit(fit):
+        raise ArgumentError(f"`fit` must be a result of modFit, such as modFit(f, p); got {type(fit).__name__}.")
 
 
 def values_by_name(own: pd.Series, names: Sequence[str]) -> Vector:

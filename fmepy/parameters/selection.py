@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.checks import as_list
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed, repeated
 from fmepy.parameters.names import normal_name
 
@@ -49,7 +50,7 @@ def chosen(
     if wanted is None:
         return list(known)
     kind = ParameterError if what == "parameter" else ArgumentError
-    items = [wanted] if isinstance(wanted, (str, int, np.integer)) else list(wanted)
+    items = as_list(wanted, argument, kind, "names or positions")
     spelled = {normal_name(k): k for k in known}
     out = []
     for item in items:

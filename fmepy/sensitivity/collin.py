@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fmepy.checks import positive_number, whole_number
+from fmepy.checks import as_list, positive_number, whole_number
 from fmepy.errors import ArgumentError, listed, warn
 from fmepy.parallel.progress import Progress
 from fmepy.parameters.selection import chosen
@@ -223,7 +223,7 @@ def _sizes(N: Any, n_par: int, maxcomb: float) -> list[int]:
                 "them back."
             )
         return [n for n in wanted if n not in skipped]
-    sizes = [N] if isinstance(N, (int, np.integer)) else list(N)
+    sizes = as_list(N, "N", of="sizes")
     for n in sizes:
         n = whole_number(n, "N", 1, n_par, ", the number of parameters")
         if comb(n_par, n) >= maxcomb:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import positive_number
+from fmepy.checks import as_list, as_numbers, positive_number
 from fmepy.errors import ArgumentError, DataError, check_choice, check_known, listed
 from fmepy.tables.columns import as_table, column_numbers, column_position
 from fmepy.types import ArrayLike, Matrix, Vector
@@ -77,7 +77,7 @@ def cross2long(
     """
     table = as_table(data, "data", empty=True)
     names = [str(c) for c in table.columns]
-    repeated = _listed_names(replicate)
+    repeated = _listed_names(replicate, "replicate")
     for name, argument in ((x, "x"), *((r, "replicate") for r in repeated)):
         column_position(table, name, argument, "data")
     variables = _selected(select, names, {x, *repeated})
@@ -105,8 +105,8 @@ def cross2long(
     return out
 
 
-def _listed_names(names: str | Sequence[str] | None) -> list[str]:
-    return [] if names is None else [names] if isinstance(names, str) else [str(k) for k in names]
+def _listed_names(names: str | Sequence[str] | None, argument: str) -> list[str]:
+    return [] if names is None else [str(k) for k in as_list(names, argument, DataError)]
 
 
 def _selected(select: str | Sequence[str] | None, names: list[str], others: set[str]) -> set[str]:
@@ -114,7 +114,7 @@ def _selected(select: str | Sequence[str] | None, names: list[str], others: set[
     if select is None:
         chosen = everything
     else:
-        wanted = _listed_names(select)
+        wanted = _listed_names(select, "select")
         without = {k[1:] for k in wanted if k.startswith("-") and k not in names and k[1:] in names}
         plain = [k for k in wanted if not (k.startswith("-") and k[1:] in without)]
         for name in plain:
@@ -195,9 +195,9 @@ def gaussianWeights(
     """
     table = as_table(obs, "obs")
     names = [str(c) for c in table.columns]
-    others = _listed_names(ordering)
+    others = _listed_names(ordering, "ordering")
     for name, argument in ((x, "x"), (y, "y"), (aggregation, "aggregation"), *((k, "ordering") for k in others)):
-        if name is not None:
+        if name is not None or argument != "aggregation":
             column_position(table, name, argument)
     check_choice(weight, ("none", "mean", "sd"), "weight")
     spread = positive_number(spread, "spread", f", in the unit of {x!r}")
@@ -228,7 +228,7 @@ def _finite(column: pd.Series, name: str) -> Vector:
 
 
 def _grid(xmodel: Any) -> Vector:
-    grid = np.unique(np.asarray(xmodel, dtype=float))
+    grid = np.unique(as_numbers(xmodel, "xmodel"))
     if grid.size == 0 or not np.isfinite(grid).all():
         raise ArgumentError("`xmodel` must hold the x of the model's output: finite numbers, at least one.")
     return grid

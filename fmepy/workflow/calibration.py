@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fmepy.checks import whole_number
+from fmepy.checks import as_path, whole_number
 from fmepy.workflow import plan
 from fmepy.workflow.display import Display
 from fmepy.workflow.file.case import read_case
@@ -139,7 +139,7 @@ def calibrate(
     (True, {'a': 1.09, 'b': 1.94})
     """
     runner = prepared(
-        Path(file), output=output, steps=steps, seed=seed, executor=executor, resume=resume, python=python
+        as_path(file, "file"), output=output, steps=steps, seed=seed, executor=executor, resume=resume, python=python
     )
     runner.do(Display(progress, aloud=progress is True))
     return calibration(runner)

@@ -472,11 +472,36 @@ DECAY = {
         ({"Events": [event("delay(A, 1) < 0.5", {"q": "0"})]}, "event: it reads the past"),
         ({"Events": [event("B > 0.5", {"q": "past"})]}, "event: it reads the past"),
         ({"Events": [event("B > 0.5", {"q": "0"}, delay="past")]}, "event: it reads the past"),
+        ({"Events": [event("B > 0.5", {"A": "0"}, delay="-1")]}, "event: its delay is -1; zero or more is needed."),
+        (
+            {"Events": [event("B > 0.5", {"cell": "2"})]},
+            "eventAssignment 'cell': it would change 'cell', which is constant",
+        ),
+        ({"Rules": [rate("cell", "1")]}, "rateRule 'cell': it would change 'cell', which is constant"),
+        (
+            {"Species": [species("A", 1.0), species("B", constant=True)]},
+            "reaction 'v': it would change 'B', which is con",
+        ),
+        ({"InitialAssignments": [initial("past", "A")]}, "initialAssignment: an assignment rule gives it its values"),
     ],
 )
 def test_what_determines_nothing_or_too_much_is_refused(tmp_path, more, said):
     text = sbml(**{**DECAY, "Rules": [assignment("past", "delay(A, 1)")], **more})
     assert said in refused(tmp_path, text)
+
+
+def test_what_has_no_word_for_constants_or_stands_on_the_boundary_is_read(tmp_path):
+    rule = '<parameterRule name="x" formula="-x" type="rate"/>'  # of level 1
+    text = (
+        '<sbml xmlns="http://www.sbml.org/sbml/level1" level="1" version="2"><model>'
+        '<listOfCompartments><compartment name="cell"/></listOfCompartments>'
+        f'<listOfParameters><parameter name="x" value="1"/></listOfParameters><listOfRules>{rule}</listOfRules>'
+        "</model></sbml>"
+    )
+    (tmp_path / "old.xml").write_text(text, encoding="utf-8")
+    close(fme.read_sbml(tmp_path / "old.xml", times=T)()["x"], np.exp(-T))
+    outside = [species("A", 1.0), species("B", constant=True, boundary=True)]
+    close(model(tmp_path, T, **{**DECAY, "Species": outside})()["A"], np.exp(-T))
 
 
 def test_a_reaction_without_a_kinetic_law_is_named(tmp_path):

@@ -221,6 +221,21 @@ def test_quirk_25_a_stop_far_from_the_optimum_is_not_called_convergence():
     assert "standard errors long" in early.message
 
 
+@pytest.mark.parametrize(("method", "maxiter"), [("Nelder-Mead", 25), ("BFGS", 3)])
+def test_a_search_that_ends_on_a_ridge_names_what_it_was_walking_along(method, maxiter):
+    x = np.linspace(0.1, 1, 12)
+    y = 2 * x + 0.02 * np.random.default_rng(1).standard_normal(12)
+
+    def line(p):
+        return p["c"] + p["V"] * x / (p["K"] + x) - y  # of which V / K is seen
+
+    fit = modFit(line, {"c": 0.0, "V": 3.0, "K": 1.0}, method=method, control={"maxiter": maxiter})
+    assert not fit.converged
+    named = fit.message.split("above all in (relative changes) ")[1].split(". Try")[0]
+    assert " V" in named
+    assert " K" in named
+
+
 # --- honesty
 
 
@@ -553,3 +568,16 @@ def test_a_cost_that_falls_without_end_is_no_optimum_and_says_so(method):
     assert not fit.converged
     if abs(fit.par["a"]) > 1e100:
         assert "falls without end" in fit.message
+
+
+def test_of_a_number_as_of_residuals_parameters_that_are_not_told_apart_have_no_standard_errors():
+    t = np.linspace(0, 10, 15)
+    y = 6 * np.exp(-0.5 * t) + 0.05 * np.random.default_rng(1).standard_normal(15)
+
+    def minus2loglik(p):
+        return float(np.sum((p["a"] * p["b"] * np.exp(-p["k"] * t) - y) ** 2) / 0.05**2)
+
+    fit = modFit(minus2loglik, {"a": 1.0, "b": 1.0, "k": 0.3})
+    assert fit.rank == 2
+    assert "undetermined (relative changes)" in fit.message  # they were 48.9 and 48.9, of rounding, without a word
+    assert np.isnan(fit.summary().par["Std. Error"]).all()

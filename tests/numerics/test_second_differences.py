@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from fmepy.numerics.second_differences import sparse_second_differences, whitened_second_differences
+from fmepy.numerics.covariance import Spectrum, rank_of
+from fmepy.numerics.second_differences import (
+    second_differences,
+    sparse_second_differences,
+    whitened_second_differences,
+)
 
 A = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1e4]])
 
@@ -63,3 +68,22 @@ def test_steps_are_short_beside_a_parameter_that_is_hardly_told():
         sparse_second_differences(gradient, theta, information, np.zeros(2), np.full(2, np.inf), theta),
     ):
         np.testing.assert_allclose(found, np.diag([500.0, 1.0]), rtol=1e-4)
+
+
+@pytest.mark.parametrize("noise", [2e-16, 1e-9])
+def test_curvature_below_the_noise_of_the_cost_is_none(noise):
+    x, rng = np.linspace(0, 1, 12), np.random.default_rng(1)
+    y = 3.0 - x + 0.1 * rng.standard_normal(12)
+    a, k = np.linalg.lstsq(np.column_stack([np.ones(12), -x]), y, rcond=None)[0]
+
+    def noisy(p):
+        off = p[0] + p[1] - p[2] * x - y
+        return float(off @ off) * (1 + (noise * rng.uniform(-1, 1) if noise > 1e-15 else 0.0))
+
+    for part in (0.2, 1.3, 2.5):  # of the sum of two parameters that nothing tells apart
+        theta = np.array([part, a - part, k])
+        H = second_differences(noisy, theta, np.full(3, -np.inf), np.full(3, np.inf), np.abs(theta), noise)
+        assert rank_of(H) == 2
+        assert Spectrum.of(H).undetermined(["a", "b", "k"], np.ones(3)).replace("-", "+") == "+1.00 a +1.00 b"
+    told = second_differences(lambda p: cost(p), *np.array([[0.0] * 3, [-1e9] * 3, [1e9] * 3, [1.0] * 3]), 2e-16)
+    np.testing.assert_allclose(told, 2 * A, rtol=1e-6, atol=1e-6)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import finite_number
 from fmepy.errors import ArgumentError, ModelError, ParameterError, TracingError, did_you_mean, listed, repeated
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.text import parse_expression, read_value
@@ -186,7 +187,7 @@ def read_outputs(outputs: Mapping[str, Any], known: Sequence[str], defined: Mapp
 
 def _output_expression(name: str, value: Any, known: Sequence[str]) -> Any:
     if not callable(value):
-        text = value if isinstance(value, str) else repr(float(value))
+        text = value if isinstance(value, str) else repr(finite_number(value, f"outputs[{name!r}]", ModelError))
         return parse_expression(text, where=f"outputs[{name!r}]", delays=True)
     arguments = list(inspect.signature(value).parameters)
     for a in arguments:

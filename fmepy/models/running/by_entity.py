@@ -102,9 +102,9 @@ def inputs_by_entity(events: Any, forcings: Any) -> EntityInputs | None:
 
 def _split_events(events: Any) -> tuple[str | None, dict[str, list[dict[str, Any]]] | None]:
     """Return the column of the entities, and the events by entity; None where there is no such column."""
-    if events is None or not len(events):
+    rows = [] if events is None else event_rows(events)
+    if not rows:
         return None, None
-    rows = event_rows(events)
     known = (*COLUMNS, *ROOT_COLUMNS)
     further = list(dict.fromkeys(k for row in rows for k in row if k not in known))
     whole = all(not is_missing(row.get("root")) or callable(row.get("value")) or {*NEEDED} <= {*row} for row in rows)

@@ -30,7 +30,7 @@ A value may be a function ``f(t, state, parameters)``, which is turned into expr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -181,8 +181,8 @@ def event_rows(events: Any) -> list[Mapping[str, Any]]:
             return event_rows(pd.DataFrame(events))
         except ValueError:
             raise ModelError("`events` given as a dict must hold equally long columns.") from None
-    rows = list(events)
-    if not all(isinstance(r, Mapping) for r in rows):
+    rows = list(events) if isinstance(events, Collection) else []  # an iterator would be empty the next time
+    if not isinstance(events, Collection) or not all(isinstance(r, Mapping) for r in rows):
         raise ModelError("`events` must be a table or a list of dicts with var, time, value and method.")
     return rows
 

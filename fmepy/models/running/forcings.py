@@ -75,6 +75,8 @@ def series_by_name(forcings: Any) -> Any:
     """Return a table of times and forcings as a dict of its columns, and all else as it is."""
     if not isinstance(forcings, pd.DataFrame):
         return forcings
+    if forcings.columns.empty:
+        return {}
     time, *names = forcings.columns
     return {str(name): (forcings[time], forcings[name]) for name in names}
 
