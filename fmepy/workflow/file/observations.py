@@ -110,7 +110,10 @@ def observed(
             raise file.error("there is no column of observations beside the others.")
     for name in numbers:
         if name == words["x"]:
-            frame[name], words["x_unit"] = read_times(case, file, name)
+            frame[name], words["x_unit"], calendar = read_times(case, file, name)
+            if calendar is not None:  # the cost knows the dates, too
+                frame.attrs["calendar"] = calendar
+                words |= {"unit": said["unit"], "origin": said.get("origin")}
         else:
             frame[name] = file.numbers(name)
     if words["x"] is None:  # every row is a reading of it, at the one time that there is
@@ -119,8 +122,8 @@ def observed(
     return frame, words
 
 
-def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], str]:
-    """Return a column of times as numbers, dates as what [data] says of them, and their unit.
+def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], str, Any]:
+    """Return a column of times as numbers, their unit, and of dates the calendar (`fmepy.tables.sheet.with_times`).
 
     Raises
     ------
@@ -133,7 +136,7 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
         times = file.numbers(name, missing=False)
         if "origin" in said:
             raise table.error("origin", f"`origin` is for dates; the column {name!r} holds numbers. Leave it out.")
-        return times, unit
+        return times, unit, None
     if unit not in SECONDS:
         place = "unit" if unit else "x" if "x" in said else ()
         got = f"; got {unit!r}" if unit else ""
@@ -147,7 +150,8 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
         raise
     except ValueError:
         raise table.error("origin", f'`origin` = {said["origin"]!r} is not a date such as "2001-12-31".') from None
-    return times, f"{unit} since {str(origin.tz_localize(None)).removesuffix(' 00:00:00')}"
+    since = f"{unit} since {str(origin.tz_localize(None)).removesuffix(' 00:00:00')}"
+    return times, since, (name, origin, SECONDS[unit], "origin" in said)
 
 
 def _say_outputs(case: Case, name: str) -> str:

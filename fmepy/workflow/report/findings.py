@@ -17,10 +17,11 @@ import pandas as pd
 
 from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
+from fmepy.tables.sheet import calendar_of, time_text
 from fmepy.types import Vector
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
-from fmepy.workflow.report.words import short
+from fmepy.workflow.report.words import number, short
 from fmepy.workflow.steps.base import FITS, CalibrationTask, best_fit
 from fmepy.workflow.steps.scale import natural, natural_fit
 
@@ -107,9 +108,10 @@ class Findings:
         """Return the "unit" or the "description" of a parameter, "" where the file has none."""
         return str(getattr(self.task.case.parameter(name), what, ""))
 
-    def table(self, file: str, caption: str, **how: Any) -> Table | None:
-        """Return a table that a step wrote, see `table_of`."""
-        return table_of(self.tables.get(file), caption, file=file, **how)
+    def table(self, file: str, caption: str, times: Sequence[str] = (), **how: Any) -> Table | None:
+        """Return a table that a step wrote, see `table_of`; `times` are its columns of times."""
+        frame = self.tables.get(file)
+        return table_of(None if frame is None else self.with_dates(frame, *times), caption, file=file, **how)
 
     def add_units(self, table: pd.DataFrame, at: int | None = None) -> None:
         """Give a table of parameters a column of their units, where there are any; without `at` the last one."""
@@ -146,17 +148,37 @@ class Findings:
             return str(given)
         return self.filtered.xlabel if self.filtered is not None else "x"
 
+    @cached_property
+    def calendar(self) -> Any:
+        """What times count from where the data have dates, see `fmepy.tables.sheet.with_times`; else None."""
+        return calendar_of(self.task.cost) or self.task.data.attrs.get("calendar")  # a function's cost has none
+
+    def time_of(self, time: float) -> str:
+        """Return a time as a reader wants it: as the date that it is, where the data have dates."""
+        if self.calendar is None or not np.isfinite(time):
+            return number(time, 7)
+        return time_text(time, self.calendar)
+
+    def with_dates(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+        """Return a table whose times, in those of these columns that it has, are dates where the data have dates."""
+        there = [name for name in columns if name in table and self.calendar is not None]
+        return table.assign(**{name: table[name].map(self.time_of) for name in there})
+
     @property
     def x_label(self) -> str:
-        """The independent variable with its unit."""
-        unit = self.task.x_unit
+        """The independent variable with its unit, where it is no date."""
+        unit = "" if self.calendar is not None else self.task.x_unit
         is_there = unit in (f"{self.x_name}s", self.x_name, *re.split(r"[\W_]+", self.x_name))
         return self.x_name if is_there or not unit else f"{self.x_name}, {unit}"
 
     def label_x(self, ax: Any, _: int = 0) -> None:
-        """Give a panel the independent variable with its unit below, or beside it where it goes down."""
+        """Give a panel the independent variable with its unit or dates below, or beside it where it goes down."""
+        from fmepy.plotting.ticks import date_ticks
+
         if not ax.yaxis_inverted():
             ax.set_xlabel(self.x_label)
+            if self.calendar is not None:
+                date_ticks(ax.xaxis, *self.calendar[1:3])
         elif ax.get_ylabel() in ("x", self.x_name):  # not a depth beside the times, nor names of rows
             ax.set_ylabel(self.x_label)
 
@@ -281,7 +303,8 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
     return {
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
         "beyond": agreement.n_beyond, "by_chance": _chance_of(rows["z"].abs().to_numpy(), len(suspicious)),
-        "table": pd.DataFrame([v["row"] for v in variables]), "suspicious": suspicious[list(heads)], "heads": heads,
+        "table": pd.DataFrame([v["row"] for v in variables]), "heads": heads,
+        "suspicious": found.with_dates(suspicious[list(heads)], "x"),
         "pictures": partial(residual_pictures, found, agreement),
     }  # fmt: skip
 
@@ -414,7 +437,8 @@ def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pi
             far = own[own["z"].abs() > SUSPICIOUS]
             ax.plot(far["x"], far["z"], "o", markersize=9, markerfacecolor="none", markeredgecolor="C3")
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))
-            ax.set(xlabel=found.x_label, ylabel="deviation, sd", ylim=(-top, top))
+            ax.set(ylabel="deviation, sd", ylim=(-top, top))
+            found.label_x(ax)
             ax.set_title(name, fontsize="medium")
             if ax is axes[0] and 1 < own["entity"].nunique() <= MOST_NAMED:
                 add_legend(ax, "above")

@@ -227,9 +227,7 @@ def _fitted(found: Findings, panels: Sequence[FittedPanel], **words: Any) -> Pic
                 if panel is panels[0]:
                     ax.legend(fontsize="small", frameon=False)
                 continue
-            (ax.set_ylabel if panel.upright else ax.set_xlabel)(found.x_label)
-            if panel.title and len(panels) > 1:  # the letters of a small panel are for its numbers
-                (ax.set_xlabel if panel.upright else ax.set_ylabel)("")
+            found.label_x(ax)
 
     titles = [p.title or p.quantity or str(p.curves["var"].iloc[0]) for p in panels]
     return replace(drawn_each(titles, draw, size=size, **words), is_wide=len(panels) <= 2)
@@ -298,23 +296,23 @@ def data_facts(found: Findings) -> dict[str, Any]:
     if readings is None or not len(readings):
         return {"file": file}
     return {
-        "file": file, "readings": _by_variable(readings, found.x_name), "MOST": _MOST_DRAWN_ENTITIES,
+        "file": file, "readings": _by_variable(found, readings), "MOST": _MOST_DRAWN_ENTITIES,
         "entities": readings["entity"].nunique(), "by_depth": "depth" in readings,
         "is_drawn": not 0 < len(found.panels) <= MOST_SHOWN, "curves": _curves(found, readings),
     }  # fmt: skip
 
 
-def _by_variable(readings: pd.DataFrame, x: str) -> pd.DataFrame:
-    rows = []
+def _by_variable(found: Findings, readings: pd.DataFrame) -> pd.DataFrame:
+    rows, ends = [], [f"{found.x_name} from", f"{found.x_name} to"]
     for name, own in readings.groupby("name", sort=False):
         row = {"variable": str(name), "readings": len(own), "beyond a limit": int((own["limit"] != 0).sum())}
         if own["entity"].notna().any():
             row["entities"] = own["entity"].nunique()
-        row |= {f"{x} from": own["x"].min(), f"{x} to": own["x"].max()}
+        row |= dict(zip(ends, (own["x"].min(), own["x"].max()), strict=True))
         row |= {"depth from": own["depth"].min(), "depth to": own["depth"].max()} if "depth" in own else {}
         row |= {"smallest": own["obs"].min(), "median": own["obs"].median(), "largest": own["obs"].max()}
         rows.append(row)
-    frame = pd.DataFrame(rows)
+    frame = found.with_dates(pd.DataFrame(rows), *ends)
     return frame if frame["beyond a limit"].any() else frame.drop(columns="beyond a limit")
 
 
