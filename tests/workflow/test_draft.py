@@ -221,7 +221,7 @@ def test_dates_in_another_order_are_told_beside_an_origin_and_names_of_a_forcing
         task_of(tmp_path, text, "date,y\n01.01.2001,7.9\n02.01.2001,6.2\n")
     with pytest.raises(fme.errors.ArgumentError, match=r"d.toml:5: `origin` is for dates"):
         task_of(tmp_path, text, "date,y\n1,7.9\n2,6.2\n")
-    with pytest.raises(fme.errors.ArgumentError, match=r"'time' is missing. There are 'date', 'rain'"):
+    with pytest.raises(fme.errors.ArgumentError, match=r"no column 'time'; name the .* There are 'date', 'rain'"):
         task_of(tmp_path, TEXT.replace("time = [0, 72]\nvalue = [0, 0]", 'file = "r.csv"'), r="date,rain\n0,1\n9,1\n")
 
 

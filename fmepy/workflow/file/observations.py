@@ -33,7 +33,7 @@ def read_data(case: Case) -> Sheet | None:
     sheet = read_beside(table, "file", said["file"], **how)
     named = [v for k, v in said.items() if k in ("x", "depth", "y", "err", "entity")]
     for i, name in enumerate(left := table.texts("ignore")):
-        _check_column(sheet, name, table, ("ignore", i))
+        check_column(sheet, name, table, ("ignore", i))
         if name in named:
             raise table.error(("ignore", i), f"the column {name!r} cannot be left alone, [data] names it.")
     return replace(sheet, frame=sheet.frame.drop(columns=left))
@@ -72,7 +72,7 @@ def observed(
     named = [(k, words[k]) for k in ("x", "depth", "y", "err", "entity") if words.get(k) is not None]
     named += [("censored", c) for c in (marks.values() if isinstance(marks, dict) else [marks] if marks else [])]
     for key, name in named:
-        _check_column(file, name, table, key)
+        check_column(file, name, table, key)
     texts = {words.get("entity"), *(c for k, c in named if k == "censored"), *_of_rows(case)}
     known = [str(v) for v in variables]
     frame = file.frame.copy()
@@ -179,7 +179,7 @@ def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[
     return [f"{file.path.name}: {n} of {len(frame)} rows are replicates, of a time that an earlier row has."]
 
 
-def _check_column(file: Sheet, name: str, section: TomlTable, key: str | Place) -> None:
+def check_column(file: Sheet, name: str, section: TomlTable, key: str | Place) -> None:
     """Refuse a column that is not there, at the key that names it; with the nearest."""
     wrong = f"there is no column {name!r} in {file.path.name}."
     check_known(name, list(file.frame.columns), wrong, partial(section.error, key), "It has")
