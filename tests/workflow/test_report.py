@@ -22,6 +22,7 @@ from fmepy.workflow.report.page import render, written
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
 from fmepy.workflow.report.words import environment, number
+from fmepy.workflow.steps.registry import STEPS as STEPS_OF
 from tests.workflow import browser
 
 T = np.arange(12.0)
@@ -393,6 +394,8 @@ def test_a_step_that_failed_has_a_section(inputs):
         (2, 0.3, [1, 1, 2], 2, "3 searches ended in 2 different optima, and the chance that the next start finds"),
         (2, 0.5, [1, 1, 1], 1, ""),  # few starts that agree: the chance stands in the section
         (2, 0.01, [1, 0, 0], 1, "2 of 3 searches failed or did not converge"),
+        (1, 0.01, [1, 0, 0], 1, "Only 1 of 3 searches reached the best value, and 2 of 3 failed or did not converge"),
+        (2, 0.3, [1, 0, 0], 2, "is about 30 %, and 2 of 3 failed or did not converge"),
     ],
 )
 def test_what_many_starts_may_have_missed_is_a_warning(inputs, reached, missed, optimum, n_optima, said):
@@ -401,8 +404,12 @@ def test_what_many_starts_may_have_missed_is_a_warning(inputs, reached, missed, 
     many = fit.multistart
     optima = pd.concat([many.optima.head(1)] * n_optima, ignore_index=True)
     many = replace(many, reached=reached, missed=missed, optima=optima, starts=many.starts.assign(optimum=optimum))
-    page = Page(render(task, {"multistart": replace(fit, multistart=many)}, record, [], tables))
+    one = replace(fit, multistart=many)
+    page = Page(render(task, {"multistart": one}, record, [], tables))
     told = page.texts.get("warnings", "")
+    gone = optimum.count(0)
+    assert (f", {gone} failed or did not converge;" in STEPS_OF["multistart"].verdict(task, one)) == bool(gone)
+    assert (f"; {gone} failed or did not converge." in page.texts["multistart"]) == bool(gone)
     assert said in told
     assert ("may have been missed" in told) == bool(said)
 
