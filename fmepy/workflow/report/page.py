@@ -41,6 +41,7 @@ from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
 from fmepy.models.on_grid import cells_of_model, profiles_of
 from fmepy.tables.cells import profiles_among
+from fmepy.workflow.file.case import SCALE_ENDS
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, alike, correlations, table_of
@@ -272,12 +273,11 @@ def _equations(text: str) -> str:
 def _parameters(parameters: Mapping[str, Any]) -> Table | None:
     rows = [
         {"parameter": p.name, "what it is": p.description, "unit": p.unit, "role": "estimated" if p.fitted else "fixed",
-         "start": p.start, "lower": p.lower if abs(p.lower) < math.inf else math.nan,
-         "upper": p.upper if abs(p.upper) < math.inf else math.nan,
+         "start": p.start, "lower": max(p.lower, SCALE_ENDS[p.scale][0]), "upper": min(p.upper, SCALE_ENDS[p.scale][1]),
          "scale": p.scale, "prior": _prior(p.prior)}
         for p in parameters.values()
     ]  # fmt: skip
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).replace([math.inf, -math.inf], math.nan)
     empty = [c for c in ("what it is", "unit", "scale", "prior") if c in frame and not frame[c].astype(bool).any()]
     heads = {"start": "start or value", "lower": "lower bound", "upper": "upper bound"}
     return table_of(frame.drop(columns=empty), "Parameters of the file", heads=heads)
