@@ -125,6 +125,25 @@ class Findings:
         return f"{short(name, 28)}, {short(unit, 20)}" if unit else name
 
     @cached_property
+    def numbered(self) -> pd.DataFrame | None:
+        """Time and experiment of every reading, of a model that numbers its readings (PEtab); None of others."""
+        found: pd.DataFrame | None = getattr(self.task.model, "readings", None)
+        return found
+
+    def over_time(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return readings with their times and experiments in x and entity, where x numbers them."""
+        if self.numbered is None:
+            return table
+        of = self.numbered.loc[table["x"].astype(int)]
+        several = self.numbered["experiment"].nunique() > 1
+        return table.assign(x=of["time"].to_numpy(), entity=of["experiment"].to_numpy() if several else None)
+
+    @property
+    def entity_name(self) -> str:
+        """What an entity is called."""
+        return str(getattr(self.task.cost, "entity", None) or ("experiment" if self.numbered is not None else "entity"))
+
+    @cached_property
     def readings(self) -> pd.DataFrame | None:
         """The data that are compared, in their own units: name, x, obs, entity, sign of a limit; None if not known."""
         cost = self.task.cost
@@ -142,6 +161,8 @@ class Findings:
     @property
     def x_name(self) -> str:
         """What the independent variable is called."""
+        if self.numbered is not None:
+            return "time"
         comparison = getattr(self.task.cost, "comparison", None)
         given = getattr(comparison, "x_name", None) or getattr(self.task.cost, "x", None)
         if given:
@@ -175,6 +196,8 @@ class Findings:
         """Give a panel the independent variable with its unit or dates below, or beside it where it goes down."""
         from fmepy.plotting.ticks import date_ticks
 
+        if self.numbered is not None and ax.get_xlabel() == self.task.model.x_name:
+            return  # over the numbers of the readings
         if not ax.yaxis_inverted():
             ax.set_xlabel(self.x_label)
             if self.calendar is not None:
@@ -185,9 +208,14 @@ class Findings:
     @cached_property
     def panels(self) -> Sequence[FittedPanel]:
         """The data with the fitted curves and their bands; of a function of the user's without bands."""
-        if self.fit is None:
+        if self.fit is None or self.numbered is not None:
             return []
         return natural_fit(self.task, self.fit).fitted_panels() or self._read_panels()
+
+    @property
+    def n_panels(self) -> int:
+        """How many panels show the fitted curves."""
+        return len(self.panels) if self.numbered is None or self.fit is None else self.numbered["observable"].nunique()
 
     def _read_panels(self) -> list[FittedPanel]:
         table = getattr(self.fit.cost if self.fit else None, "residuals", None)
@@ -268,6 +296,7 @@ def agreement_of(found: Findings) -> Agreement | None:
     table = table[~is_beyond]
     rows = pd.DataFrame({k: table[k].to_numpy() for k in ("name", "x", "obs", "mod")})
     rows["entity"] = [str(e) for e in table["entity"]] if "entity" in table else None
+    rows = found.over_time(rows)
     rows["x"] = rows["x"].fillna(0.0) if rows["x"].isna().all() else rows["x"]
     cost = found.task.cost
     given = bool(getattr(fit.cost, "is_likelihood", False)) or getattr(cost, "err", None) is not None
@@ -295,8 +324,8 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
     variables = [_of_variable(str(name), own, agreement) for name, own in rows.groupby("name", sort=False)]
     compared = " (as compared)" if agreement.kinds else ""
     heads = {
-        "name": "variable", "entity": "entity", "x": found.x_name, "obs": f"read{compared}", "mod": f"model{compared}",
-        "z": "deviation, sd",
+        "name": "variable", "entity": found.entity_name, "x": found.x_name, "obs": f"read{compared}",
+        "mod": f"model{compared}", "z": "deviation, sd",
     }  # fmt: skip
     if suspicious["entity"].isna().all():
         del heads["entity"]
@@ -423,9 +452,12 @@ def _all_shorter(n: int, length: int) -> float:
 
 def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
-    from fmepy.plotting.axes import MOST_NAMED, add_legend
+    from fmepy.plotting.axes import MOST_NAMED, add_legend, color
 
-    groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
+    x = agreement.rows["x"]
+    last = x[np.isfinite(x)].max()  # readings at rest, of the time inf, stand behind the others
+    rows = agreement.rows.assign(x=x.where(np.isfinite(x), 1.1 * last if last > 0 else 1.0))
+    groups = [(str(n), own) for n, own in rows.groupby("name", sort=False)]
 
     def draw(_: Sequence[str], axes: Sequence[Any]) -> None:
         for ax, (name, own) in zip(axes, groups, strict=False):
@@ -433,7 +465,7 @@ def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pi
                 ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
             ax.axhline(0.0, color="0.7", linewidth=0.8)
             for k, (label, part) in enumerate(own.groupby(own["entity"].fillna(""), sort=False)):
-                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k}", label=label)
+                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=color(k, own["entity"].nunique()), label=label)
             far = own[own["z"].abs() > SUSPICIOUS]
             ax.plot(far["x"], far["z"], "o", markersize=9, markerfacecolor="none", markeredgecolor="C3")
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))

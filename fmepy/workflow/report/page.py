@@ -190,11 +190,14 @@ def glance_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
     variables = best["agreement"]["variables"] if best and best["agreement"] else []
     told = [f"{percent(max(v['explained'], 0.0))} of {v['name']}" for v in variables if v["is_told"]]
     panels = found.panels[:MOST_SHOWN]
+    draw = partial(_fitted, found, panels) if panels else None
+    if fit is not None and found.numbered is not None:
+        draw = partial(_over_time, found, MOST_SHOWN, size=_SMALL)
     return {
         "counts": len(warnings) + len(found.doubts), "best": best, "explained": names(told, 4) if told else "",
         "estimates": None if fit is None else _estimates(found, fit),
-        "panels": panels, "has_band": any(p.curves["upper"].notna().any() for p in panels),
-        "curves": panels and partial(_fitted, found, panels), "variables": variables,
+        "panels": panels, "MOST_SHOWN": MOST_SHOWN, "has_band": any(p.curves["upper"].notna().any() for p in panels),
+        "curves": draw, "variables": variables,
     }  # fmt: skip
 
 
@@ -232,6 +235,12 @@ def _fitted(found: Findings, panels: Sequence[FittedPanel], **words: Any) -> Pic
 
     titles = [p.title or p.quantity or str(p.curves["var"].iloc[0]) for p in panels]
     return replace(drawn_each(titles, draw, size=size, **words), is_wide=len(panels) <= 2)
+
+
+def _over_time(found: Findings, most: int | None = None, **words: Any) -> Pictures:
+    """Return readings and predictions over time of a model that numbers its readings, a panel an observable."""
+    names = list(dict.fromkeys(found.numbered["observable"]))[:most] if found.numbered is not None else []
+    return drawn_each(names, partial(found.task.model.plot_readings, found.par), **words)
 
 
 def task_facts(found: Findings) -> dict[str, Any]:
@@ -295,10 +304,11 @@ def data_facts(found: Findings) -> dict[str, Any]:
     readings, file = found.readings, str(found.task.case.content.get("data", {}).get("file", ""))
     if readings is None or not len(readings):
         return {"file": file}
+    readings = found.over_time(readings)
     return {
         "file": file, "readings": _by_variable(found, readings), "MOST": _MOST_DRAWN_ENTITIES,
         "entities": readings["entity"].nunique(), "by_depth": "depth" in readings,
-        "is_drawn": not 0 < len(found.panels) <= MOST_SHOWN, "curves": _curves(found, readings),
+        "is_drawn": not 0 < found.n_panels <= MOST_SHOWN, "curves": _curves(found, readings),
     }  # fmt: skip
 
 
@@ -319,6 +329,8 @@ def _by_variable(found: Findings, readings: pd.DataFrame) -> pd.DataFrame:
 def _curves(found: Findings, readings: pd.DataFrame) -> Callable[..., Pictures] | None:
     """Return what draws the model's curves through the data, a panel an entity or a variable."""
     cost = found.task.cost
+    if found.numbered is not None:
+        return partial(_over_time, found)
     if not hasattr(cost, "plot") or getattr(cost, "x", None) is None:
         return None
     of_entities = readings["entity"].notna().any()
