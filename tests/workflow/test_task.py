@@ -14,6 +14,7 @@ from scipy.integrate import trapezoid
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
+from fmepy.workflow.calibration import described
 from fmepy.workflow.command import main
 from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
@@ -303,6 +304,13 @@ def test_one_file_serves_several_forcings(write):
         with pytest.raises(fme.errors.ArgumentError) as error:
             task_of(write(text.replace(old, new), all_csv=table))
         assert said in str(error.value)
+
+
+def test_both_ends_of_a_scaled_parameter_are_said(write):
+    text = GROWTH.format(equations="d(N)/dt = r*N*(1 - N/K)\\nN(0) = N0", more="")
+    old = next(line for line in text.split("\n") if line.startswith("r = "))
+    task = task_of(write(text.replace(old, 'r = { start = 0.5, lower = 0.01, scale = "logit" }')))
+    assert "  r          0.5; from 0.01 to 1; scale logit" in described(task)
 
 
 def test_titles_descriptions_and_units_are_no_inputs(write):

@@ -453,23 +453,25 @@ def _all_shorter(n: int, length: int) -> float:
 def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     from fmepy.plotting.axes import MOST_NAMED, add_legend, color
+    from fmepy.plotting.petab import mark_rest, times_behind
 
-    x = agreement.rows["x"]
-    last = x[np.isfinite(x)].max()  # readings at rest, of the time inf, stand behind the others
-    rows = agreement.rows.assign(x=x.where(np.isfinite(x), 1.1 * last if last > 0 else 1.0))
-    groups = [(str(n), own) for n, own in rows.groupby("name", sort=False)]
+    groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
+    entities = list(dict.fromkeys(agreement.rows["entity"].fillna("")))
 
     def draw(_: Sequence[str], axes: Sequence[Any]) -> None:
-        for ax, (name, own) in zip(axes, groups, strict=False):
+        for ax, (name, rows) in zip(axes, groups, strict=False):
+            own = rows.assign(x=times_behind(rows["x"]))
             for level in (-SUSPICIOUS, SUSPICIOUS):
                 ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
             ax.axhline(0.0, color="0.7", linewidth=0.8)
-            for k, (label, part) in enumerate(own.groupby(own["entity"].fillna(""), sort=False)):
-                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=color(k, own["entity"].nunique()), label=label)
+            for label, part in own.groupby(own["entity"].fillna(""), sort=False):
+                look = {"markersize": 3.5, "color": color(entities.index(label), len(entities)), "label": label}
+                ax.plot(part["x"], part["z"], "o", **look)
             far = own[own["z"].abs() > SUSPICIOUS]
             ax.plot(far["x"], far["z"], "o", markersize=9, markerfacecolor="none", markeredgecolor="C3")
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))
             ax.set(ylabel="deviation, sd", ylim=(-top, top))
+            mark_rest(ax, rows["x"])
             found.label_x(ax)
             ax.set_title(name, fontsize="medium")
             if ax is axes[0] and 1 < own["entity"].nunique() <= MOST_NAMED:

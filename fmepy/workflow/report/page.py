@@ -46,7 +46,7 @@ from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, alike, correlations, table_of
 from fmepy.workflow.report.words import duration, environment, many, names, number, percent, readable
-from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask
+from fmepy.workflow.steps.base import FITS, CalibrationStep, CalibrationTask
 from fmepy.workflow.steps.fit import best_facts
 from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import LEVEL, estimates, interval
@@ -346,8 +346,12 @@ def warnings_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
         {"demand": d["demand"], "wanted": _plain(d["wanted"]), "found": _plain(d["found"]), "met": met[d["met"]]}
         for d in found.demands
     ]
+    ends = [f"{name}: {found.results[name].message}" for name in FITS if name in found.results]
+    fit = found.fit  # the section says what the message of a fit that counts does
+    told = ends if fit is not None and fit.converged and not fit.failures else []
+    warnings = [w for w in dict.fromkeys(map(str, warnings)) if w not in told]
     return {
-        "warnings": list(dict.fromkeys(map(str, warnings))),
+        "warnings": warnings,
         "is_bad": any((warnings, found.doubts, found.broken, found.left)),
         "demands": table_of(pd.DataFrame(rows), "Demands of the file",
                             tone=lambda row, c: "bad" * (c == "met" and row["met"] == "no")),
