@@ -394,6 +394,12 @@ def each_panel(
     return panels
 
 
+def first_names(names: Sequence[str], between: str, most: int) -> str:
+    """Return the first of some names, and how many more there are."""
+    rest = len(names) - most
+    return between.join(names[:most]) + (f"{between}+ {rest} more" if rest > 0 else "")
+
+
 def name_rows(ax: Axes, names: Sequence[Any]) -> None:
     """Name the rows of a chart, the first on top."""
     ax.set_yticks(np.arange(len(names)), [str(n) for n in names])

@@ -138,7 +138,8 @@ class ScenariosStep(CalibrationStep):
     def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
         return {
             "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
-            "curves": partial(_curves, found, result), "ends": partial(_ends, found),
+            "curves": partial(_curves, found, result),
+            "ends": lambda summary: found.with_dates(_ends(summary), summary.x_name),
         }  # fmt: skip
 
 
@@ -202,7 +203,7 @@ def _curves(found: Findings, result: WhatIf, **words: str) -> Pictures:
     return drawn_parts(result.parts, result.by, draw, **words)
 
 
-def _ends(found: Findings, summary: Any) -> pd.DataFrame:
+def _ends(summary: Any) -> pd.DataFrame:
     """Return the last point of each variable in each scenario."""
     last = summary.frame.groupby(["scenario", "var"], sort=False).tail(1)
     columns = {"scenario": last["scenario"].map(str), "variable": last["var"]}
@@ -210,4 +211,4 @@ def _ends(found: Findings, summary: Any) -> pd.DataFrame:
     columns["median"] = last["q50"]
     if (last["N"] > 1).any():
         columns |= {"5 %": last["q05"], "95 %": last["q95"]}
-    return found.with_dates(pd.DataFrame({k: v.to_numpy() for k, v in columns.items()}), summary.x_name)
+    return pd.DataFrame({k: v.to_numpy() for k, v in columns.items()})
