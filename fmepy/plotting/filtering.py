@@ -10,9 +10,7 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.errors import check_choice
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import (
-    MOST_NAMED, color, each_panel, get_ax, get_axes, line_look, name_rows, picture, set_axes, zero_line,
-)  # fmt: skip
+from fmepy.plotting.axes import color, each_panel, get_ax, get_axes, line_look, name_rows, picture, set_axes, zero_line
 from fmepy.plotting.observations import DATA, draw_marked
 from fmepy.types import Axes, AxesArray
 
@@ -20,6 +18,7 @@ _DATA: dict[str, Any] = {**DATA, "label": None, "zorder": 2}
 _RING: dict[str, Any] = {**_DATA, "markersize": 10, "fillstyle": "none", "zorder": 4, "label": "suspected"}
 _LIMIT: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 0.8, "zorder": 1}
 _WIDE, _SQUARE = (5.2, 3.0), (3.6, 3.2)
+_MOST_NAMED = 24  # entities that a legend can hold
 
 
 @picture
@@ -65,7 +64,7 @@ def plot_states(
             if several:
                 look = {**_DATA, "color": color(i), "markersize": 1.5, "alpha": 0.5}
                 draw_marked(ax, own["x"], own["obs"], own.get("censored"), **look)
-                text = f"{flt.entity_column} {label}" if len(flt.entities) <= MOST_NAMED else None
+                text = f"{flt.entity_column} {label}" if len(flt.entities) <= _MOST_NAMED else None
                 ax.plot(x, y, **{**line_look(i), "linewidth": 0.9, "label": text, **kwargs})
                 continue
             low, high = (flt.rows_of(end, label)[name] for end in (lower, upper))

@@ -14,8 +14,8 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 import fmepy as fme
-from fmepy.plotting.axes import COLORS, add_legend, color, get_ax, picture, title_legend, write_correlation
-from fmepy.plotting.ranges import plot_pairs
+from fmepy.plotting.axes import COLORS, add_legend, color, get_ax, picture, title_legend
+from fmepy.plotting.ranges import plot_pairs, write_correlation
 from tests.journal.samples import SAMPLES, filtered_cost
 from tests.plotting.inspect_figures import covered_panels, overlapping_texts, panel_sizes, tick_labels
 
