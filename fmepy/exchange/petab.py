@@ -165,11 +165,8 @@ class PetabProblem:
 
     def simulations(self, par: UserParameters = None) -> pd.DataFrame:
         """Return PEtab's simulation table: the rows of the measurement table, with what the model predicts."""
-        Y = self.cost.model(par)
-        found = np.full(len(Y), np.nan)
-        for formula in self._layout.formulas:
-            found[formula.rows] = Y[formula.variable].to_numpy()[formula.rows]
         table = self._tables.measurements.drop(columns="measurement")
+        found = self.cost.model.predictions(par)
         table.insert(list(self._tables.measurements.columns).index("measurement"), "simulation", found)
         table["time"] = table["time"].astype(float)
         return table
@@ -193,24 +190,8 @@ class PetabProblem:
             Logarithmic where readings are compared so. Readings at rest stand behind the others. A line joins the
             predictions of readings that share their observable's and noise's parameters.
         """
-        from fmepy.plotting.petab import plot_petab
-
-        readings, observables = self._tables.readings, self._tables.observables
-        table = pd.DataFrame(
-            {
-                "observable": [r.observable for r in readings],
-                "experiment": [_experiment_label(r.experiment) for r in readings],
-                "series": [" ".join((*r.overrides, *r.noise_overrides)) for r in readings],
-                "time": [r.time for r in readings],
-                "measurement": [r.value for r in readings],
-                "simulation": self.simulations(self._natural(fit))["simulation"].to_numpy(),
-                "is_log": [
-                    observables[r.observable].scale != "lin" or "log" in observables[r.observable].distribution
-                    for r in readings
-                ],
-            }
-        )
-        return plot_petab(table, which, axes=axes, **words)
+        panels: AxesArray = self.cost.model.plot_readings(self._natural(fit), which, axes=axes, **words)
+        return panels
 
     def write(self, folder: Any, fit: Any = None) -> Path:
         """Write the problem into a folder, with the values of a fit as nominal ones, and its simulations.
@@ -276,12 +257,6 @@ class PetabProblem:
             f"{len(self._layout.formulas)} observables in {len(used)} experiments; {len(self._layout.states)} states; "
             f"{free} parameters estimated, {fixed} fixed"
         )
-
-
-def _experiment_label(id: str) -> str:
-    """Return what a legend says of an experiment; of PEtab 1 the condition, and the one that comes before it."""
-    before, _, condition = id.rpartition(";")
-    return f"{condition} after {before}" if before else condition
 
 
 def _with_nominal(path: Path, values: dict[str, float]) -> pd.DataFrame:

@@ -33,7 +33,7 @@ from fmepy.models.dynamic import Runnable
 from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.names import as_theta
-from fmepy.types import Cube, IntVector, Matrix, Vector
+from fmepy.types import AxesArray, Cube, IntVector, Matrix, UserParameters, Vector, Which
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +267,12 @@ class _FormulaRuns:
             S[rows, 2 * k + i] += np.broadcast_to(slope, n)[:, None] * moved
 
 
+def _experiment_label(id: str) -> str:
+    """Return what a legend says of an experiment; of PEtab 1 the condition, and the one that comes before it."""
+    before, _, condition = id.rpartition(";")
+    return f"{condition} after {before}" if before else condition
+
+
 class ReadingsModel(Runnable):
     """What a PEtab problem predicts, as a model: a row a reading, numbered from 0; two columns an observable.
 
@@ -293,7 +299,41 @@ class ReadingsModel(Runnable):
         return [_FormulaRuns(f, self.layout) for f in self.layout.formulas]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in super().__getstate__().items() if k not in ("steps", "functions")}  # made again
+        return {
+            k: v for k, v in super().__getstate__().items() if k not in ("steps", "functions", "readings")
+        }  # made again
+
+    @cached_property
+    def readings(self) -> pd.DataFrame:
+        """The readings, a row each: variable, observable, experiment, series, time, measurement, is_log.
+
+        A series are those that share their observable's and noise's parameters.
+        """
+        variable_of = {f.observable.id: f.variable for f in self.layout.formulas}
+        observables = self.layout.tables.observables
+        rows = [
+            (variable_of[r.observable], r.observable, _experiment_label(r.experiment),
+             " ".join((*r.overrides, *r.noise_overrides)), r.time, r.value,
+             observables[r.observable].scale != "lin" or "log" in observables[r.observable].distribution)
+            for r in self.layout.tables.readings
+        ]  # fmt: skip
+        columns = ["variable", "observable", "experiment", "series", "time", "measurement", "is_log"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def predictions(self, parms: UserParameters = None) -> Vector:
+        """Return what is predicted of every reading."""
+        Y, found = self(parms), np.full(len(self.times), np.nan)
+        for formula in self.layout.formulas:
+            found[formula.rows] = Y[formula.variable].to_numpy()[formula.rows]
+        return found
+
+    def plot_readings(
+        self, parms: UserParameters = None, which: Which = None, *, axes: Any = None, **words: Any
+    ) -> AxesArray:
+        """Draw readings and predictions over time; see `PetabProblem.plot`."""
+        from fmepy.plotting.petab import plot_petab
+
+        return plot_petab(self.readings.assign(simulation=self.predictions(parms)), which, axes=axes, **words)
 
     def bind(self, names: Any = None, *, times: Any = None, hold_engine: bool = False) -> BoundReadings:
         """Return the model as a function of a plain vector; see `fmepy.models.base.Model`."""

@@ -12,6 +12,7 @@ import pandas as pd
 from fmepy.errors import counted
 from fmepy.parameters.names import split_local
 from fmepy.results.tables import Part, Shown, bullets, heading, table
+from fmepy.tables.sheet import calendar_of, time_text
 
 if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
@@ -100,8 +101,8 @@ def _what(flt: FilterResult) -> list[str]:
     if facts.initial == "known" and facts.start:
         start = f"known with uncertainty ({', '.join(facts.start)})"
     out = [
-        f"{counted(len(flt.variables), 'variable')}, {counted(len(times), 'reading')}{of}, {flt.xlabel} "
-        f"{times.min():g} to {times.max():g}; {counted(len(facts.states), 'state')}, "
+        f"{counted(len(flt.variables), 'variable')}, {counted(len(times), 'reading')}{of}, {_at(flt, times.min())} "
+        f"to {time_text(times.max(), calendar_of(flt.cost))}; {counted(len(facts.states), 'state')}, "
         f"{counted(facts.n_noise, 'noise input')}; the start is {start}."
     ]
     limits = sum(map(bool, flt.residuals.get("censored", ())))
@@ -194,7 +195,7 @@ def _normality(frame: pd.DataFrame) -> tuple[list[str], bool]:
 def _suspected(flt: FilterResult) -> list[str]:
     return _flagged(
         flt, "residuals", "AUXM" if flt.smooth else "NUMR",
-        lambda row, sds: f"{row['name']} at {flt.xlabel} {row['x']:g}: read {row['obs']:.5g}, "
+        lambda row, sds: f"{row['name']} at {_at(flt, row['x'])}: read {row['obs']:.5g}, "
         f"{abs(sds):.1f} sd {'above' if sds > 0 else 'below'} what {_data(flt)} say of it",
         "Nothing was deleted; screen_bad_data(cost) sets them missing one by one. They alone may explain what else "
         "this page finds.",
@@ -204,7 +205,7 @@ def _suspected(flt: FilterResult) -> list[str]:
 def _jumps(flt: FilterResult) -> list[str]:
     return _flagged(
         flt, "shocks", "AUXS" if flt.smooth else "NUSR",
-        lambda row, sds: f"{row['state']} before {flt.xlabel} {row['time']:g}: {_data(flt, 'all data')} ask for a jump "
+        lambda row, sds: f"{row['state']} before {_at(flt, row['time'])}: {_data(flt, 'all data')} ask for a jump "
         f"{'upwards' if sds > 0 else 'downwards'}, {abs(sds):.1f} sd from none",
         "An input that is missing there, or an equation that was wrong for once.",
     )  # fmt: skip
@@ -224,6 +225,10 @@ def _flagged(flt: FilterResult, table: str, column: str, told: Callable[[Any, fl
     if len(rows) > _MOST:
         out.append(f"... and {len(rows) - _MOST} more, see {table}.query('flag').")
     return [*out, end]
+
+
+def _at(flt: FilterResult, time: float) -> str:
+    return f"{flt.xlabel} {time_text(time, calendar_of(flt.cost))}"
 
 
 def _who(flt: FilterResult, row: Any) -> str:
@@ -261,7 +266,7 @@ def _weak(flt: FilterResult, frame: pd.DataFrame, moments: pd.DataFrame) -> list
         row = strange.to_dict("records")[int(np.argmin(strange["p"]))]
         out.append(
             f"{counted(len(strange), 'sample')} all but impossible under the model (p below 0.001 by Bonferroni), the "
-            f"worst at {_who(flt, row)}{flt.xlabel} {row['time']:g}: chi-squared {row['chi2']:.4g} on "
+            f"worst at {_who(flt, row)}{_at(flt, row['time'])}: chi-squared {row['chi2']:.4g} on "
             f"{counted(row['n'], 'degree')} of freedom. If the model is not linear, the filter may have lost it there."
         )
     return out

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
+from textwrap import fill
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -29,6 +30,10 @@ MOST_NAMED = 24
 """Things of one kind that a legend names; of more than these only the look is shown."""
 WIDEST = 13.0
 """Inches: panels of a new figure shrink so that it is no wider."""
+_LETTER = 4.4
+"""Points: the mean width of a small letter."""
+_WRAP = "\n  "
+"""Where a line of a legend's title goes on."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -240,8 +245,9 @@ def _place_legends(panels: Sequence[Axes], legpos: str | None, before: Mapping[i
 
 
 def _legend_title(ax: Axes) -> str:
+    """Return the title of a panel's legend, its lines as they were before `add_legend` wrapped them."""
     legend = ax.get_legend()
-    return "" if legend is None else legend.get_title().get_text()
+    return "" if legend is None else legend.get_title().get_text().replace(_WRAP, " ")
 
 
 def title_legend(ax: Axes, *lines: str) -> None:
@@ -388,6 +394,12 @@ def each_panel(
     return panels
 
 
+def first_names(names: Sequence[str], between: str, most: int) -> str:
+    """Return the first of some names, and how many more there are."""
+    rest = len(names) - most
+    return between.join(names[:most]) + (f"{between}+ {rest} more" if rest > 0 else "")
+
+
 def name_rows(ax: Axes, names: Sequence[Any]) -> None:
     """Name the rows of a chart, the first on top."""
     ax.set_yticks(np.arange(len(names)), [str(n) for n in names])
@@ -407,20 +419,6 @@ def name_columns(ax: Axes, names: Sequence[str]) -> None:
 def zero_line(ax: Axes, *, upright: bool = False) -> None:
     """Draw the line where a quantity is zero."""
     (ax.axvline if upright else ax.axhline)(0.0, color="0.6", linewidth=0.8, zorder=0)
-
-
-def write_correlation(ax: Axes, x: Any, y: Any) -> None:
-    """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none.
-
-    It has the digits that tell it from 1.
-    """
-    text, size = "-", 8.0
-    if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0:
-        r = float(np.corrcoef(x, y)[0, 1])
-        digits = 2 if abs(r) < 0.995 or 1 - abs(r) < 1e-9 else int(np.ceil(-np.log10(1 - abs(r))))
-        text, size = f"{r:.{digits}f}", 8 + 10 * abs(r)
-    ax.set(xticks=[], yticks=[])
-    ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
 
 
 def _flat(items: list[Axes]) -> AxesArray:
@@ -478,7 +476,11 @@ def add_legend(ax: Axes, legpos: str = "above") -> None:
     handles, labels = ax.get_legend_handles_labels()
     if not labels:
         return
-    look: dict[str, Any] = {"title": _legend_title(ax) or None, "fontsize": "small", "title_fontsize": "small"}
+    width = ax.get_window_extent().width
+    in_points = width * 72 / ax.figure.figure.dpi
+    wrapped = [fill(line, max(12, int(in_points / _LETTER) - 4), subsequent_indent=_WRAP[1:], break_long_words=False)
+               for line in _legend_title(ax).split("\n")]  # fmt: skip
+    look: dict[str, Any] = {"title": "\n".join(wrapped) or None, "fontsize": "small", "title_fontsize": "small"}
     if legpos != "above":
         ax.legend(handles, labels, **{**look, "loc": legend_location(legpos), "ncols": 1 + (len(labels) - 1) // 10})
         return
@@ -487,11 +489,10 @@ def add_legend(ax: Axes, legpos: str = "above") -> None:
         space.set_axis_off()
         space.set_in_layout(False)
         space.set_axes_locator(_AsTheLegend(ax))
-    points = sum(4.4 * len(label) + 26 for label in labels)  # of small letters, a handle and the space around it
-    width = 1.1 * ax.get_window_extent().width * 72 / ax.figure.figure.dpi
-    ncols = -(-len(labels) // max(1, int(np.ceil(points / width))))
+    points = sum(_LETTER * len(label) + 26 for label in labels)  # of a label, its handle and the space around it
+    ncols = -(-len(labels) // max(1, int(np.ceil(points / in_points))))
     for n in range(ncols, 0, -1):  # columns are as wide as the longest label in them
         above = ax.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=n, frameon=False,
                           alignment="left", borderaxespad=0.2, handlelength=1.4, columnspacing=1.0, **look)  # fmt: skip
-        if above.get_window_extent().width < 1.1 * ax.get_window_extent().width or look["title"]:
+        if above.get_window_extent().width < width:
             break

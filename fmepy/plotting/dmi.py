@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmepy.plotting.axes import color, get_ax, picture
+from fmepy.plotting.axes import color, first_names, get_ax, picture
 from fmepy.types import Axes
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def plot_map(system: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
             },
         )  # fmt: skip
         if len(links) <= _MOST_NUMBERED:
-            text = _label(variables) if len(links) <= _MOST_NAMED else str(len(variables))
+            text = first_names(variables, "\n", _MOST_NAMES) if len(links) <= _MOST_NAMED else str(len(variables))
             _write(ax, text, places[a], places[b], bend, colors[a])
     said = "arrows: variables that one module computes and another reads"
     if _MOST_NAMED < len(links) <= _MOST_NUMBERED:
@@ -130,12 +130,6 @@ def _box(
         1.04 * place[0], 1.04 * place[1], text, ha="right" if left else "left", va="center", bbox=box, zorder=3,
         fontsize=size, rotation=angle + 180 * left, rotation_mode="anchor", parse_math=False,
     )  # fmt: skip
-
-
-def _label(variables: list[str]) -> str:
-    """Return the first names, and how many more there are."""
-    rest = len(variables) - _MOST_NAMES
-    return "\n".join(variables[:_MOST_NAMES]) + (f"\n+ {rest} more" if rest > 0 else "")
 
 
 def _write(ax: Axes, text: str, start: NDArray[np.float64], end: NDArray[np.float64], bend: float, color: Any) -> None:

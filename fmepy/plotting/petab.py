@@ -5,13 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import color, each_panel, name_columns, picture
-from fmepy.types import AxesArray
+from fmepy.types import Axes, AxesArray
 
 MOST_NAMED = 12
 """Experiments up to which each has an entry in the legend; of more, the first and the last have."""
+
+
+def times_behind(times: pd.Series[float]) -> pd.Series[float]:
+    """Return times with those of readings at rest, which are infinite, behind the others."""
+    at_rest = np.isinf(times)
+    last = 0.0 if at_rest.all() else float(times[~at_rest].max())
+    return times.where(~at_rest, last + 0.08 * (last or 1.0))
+
+
+def mark_rest(ax: Axes, times: pd.Series[float]) -> None:
+    """Mark where readings at rest stand behind others."""
+    at_rest = np.isinf(times)
+    if at_rest.any() and not at_rest.all():
+        last = float(times[~at_rest].max())
+        ax.axvline(last + 0.04 * (last or 1.0), color="0.8", linewidth=0.8)
+        ax.annotate("at rest", (1, 1), xycoords="axes fraction", xytext=(-2, -10), textcoords="offset points",
+                    ha="right", fontsize=8, color="0.4")  # fmt: skip
 
 
 @picture
@@ -35,12 +53,12 @@ def plot_petab(table: Any, which: Any = None, *, axes: Any = None, **words: Any)
     def draw(ax: Any, name: str) -> None:
         mine = table[table["observable"] == name]
         experiments = list(dict.fromkeys(mine["experiment"]))
-        at_rest, n = np.isinf(mine["time"]), len(experiments)
-        last = mine["time"][~at_rest].max()
+        times, n = mine["time"], len(experiments)
+        at_rest = np.isinf(times)
         if at_rest.all():
             mine = mine.assign(time=mine["experiment"].map(experiments.index), series=0)
         else:
-            mine = mine.assign(time=mine["time"].where(~at_rest, last + 0.08 * (last or 1.0)))
+            mine = mine.assign(time=times_behind(times))
         for (k, _), rows in mine.groupby([mine["experiment"].map(experiments.index), "series"], sort=True):
             is_named = n > 1 and not at_rest.all() and (n <= MOST_NAMED or k in (0, n - 1))
             look, rows = {"color": color(k, n)}, rows.sort_values("time", kind="stable")
@@ -50,10 +68,7 @@ def plot_petab(table: Any, which: Any = None, *, axes: Any = None, **words: Any)
             ax.plot(rows["time"], rows["simulation"], **{**look, **style, "label": label, **words})
         if at_rest.all():
             name_columns(ax, experiments)
-        elif at_rest.any():
-            ax.axvline(last + 0.04 * (last or 1.0), color="0.8", linewidth=0.8)
-            ax.annotate("at rest", (1, 1), xycoords="axes fraction", xytext=(-2, -10), textcoords="offset points",
-                        ha="right", fontsize=8, color="0.4")  # fmt: skip
+        mark_rest(ax, times)
         if mine["is_log"].all() and (mine[["measurement", "simulation"]] > 0).all(axis=None):
             ax.set_yscale("log")
 

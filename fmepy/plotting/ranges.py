@@ -23,7 +23,6 @@ from fmepy.plotting.axes import (
     point_look,
     set_axes,
     title_legend,
-    write_correlation,
     zero_line,
 )
 from fmepy.plotting.observations import draw_observed, observed
@@ -318,6 +317,20 @@ def plot_pairs(
         else:
             write_correlation(ax, x, y)
     return panels
+
+
+def write_correlation(ax: Axes, x: Any, y: Any) -> None:
+    """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none.
+
+    It has the digits that tell it from 1.
+    """
+    text, size = "-", 8.0
+    if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0:
+        r = float(np.corrcoef(x, y)[0, 1])
+        digits = 2 if abs(r) < 0.995 or 1 - abs(r) < 1e-9 else int(np.ceil(-np.log10(1 - abs(r))))
+        text, size = f"{r:.{digits}f}", 8 + 10 * abs(r)
+    ax.set(xticks=[], yticks=[])
+    ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
 
 
 def _bins(values: Any) -> Any:

@@ -15,6 +15,7 @@ from fmepy.plotting.axes import (
     WARNING,
     color,
     each_panel,
+    first_names,
     get_ax,
     get_axes,
     line_look,
@@ -224,19 +225,13 @@ def plot_collinearity(
              color="0.3", markersize=5, label="infinite")  # fmt: skip
     sets = collin.sets()
     if named:
-        name_rows(ax, [_listed(names, ", ", 5) for names in sets])
+        name_rows(ax, [first_names(names, ", ", 5) for names in sets])
         ax.set_xlabel("collinearity")
         return ax
     best = [np.flatnonzero(sizes == n)[np.argmin(gamma[sizes == n])] for n in np.unique(sizes)]
-    ax.set_xticks(sizes[best], [f"{sizes[k]}\n{_listed(sets[k], chr(10), 6)}" for k in best])
+    ax.set_xticks(sizes[best], [f"{sizes[k]}\n{first_names(sets[k], chr(10), 6)}" for k in best])
     set_axes(ax, "number of parameters, the least collinear set of each", "collinearity")
     return ax
-
-
-def _listed(names: Any, between: str, most: int) -> str:
-    """Return the first names, and how many more there are."""
-    rest = len(names) - most
-    return between.join(names[:most]) + (f"{between}+ {rest} more" if rest > 0 else "")
 
 
 def _spread(sizes: Any) -> Any:

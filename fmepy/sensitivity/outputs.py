@@ -23,6 +23,7 @@ from fmepy.tables.sheet import calendar_of
 from fmepy.types import Matrix, Vector
 
 _OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by the model)"
+_OF_LOGARITHMS = {"log": 1.0, "log10": 1 / np.log(10)}
 _TIGHTENED = 1e-3  # what a model takes its own differences with, of its relative tolerance
 _TOLD = {True: "exact", False: _OWN_DIFFERENCES, None: "the cost's own Jacobian"}
 
@@ -45,6 +46,7 @@ class Outputs:
     calendar: Any = None  # what x was where it was dates, see `fmepy.tables.sheet.with_times`
     spreads: Any = None  # which rows are of the spread of a reading, of a likelihood
     is_information: bool = False  # rows whose product is the expected information: in units of the errors already
+    relative: Vector | None = None  # what a change is divided by to be relative; None: the values themselves
 
     @property
     def var(self) -> tuple[str, ...]:
@@ -197,6 +199,10 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: DifferenceRuns
     found = Outputs(tuple(wanted), start, labels, x, x, x_name, values, 1 / weights, derivatives,
                     calendar=calendar_of(compared))  # fmt: skip
     pieces = [c for c, _ in compared.pieces] if isinstance(compared, ModCost) else []
+    if any(c.scale.kinds for c in pieces):  # a change of a logarithm is relative already
+        kinds = [c.scale.kinds.get(i) for c in pieces for i in range(len(c.obs))]
+        of_logs = np.array([_OF_LOGARITHMS.get(kind or "", np.nan) for kind in kinds])[order]
+        found = replace(found, relative=np.where(np.isnan(of_logs), values, of_logs))
     if not any(c.depths is not None for c in pieces):
         return found
     parts = [np.full(len(c.obs), np.nan) if c.depths is None else c.depths for c in pieces]

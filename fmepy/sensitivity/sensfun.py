@@ -212,7 +212,8 @@ def sensFun(
     senspar : names or positions from 0, optional
         The parameters, in this order; default those of `parms`.
     varscale : number, dict by variable, sequence, optional
-        What sensitivities are divided by: one for all, one per variable, or one per row. Default: the output itself.
+        What sensitivities are divided by: one for all, one per variable, or one per row. Default: the output itself,
+        so that they are relative; of logarithms (a cost with `transform`) 1, for their changes are relative already.
     parscale : number, dict by parameter, sequence, optional
         What they are multiplied by: one for all, or one per parameter. Default: the parameter's value.
     tiny : float, optional
@@ -376,7 +377,8 @@ def _variable_scale(varscale: Any, outputs: Outputs, floor: float) -> Vector:
     n, var = len(outputs.labels), outputs.var
     if varscale is None:
         _warn_of_zeros(outputs, floor)
-        return np.where(outputs.values == 0, floor, outputs.values)
+        values = outputs.values if outputs.relative is None else outputs.relative
+        return np.where(values == 0, floor, values)
     scale = _numbers(_in_order(varscale, var, "varscale", "variable"), "varscale")
     if scale.size == 1:
         return np.full(n, scale[0])
@@ -404,7 +406,8 @@ def _in_order(scale: Any, names: Sequence[str], argument: str, what: str) -> Any
 
 def _warn_of_zeros(outputs: Outputs, floor: float) -> None:
     """Tell of outputs at zero that do move: their relative sensitivity is not defined."""
-    moved = (outputs.values == 0) & np.any(outputs.derivatives.matrix != 0, axis=1)
+    values = outputs.values if outputs.relative is None else outputs.relative
+    moved = (values == 0) & np.any(outputs.derivatives.matrix != 0, axis=1)
     if moved.any():
         i = int(np.argmax(moved))
         names = dict.fromkeys(label for label, m in zip(outputs.labels, moved, strict=True) if m)

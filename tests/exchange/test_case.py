@@ -51,6 +51,32 @@ def test_a_problem_is_checked_and_calibrated_at_once(tmp_path, capsys):
     assert "case.toml" not in report  # which is no longer there
 
 
+def test_the_report_of_a_problem_is_over_time_by_experiment(tmp_path):
+    path = problem(
+        tmp_path / "a",
+        {
+            **TABLES,
+            "conditions": "conditionId k2\nc0 0.6\nc1 0.3",
+            "observables": "observableId observableFormula noiseFormula\nobs_a A 0.5",
+            "measurements": "observableId simulationConditionId time measurement\n"
+            "obs_a c0 0 0.9\nobs_a c0 5 0.5\nobs_a c1 5 0.4\nobs_a c0 inf 4.5\nobs_a c1 0 1.1",
+            "parameters": "parameterId parameterScale lowerBound upperBound nominalValue estimate\n"
+            "k1 log10 1e-3 10 0.8 1",
+        },
+    )
+    assert main(["calibrate", str(path), "--steps", "fit", "--out", str(tmp_path / "out")]) == 0
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "could not be" not in report
+    assert "obs_a: readings as points, the fitted curve, over time." in report
+    assert "model from its" not in report
+    assert "it predicts obs_a, in 2 experiments" in report
+    row = report.partition("Suspicious readings")[2].partition("</tbody>")[0]
+    assert "experiment</th>" in row
+    assert ">c0</td>" in row
+    assert ">∞</td>" in row
+    assert "%3Ereading%3C/text" not in report
+
+
 @pytest.mark.parametrize(
     "prior",
     ["parameterScaleLaplace -0.3;0.2", "logLaplace -1;0.4", "parameterScaleUniform -1;0.5", "parameterScaleNormal 0;1"],

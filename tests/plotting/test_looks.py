@@ -14,8 +14,8 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 import fmepy as fme
-from fmepy.plotting.axes import COLORS, color, get_ax, picture, write_correlation
-from fmepy.plotting.ranges import plot_pairs
+from fmepy.plotting.axes import COLORS, add_legend, color, get_ax, picture, title_legend
+from fmepy.plotting.ranges import plot_pairs, write_correlation
 from tests.journal.samples import SAMPLES, filtered_cost
 from tests.plotting.inspect_figures import covered_panels, overlapping_texts, panel_sizes, tick_labels
 
@@ -239,6 +239,21 @@ def test_a_legend_names_a_look_once_and_leaves_that_of_a_user_alone():
     first, second = fme.plot_model(run, labels=["run"])
     assert [t.get_text() for t in first.get_legend().get_texts()] == ["run"]
     assert second.get_legend() is None
+
+
+@pytest.mark.parametrize("width", [2.2, 2.85, 3.4, 5.0])
+def test_a_legend_above_a_small_panel_keeps_inside_the_figure(width):
+    figure, ax = plt.subplots(figsize=(width, 2.5), layout="constrained")
+    ax.plot([1, 2], [1, 2], label="day 5")
+    ax.plot([1, 2], [2, 2], label="day 17")
+    told = ("prediction", "line median, shade q25 to q75, outline q05 to q95")
+    for line in (*told, told[1]):
+        title_legend(ax, line)  # also of a title that was wrapped before
+        add_legend(ax)
+    figure.canvas.draw()
+    legend = ax.get_legend()
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+    assert " ".join(legend.get_title().get_text().split()) == " ".join(told)
 
 
 # --- fits

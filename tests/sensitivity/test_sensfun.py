@@ -496,6 +496,14 @@ def test_a_cost_with_a_transform_is_that_of_transformed_values():
     np.testing.assert_allclose(sensFun(cost, varscale=1, parscale=1).matrix["k"], [-1.0, -2.0], rtol=1e-7)
 
 
+@pytest.mark.parametrize("transform", ["log", "log10"])
+def test_sensitivities_of_logarithms_are_relative_to_the_values_themselves(transform):
+    model = fme.OdeModel("d(A)/dt = -k * A\nA(0) = 10", times=[0, 2, 4.6], parms={"k": 0.5}, **TIGHT)
+    data = {"time": [2, 4.6], "A": [4.0, 1.0]}  # the logarithm of the last one is nearly 0
+    plain, logs = (fme.SimulationCost(model, data, transform=t) for t in (None, transform))
+    np.testing.assert_allclose(sensFun(logs).matrix, sensFun(plain).matrix, rtol=1e-6)
+
+
 class Likelihood:
     """A cost of one number with an expected information, as a filter gives it."""
 

@@ -179,8 +179,11 @@ def test_dates_are_times_since_the_first_or_an_origin_and_the_report_says_so(tmp
     assert note.startswith("d.csv: left alone, as no variables of the model: 'note', 'T'.")
     done = fme.workflow.calibrate(tmp_path / "d.toml")
     report = done.report.read_text()
-    assert "date, hours since 2001-01-01" in report
-    assert "%3Edate%3C/text" not in report  # every axis says since when
+    assert "the dates are hours since 2001-01-01." in report
+    assert report.count("%3E01-02 00:00%3C/text") == 2  # axes bear dates: of the fit, of the deviations
+    assert ">2001-01-01 12:00</td>" in report  # tables, too: from when the readings are, and the readings
+    assert "runs from 2001-01-01 to 2001-01-04." in report
+    assert "date, hours" not in report
     silent = task_of(tmp_path, TEXT.replace("unit =", 'ignore = ["note", "T"]\nunit ='))
     assert not [note for note in silent.notes if "left alone" in note]
     rain = TEXT.replace("time = [0, 72]\nvalue = [0, 0]", 'file = "rain.csv"')
@@ -218,7 +221,7 @@ def test_dates_in_another_order_are_told_beside_an_origin_and_names_of_a_forcing
         task_of(tmp_path, text, "date,y\n01.01.2001,7.9\n02.01.2001,6.2\n")
     with pytest.raises(fme.errors.ArgumentError, match=r"d.toml:5: `origin` is for dates"):
         task_of(tmp_path, text, "date,y\n1,7.9\n2,6.2\n")
-    with pytest.raises(fme.errors.ArgumentError, match=r"'time' is missing. There are 'date', 'rain'"):
+    with pytest.raises(fme.errors.ArgumentError, match=r"no column 'time'; name the .* There are 'date', 'rain'"):
         task_of(tmp_path, TEXT.replace("time = [0, 72]\nvalue = [0, 0]", 'file = "r.csv"'), r="date,rain\n0,1\n9,1\n")
 
 

@@ -22,6 +22,7 @@ from fmepy.workflow.report.page import render, written
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
 from fmepy.workflow.report.words import environment, number
+from fmepy.workflow.steps.registry import STEPS as STEPS_OF
 from tests.workflow import browser
 
 T = np.arange(12.0)
@@ -251,8 +252,11 @@ def test_a_fit_that_did_not_converge_is_the_first_thing_told(inputs):
 
 
 def test_a_parameter_on_a_bound_is_told_first(inputs):
-    page = Page(render(*with_fit(inputs, at_bound=("q",))))
+    task, results, record, _, tables = with_fit(inputs, at_bound=("q",), message="It stopped. On a bound: q.")
+    page = Page(render(task, results, record, ["fit: It stopped. On a bound: q."], tables))
     assert "q lies on a bound" in page.texts["warnings"]
+    assert "It stopped." not in page.texts["warnings"]  # the same once more
+    assert "It stopped." in page.texts["fit"]
 
 
 @pytest.mark.parametrize(("ssr", "is_told"), [(10.0, False), (0.1, True), (1000.0, True)])
@@ -270,13 +274,19 @@ def test_a_reading_far_off_is_told_with_its_place(tmp_path):
     assert "Suspicious readings" in page.texts["fit"]
 
 
+def findings(residuals, x="day", unit=""):
+    """Return what a report finds of a fit of one parameter with these residuals."""
+    cost = SimpleNamespace(residuals=residuals, is_likelihood=False)
+    fit = SimpleNamespace(cost=cost, names=("a",), data=None, minimised=1.0, is_scalar=True, converged=True)
+    task = SimpleNamespace(cost=SimpleNamespace(err=None, x=x), model=None, data=pd.DataFrame(), x_unit=unit)
+    return Findings(task, {"fit": fit}, {}, {})
+
+
 def agreement(above):
     """Return what the report makes of readings that lie so far above the model, one parameter being fitted."""
     n = len(above)
     table = pd.DataFrame({"name": "y", "x": np.arange(n), "obs": 5 + above, "mod": 5.0, "res": -above})
-    cost = SimpleNamespace(residuals=table, is_likelihood=False)
-    fit = SimpleNamespace(cost=cost, names=("a",), data=None)
-    found = SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None)), x_name="day", doubts=[])
+    found = findings(table)
     made = agreement_of(found)
     written("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
     note = environment().get_template("blocks.html").module.note
@@ -307,8 +317,7 @@ def test_readings_as_far_off_as_chance_has_them_are_no_doubt(farthest, is_told):
     [("day", "days", "day"), ("day", "h", "day, h"), ("time", "m", "time, m"), ("time (h)", "h", "time (h)")],
 )
 def test_the_axis_does_not_say_the_unit_twice(column, unit, said):
-    found = SimpleNamespace(task=SimpleNamespace(x_unit=unit), x_name=column)
-    assert Findings.x_label.fget(found) == said
+    assert findings(None, column, unit).x_label == said
 
 
 def test_readings_beyond_a_limit_have_no_deviation():
@@ -316,8 +325,7 @@ def test_readings_beyond_a_limit_have_no_deviation():
     known = agreement(above)[0]
     table = pd.DataFrame({"name": "y", "x": np.arange(7), "obs": 5 + np.r_[above, 1, 1], "mod": 5.0})
     table = table.assign(res=-np.r_[above, 9, 9], censored=[""] * 5 + ["<"] * 2)
-    fit = SimpleNamespace(cost=SimpleNamespace(residuals=table, is_likelihood=False), names=("a",), data=None)
-    made = agreement_of(SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None))))
+    made = agreement_of(findings(table))
     assert made.n_beyond == 2
     pd.testing.assert_frame_equal(made.rows, known.rows)
 
@@ -353,6 +361,8 @@ def test_the_runs_of_signs_are_tested_and_a_last_run_is_noticed():
 
 
 def test_correlations_near_one_are_none_of_one():
+    held = pd.DataFrame([[1, 0.5, np.nan], [0.5, 1, np.nan], [np.nan] * 3], list("abc"), list("abc"))
+    assert [head for head, _ in correlations(held, "t").columns] == ["parameter", "a", "b"]
     R = pd.DataFrame([[1, 0.99987], [0.99987, 1]], ["a", "b"], ["a", "b"])
     assert [cell.text for cell in correlations(R, "t").rows[0]] == ["a", "1", "0.9999"]
     assert number(0.99996) == "0.99996"
@@ -393,6 +403,8 @@ def test_a_step_that_failed_has_a_section(inputs):
         (2, 0.3, [1, 1, 2], 2, "3 searches ended in 2 different optima, and the chance that the next start finds"),
         (2, 0.5, [1, 1, 1], 1, ""),  # few starts that agree: the chance stands in the section
         (2, 0.01, [1, 0, 0], 1, "2 of 3 searches failed or did not converge"),
+        (1, 0.01, [1, 0, 0], 1, "Only 1 of 3 searches reached the best value, and 2 of 3 failed or did not converge"),
+        (2, 0.3, [1, 0, 0], 2, "is about 30 %, and 2 of 3 failed or did not converge"),
     ],
 )
 def test_what_many_starts_may_have_missed_is_a_warning(inputs, reached, missed, optimum, n_optima, said):
@@ -401,8 +413,12 @@ def test_what_many_starts_may_have_missed_is_a_warning(inputs, reached, missed, 
     many = fit.multistart
     optima = pd.concat([many.optima.head(1)] * n_optima, ignore_index=True)
     many = replace(many, reached=reached, missed=missed, optima=optima, starts=many.starts.assign(optimum=optimum))
-    page = Page(render(task, {"multistart": replace(fit, multistart=many)}, record, [], tables))
+    one = replace(fit, multistart=many)
+    page = Page(render(task, {"multistart": one}, record, [], tables))
     told = page.texts.get("warnings", "")
+    gone = optimum.count(0)
+    assert (f", {gone} failed or did not converge;" in STEPS_OF["multistart"].verdict(task, one)) == bool(gone)
+    assert (f"; {gone} failed or did not converge." in page.texts["multistart"]) == bool(gone)
     assert said in told
     assert ("may have been missed" in told) == bool(said)
 
@@ -496,6 +512,8 @@ def test_long_tables_are_cut_and_that_is_told():
 
 
 def test_numbers_have_the_digits_that_tell_them_apart():
+    same = table_of(pd.DataFrame({"x": [17.6776695, 17.6776696, 160.0]}), "t")  # but for rounding
+    assert [row[0].text for row in same.rows] == ["17.68", "17.68", "160"]
     table = table_of(
         pd.DataFrame({"x": [1900.1, 1900.2], "y": [np.nan, np.inf], "z": [True, None], "w": ["a", 1.5]}), "t"
     )
@@ -510,6 +528,7 @@ def test_curves_that_the_first_screen_has_no_room_for_stand_with_the_data(tmp_pa
     text = render(*made(tmp_path, HEAD.replace('"day" }', '"day", entity = "who" }') + "\nfit = {}\n" + MODEL, data))
     assert "could not be" not in text
     assert text.count("who n4: readings as points") == 1
+    assert text.count("%3EN%3C/text") == 4 + 5 + 1  # the first panels, all of them, the deviations say what they show
     assert "%3En4%3C/text" in text  # colours of deviations have a legend
 
 

@@ -14,6 +14,7 @@ from scipy.integrate import trapezoid
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
+from fmepy.workflow.calibration import described
 from fmepy.workflow.command import main
 from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
@@ -276,6 +277,40 @@ def test_forcings_in_place_and_from_a_file(write):
     assert (u.method, u.values.tolist()) == ("constant", [0.5, 1.5])
     assert (w.method, w.times.tolist()) == ("linear", [0.0, 4.0])
     assert any("decimal mark is a comma" in line for line in task.notes)
+
+
+def test_one_file_serves_several_forcings(write):
+    more = (
+        "[forcings]\nu = { file = 'all.csv', x = 'day', y = 'rain' }\nw = { file = 'all.csv', x = 'day', y = 'sun' }\n"
+    )
+    text = GROWTH.format(equations="d(N)/dt = r*N*(1 - N/K) + u + w\\nN(0) = N0", more="") + more
+    table = "day;rain;sun;place\n0;0,5;3;here\n2;1,5;4;here\n"
+    task = task_of(write(text, all_csv=table))
+    u, w = task.model.definition.forcings
+    assert (u.times.tolist(), u.values.tolist(), w.values.tolist()) == ([0.0, 2.0], [0.5, 1.5], [3.0, 4.0])
+    assert len([line for line in task.notes if "decimal mark is a comma" in line]) == 1
+    assert task.inputs["model"] != task_of(write(text, all_csv=table.replace("3", "7"))).inputs["model"]
+    for old, new, said in (
+        ("y = 'sun'", "y = 'sn'", "there is no column 'sn' in all.csv. Did you mean 'sun'?"),
+        (", y = 'sun'", "", "there is no column 'value'; name the columns of times and values of the forcing 'w'"),
+        (
+            "file = 'all.csv', x = 'day', y = 'sun'",
+            "time = [0, 1], value = [1, 1], y = 'sun'",
+            "'w' has no file, of wh",
+        ),
+        ("y = 'sun'", "time = [0, 1]", "the forcing 'w' has a file; `time` is for one that is given in place."),
+        ("y = 'sun'", "y = 'place'", "all.csv:2: 'here' in column 'place' is not a number."),
+    ):
+        with pytest.raises(fme.errors.ArgumentError) as error:
+            task_of(write(text.replace(old, new), all_csv=table))
+        assert said in str(error.value)
+
+
+def test_both_ends_of_a_scaled_parameter_are_said(write):
+    text = GROWTH.format(equations="d(N)/dt = r*N*(1 - N/K)\\nN(0) = N0", more="")
+    old = next(line for line in text.split("\n") if line.startswith("r = "))
+    task = task_of(write(text.replace(old, 'r = { start = 0.5, lower = 0.01, scale = "logit" }')))
+    assert "  r          0.5; from 0.01 to 1; scale logit" in described(task)
 
 
 def test_titles_descriptions_and_units_are_no_inputs(write):

@@ -26,6 +26,8 @@ from fmepy.workflow.steps.registry import STEPS
 
 SOURCES = ("equations", "modules", "python")
 """What a model is made of: one of these."""
+SCALE_ENDS = {"": (-np.inf, np.inf), "log": (0.0, np.inf), "logit": (0.0, 1.0)}
+"""Between which values a parameter lies that is fitted on a scale, whatever its bounds."""
 _LAST = ("require", "run")
 """The sections behind those of the steps."""
 
@@ -303,7 +305,7 @@ def _parameter(section: TomlTable, name: str, value: Any) -> Parameter:
             raise section.error(name, f"{name!r} is {value}; a finite number is needed.")
         return Parameter(name, value, fitted=False)
     table, p = section.table(name), Parameter(name, fitted=True, **value)
-    least, most = {"": (-np.inf, np.inf), "log": (0.0, np.inf), "logit": (0.0, 1.0)}[p.scale]
+    least, most = SCALE_ENDS[p.scale]
     on_scale = f"; on the scale {p.scale!r} {{}} {'above 0' if p.scale == 'log' else 'between 0 and 1'}."
     finite = "leave it out where there is no bound."
     mistakes = (

@@ -33,7 +33,7 @@ def read_data(case: Case) -> Sheet | None:
     sheet = read_beside(table, "file", said["file"], **how)
     named = [v for k, v in said.items() if k in ("x", "depth", "y", "err", "entity")]
     for i, name in enumerate(left := table.texts("ignore")):
-        _check_column(sheet, name, table, ("ignore", i))
+        check_column(sheet, name, table, ("ignore", i))
         if name in named:
             raise table.error(("ignore", i), f"the column {name!r} cannot be left alone, [data] names it.")
     return replace(sheet, frame=sheet.frame.drop(columns=left))
@@ -72,7 +72,7 @@ def observed(
     named = [(k, words[k]) for k in ("x", "depth", "y", "err", "entity") if words.get(k) is not None]
     named += [("censored", c) for c in (marks.values() if isinstance(marks, dict) else [marks] if marks else [])]
     for key, name in named:
-        _check_column(file, name, table, key)
+        check_column(file, name, table, key)
     texts = {words.get("entity"), *(c for k, c in named if k == "censored"), *_of_rows(case)}
     known = [str(v) for v in variables]
     frame = file.frame.copy()
@@ -110,7 +110,10 @@ def observed(
             raise file.error("there is no column of observations beside the others.")
     for name in numbers:
         if name == words["x"]:
-            frame[name], words["x_unit"] = read_times(case, file, name)
+            frame[name], words["x_unit"], calendar = read_times(case, file, name)
+            if calendar is not None:  # the cost knows the dates, too
+                frame.attrs["calendar"] = calendar
+                words |= {"unit": said["unit"], "origin": said.get("origin")}
         else:
             frame[name] = file.numbers(name)
     if words["x"] is None:  # every row is a reading of it, at the one time that there is
@@ -119,8 +122,8 @@ def observed(
     return frame, words
 
 
-def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], str]:
-    """Return a column of times as numbers, dates as what [data] says of them, and their unit.
+def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], str, Any]:
+    """Return a column of times as numbers, their unit, and of dates the calendar (`fmepy.tables.sheet.with_times`).
 
     Raises
     ------
@@ -133,7 +136,7 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
         times = file.numbers(name, missing=False)
         if "origin" in said:
             raise table.error("origin", f"`origin` is for dates; the column {name!r} holds numbers. Leave it out.")
-        return times, unit
+        return times, unit, None
     if unit not in SECONDS:
         place = "unit" if unit else "x" if "x" in said else ()
         got = f"; got {unit!r}" if unit else ""
@@ -147,7 +150,8 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
         raise
     except ValueError:
         raise table.error("origin", f'`origin` = {said["origin"]!r} is not a date such as "2001-12-31".') from None
-    return times, f"{unit} since {str(origin.tz_localize(None)).removesuffix(' 00:00:00')}"
+    since = f"{unit} since {str(origin.tz_localize(None)).removesuffix(' 00:00:00')}"
+    return times, since, (name, origin, SECONDS[unit], "origin" in said)
 
 
 def _say_outputs(case: Case, name: str) -> str:
@@ -175,7 +179,7 @@ def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[
     return [f"{file.path.name}: {n} of {len(frame)} rows are replicates, of a time that an earlier row has."]
 
 
-def _check_column(file: Sheet, name: str, section: TomlTable, key: str | Place) -> None:
+def check_column(file: Sheet, name: str, section: TomlTable, key: str | Place) -> None:
     """Refuse a column that is not there, at the key that names it; with the nearest."""
     wrong = f"there is no column {name!r} in {file.path.name}."
     check_known(name, list(file.frame.columns), wrong, partial(section.error, key), "It has")

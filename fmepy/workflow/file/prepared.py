@@ -54,7 +54,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     source = read_source(case, python=python, conditions=conditions)
     file = read_data(case)
     tables = [table for table in (file, *source.tables, conditions) if table is not None]
-    notes = [line for table in tables for line in table.notes]
+    notes = list(dict.fromkeys(line for table in tables for line in table.notes))  # a file may be several of them
     python = case.content["model"].get("python")
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:

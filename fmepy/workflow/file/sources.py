@@ -26,7 +26,7 @@ from fmepy.tables.sheet import Sheet
 from fmepy.tables.text_files import unreadable
 from fmepy.types import Vector
 from fmepy.workflow.file.case import Case, model_keys, model_kind
-from fmepy.workflow.file.observations import read_beside, read_times
+from fmepy.workflow.file.observations import check_column, read_beside, read_times
 from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
 from fmepy.workflow.file.signatures import Key, checked
 from fmepy.workflow.file.toml import TomlTable, placed
@@ -210,8 +210,15 @@ def rows_of(table: Sheet) -> list[dict[str, Any]]:
 
 
 def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
-    """Return the table of a forcing, dates as numbers."""
-    given, columns = section.data, ("time", "value")
+    """Return the table of a forcing: numbers in the columns time and value, dates counted, and its entities if any."""
+    given, columns, names = section.data, ("time", "value"), ("x", "y")
+    if "file" in given:
+        wrong, why = columns, "has a file; `{}` is for one that is given in place."
+    else:
+        wrong, why = names, "has no file, of which `{}` names a column."
+    for key in wrong:
+        if key in given:
+            raise section.error(key, f"the forcing {name!r} {why.format(key)}")
     if "file" not in given:
         if missing := [key for key in columns if key not in given]:
             raise section.error((), f"the forcing {name!r} needs `file`, or `time` and `value`; `{missing[0]}` is "
@@ -222,27 +229,33 @@ def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
         lines = [section.line(("time", i)) for i in range(n)]
         return Sheet(str(section.file), name, pd.DataFrame({k: given[k] for k in columns}, lines), section.line(()))
     table = read_beside(section, "file", given["file"])
-    for key in columns:
+    x, y = given.get("x", "time"), given.get("y", "value")
+    for key, column in zip(names, (x, y), strict=True):
         if key in given:
-            raise section.error(key, f"the forcing {name!r} has a file; `{key}` is for one that is given in place.")
-        if key not in table.frame.columns:
-            raise table.error(f"a forcing needs a file of its own, with the columns time and value; {key!r} is "
-                              f"missing. There are {listed(table.frame.columns)}.")  # fmt: skip
-    if not table.holds_dates("time"):
-        return table
-    if "origin" not in case.content.get("data", {}):
+            check_column(table, column, section, key)
+        elif column not in table.frame.columns:
+            raise table.error(f"there is no column {column!r}; name the columns of times and values of the forcing "
+                              f"{name!r}: {{ file = {given['file']!r}, x = \"...\", y = \"...\" }}. There are "
+                              f"{listed(table.frame.columns)}.")  # fmt: skip
+    if table.holds_dates(x) and "origin" not in case.content.get("data", {}):
         raise section.error(
             "file", f"{table.path.name} holds dates: say in [data] from when and in which unit they are counted, such "
             'as origin = "2001-12-31" and unit = "days".')  # fmt: skip
-    return replace(table, frame=table.frame.assign(time=read_times(case, table, "time")[0]))
+    numbers = {
+        "time": read_times(case, table, x)[0] if table.holds_dates(x) else table.numbers(x, missing=False),
+        "value": table.numbers(y, missing=False),
+    }
+    others = table.frame.drop(columns=[x, y])
+    if {*names} & {*given}:  # a table of several forcings
+        others = others.loc[:, others.columns == case.content.get("data", {}).get("entity")]
+    return replace(table, frame=others.assign(**numbers))
 
 
 def _series(table: Sheet) -> tuple[Any, ...]:
     """Return the times and values of a forcing, or the table where it has a column of entities, too."""
-    numbers = {key: table.numbers(key, missing=False) for key in ("time", "value")}
-    if len(table.frame.columns) > len(numbers):
-        return (table.frame.assign(**numbers),)
-    return table.times(), numbers["value"].to_numpy()
+    if len(table.frame.columns) > 2:
+        return (table.frame,)
+    return table.times(), table.numbers("value", missing=False).to_numpy()
 
 
 def _files_of(section: TomlTable, *keys: str) -> list[Path]:

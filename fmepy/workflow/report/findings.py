@@ -17,10 +17,11 @@ import pandas as pd
 
 from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
+from fmepy.tables.sheet import calendar_of, time_text
 from fmepy.types import Vector
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
-from fmepy.workflow.report.words import short
+from fmepy.workflow.report.words import number, short
 from fmepy.workflow.steps.base import FITS, CalibrationTask, best_fit
 from fmepy.workflow.steps.scale import natural, natural_fit
 
@@ -107,9 +108,10 @@ class Findings:
         """Return the "unit" or the "description" of a parameter, "" where the file has none."""
         return str(getattr(self.task.case.parameter(name), what, ""))
 
-    def table(self, file: str, caption: str, **how: Any) -> Table | None:
-        """Return a table that a step wrote, see `table_of`."""
-        return table_of(self.tables.get(file), caption, file=file, **how)
+    def table(self, file: str, caption: str, times: Sequence[str] = (), **how: Any) -> Table | None:
+        """Return a table that a step wrote, see `table_of`; `times` are its columns of times."""
+        frame = self.tables.get(file)
+        return table_of(None if frame is None else self.with_dates(frame, *times), caption, file=file, **how)
 
     def add_units(self, table: pd.DataFrame, at: int | None = None) -> None:
         """Give a table of parameters a column of their units, where there are any; without `at` the last one."""
@@ -121,6 +123,25 @@ class Findings:
         """Return a parameter's name with its unit, as an axis bears it."""
         unit = self.of_parameter("unit", name)
         return f"{short(name, 28)}, {short(unit, 20)}" if unit else name
+
+    @cached_property
+    def numbered(self) -> pd.DataFrame | None:
+        """Time and experiment of every reading, of a model that numbers its readings (PEtab); None of others."""
+        found: pd.DataFrame | None = getattr(self.task.model, "readings", None)
+        return found
+
+    def over_time(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return readings with their times and experiments in x and entity, where x numbers them."""
+        if self.numbered is None:
+            return table
+        of = self.numbered.loc[table["x"].astype(int)]
+        several = self.numbered["experiment"].nunique() > 1
+        return table.assign(x=of["time"].to_numpy(), entity=of["experiment"].to_numpy() if several else None)
+
+    @property
+    def entity_name(self) -> str:
+        """What an entity is called."""
+        return str(getattr(self.task.cost, "entity", None) or ("experiment" if self.numbered is not None else "entity"))
 
     @cached_property
     def readings(self) -> pd.DataFrame | None:
@@ -140,32 +161,61 @@ class Findings:
     @property
     def x_name(self) -> str:
         """What the independent variable is called."""
+        if self.numbered is not None:
+            return "time"
         comparison = getattr(self.task.cost, "comparison", None)
         given = getattr(comparison, "x_name", None) or getattr(self.task.cost, "x", None)
         if given:
             return str(given)
         return self.filtered.xlabel if self.filtered is not None else "x"
 
+    @cached_property
+    def calendar(self) -> Any:
+        """What times count from where the data have dates, see `fmepy.tables.sheet.with_times`; else None."""
+        return calendar_of(self.task.cost) or self.task.data.attrs.get("calendar")  # a function's cost has none
+
+    def time_of(self, time: float) -> str:
+        """Return a time as a reader wants it: as the date that it is, where the data have dates."""
+        if self.calendar is None or not np.isfinite(time):
+            return number(time, 7)
+        return time_text(time, self.calendar)
+
+    def with_dates(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+        """Return a table whose times, in those of these columns that it has, are dates where the data have dates."""
+        there = [name for name in columns if name in table and self.calendar is not None]
+        return table.assign(**{name: table[name].map(self.time_of) for name in there})
+
     @property
     def x_label(self) -> str:
-        """The independent variable with its unit."""
-        unit = self.task.x_unit
+        """The independent variable with its unit, where it is no date."""
+        unit = "" if self.calendar is not None else self.task.x_unit
         is_there = unit in (f"{self.x_name}s", self.x_name, *re.split(r"[\W_]+", self.x_name))
         return self.x_name if is_there or not unit else f"{self.x_name}, {unit}"
 
     def label_x(self, ax: Any, _: int = 0) -> None:
-        """Give a panel the independent variable with its unit below, or beside it where it goes down."""
+        """Give a panel the independent variable with its unit or dates below, or beside it where it goes down."""
+        from fmepy.plotting.ticks import date_ticks
+
+        if self.numbered is not None and ax.get_xlabel() == self.task.model.x_name:
+            return  # over the numbers of the readings
         if not ax.yaxis_inverted():
             ax.set_xlabel(self.x_label)
+            if self.calendar is not None:
+                date_ticks(ax.xaxis, *self.calendar[1:3])
         elif ax.get_ylabel() in ("x", self.x_name):  # not a depth beside the times, nor names of rows
             ax.set_ylabel(self.x_label)
 
     @cached_property
     def panels(self) -> Sequence[FittedPanel]:
         """The data with the fitted curves and their bands; of a function of the user's without bands."""
-        if self.fit is None:
+        if self.fit is None or self.numbered is not None:
             return []
         return natural_fit(self.task, self.fit).fitted_panels() or self._read_panels()
+
+    @property
+    def n_panels(self) -> int:
+        """How many panels show the fitted curves."""
+        return len(self.panels) if self.numbered is None or self.fit is None else self.numbered["observable"].nunique()
 
     def _read_panels(self) -> list[FittedPanel]:
         table = getattr(self.fit.cost if self.fit else None, "residuals", None)
@@ -246,6 +296,7 @@ def agreement_of(found: Findings) -> Agreement | None:
     table = table[~is_beyond]
     rows = pd.DataFrame({k: table[k].to_numpy() for k in ("name", "x", "obs", "mod")})
     rows["entity"] = [str(e) for e in table["entity"]] if "entity" in table else None
+    rows = found.over_time(rows)
     rows["x"] = rows["x"].fillna(0.0) if rows["x"].isna().all() else rows["x"]
     cost = found.task.cost
     given = bool(getattr(fit.cost, "is_likelihood", False)) or getattr(cost, "err", None) is not None
@@ -273,15 +324,16 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
     variables = [_of_variable(str(name), own, agreement) for name, own in rows.groupby("name", sort=False)]
     compared = " (as compared)" if agreement.kinds else ""
     heads = {
-        "name": "variable", "entity": "entity", "x": found.x_name, "obs": f"read{compared}", "mod": f"model{compared}",
-        "z": "deviation, sd",
+        "name": "variable", "entity": found.entity_name, "x": found.x_name, "obs": f"read{compared}",
+        "mod": f"model{compared}", "z": "deviation, sd",
     }  # fmt: skip
     if suspicious["entity"].isna().all():
         del heads["entity"]
     return {
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
         "beyond": agreement.n_beyond, "by_chance": _chance_of(rows["z"].abs().to_numpy(), len(suspicious)),
-        "table": pd.DataFrame([v["row"] for v in variables]), "suspicious": suspicious[list(heads)], "heads": heads,
+        "table": pd.DataFrame([v["row"] for v in variables]), "heads": heads,
+        "suspicious": found.with_dates(suspicious[list(heads)], "x"),
         "pictures": partial(residual_pictures, found, agreement),
     }  # fmt: skip
 
@@ -400,21 +452,27 @@ def _all_shorter(n: int, length: int) -> float:
 
 def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
-    from fmepy.plotting.axes import MOST_NAMED, add_legend
+    from fmepy.plotting.axes import MOST_NAMED, add_legend, color
+    from fmepy.plotting.petab import mark_rest, times_behind
 
     groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
+    entities = list(dict.fromkeys(agreement.rows["entity"].fillna("")))
 
     def draw(_: Sequence[str], axes: Sequence[Any]) -> None:
-        for ax, (name, own) in zip(axes, groups, strict=False):
+        for ax, (name, rows) in zip(axes, groups, strict=False):
+            own = rows.assign(x=times_behind(rows["x"]))
             for level in (-SUSPICIOUS, SUSPICIOUS):
                 ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
             ax.axhline(0.0, color="0.7", linewidth=0.8)
-            for k, (label, part) in enumerate(own.groupby(own["entity"].fillna(""), sort=False)):
-                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k}", label=label)
+            for label, part in own.groupby(own["entity"].fillna(""), sort=False):
+                look = {"markersize": 3.5, "color": color(entities.index(label), len(entities)), "label": label}
+                ax.plot(part["x"], part["z"], "o", **look)
             far = own[own["z"].abs() > SUSPICIOUS]
             ax.plot(far["x"], far["z"], "o", markersize=9, markerfacecolor="none", markeredgecolor="C3")
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))
-            ax.set(xlabel=found.x_label, ylabel="deviation, sd", ylim=(-top, top))
+            ax.set(ylabel="deviation, sd", ylim=(-top, top))
+            mark_rest(ax, rows["x"])
+            found.label_x(ax)
             ax.set_title(name, fontsize="medium")
             if ax is axes[0] and 1 < own["entity"].nunique() <= MOST_NAMED:
                 add_legend(ax, "above")

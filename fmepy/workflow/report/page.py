@@ -41,11 +41,12 @@ from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
 from fmepy.models.on_grid import cells_of_model, profiles_of
 from fmepy.tables.cells import profiles_among
+from fmepy.workflow.file.case import SCALE_ENDS
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, alike, correlations, table_of
 from fmepy.workflow.report.words import duration, environment, many, names, number, percent, readable
-from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask
+from fmepy.workflow.steps.base import FITS, CalibrationStep, CalibrationTask
 from fmepy.workflow.steps.fit import best_facts
 from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import LEVEL, estimates, interval
@@ -189,11 +190,14 @@ def glance_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
     variables = best["agreement"]["variables"] if best and best["agreement"] else []
     told = [f"{percent(max(v['explained'], 0.0))} of {v['name']}" for v in variables if v["is_told"]]
     panels = found.panels[:MOST_SHOWN]
+    draw = partial(_fitted, found, panels) if panels else None
+    if fit is not None and found.numbered is not None:
+        draw = partial(_over_time, found, MOST_SHOWN, size=_SMALL)
     return {
         "counts": len(warnings) + len(found.doubts), "best": best, "explained": names(told, 4) if told else "",
         "estimates": None if fit is None else _estimates(found, fit),
-        "panels": panels, "has_band": any(p.curves["upper"].notna().any() for p in panels),
-        "curves": panels and partial(_fitted, found, panels), "variables": variables,
+        "panels": panels, "MOST_SHOWN": MOST_SHOWN, "has_band": any(p.curves["upper"].notna().any() for p in panels),
+        "curves": draw, "variables": variables,
     }  # fmt: skip
 
 
@@ -227,12 +231,16 @@ def _fitted(found: Findings, panels: Sequence[FittedPanel], **words: Any) -> Pic
                 if panel is panels[0]:
                     ax.legend(fontsize="small", frameon=False)
                 continue
-            (ax.set_ylabel if panel.upright else ax.set_xlabel)(found.x_label)
-            if panel.title and len(panels) > 1:  # the letters of a small panel are for its numbers
-                (ax.set_xlabel if panel.upright else ax.set_ylabel)("")
+            found.label_x(ax)
 
     titles = [p.title or p.quantity or str(p.curves["var"].iloc[0]) for p in panels]
     return replace(drawn_each(titles, draw, size=size, **words), is_wide=len(panels) <= 2)
+
+
+def _over_time(found: Findings, most: int | None = None, **words: Any) -> Pictures:
+    """Return readings and predictions over time of a model that numbers its readings, a panel an observable."""
+    names = list(dict.fromkeys(found.numbered["observable"]))[:most] if found.numbered is not None else []
+    return drawn_each(names, partial(found.task.model.plot_readings, found.par), **words)
 
 
 def task_facts(found: Findings) -> dict[str, Any]:
@@ -274,12 +282,11 @@ def _equations(text: str) -> str:
 def _parameters(parameters: Mapping[str, Any]) -> Table | None:
     rows = [
         {"parameter": p.name, "what it is": p.description, "unit": p.unit, "role": "estimated" if p.fitted else "fixed",
-         "start": p.start, "lower": p.lower if abs(p.lower) < math.inf else math.nan,
-         "upper": p.upper if abs(p.upper) < math.inf else math.nan,
+         "start": p.start, "lower": max(p.lower, SCALE_ENDS[p.scale][0]), "upper": min(p.upper, SCALE_ENDS[p.scale][1]),
          "scale": p.scale, "prior": _prior(p.prior)}
         for p in parameters.values()
     ]  # fmt: skip
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).replace([math.inf, -math.inf], math.nan)
     empty = [c for c in ("what it is", "unit", "scale", "prior") if c in frame and not frame[c].astype(bool).any()]
     heads = {"start": "start or value", "lower": "lower bound", "upper": "upper bound"}
     return table_of(frame.drop(columns=empty), "Parameters of the file", heads=heads)
@@ -297,30 +304,33 @@ def data_facts(found: Findings) -> dict[str, Any]:
     readings, file = found.readings, str(found.task.case.content.get("data", {}).get("file", ""))
     if readings is None or not len(readings):
         return {"file": file}
+    readings = found.over_time(readings)
     return {
-        "file": file, "readings": _by_variable(readings, found.x_name), "MOST": _MOST_DRAWN_ENTITIES,
+        "file": file, "readings": _by_variable(found, readings), "MOST": _MOST_DRAWN_ENTITIES,
         "entities": readings["entity"].nunique(), "by_depth": "depth" in readings,
-        "is_drawn": not 0 < len(found.panels) <= MOST_SHOWN, "curves": _curves(found, readings),
+        "is_drawn": not 0 < found.n_panels <= MOST_SHOWN, "curves": _curves(found, readings),
     }  # fmt: skip
 
 
-def _by_variable(readings: pd.DataFrame, x: str) -> pd.DataFrame:
-    rows = []
+def _by_variable(found: Findings, readings: pd.DataFrame) -> pd.DataFrame:
+    rows, ends = [], [f"{found.x_name} from", f"{found.x_name} to"]
     for name, own in readings.groupby("name", sort=False):
         row = {"variable": str(name), "readings": len(own), "beyond a limit": int((own["limit"] != 0).sum())}
         if own["entity"].notna().any():
             row["entities"] = own["entity"].nunique()
-        row |= {f"{x} from": own["x"].min(), f"{x} to": own["x"].max()}
+        row |= dict(zip(ends, (own["x"].min(), own["x"].max()), strict=True))
         row |= {"depth from": own["depth"].min(), "depth to": own["depth"].max()} if "depth" in own else {}
         row |= {"smallest": own["obs"].min(), "median": own["obs"].median(), "largest": own["obs"].max()}
         rows.append(row)
-    frame = pd.DataFrame(rows)
+    frame = found.with_dates(pd.DataFrame(rows), *ends)
     return frame if frame["beyond a limit"].any() else frame.drop(columns="beyond a limit")
 
 
 def _curves(found: Findings, readings: pd.DataFrame) -> Callable[..., Pictures] | None:
     """Return what draws the model's curves through the data, a panel an entity or a variable."""
     cost = found.task.cost
+    if found.numbered is not None:
+        return partial(_over_time, found)
     if not hasattr(cost, "plot") or getattr(cost, "x", None) is None:
         return None
     of_entities = readings["entity"].notna().any()
@@ -336,8 +346,12 @@ def warnings_facts(found: Findings, warnings: Sequence[str]) -> dict[str, Any]:
         {"demand": d["demand"], "wanted": _plain(d["wanted"]), "found": _plain(d["found"]), "met": met[d["met"]]}
         for d in found.demands
     ]
+    ends = [f"{name}: {found.results[name].message}" for name in FITS if name in found.results]
+    fit = found.fit  # the section says what the message of a fit that counts does
+    told = ends if fit is not None and fit.converged and not fit.failures else []
+    warnings = [w for w in dict.fromkeys(map(str, warnings)) if w not in told]
     return {
-        "warnings": list(dict.fromkeys(map(str, warnings))),
+        "warnings": warnings,
         "is_bad": any((warnings, found.doubts, found.broken, found.left)),
         "demands": table_of(pd.DataFrame(rows), "Demands of the file",
                             tone=lambda row, c: "bad" * (c == "met" and row["met"] == "no")),

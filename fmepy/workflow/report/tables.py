@@ -105,6 +105,8 @@ def alike(R: pd.DataFrame) -> list[str]:
 
 def correlations(frame: pd.DataFrame, caption: str) -> Table | None:
     """Return a matrix of correlations, those near one in red; None of one parameter, of very many, of nothing."""
+    known = frame.notna().any().to_numpy()  # what lies on a bound has none
+    frame = frame.loc[known, known]
     if not 1 < len(frame) <= _MOST_CORRELATED or not np.isfinite(frame.to_numpy()).any():
         return None
     own = [str(c) for c in frame.columns]
@@ -132,8 +134,8 @@ def _column(values: Sequence[Any]) -> tuple[list[TableCell], bool]:
     numbers = [v for v in values if _is_number(v)]
     if not numbers or not all(_is_number(v) or is_missing(v) for v in values):
         return [TableCell(_text(v)) for v in values], False
-    finite = {float(v) for v in numbers if math.isfinite(v)}
-    digits = next((d for d in (4, 5, 6) if len({number(v, d) for v in finite}) == len(finite)), 7)
+    finite = {number(v, 7) for v in numbers if math.isfinite(v)}
+    digits = next((d for d in (4, 5, 6) if len({number(float(v), d) for v in finite}) == len(finite)), 7)
     if len(finite) > MOST_ROWS / 2 and digits == 7:  # measured values that nearly agree need no more
         digits = 5
     return [_number_cell(v, digits) for v in values], True

@@ -134,6 +134,7 @@ class RangesStep(CalibrationStep):
         return {
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
+            "times": [part.x_name if part.by_depth else "x" for part in result.parts.values()][:1],
             "inside": inside, "total": total, "bands": partial(_bands, found, result),
         }  # fmt: skip
 

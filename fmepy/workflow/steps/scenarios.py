@@ -138,7 +138,8 @@ class ScenariosStep(CalibrationStep):
     def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
         return {
             "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
-            "curves": partial(_curves, found, result), "ends": _ends,
+            "curves": partial(_curves, found, result),
+            "ends": lambda summary: found.with_dates(_ends(summary), summary.x_name),
         }  # fmt: skip
 
 

@@ -112,7 +112,7 @@ class ScreenStep(CalibrationStep):
     def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
         sens = result.sensitivities
         strength = pd.Series(sens.summary().frame["L2"].to_numpy(dtype=float), index=[str(n) for n in sens.names])
-        few = found.readings is None or not found.readings["entity"].notna().any()
+        few = found.numbered is None and (found.readings is None or not found.readings["entity"].notna().any())
         combinations, largest = ([], ()) if result.together < APART else _not_told_apart(sens)
         return {
             "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": strength[strength > 0],
