@@ -17,8 +17,9 @@ from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.statements import FunctionStatement, Reference, Shape
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
 from fmepy.errors import ArgumentError, ModelError, check_known, counted, did_you_mean, listed, repeated
-from fmepy.journal.files import MOST_TEXT, read_file
+from fmepy.journal.files import MOST_TEXT
 from fmepy.parameters.names import normal_name
+from fmepy.tables.text_files import read_text
 
 SUFFIX = ".fme"
 """How the names of files of modules end."""
@@ -349,17 +350,7 @@ def read_module_file(file: str | Path) -> Module:
     'sales'
     """
     path = Path(file)
-    try:
-        text = read_file(path, MOST_TEXT).decode("utf-8-sig")
-    except OSError as error:
-        raise ModelError(f"the module {str(file)!r} cannot be read: {error.strerror or error}.") from None
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ModelError(
-            f"{file}, line {line}: this is not text in UTF-8 (byte {error.object[error.start]:#04x}); save the file as "
-            "UTF-8."
-        ) from None
-    return Module(path.stem, text, file=str(file))
+    return Module(path.stem, read_text(path, MOST_TEXT, ModelError), file=str(file))
 
 
 def check_different(modules: Iterable[AnyModule]) -> None:

@@ -40,19 +40,11 @@ def write_case(path: Any, folder: Any) -> Path:
         raise ArgumentError(f"{path}: {listed((*PROBLEMS, *MODELS, *SUFFIXES))} are read, by the ending of the name.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError(f"{str(folder)!r} is there already; nothing is written over. Choose another name.")
-    problem = read_petab(path) if suffix in PROBLEMS else None
-    system = read_vensim(path) if suffix in SUFFIXES else None
-    is_new = not folder.exists()
+    read: Any = read_petab if suffix in PROBLEMS else read_vensim if suffix in SUFFIXES else read_sbml
+    source, is_new = read(path), not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if problem is not None:
-            files = _files_of_problem(problem, path)
-            problem.write(folder / "petab")
-        elif system is not None:
-            files = _files_of_system(system, system.write(folder).read_text(encoding="utf-8"), path)
-        else:
-            files = _files_of_model(read_sbml(path), path)
-        for name, text in files.items():
+        for name, text in _files_of(source, path, folder).items():
             (folder / name).write_text(text, encoding="utf-8")
     except BaseException:  # a half-written case is none
         if is_new:
@@ -94,19 +86,28 @@ def _key(name: str) -> str:
     return name if name.replace("_", "").isalnum() and name.isascii() else _toml(name)
 
 
-def _files_of_problem(problem: PetabProblem, path: Path) -> dict[str, str]:
-    parameters = {name: _said_of(problem, name) for name in problem.parameters.index}
-    inputs = [f"petab/{f}" for f in problem.files]
+def _files_of(source: PetabProblem | VensimModel | SbmlModel, path: Path, folder: Path) -> dict[str, str]:
+    """Return the texts of the files of a case by name, after the problem or model has written its own files."""
+    if isinstance(source, SbmlModel):
+        text = _filled("model.toml", path=path, model=source)
+        return {"case.toml": text, "model.txt": _filled("model.txt", model=source)}
+    if isinstance(source, VensimModel):
+        written = source.write(folder).read_text(encoding="utf-8").removesuffix("\n")
+        text = _filled("system.toml", path=path, system=source, model=written)
+        return {"case.toml": text, "documentation.csv": source.documentation.to_csv()}
+    source.write(folder / "petab")
+    parameters = {name: _parameter_entry(source, name) for name in source.parameters.index}
+    inputs = [f"petab/{f}" for f in source.files]
     return {
         "case.toml": _filled("problem.toml", path=path, inputs=inputs, parameters=parameters),
         "problem.py": _filled("problem.txt", path=path),
-        "model.txt": _filled("model.txt", model=problem.model),
-        "measurements.csv": problem.measurements.to_csv(index=False),
+        "model.txt": _filled("model.txt", model=source.model),
+        "measurements.csv": source.measurements.to_csv(index=False),
     }
 
 
-def _said_of(problem: PetabProblem, name: str) -> Any:
-    """Return what a calibration file says of a parameter: its value, or a table."""
+def _parameter_entry(problem: PetabProblem, name: str) -> Any:
+    """Return the entry of a parameter in a calibration file: its value, or a table."""
     p = problem.parameters.loc[name]
     if not p["estimated"]:
         return float(problem.cost.parms[name])
@@ -115,12 +116,3 @@ def _said_of(problem: PetabProblem, name: str) -> Any:
     words |= {"scale": "log"} if p["scale"] != "lin" else {}
     prior = problem.prior.get(name) if p["prior"] else None
     return words | ({"prior": {"dist": prior.family, **prior.arguments}} if prior else {})
-
-
-def _files_of_system(system: VensimModel, said: str, path: Path) -> dict[str, str]:
-    text = _filled("system.toml", path=path, system=system, said=said.removesuffix("\n"))
-    return {"case.toml": text, "documentation.csv": system.documentation.to_csv()}
-
-
-def _files_of_model(model: SbmlModel, path: Path) -> dict[str, str]:
-    return {"case.toml": _filled("model.toml", path=path, model=model), "model.txt": _filled("model.txt", model=model)}

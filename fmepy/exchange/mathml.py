@@ -68,30 +68,10 @@ def _log(base: Node, x: Node) -> Node:
     return call("log", x) / call("log", base)
 
 
-def _truncated(x: Node) -> Node:
-    return as_node(choose(Relation(x, 0.0), call("floor", x), call("ceil", x)))
-
-
-def _acosh(x: Node) -> Node:
-    return call("log", x + power(x * x - 1, 0.5))
-
-
-def _atanh(x: Node) -> Node:
-    return call("log", (1 + x) / (1 - x)) / 2
-
-
 def _factorial(x: Node) -> Node:
     if isinstance(x, Number) and x.value >= 0 and x.value == int(x.value) and x.value <= 170:
         return as_node(float(math.factorial(int(x.value))))
     raise ModelError("the factorial of something that is no whole number")
-
-
-def _reciprocal(name: str, x: Node) -> Node:
-    return 1 / call(name, x)
-
-
-def _of_reciprocal(function: Callable[..., Node], x: Node) -> Node:
-    return function(1 / x)
 
 
 _PLAIN = {n: n for n in ("abs", "exp", "floor", "sin", "cos", "tan", "sinh", "cosh", "tanh")} | {
@@ -108,13 +88,16 @@ FUNCTIONS: dict[str, Callable[..., Node]] = {  # by the names of libsbml's types
     "FUNCTION_LOG": _log, "FUNCTION_FACTORIAL": _factorial,
     "FUNCTION_MAX": lambda *x: call("max", *x) if len(x) > 1 else x[0],
     "FUNCTION_MIN": lambda *x: call("min", *x) if len(x) > 1 else x[0],
-    "FUNCTION_ARCCOSH": _acosh, "FUNCTION_ARCTANH": _atanh,
-    "FUNCTION_QUOTIENT": lambda a, b: _truncated(a / b), "FUNCTION_REM": lambda a, b: a - b * _truncated(a / b),
+    "FUNCTION_ARCCOSH": lambda x: call("log", x + power(x * x - 1, 0.5)),
+    "FUNCTION_ARCTANH": lambda x: call("log", (1 + x) / (1 - x)) / 2,
+    "FUNCTION_QUOTIENT": lambda a, b: call("trunc", a / b),
+    "FUNCTION_REM": lambda a, b: a - b * call("trunc", a / b),
     **{f"FUNCTION_{n.upper()}": partial(call, ours) for n, ours in _PLAIN.items()},
 }  # fmt: skip
 for _name, _of in _RECIPROCAL.items():
-    FUNCTIONS[f"FUNCTION_{_name.upper()}"] = partial(_reciprocal, _of)
-    FUNCTIONS[f"FUNCTION_ARC{_name.upper()}"] = partial(_of_reciprocal, FUNCTIONS[f"FUNCTION_ARC{_of.upper()}"])
+    FUNCTIONS[f"FUNCTION_{_name.upper()}"] = lambda x, of=_of: 1 / call(of, x)
+    _inverse = FUNCTIONS[f"FUNCTION_ARC{_of.upper()}"]
+    FUNCTIONS[f"FUNCTION_ARC{_name.upper()}"] = lambda x, inverse=_inverse: inverse(1 / x)
 _RELATIONS = {"EQ": "==", "NEQ": "!=", "GT": ">", "LT": "<", "GEQ": ">=", "LEQ": "<="}
 _CONSTANTS: dict[str, Value] = {
     "CONSTANT_E": math.e, "CONSTANT_PI": math.pi, "CONSTANT_TRUE": True, "CONSTANT_FALSE": False,

@@ -17,7 +17,8 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, check_known, did_you_mean, listed, warn
-from fmepy.exchange.files import read_text, read_tsv
+from fmepy.exchange.files import read_tsv
+from fmepy.tables.text_files import read_text
 
 MOST_BYTES = 200_000_000
 SCALES = ("lin", "log", "log10")
@@ -61,8 +62,7 @@ class PetabTable:
 
     def check_known(self, row: int, column: str, name: str, known: Mapping[str, Any], what: str) -> None:
         """Refuse a name in a cell that is none of those that are known."""
-        if name not in known:
-            raise self.error(row, column, f"there is no {what} {name!r}.{did_you_mean(name, known)}")
+        check_known(name, known, f"{self.place(row, column)}: there is no {what} {name!r}.", DataError)
 
     def number(self, row: int, column: str, default: float | None = None) -> float:
         """Return a cell that holds a number."""
@@ -214,7 +214,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         import yaml
     except ImportError:
         raise ArgumentError("PEtab's problem files are YAML: pip install 'fmepy[petab]', or pyyaml.") from None
-    text = read_text(path, 1_000_000, DataError)
+    text = read_text(path, 1_000_000)
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             tag = getattr(event, "tag", None)

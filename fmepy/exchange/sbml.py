@@ -22,12 +22,13 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.exchange.draft import ForeignModel, free_name
-from fmepy.exchange.files import Element, parse_xml, read_bytes
+from fmepy.exchange.files import Element, parse_xml
 from fmepy.exchange.mathml import Formulas
 from fmepy.exchange.sbml_events import read_events
 from fmepy.language.equations import symbol
 from fmepy.language.nodes import Node, Number, add, as_node, mul
 from fmepy.models.ode import OdeModel
+from fmepy.tables.text_files import read_bytes
 from fmepy.vocabulary import own_words
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ def read_draft(path: Any) -> ForeignModel:
     """Return the draft of the model in an SBML file."""
     libsbml = _libsbml()
     path = Path(path)
-    data = read_bytes(path, MOST_BYTES)
+    data = read_bytes(path, MOST_BYTES, ModelError)
     parse_xml(data, str(path), MOST_DEPTH, partial(_check_root, path))
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     text = data.decode(encoding, errors="replace").lstrip("\ufeff")

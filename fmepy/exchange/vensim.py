@@ -15,11 +15,11 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
 from fmepy.dmi.text import MAX_TEXT
 from fmepy.errors import ArgumentError, ModelError, listed
-from fmepy.exchange.files import read_bytes, read_text
 from fmepy.exchange.vensim_mdl import read_mdl
 from fmepy.exchange.vensim_system import ForeignSystem
 from fmepy.exchange.vensim_text import Translation, read_series
 from fmepy.exchange.vensim_xmile import read_xmile
+from fmepy.tables.text_files import read_bytes, read_text
 from fmepy.types import Vector
 
 SUFFIXES = (".mdl", ".xmile", ".stmx")
@@ -118,8 +118,8 @@ def _read(file: Path) -> ForeignSystem:
     if suffix not in SUFFIXES:
         raise ArgumentError(f"{file}: {listed(SUFFIXES)} are read, by the ending of the name.")
     if suffix != ".mdl":
-        return read_xmile(read_bytes(file, MOST_BYTES), str(file))
-    text = read_text(file, MOST_BYTES, other="cp1252")
+        return read_xmile(read_bytes(file, MOST_BYTES, ModelError), str(file))
+    text = read_text(file, MOST_BYTES, ModelError, other="cp1252")
     return read_mdl(text.replace("\r\n", "\n").replace("\r", "\n"), str(file))
 
 
