@@ -102,10 +102,10 @@ class Database:
         self._replaced: list[Replaced] = []
         for number, source in enumerate(sources, 1):
             for found in self._read(source, number):
-                self._replaced += self._put(found)
-        for name, (place, said) in self._notes.items():
+                self._replaced += self._add(found)
+        for name, (place, notes) in self._notes.items():
             check_known(name, self._items, f"{place}: there is no item {name!r} in the data base.", DataError)
-            self._items[name] = _with(self._items[name], said)
+            self._items[name] = _with_notes(self._items[name], notes)
 
     def _read(self, source: Any, number: int) -> Iterable[Item]:
         """Return the items of one source."""
@@ -146,7 +146,7 @@ class Database:
         found: dict[str, Item] = {}
         for key, value in values.items():
             name, index = split_name(str(key), label)
-            made = _given(str(key), value)
+            made = _item_of_value(str(key), value)
             if name in found or index in parts.get(name, ()) or (not index and name in parts):
                 raise DataError(f"{label}: {name!r} is given more than once.")
             if not index:
@@ -157,7 +157,7 @@ class Database:
                 parts.setdefault(name, {})[index] = made.elements[()]
         return [*found.values(), *(_from_elements(name, some, label) for name, some in parts.items())]
 
-    def _put(self, new: Item) -> list[Replaced]:
+    def _add(self, new: Item) -> list[Replaced]:
         """Take an item in, and return what it replaces."""
         old = self._items.get(new.name)
         self._items[new.name] = new
@@ -240,15 +240,15 @@ class Database:
             raise DataError(f"The run holds NaN in {listed(empty)}; such a series cannot be handed on.")
         new = Database(self)
         for found in _series_of(replace(sheet, frame=run)):
-            is_said = found.name in new._notes
-            new._put(_with(found, new._notes[found.name][1]) if is_said else replace(found, whole=True))
+            has_notes = found.name in new._notes
+            new._add(_with_notes(found, new._notes[found.name][1]) if has_notes else replace(found, whole=True))
         return new
 
     def with_constants(self, values: Mapping[str, Any], source: str = "parameters") -> Database:
         """Return the data base with other values, or further ones: numbers and lists by name, ``D[0]`` too."""
         new = Database(self)
         for found in new._of_mapping(values, source):
-            new._put(found)
+            new._add(found)
         return new
 
     def __getitem__(self, name: str) -> Item:
@@ -313,7 +313,7 @@ def _from_elements(name: str, elements: dict[Index, Any], source: str) -> Item:
     return Item(name, dict(sorted(elements.items())), source=source, whole=whole)
 
 
-def _given(name: str, value: Any) -> Item:
+def _item_of_value(name: str, value: Any) -> Item:
     """Return what stands in a dict."""
     if isinstance(value, Item):
         return value
@@ -367,7 +367,7 @@ def _constants_of(sheet: Sheet) -> list[Item]:
     if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
     found, words = dict[str, dict[Index, Any]](), dict[str, dict[str, str]]()
-    for (title, line, said), value in zip(_rows(sheet), _values(sheet), strict=True):
+    for (title, line, notes), value in zip(_rows(sheet), _values(sheet), strict=True):
         name, index = split_name(title, sheet.place(line))
         if isinstance(value, float) and np.isnan(value):
             raise sheet.error(f"the value of {title!r} is missing.", line)
@@ -377,11 +377,11 @@ def _constants_of(sheet: Sheet) -> list[Item]:
         if index and isinstance(value, dict):
             raise sheet.error(f"{title!r} is one element and needs one number.", line)
         elements.update(value if isinstance(value, dict) else {index: value})
-        first = words.setdefault(name, said)
-        if said != first:
-            here, there = next((said.get(w, ""), first.get(w, "")) for w in NOTES if said.get(w) != first.get(w))
+        first = words.setdefault(name, notes)
+        if notes != first:
+            here, there = next((notes.get(w, ""), first.get(w, "")) for w in NOTES if notes.get(w) != first.get(w))
             raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
-    return [_with(_from_elements(name, some, sheet.label), words[name]) for name, some in found.items()]
+    return [_with_notes(_from_elements(name, some, sheet.label), words[name]) for name, some in found.items()]
 
 
 def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
@@ -405,27 +405,27 @@ def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
 def _rows(sheet: Sheet) -> Iterator[tuple[str, int, dict[str, str]]]:
     """Return the name of each row, its line, and what the row says of the item."""
     for line, name, *cells in zip(sheet.lines, *map(sheet.texts, ("name", *NOTES)), strict=True):
-        said = dict(zip(NOTES, cells, strict=True))
+        notes = dict(zip(NOTES, cells, strict=True))
         if not name:
             raise sheet.error("the name is missing.", line)
-        if (interpolation := said["interpolation"]) not in (*INTERPOLATIONS, ""):
+        if (interpolation := notes["interpolation"]) not in (*INTERPOLATIONS, ""):
             near = did_you_mean(interpolation, INTERPOLATIONS)
             raise sheet.error(f"interpolation {interpolation!r} is not known; write linear or constant.{near}", line)
-        if said["extrapolate"].lower() not in (*_YES, *_NO):
-            raise sheet.error(f"extrapolate {said['extrapolate']!r} is not known; write true or false.", line)
-        said["extrapolate"] = said["extrapolate"].lower()
+        if notes["extrapolate"].lower() not in (*_YES, *_NO):
+            raise sheet.error(f"extrapolate {notes['extrapolate']!r} is not known; write true or false.", line)
+        notes["extrapolate"] = notes["extrapolate"].lower()
         for word in ("lower", "upper"):
-            if not _BOUND.fullmatch(said[word]):
-                raise sheet.error(f"{word} {said[word]!r} is not a number.", line)
-        yield name, line, {word: cell for word, cell in said.items() if cell}
+            if not _BOUND.fullmatch(notes[word]):
+                raise sheet.error(f"{word} {notes[word]!r} is not a number.", line)
+        yield name, line, {word: cell for word, cell in notes.items() if cell}
 
 
-def _with(found: Item, said: Mapping[str, str]) -> Item:
+def _with_notes(found: Item, notes: Mapping[str, str]) -> Item:
     """Return an item with what a row says of it."""
-    changes: dict[str, Any] = {w: float(v) if w in ("lower", "upper") else v for w, v in said.items()}
-    if "extrapolate" in said:
-        changes["extrapolate"] = said["extrapolate"] in _YES
-    if method := said.get("interpolation"):
+    changes: dict[str, Any] = {w: float(v) if w in ("lower", "upper") else v for w, v in notes.items()}
+    if "extrapolate" in notes:
+        changes["extrapolate"] = notes["extrapolate"] in _YES
+    if method := notes.get("interpolation"):
         elements = found.elements.items()
         changes["elements"] = {k: replace(f, method=method) if isinstance(f, Forcing) else f for k, f in elements}
     return replace(found, **changes)
@@ -435,11 +435,11 @@ def _notes(sheet: Sheet) -> dict[str, tuple[str, dict[str, str]]]:
     """Return what a table called items says, and where."""
     sheet.check_columns(["name", *NOTES], needed=["name"])
     found: dict[str, tuple[str, dict[str, str]]] = {}
-    for title, line, said in _rows(sheet):
+    for title, line, notes in _rows(sheet):
         name, index = split_name(title, sheet.place(line))
         if index:
             raise sheet.error(f"{title!r} is one element; what is said here holds for all of {name!r}.", line)
         if name in found:
             raise sheet.error(f"{name!r} stands there twice.", line)
-        found[name] = sheet.place(line), said
+        found[name] = sheet.place(line), notes
     return found

@@ -103,7 +103,7 @@ def diagnostics_table(diagnostics: Iterable[Diagnostic]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"line": int})
 
 
-def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Collection[Diagnostic] = ()) -> None:
+def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, known_before: Collection[Diagnostic] = ()) -> None:
     """Warn of each diagnostic but units, those `already` warned of aside, at the line outside fmepy of the call.
 
     Raises
@@ -117,7 +117,7 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
         lines = "\n".join(f"  {d.kind}: {d}" for d in wrong)
         raise ModelError(f"strict=True, and {counted(len(wrong), 'diagnostic')}:\n{lines}")
     for d in found:
-        if d not in already and d.kind not in ("loop", "units"):  # which change no number
+        if d not in known_before and d.kind not in ("loop", "units"):  # which change no number
             warn(DiagnosticWarning(d))
 
 

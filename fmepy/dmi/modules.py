@@ -127,8 +127,8 @@ class Module(ModuleText):
         if both:
             raise ModelError(f"{where}: {listed(both)} cannot be exogenous and endogenous.")
         read = read_module(text, name, where, given)
-        held = {of.name: getattr(read, of.name) for of in fields(read)} | {"name": name, "text": text, "file": file}
-        for word, value in held.items():
+        values = {of.name: getattr(read, of.name) for of in fields(read)} | {"name": name, "text": text, "file": file}
+        for word, value in values.items():
             object.__setattr__(self, word, value)
 
     def with_dims(self, dims: Mapping[str, Shape]) -> Module:
@@ -248,13 +248,13 @@ def module(
     >>> dispatch(2.0, 30.0)
     (20.0, 10.0)
     """
-    taken, given = _names(reads, "reads", "module"), _names(assigns, "assigns", "module")
+    read_names, given = _names(reads, "reads", "module"), _names(assigns, "assigns", "module")
     if not given:
         raise ModelError("`assigns` is empty; a module gives a value to one variable at least.")
     shapes = _dims(dims, "module")
-    unknown = [n for n in shapes if n not in (*taken, *given)]
+    unknown = [n for n in shapes if n not in (*read_names, *given)]
     if unknown:
-        near = did_you_mean(unknown[0], (*taken, *given))
+        near = did_you_mean(unknown[0], (*read_names, *given))
         raise ModelError(f"`dims` names {listed(unknown)}, which the module neither reads nor assigns.{near}")
     steps = _step(step, "module")
 
@@ -262,8 +262,8 @@ def module(
         name = getattr(function, "__name__", "")
         if not callable(function) or not name.isidentifier():
             raise ModelError(f"a module is a function with a name, written with def; got {function!r}.")
-        _check_signature(function, taken, name)
-        return PythonModule(function, _module_name(name), taken, given, step=steps, dims=shapes)
+        _check_signature(function, read_names, name)
+        return PythonModule(function, _module_name(name), read_names, given, step=steps, dims=shapes)
 
     return decorate
 

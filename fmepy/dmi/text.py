@@ -110,7 +110,7 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     if not equations:
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
     tables = dict[str, Shape]()
-    declared = read.under(given)
+    declared = read.with_arguments(given)
     numbers, shapes = count(), dict(declared.dims)
     units = [_take_unit(code, row, source, shapes) for row, code in equations]
     known = set(module_functions()) | set(OTHER_WORDS)
@@ -147,7 +147,7 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
 
 def declared_in(text: str, where: str) -> Declared:
     """Return what a text declares, without reading its statements."""
-    return _declarations(text, where)[1].under(Declared())
+    return _declarations(text, where)[1].with_arguments(Declared())
 
 
 def _declarations(text: str, where: str) -> tuple[Source, _Declarations, list[tuple[int, list[str]]]]:
@@ -230,7 +230,7 @@ class _Declarations:
                 self.dims[name] = checked_shape(name, [axis_size(i, self.ranges) for i in inside.split(",")])
         return match.end()
 
-    def under(self, given: Declared) -> Declared:
+    def with_arguments(self, given: Declared) -> Declared:
         """Return what holds when `given` goes first."""
 
         def names(word: str, first: tuple[str, ...], against: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -292,7 +292,7 @@ def _statements(
     tables: dict[str, Shape], ranges: Ranges,
 ) -> list[ModuleStatement]:  # fmt: skip
     """Return one statement, both sides understood and their shapes compared; of ranges on the left, one an element."""
-    left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _meant(code[0])))
+    left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _hint(code[0])))
     with source.at(row, start):
         kind, targets = _read_left(left, shapes, ranges)
     tree, found = right_side(code, row, source, end), []
@@ -371,7 +371,7 @@ def _check_tables(statements: list[ModuleStatement], tables: Mapping[str, Shape]
             )  # fmt: skip
 
 
-def _meant(line: str) -> str:
+def _hint(line: str) -> str:
     """Return the declaration that a line without '=' may have meant."""
     words = line.split()
     near = did_you_mean(words[0], DECLARATIONS) if words and words[0].isidentifier() else ""

@@ -53,8 +53,8 @@ class Use:
     def cells(self) -> tuple[Cell, ...]:
         """What the elements are in the module."""
         return tuple(
-            "both" if out else "endogenous" if mine else "exogenous" if read else "-"
-            for mine, out, read in zip(self.assigned, self.outside, self.read, strict=True)
+            "both" if out else "endogenous" if is_set else "exogenous" if read else "-"
+            for is_set, out, read in zip(self.assigned, self.outside, self.read, strict=True)
         )
 
     @property
@@ -155,7 +155,7 @@ class ModuleSystem:
     @property
     def links(self) -> dict[tuple[str, str], list[str]]:
         """The variables that one module gives a value to and another reads, by the two modules."""
-        dropped, links = overruled(self.conflicts), dict[tuple[str, str], list[str]]()
+        dropped, links = overruled_statements(self.conflicts), dict[tuple[str, str], list[str]]()
         for v in self.variables.values():
             for a in v.assigned_in:
                 for b in v.read_in:
@@ -212,37 +212,37 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
         No modules, or something else than modules; two of one name; dimensions that differ between modules; a
         variable that is a level in one module and assigned in another; an output that nobody computes.
     """
-    given = checked_modules(modules)
+    checked = checked_modules(modules)
     uses: dict[str, dict[str, Use]] = {}
-    for m in given:
+    for m in checked:
         for name, use in _uses(m).items():
             uses.setdefault(name, {})[m.name] = use
     if before is not None:
         uses = {n: uses[n] for n in (*(n for n in before.variables if n in uses), *uses)}
-    conflicts = tuple((n, found) for n, by_module in uses.items() if (found := _meeting(n, by_module, given)))
-    dropped = overruled(conflicts)
-    statements = tuple(s for m in given for s in _statements(m) if (s.targets[0].name, m.name) not in dropped)
+    conflicts = tuple((n, rivals) for n, by_module in uses.items() if (rivals := _rivals(n, by_module, checked)))
+    dropped = overruled_statements(conflicts)
+    statements = tuple(s for m in checked for s in _statements(m) if (s.targets[0].name, m.name) not in dropped)
     known = {} if before is None else before.variables
     variables = {n: _variable(n, by_module, dropped, known.get(n)) for n, by_module in uses.items()}
-    return ModuleSystem(given, variables, statements, conflicts, _outputs(given, variables))
+    return ModuleSystem(checked, variables, statements, conflicts, _outputs(checked, variables))
 
 
-def overruled(conflicts: Iterable[tuple[str, tuple[str, ...]]]) -> set[tuple[str, str]]:
+def overruled_statements(conflicts: Iterable[tuple[str, tuple[str, ...]]]) -> set[tuple[str, str]]:
     """Return the variables and modules of conflicts whose statements do not hold."""
-    return {(name, m) for name, meeting in conflicts for m in meeting[:-1]}
+    return {(name, m) for name, modules in conflicts for m in modules[:-1]}
 
 
 def checked_modules(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
     """Return modules after checking that they are such, one at least, and have different names."""
-    given: tuple[Any, ...] = (modules,) if isinstance(modules, (Module, PythonModule)) else tuple(modules)
-    for m in given:
+    checked: tuple[Any, ...] = (modules,) if isinstance(modules, (Module, PythonModule)) else tuple(modules)
+    for m in checked:
         if not isinstance(m, (Module, PythonModule)):
             hint = " (dmi.read_modules(folder) reads files, @dmi.module makes one of a function)"
             raise ModelError(f"`modules` holds {m!r:.60}, which is not a dmi.Module{hint}.")
-    if not given:
+    if not checked:
         raise ModelError("`modules` is empty; a system has one module at least.")
-    check_different(given)
-    return given
+    check_different(checked)
+    return checked
 
 
 def with_tables(modules: Sequence[AnyModule], data: Any) -> list[AnyModule]:
@@ -251,13 +251,13 @@ def with_tables(modules: Sequence[AnyModule], data: Any) -> list[AnyModule]:
 
     def dims(m: Module) -> dict[str, Shape]:
         names = {n: f"{m.name}.{n}" if n in m.local else n for n in m.open}
-        found = {n: data[called].shape for n, called in names.items() if called in data}
-        return {n: known.get(n) or found.get(n) or (1,) for n in names if n in known or n in found}
+        shapes = {n: data[called].shape for n, called in names.items() if called in data}
+        return {n: known.get(n) or shapes.get(n) or (1,) for n in names if n in known or n in shapes}
 
     return [m.with_dims(dims(m)) if isinstance(m, Module) else m for m in modules]
 
 
-def chosen_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def output_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the variables that a model keeps, and its columns: what is asked for, declared, or all that is computed.
 
     Raises
@@ -267,20 +267,20 @@ def chosen_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple
     """
     variables = system.variables
     if outputs is None:
-        kept = system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
-        wanted = [e for n in kept for e in variables[n].elements]
+        names = system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
+        wanted = [e for n in names for e in variables[n].elements]
     else:
-        given = [outputs] if isinstance(outputs, str) else list(outputs)
+        requested = [outputs] if isinstance(outputs, str) else list(outputs)
         owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
-        for name in given:
+        for name in requested:
             check_known(name, owner, f"`outputs`: no module has a variable {name!r}.", ModelError)
-        kept = tuple(dict.fromkeys(owner[name] for name in given))
-        wanted = [e for name in given for e in (variables[name].elements if name in variables else [name])]
+        names = tuple(dict.fromkeys(owner[name] for name in requested))
+        wanted = [e for name in requested for e in (variables[name].elements if name in variables else [name])]
     if not wanted:
         raise ModelError("`outputs` is empty, and so would be the table; no module gives a value to a variable.")
     if twice := repeated(wanted):
         raise ModelError(f"`outputs` names {listed(twice)} more than once.")
-    return kept, tuple(wanted)
+    return names, tuple(wanted)
 
 
 # --- one module
@@ -311,15 +311,15 @@ def _uses(module: AnyModule) -> dict[str, Use]:
             for r in references:
                 for position in r.positions:
                     of[r.name][position] = True
-    local, found = _local_names(module), {}
+    local, uses = _local_names(module), {}
     for name, line in module.names.items():
         outside = [
-            mine and name not in module.endogenous and (name in module.exogenous or (name in levels and not start))
-            for mine, start in zip(assigned[name], initial[name], strict=True)
+            is_set and name not in module.endogenous and (name in module.exogenous or (name in levels and not start))
+            for is_set, start in zip(assigned[name], initial[name], strict=True)
         ]
         marks_of = tuple(assigned[name]), tuple(initial[name]), tuple(outside), tuple(read[name])
-        found[local.get(name, name)] = Use(shapes.get(name, ()), name in levels, *marks_of, line)
-    return found
+        uses[local.get(name, name)] = Use(shapes.get(name, ()), name in levels, *marks_of, line)
+    return uses
 
 
 # --- one variable
@@ -342,28 +342,28 @@ def _check_shapes(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModul
             )
 
 
-def _meeting(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> tuple[str, ...]:
+def _rivals(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> tuple[str, ...]:
     """Return the modules that give a value to the same elements, in their order; of these the last one's holds."""
     _check_shapes(name, uses, modules)
     owners = [m for m, use in uses.items() if any(use.assigned)]
     if len(owners) < 2:
         return ()
     pairs = [p for p in combinations(owners, 2) if any(map(all, zip(*(uses[m].assigned for m in p), strict=True)))]
-    found = tuple(m for m in owners if any(m in pair for pair in pairs))
+    rivals = tuple(m for m in owners if any(m in pair for pair in pairs))
     for m in modules:
-        if isinstance(m, PythonModule) and m.name in found[:-1]:
+        if isinstance(m, PythonModule) and m.name in rivals[:-1]:
             raise ModelError(
-                f"{name!r} is assigned by the Python module {m.name!r} and by {found[-1]!r}; a variable has one "
-                f"module. Take it out of `assigns` of {m.name!r}, or out of {found[-1]!r}."
+                f"{name!r} is assigned by the Python module {m.name!r} and by {rivals[-1]!r}; a variable has one "
+                f"module. Take it out of `assigns` of {m.name!r}, or out of {rivals[-1]!r}."
             )
-    rest = [m for m in owners if m not in found[:-1]]
+    rest = [m for m in owners if m not in rivals[:-1]]
     levels = {uses[m].level for m in rest}
     if len(levels) > 1:
         places = " and ".join(
             f"{'a level' if uses[m].level else 'assigned'} in {_place(m, uses[m], modules)}" for m in rest
         )
         raise ModelError(f"{name!r} is {places}; all its elements are levels, or none is.")
-    return found
+    return rivals
 
 
 def _place(module: str, use: Use, modules: Sequence[AnyModule]) -> str:
@@ -376,15 +376,15 @@ def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]],
     """Return a variable from what the modules, in their order, do with it; what is overruled does not count."""
     if before is not None and list(before.uses.items()) == list(uses.items()):
         return before
-    holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
+    valid = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
     shape = max((use.shape for use in uses.values()), key=lambda s: sum(isinstance(n, Size) for n in s))
     of_elements = (
         tuple(map(any, zip((False,) * prod(shape), *marks, strict=True)))
-        for marks in ([u.assigned for u in holding], [u.initial for u in holding], [u.outside for u in holding])
+        for marks in ([u.assigned for u in valid], [u.initial for u in valid], [u.outside for u in valid])
     )
     assigned_in = tuple(m for m, use in uses.items() if any(use.assigned))
     read_in = tuple(m for m, use in uses.items() if any(use.read))
-    level = any(use.level for use in holding)
+    level = any(use.level for use in valid)
     return Variable(name, shape, element_names(name, shape), uses, assigned_in, read_in, level, *of_elements)
 
 

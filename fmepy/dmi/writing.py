@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fmepy.dmi.model import ModularModel
 
 FILE, DATA = "model.toml", "data"
-_SAID = ("method", "tol", "max_iterations", "order", "unsettled")
+_SETTINGS = ("method", "tol", "max_iterations", "order", "unsettled")
 
 
 def write_model(model: ModularModel, folder: Any) -> Path:
@@ -123,8 +123,8 @@ def _notes(item: Item) -> dict[str, Any]:
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    said = frame.drop(columns=[c for c in frame if c in NOTES and (frame[c] == "").all()])
-    return said.to_csv(index=False, lineterminator="\n")
+    settings = frame.drop(columns=[c for c in frame if c in NOTES and (frame[c] == "").all()])
+    return settings.to_csv(index=False, lineterminator="\n")
 
 
 # --- the file for `fmepy run`
@@ -144,7 +144,7 @@ def _settings(model: ModularModel, modules: list[str], has_data: bool) -> str:
     ]  # fmt: skip
     if given["outputs"] is not None:
         lines.append(f"outputs = {json.dumps(list(model.var_names), ensure_ascii=False)}")
-    said = {**{w: getattr(model.rules, w) for w in _SAID}, "seed": model.seed}
-    lines += [f"{w} = {json.dumps(v)}" for w, v in said.items() if v != usual[w].default]
+    settings = {**{w: getattr(model.rules, w) for w in _SETTINGS}, "seed": model.seed}
+    lines += [f"{w} = {json.dumps(v)}" for w, v in settings.items() if v != usual[w].default]
     lines += ["strict = true"] * bool(given["strict"])
     return "\n".join([*lines, ""])
