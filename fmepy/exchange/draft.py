@@ -54,7 +54,7 @@ class ForeignModel:
         Rows of `OdeModel`'s ``events``, with expressions.
     of_file : list
         Events as the file has them.
-    begun : dict of str to Node
+    event_starts : dict of str to Node
         Initial values after what happens at the start.
     renamed : dict of str to str
         By id in the file our name, of all.
@@ -71,13 +71,13 @@ class ForeignModel:
     assigned: dict[str, Node] = field(default_factory=dict)
     algebraic: list[Node] = field(default_factory=list)
     initial: dict[str, Node] = field(default_factory=dict)
-    computed: dict[str, Node] = field(default_factory=dict)
+    derived: dict[str, Node] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    of_file: list[Any] = field(default_factory=list)
-    begun: dict[str, Node] = field(default_factory=dict)
+    file_events: list[Any] = field(default_factory=list)
+    event_starts: dict[str, Node] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
-    carried: dict[str, tuple[str, Node]] = field(default_factory=dict)
+    amounts: dict[str, tuple[str, Node]] = field(default_factory=dict)
     species: set[str] = field(default_factory=set)
     start: float = 0.0
     ignored: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class ForeignModel:
         return name
 
     def at_start(
-        self, expressions: Iterable[Any], *, begun: bool = False, values: Mapping[str, Node] | None = None
+        self, expressions: Iterable[Any], *, after_events: bool = False, values: Mapping[str, Node] | None = None
     ) -> list[Node]:
         """Return expressions with what all names are at the start put in: only constants are left.
 
@@ -101,12 +101,12 @@ class ForeignModel:
         """
         known: dict[str, Node] = {"t": as_node(self.start)}
         open_names: list[str] = []
-        states, computed = self.initial, self.computed
-        if begun and self.begun:  # what events have not set is of the time before them
-            before = self.at_start([*states.values(), *computed.values()], values=values)
-            then = dict(zip([*states, *computed], before, strict=True))
-            states, computed = then | self.begun, {n: then[n] for n in computed}
-        sources = (values or {}, computed, states, self.assigned)
+        states, derived = self.initial, self.derived
+        if after_events and self.event_starts:  # what events have not set is of the time before them
+            before = self.at_start([*states.values(), *derived.values()], values=values)
+            then = dict(zip([*states, *derived], before, strict=True))
+            states, derived = then | self.event_starts, {n: then[n] for n in derived}
+        sources = (values or {}, derived, states, self.assigned)
 
         def value_of(name: str) -> Node:
             if name not in known:
@@ -141,7 +141,7 @@ class ForeignModel:
 
     @cached_property
     def _known(self) -> dict[str, Node]:
-        return {**self.assigned, **dict(zip(self.computed, self.at_start(self.computed.values()), strict=True))}
+        return {**self.assigned, **dict(zip(self.derived, self.at_start(self.derived.values()), strict=True))}
 
     def resolved(self, expressions: Iterable[Any]) -> list[Node]:
         """Return expressions of constants, states and time alone; of a draft that is complete."""
@@ -166,7 +166,7 @@ class ForeignModel:
     def used(self) -> set[str]:
         """Return the names of constants that a run needs."""
         of_events = [v for row in self.events for v in row.values() if isinstance(v, Node)]
-        starts = self.at_start(map(symbol, self.initial), begun=True)
+        starts = self.at_start(map(symbol, self.initial), after_events=True)
         return names_in([*self.resolved([*self.rates.values(), *self.algebraic, *of_events]), *starts])
 
     def arguments(self, *, whole: bool = True) -> dict[str, Any]:
@@ -174,10 +174,10 @@ class ForeignModel:
         if whole:
             self._check()
         states, used = tuple(self.initial), self.used()
-        starts = self.at_start(map(symbol, states), begun=True)
+        starts = self.at_start(map(symbol, states), after_events=True)
         algebraic = tuple(s for s in states if s not in self.rates)
         of = dict(zip([*self.rates, *algebraic], self.resolved([*self.rates.values(), *self.algebraic]), strict=True))
-        names = [*self.computed, *self.assigned] if whole else []
+        names = [*self.derived, *self.assigned] if whole else []
         outputs = tuple(zip(names, self.resolved(map(symbol, names)), strict=True))
         parms = {n: v for n, v in self.parms.items() if n in used}
         rows = [{k: self.resolved([v])[0] if isinstance(v, Node) else v for k, v in r.items()} for r in self.events]

@@ -46,7 +46,7 @@ _NOT = {"mdl": {":not:": 3}, "xmile": {":not:": 3, "not": 3}, "petab": {"!": 8}}
 _MINUS = 8
 
 
-class UnsaidError(Exception):
+class ReadError(Exception):
     """What cannot be read, or not be said here: a message, and the line."""
 
     def __init__(self, message: str, line: int = 0) -> None:
@@ -145,11 +145,11 @@ def tokens_of(text: str, dialect: str, line: int) -> list[Token]:
         if kind != "space":
             found.append(Token(kind, word, line if dialect != "petab" else match.start() + 1))
             if kind == "other":
-                raise UnsaidError(f"{word!r} cannot be read", found[-1].line)
+                raise ReadError(f"{word!r} cannot be read", found[-1].line)
             if kind == "number" and (len(word) > MAX_NUMBER or float(word) == float("inf")):
-                raise UnsaidError("a number beyond the range of floating point, or of too many digits", line)
+                raise ReadError("a number beyond the range of floating point, or of too many digits", line)
             if len(found) > MOST_TOKENS:
-                raise UnsaidError(f"an equation of more than {MOST_TOKENS} words", line)
+                raise ReadError(f"an equation of more than {MOST_TOKENS} words", line)
         line += word.count("\n")
     return found
 
@@ -170,7 +170,7 @@ class Reader:
         """What comes next."""
         return self._tokens[self._at] if self._at < len(self._tokens) else self._end
 
-    def ahead(self, n: int) -> str:
+    def peek(self, n: int) -> str:
         """Return the text of the n-th token from here."""
         return self._tokens[self._at + n].text if self._at + n < len(self._tokens) else ""
 
@@ -180,25 +180,25 @@ class Reader:
         self._at += 1
         return token
 
-    def takes(self, sign: str) -> bool:
+    def accept(self, sign: str) -> bool:
         """Go on if a sign comes next."""
         is_next = self.token.kind != "quoted" and self.token.text.casefold() == sign
         self._at += is_next
         return is_next
 
-    def needs(self, sign: str) -> None:
+    def expect(self, sign: str) -> None:
         """Go on behind a sign that must come next."""
-        if not self.takes(sign):
+        if not self.accept(sign):
             raise self.error(f"{sign!r} is missing {self._place()}")
 
     def _place(self) -> str:
         return f"before {self.token.text!r:.40}" if self.token.text else "at the end"
 
-    def error(self, message: str) -> UnsaidError:
+    def error(self, message: str) -> ReadError:
         """Return the error at this place."""
-        return UnsaidError(message, self.token.line)
+        return ReadError(message, self.token.line)
 
-    def at_end(self) -> None:
+    def expect_end(self) -> None:
         """Refuse what is left."""
         if self.token.kind != "end":
             raise self.error(f"{self.token.text!r:.40} is not understood there")
@@ -217,10 +217,10 @@ class Reader:
     def values(self) -> Expr:
         """Return what is left: an expression, or several, by element, as a list."""
         line, found = self.token.line, [self.expression()]
-        while self.takes(",") or self.takes(";"):
+        while self.accept(",") or self.accept(";"):
             if self.token.kind != "end":
                 found.append(self.expression())
-        self.at_end()
+        self.expect_end()
         return found[0] if len(found) == 1 else Expr("list", tuple(found), line=line)
 
     def _operator(self) -> str:
@@ -268,15 +268,15 @@ class Reader:
         if word in _NOT[self._dialect]:
             self.next()
             return Expr("not", (self.expression(_NOT[self._dialect][word]),), line=token.line)
-        if self._dialect == "xmile" and word == "if" and self.ahead(1) and token.kind == "name":
+        if self._dialect == "xmile" and word == "if" and self.peek(1) and token.kind == "name":
             return self._choice()
         if word == "(" and token.kind == "sign":
-            is_table = self.ahead(1) == "[" or (self.ahead(1) == "(" and self._is_point(2))
+            is_table = self.peek(1) == "[" or (self.peek(1) == "(" and self._is_point(2))
             if is_table and self._dialect != "petab":
                 return self.points()
             self.next()
             inside = self.expression()
-            self.needs(")")
+            self.expect(")")
             return inside
         return self._named(token.line)
 
@@ -284,37 +284,37 @@ class Reader:
         line = self.next().line
         parts = [self.expression()]
         for word in ("then", "else"):
-            self.needs(word)
+            self.expect(word)
             parts.append(self.expression())
         return called("if_then_else", *parts, line=line)
 
     def _named(self, line: int) -> Expr:
         key = self.name() if self._dialect == "petab" else key_of(self.name())
         subs = self.subscripts()
-        if not self.takes("("):
+        if not self.accept("("):
             return name(key, subs, line)
         args = []
-        while not self.takes(")"):
+        while not self.accept(")"):
             args.append(self.expression())
-            if self.token.text != ")" and not self.takes(":"):  # behind a colon: what a macro gives
-                self.needs(",")
+            if self.token.text != ")" and not self.accept(":"):  # behind a colon: what a macro gives
+                self.expect(",")
         return Expr("call", tuple(args), key, subs, line)
 
     def subscripts(self) -> tuple[Expr, ...]:
         """Return the subscripts in brackets that come next, if any do."""
-        if not self.takes("["):
+        if not self.accept("["):
             return ()
         found = []
         while True:
             found.append(self._subscript())
-            if self.takes("]"):
+            if self.accept("]"):
                 return tuple(found)
-            self.needs(",")
+            self.expect(",")
 
     def _subscript(self) -> Expr:
         token = self.token
-        if self.takes("*"):
-            if self.takes(":"):  # *:range
+        if self.accept("*"):
+            if self.accept(":"):  # *:range
                 return Expr("each", value=key_of(self.name()), line=token.line)
             return Expr("all", line=token.line)
         key = self.next().text if token.kind == "number" else key_of(self.name())
@@ -322,38 +322,38 @@ class Reader:
             raise self.error(
                 f"the subscript {token.text!r:.40} is computed or a slice; elements and ranges by name are read"
             )
-        return Expr("each" if self.takes("!") else "name", value=key, line=token.line)
+        return Expr("each" if self.accept("!") else "name", value=key, line=token.line)
 
     # tables
 
     def _is_point(self, n: int) -> bool:
-        n += self.ahead(n) in ("-", "+")
-        return self.ahead(n)[:1] in "0123456789." and self.ahead(n + 1) == ","
+        n += self.peek(n) in ("-", "+")
+        return self.peek(n)[:1] in "0123456789." and self.peek(n + 1) == ","
 
     def points(self) -> Expr:
         """Return the points of a table: ([range], (x, y), ...) or (x, x, y, y)."""
         line = self.token.line
-        self.needs("(")
-        if self.takes("["):
-            while not self.takes("]"):
+        self.expect("(")
+        if self.accept("["):
+            while not self.accept("]"):
                 if self.next().kind == "end":
                     raise self.error("the range of a table has no end")
-            self.takes(",")
+            self.accept(",")
         flat: list[float] = []
         pairs: list[tuple[float, float]] = []
-        while not self.takes(")"):
-            if self.takes("("):
+        while not self.accept(")"):
+            if self.accept("("):
                 x = self.signed()
-                self.needs(",")
+                self.expect(",")
                 pairs.append((x, self.signed()))
-                self.needs(")")
+                self.expect(")")
             else:
                 flat.append(self.signed())
             if self.token.text != ")":
-                self.needs(",")
+                self.expect(",")
         half = len(flat) // 2
         if flat and (pairs or len(flat) % 2):
-            raise UnsaidError("the points of a table are pairs (x, y), or all x and then all y", line)
+            raise ReadError("the points of a table are pairs (x, y), or all x and then all y", line)
         return Expr("points", value=tuple(pairs or zip(flat[:half], flat[half:], strict=True)), line=line)
 
     def signed(self) -> float:

@@ -20,7 +20,7 @@ from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.mathml import as_number
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
-from fmepy.exchange.sbml_events import begin, happen
+from fmepy.exchange.sbml_events import apply_initial_events, execute_events
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
 from fmepy.models.ode import OdeModel
@@ -82,7 +82,7 @@ class ProblemLayout:
         self.tables, self.draft = tables, draft
         self.parameters = tuple(map(str, tables.parameters.index))
         draft.renamed |= {id: draft.renamed[of] for id, of in tables.renamed.items() if of in draft.renamed}
-        self._open_targets()
+        self._add_target_constants()
         self.constants = tuple(draft.parms)
         self.states = tuple(draft.initial)
         self.set = (*self.constants, *self.states)
@@ -121,7 +121,7 @@ class ProblemLayout:
         near = did_you_mean(id, [*draft.renamed, *self.parameters])
         raise DataError(f"{id!r} is neither in the model nor a parameter.{near}")
 
-    def _ours(self, id: str) -> str:
+    def _model_name(self, id: str) -> str:
         """Return what an id is called here, "" if it is of nothing in the model."""
         return self.draft.renamed.get(id, "")
 
@@ -136,7 +136,7 @@ class ProblemLayout:
         """Refuse a parameter that a rule of the model sets, and one that is to be estimated and that nothing reads."""
         tables = self.tables
         for id, row in tables.parameters.iterrows():
-            if self._ours(str(id)) in self.draft.assigned:
+            if self._model_name(str(id)) in self.draft.assigned:
                 raise DataError(
                     f"{row['where']}: {id!r} has a rule in the model, which gives it its value; take it out."
                 )
@@ -163,10 +163,10 @@ class ProblemLayout:
 
     # --- what conditions set
 
-    def _open_targets(self) -> None:
+    def _add_target_constants(self) -> None:
         """Make parameters of what conditions, or the table of parameters, set at the start."""
         draft = self.draft
-        self.started: dict[str, str] = {}
+        self.start_constants: dict[str, str] = {}
         first, later = (
             {t for periods in self.tables.experiments.values() for p in periods[part] for t in p.changes}
             for part in (slice(1), slice(1, None))
@@ -174,35 +174,35 @@ class ProblemLayout:
         texts = " ".join(f"{o.formula} {o.noise}" for o in self.tables.observables.values())
         for id in sorted(((first | later) - {*draft.renamed}) & set(re.findall(r"\w+", texts))):
             draft.parms[draft.name_for(id)] = math.nan  # of observables alone
-        of = dict(zip(draft.computed, draft.at_start(draft.computed.values()), strict=True))
-        names, moved = ({*map(self._ours, ids)} for ids in (first | later | {*self.parameters}, later))
+        of = dict(zip(draft.derived, draft.at_start(draft.derived.values()), strict=True))
+        names, moved = ({*map(self._model_name, ids)} for ids in (first | later | {*self.parameters}, later))
         once = [n for n, e in of.items() if n in names or names_in([e]) & moved]
-        self._original = {n: draft.computed.pop(n) for n in once}
+        self._original = {n: draft.derived.pop(n) for n in once}
         draft.parms |= dict.fromkeys(once, math.nan)
         for id in sorted(first | {*self.parameters}):
-            state = draft.carried[id][0] if id in draft.carried else self._ours(id)
+            state = draft.amounts[id][0] if id in draft.amounts else self._model_name(id)
             if state in draft.initial:
                 start = free_name(f"{state}_set", draft.renamed.values())
                 self._original[start], draft.initial[state] = draft.initial[state], symbol(start)
-                draft.parms[start], self.started[id] = math.nan, start
-        begin(draft)
+                draft.parms[start], self.start_constants[id] = math.nan, start
+        apply_initial_events(draft)
 
     def _defaults(self) -> dict[str, Node]:
         """Return the constants as they are without a condition, as functions of P and of other constants."""
         parms, renamed = self.draft.parms, self.draft.renamed.items()
-        names = {id: self.started.get(id, name) for id, name in renamed if id in self.parameters}
+        names = {id: self.start_constants.get(id, name) for id, name in renamed if id in self.parameters}
         estimated = {name: of_problem(id) for id, name in names.items() if name in parms}
         return {n: self._original.get(n, as_node(v)) for n, v in parms.items()} | estimated
 
-    def _first(self, period: Period) -> list[Node]:
+    def _first_constants(self, period: Period) -> list[Node]:
         """Return the constants of a first period as functions of P."""
         draft, values = self.draft, dict(self.defaults)
         now = {symbol("t"): as_node(period.time if math.isfinite(period.time) else draft.start)}
         for id, (text, where) in period.changes.items():
             name, value = self._target(id, where), self.by_default(self._value(text, where).subs(now))
-            if id in draft.carried:
-                value = mul(value, draft.carried[id][1])
-            values[self.started.get(id, name)] = value
+            if id in draft.amounts:
+                value = mul(value, draft.amounts[id][1])
+            values[self.start_constants.get(id, name)] = value
         return draft.at_start(map(symbol, self.constants), values=values)
 
     def by_default(self, e: Node) -> Node:
@@ -211,8 +211,8 @@ class ProblemLayout:
 
     def _target(self, id: str, where: str) -> str:
         draft = self.draft
-        name = self._ours(id)
-        if name in draft.parms or name in draft.rates or name in draft.initial or id in draft.carried:
+        name = self._model_name(id)
+        if name in draft.parms or name in draft.rates or name in draft.initial or id in draft.amounts:
             return name
         why = "has a rule in the model" if name else "is not in the model"
         near = "" if name else did_you_mean(id, draft.renamed)
@@ -224,30 +224,30 @@ class ProblemLayout:
             is_rest = period.time == -math.inf
             time = self.draft.start if is_rest else period.time
             if k == 0:
-                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period))), time))
+                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first_constants(period))), time))
                 if is_rest and len(periods) == 1:
                     stages.append(Stage(self.draft.start, False, False, {}, self.draft.start))
                 continue
             early = JUST_BEFORE if self.draft.events and not stages[-1].is_rest else 0.0
-            start, changes = time - early * max(abs(time), 1.0), self._later(period)
+            start, changes = time - early * max(abs(time), 1.0), self._later_changes(period)
             if period.resets:  # constants are the model's own again, but for the changes; species stay
-                kept = {k: v for k, v in period.changes.items() if k not in self.started}
-                fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
-                stay = {*self.started.values(), *self.draft.species}
+                kept = {k: v for k, v in period.changes.items() if k not in self.start_constants}
+                fresh = zip(self.constants, self._first_constants(Period(period.time, kept, True)), strict=True)
+                stay = {*self.start_constants.values(), *self.draft.species}
                 changes |= {i: e for i, (n, e) in enumerate(fresh) if n not in stay}
             else:
-                changes = self._set_off(changes, start)
+                changes = self._with_events(changes, start)
             stages.append(Stage(time, is_rest, False, changes, start))
         return stages
 
-    def _later(self, period: Period) -> dict[int, Node]:
+    def _later_changes(self, period: Period) -> dict[int, Node]:
         """Return what a condition sets at the beginning of a period that is not the first.
 
         Concentrations stay as they are where a compartment gets another size; in the model's own events amounts do.
         """
         given = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
         new: dict[Node, Node] = {symbol(name): value for name, value in given.values()}
-        for id, (state, size) in self.draft.carried.items():
+        for id, (state, size) in self.draft.amounts.items():
             if id in given or size in new:
                 value = given[id][1] if id in given else symbol(self.draft.renamed[id])
                 given[id] = state, mul(value, new.get(size, size))
@@ -255,17 +255,17 @@ class ProblemLayout:
         found = {n: self._resolved(e) for n, e in given.values() if n in kinds}
         return {self.set.index(n): e for n, e in found.items()}
 
-    def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
+    def _with_events(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
         """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
-        at, events = {symbol("t"): as_node(begin)}, self.draft.of_file
+        at, events = {symbol("t"): as_node(begin)}, self.draft.file_events
         set_to: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
 
-        def look(expressions: Sequence[Any], new: Mapping[str, Node]) -> list[Node]:
+        def evaluate(expressions: Sequence[Any], new: Mapping[str, Node]) -> list[Node]:
             after = set_to | {symbol(n): e for n, e in new.items()}
             return substituted(substituted(self.draft.resolved(expressions), at), after)
 
         held = substituted(self.draft.resolved([as_number(e.condition) for e in events]), at)
-        new = happen(events, held, look, {}, str(self.tables.path))
+        new = execute_events(events, held, evaluate, {}, str(self.tables.path))
         return changes | {self.set.index(n): e for n, e in new.items()}
 
     def _check_values(self) -> None:

@@ -43,7 +43,7 @@ class _Leg:
     stage: Stage
     times: Vector
     """Rows wanted; of a leg to rest one, inf."""
-    goes_on: bool
+    continues: bool
     """Whether the next leg begins where this ends."""
     rows: list[int]
     """The readings."""
@@ -197,7 +197,7 @@ class BoundReadings(TakesDifferences, OfRuns):
                 X[i], M[i], t[i] = Y[k], x[:n_m], times[k]
                 if D is not None and own is not None:
                     D[i], D[i, n_p + n_m :] = own, S[k]
-            if leg.goes_on:
+            if leg.continues:
                 m, y, d = x[:n_m], Y[-1], own if own is None else np.concatenate([own[: n_p + n_m], S[-1]])
 
     def _leg(self, leg: _Leg, M: Vector, theta: Vector, slopes: Matrix | None) -> tuple[Matrix, Any, Vector]:

@@ -168,7 +168,7 @@ def read_tables(path: Any) -> Tables:
     version = str(config.get("format_version", "")).split(".")[0]
     if version not in ("1", "2"):
         raise DataError(f"{path}: format_version is {config.get('format_version')!r}; PEtab 1 and 2 are read.")
-    _tell_unknown_keys(config, version, path)
+    _warn_of_unknown_keys(config, version, path)
     files, model = _files(config, version, path)
     for one in config.get("problems") or []:
         one.pop("visualization_files", None)  # how to draw it
@@ -200,7 +200,7 @@ _KEYS = {"1": _KEYS_V1, "2": _KEYS_V2 | _LISTS}
 _KEYS_OF_PROBLEMS = {"sbml_files", "model_files", "mapping_files"} | _LISTS
 
 
-def _tell_unknown_keys(config: dict[str, Any], version: str, path: Path) -> None:
+def _warn_of_unknown_keys(config: dict[str, Any], version: str, path: Path) -> None:
     """Warn of keys that PEtab does not know, which are likely slips of the pen."""
     problems = [one for one in config.get("problems") or [] if isinstance(one, dict)] if version == "1" else []
     for given, known in ((config, _KEYS[version]), *((one, _KEYS_OF_PROBLEMS) for one in problems)):
@@ -321,10 +321,10 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
     drawn: list[str] = []
     for i in range(len(t.frame)):
         id = _id(t, i, "parameterId", rows)
-        said = t.text(i, "estimate").lower()
-        if said not in (*_TRUE, *_FALSE):
-            raise t.error(i, "estimate", f"{said!r} is neither {'1 nor 0' if version == 1 else 'true nor false'}.")
-        estimated = said in _TRUE
+        text = t.text(i, "estimate").lower()
+        if text not in (*_TRUE, *_FALSE):
+            raise t.error(i, "estimate", f"{text!r} is neither {'1 nor 0' if version == 1 else 'true nor false'}.")
+        estimated = text in _TRUE
         scale = t.choice(i, "parameterScale", SCALES, "lin") if version == 1 else "lin"
         lower, upper = (t.number(i, f"{k}Bound", d) for k, d in (("lower", -math.inf), ("upper", math.inf)))
         if estimated and not lower < upper:

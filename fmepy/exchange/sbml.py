@@ -162,11 +162,11 @@ def read_draft(path: Any) -> ForeignModel:
 
 def _check_root(path: Path, root: Element) -> None:
     """Refuse what is no SBML: libsbml ends the process where level, version and namespace do not agree."""
-    said = root.attributes.get("level", ""), root.attributes.get("version", "")
-    if root.tag != f"http://www.sbml.org/sbml/{_SPACES.get(said)} sbml":
+    level, version = (root.attributes.get(word, "") for word in ("level", "version"))
+    if root.tag != f"http://www.sbml.org/sbml/{_SPACES.get((level, version))} sbml":
         raise ModelError(
-            f"{path}, line {root.line}: {root.tag!r} of level {said[0]!r}, version {said[1]!r} is no SBML; <sbml> with "
-            "a level and a version from 1 to 3, and their namespace, is needed."
+            f"{path}, line {root.line}: {root.tag!r} of level {level!r}, version {version!r} is no SBML; <sbml> with a "
+            "level and a version from 1 to 3, and their namespace, is needed."
         )
 
 
@@ -188,7 +188,7 @@ class _SbmlReader:
         self.rules = {r.getVariable(): r for r in m.getListOfRules() if not r.isAlgebraic()}
         self.starts = {a.getSymbol(): a for a in m.getListOfInitialAssignments() if a.isSetMath()}
         self.set_by_events = {a.getVariable() for e in m.getListOfEvents() for a in e.getListOfEventAssignments()}
-        self._asked_rates: dict[str, str] = {}
+        self._rate_symbols: dict[str, str] = {}
         self._check_packages(document)
         self._name_everything()
         self.references = {r.getId(): r for _, r, _ in self._references() if r.getId()}
@@ -217,7 +217,7 @@ class _SbmlReader:
         id = element.getIdAttribute() or (element.getVariable() if hasattr(element, "getVariable") else "")
         return f"{self.path}, line {element.getLine()}, {element.getElementName()}{f' {id!r}' if id else ''}"
 
-    def refuse(self, element: Any, why: str) -> ModelError:
+    def error(self, element: Any, why: str) -> ModelError:
         """Return the error of an element that cannot be read."""
         return ModelError(f"{self.place(element)}: {why}")
 
@@ -230,7 +230,7 @@ class _SbmlReader:
         for i in range(spaces.getLength()):
             if (match := _PACKAGE.fullmatch(spaces.getURI(i))) and match[1] != "core":
                 if match[1] not in _HARMLESS:
-                    raise self.refuse(
+                    raise self.error(
                         document, f"the package {match[1]!r} is not read, only the core of SBML is. Convert the model "
                         "to the core first, or take the package out."
                     )  # fmt: skip
@@ -253,7 +253,7 @@ class _SbmlReader:
         for element in (e for found in lists for e in found):
             id = element.getIdAttribute()
             if id in draft.renamed:
-                raise self.refuse(element, f"the id {id!r} is there twice.")
+                raise self.error(element, f"the id {id!r} is there twice.")
             self.formulas.names[id] = symbol(draft.name_for(id))
             unit = element.getUnits() if hasattr(element, "getUnits") else ""
             if unit := unit or (element.getSubstanceUnits() if hasattr(element, "getSubstanceUnits") else ""):
@@ -272,16 +272,16 @@ class _SbmlReader:
         targets = [(e, e.getVariable()) for e in self.m.getListOfRules() if not e.isAlgebraic()]
         for e, id in [*targets, *((e, e.getSymbol()) for e in self.m.getListOfInitialAssignments())]:
             if id not in names:
-                raise self.refuse(e, f"there is no quantity {id!r}.{did_you_mean(id, names)}")
+                raise self.error(e, f"there is no quantity {id!r}.{did_you_mean(id, names)}")
         ids = [id for _, id in targets]
         if twice := [e for i, (e, id) in enumerate(targets) if id in ids[:i]]:
-            raise self.refuse(twice[0], "another rule gives it its values, too: take one of the two out.")
+            raise self.error(twice[0], "another rule gives it its values, too: take one of the two out.")
         for reaction, r, _ in self._references():
             if (s := self.m.getSpecies(id := r.getSpecies())) is None:
                 near = did_you_mean(id, [s.getIdAttribute() for s in self.m.getListOfSpecies()])
-                raise self.refuse(reaction, f"there is no species {id!r}.{near}")
+                raise self.error(reaction, f"there is no species {id!r}.{near}")
             if id in self.rules and not (s.getBoundaryCondition() or s.getConstant()) and self.rules[id].isSetMath():
-                raise self.refuse(
+                raise self.error(
                     self.rules[id], "a reaction changes it, too: let its boundaryCondition be true, or take it out of "
                     f"reaction {reaction.getIdAttribute()!r}."
                 )  # fmt: skip
@@ -303,13 +303,13 @@ class _SbmlReader:
         """Return what stands for the rate of a quantity."""
         if id not in self.formulas.names:
             raise ModelError(f"rateOf({id}): {id!r} is the id of nothing that has a value")
-        if id not in self._asked_rates:
-            self._asked_rates[id] = self.draft.name_for(id, "rate_of")
-        return symbol(self._asked_rates[id])
+        if id not in self._rate_symbols:
+            self._rate_symbols[id] = self.draft.name_for(id, "rate_of")
+        return symbol(self._rate_symbols[id])
 
-    def answer_rates(self) -> None:
+    def assign_rates(self) -> None:
         """Give the draft the rates of quantities that formulas read by `rateOf`."""
-        for id, name in self._asked_rates.items():
+        for id, name in self._rate_symbols.items():
             self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
 
     # --- quantities
@@ -332,16 +332,16 @@ class _SbmlReader:
             if start is None or isinstance(start, Number):
                 draft.parms[name] = value if start is None else start.value
             else:
-                draft.computed[name] = start
+                draft.derived[name] = start
             return
         elif start is None and not np.isfinite(value):
             value = 1.0  # a guess
-        draft.initial[name] = self._given_start(element, value if start is None else start)
+        draft.initial[name] = self._checked_start(element, value if start is None else start)
 
-    def _given_start(self, element: Any, start: Any) -> Node:
+    def _checked_start(self, element: Any, start: Any) -> Node:
         """Return an initial value; refuse one that is not there."""
         if start is None or (isinstance(start, float) and not np.isfinite(start)):
-            raise self.refuse(element, "it has no initial value: give it one, or an initial assignment.")
+            raise self.error(element, "it has no initial value: give it one, or an initial assignment.")
         return as_node(start)
 
     def _solved_by_algebra(self) -> set[str]:
@@ -354,13 +354,13 @@ class _SbmlReader:
         rules = [r for r in self.m.getListOfRules() if r.isAlgebraic() and r.isSetMath()]
         if not rules:
             return set()
-        moved = {r.getSpecies() for _, r, _ in self._references()}
+        in_reactions = {r.getSpecies() for _, r, _ in self._references()}
         lists = (self.m.getListOfSpecies(), self.m.getListOfCompartments(), self.m.getListOfParameters())
         elements = {e.getIdAttribute(): e for found in lists for e in found} | self.references
         boundary = {s.getIdAttribute() for s in self.m.getListOfSpecies() if s.getBoundaryCondition()}
         free = [
             k for k, e in elements.items()
-            if not (e.getConstant() or k in self.rules or k in self.set_by_events or k in moved - boundary)
+            if not (e.getConstant() or k in self.rules or k in self.set_by_events or k in in_reactions - boundary)
         ]  # fmt: skip
         has_value = [k in self.starts or _has_value(elements[k]) for k in free]
         price = np.full((len(rules), len(free) + len(rules)), 1e6)
@@ -370,9 +370,9 @@ class _SbmlReader:
                 if self.formulas.names[k] in used:
                     price[i, j] = has_value[j]
         found = linear_sum_assignment(price)[1]
-        for rule, paid in zip(rules, price[range(len(rules)), found], strict=True):
-            if paid > 1:
-                raise self.refuse(
+        for rule, cost in zip(rules, price[range(len(rules)), found], strict=True):
+            if cost > 1:
+                raise self.error(
                     rule, "nothing is left that this algebraic rule could determine: a quantity in it that is not "
                     "constant, and that no other rule, reaction or event changes."
                 )  # fmt: skip
@@ -388,7 +388,7 @@ class _SbmlReader:
         """Read the rates of reactions; return what they do to the amounts of species."""
         for reaction in self.m.getListOfReactions():
             if reaction.isSetFast() and reaction.getFast():
-                raise self.refuse(
+                raise self.error(
                     reaction, "fast reactions are not read. Write an algebraic rule for its equilibrium, or let its "
                     "rate be large."
                 )  # fmt: skip
@@ -416,14 +416,14 @@ class _SbmlReader:
             return self.formulas.names[id]
         value = self._plain_stoichiometry(r)
         if np.isnan(value):
-            raise self.refuse(r, f"the stoichiometry of {r.getSpecies()!r} has no value.")
+            raise self.error(r, f"the stoichiometry of {r.getSpecies()!r} has no value.")
         return as_node(value)
 
     def is_amount(self, s: Any) -> bool:
         """Tell whether a species stands for its amount in formulas."""
         c = self.m.getCompartment(s.getCompartment())
         if c is None:
-            raise self.refuse(s, f"there is no compartment {s.getCompartment()!r}.")
+            raise self.error(s, f"there is no compartment {s.getCompartment()!r}.")
         return bool(s.getHasOnlySubstanceUnits()) or _is_point(c)
 
     def _species(self, s: Any, change: Node | None) -> None:
@@ -447,12 +447,12 @@ class _SbmlReader:
             change = as_node(0.0)
         elif factor := s.getConversionFactor() or self.m.getConversionFactor():
             change = mul(names[factor], change)
-        start = self._given_start(s, self._math(self.starts[id]) if id in self.starts else start)
+        start = self._checked_start(s, self._math(self.starts[id]) if id in self.starts else start)
         if varying:
             amount = draft.name_for("amount", id)
             draft.rates[amount], draft.initial[amount] = change, mul(start, size)
             draft.assigned[name] = symbol(amount) / size
-            draft.carried[id] = amount, size
+            draft.amounts[id] = amount, size
         else:
             draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
 

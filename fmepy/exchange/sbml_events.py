@@ -26,7 +26,7 @@ what has no value, so that the run fails."""
 MOST_WAITING = 4
 JUST_AFTER = 1e-12
 """Of the start, when triggers happen that begin to hold there (t > 0)."""
-Look: TypeAlias = Callable[[Sequence[Any], dict[str, Node]], list[Node]]
+Evaluator: TypeAlias = Callable[[Sequence[Any], dict[str, Node]], list[Node]]
 
 
 @dataclass(eq=False)
@@ -40,24 +40,24 @@ class SbmlEvent:
     """Of its rows: persistent, early, strict, priority."""
     held: bool = False
     """Before the start."""
-    is_late: bool = False
+    is_delayed: bool = False
     """Whether it follows a delay, and so not at the time of what sets it off."""
 
 
 def read_events(reader: Any) -> None:
     """Give a draft the rows of events of its model, and what happens at the start."""
     draft = reader.draft
-    reader.answer_rates()
+    reader.assign_rates()
     for number, e in enumerate(reader.m.getListOfEvents()):
         if e.isSetTrigger() and e.getTrigger().isSetMath():
             try:
                 new = _event(reader, e, e.getIdAttribute() or f"event{number + 1}")
                 draft.events += [row for one in new for row in _rows(draft, one)]
-                draft.of_file += new
+                draft.file_events += new
             except ModelError as error:
-                raise error if reader.path in str(error) else reader.refuse(e, str(error)) from None
-    reader.answer_rates()  # of events, too
-    draft.events += begin(draft)
+                raise error if reader.path in str(error) else reader.error(e, str(error)) from None
+    reader.assign_rates()  # of events, too
+    draft.events += apply_initial_events(draft)
 
 
 def _event(reader: Any, e: Any, id: str) -> list[SbmlEvent]:
@@ -80,7 +80,7 @@ def _event(reader: Any, e: Any, id: str) -> list[SbmlEvent]:
     if e.isSetDelay() and e.getDelay().isSetMath():
         delay = reader.formulas.number(e.getDelay().getMath(), place)
         _check_present(draft, delay)
-        if not _is(delay, 0.0):
+        if not _equals(delay, 0.0):
             return _delayed(draft, id, SbmlEvent(condition, changes, words, held), delay, targets, values)
     return [SbmlEvent(condition, changes, words, held)]
 
@@ -93,7 +93,7 @@ def _check_present(draft: Any, *expressions: Node) -> None:
 
 def _moves(draft: Any, *expressions: Any) -> bool:
     """Tell whether any of the expressions may change between events."""
-    still = {*draft.parms, *draft.computed, *(n for n, e in draft.rates.items() if _is(e, 0.0))}
+    still = {*draft.parms, *draft.derived, *(n for n, e in draft.rates.items() if _equals(e, 0.0))}
     return bool(_in_full(draft, *map(as_node, expressions)) - still)
 
 
@@ -121,7 +121,7 @@ def _strict(draft: Any, condition: Any) -> Any:
 def _rows(draft: Any, e: SbmlEvent) -> list[dict[str, Any]]:
     """Return the rows of an event; none of a condition that never begins to hold."""
     g = margin(e.condition, partial(_moves, draft))
-    if not _in_full(draft, g) - {*draft.parms, *draft.computed}:
+    if not _in_full(draft, g) - {*draft.parms, *draft.derived}:
         return []
     if holds_jumps([g], [n for n in names_in([g]) if not _moves(draft, symbol(n))]):
         raise ModelError("its trigger jumps (floor, ceil, a piecewise of more than numbers); compare what is inside.")
@@ -157,14 +157,14 @@ def _delayed(
         return symbol(name)
 
     changes: list[tuple[str, Node]] = []
-    taken: list[Any] = []
+    waiting_before: list[Any] = []
     for k in range(MOST_WAITING):
         due, waits = state(f"due{k or ''}"), state(f"waits{k or ''}")
         is_waiting, none = Relation(waits, 0.5), [(s.name, as_node(0.0)) for s in (due, waits)]
         # one that has no place finds no value, and the run fails: the logarithm of what is negative
         full = call("log", -waits) if k == MOST_WAITING - 1 else waits
-        is_next = Joined([*taken, Not(is_waiting)], "and")
-        is_full = Joined([*taken, is_waiting], "and")
+        is_next = Joined([*waiting_before, Not(is_waiting)], "and")
+        is_full = Joined([*waiting_before, is_waiting], "and")
         own, later = [(due, t + delay)], e.changes
         if e.words["early"]:
             kept = [state(f"{name}{k or ''}") for name, _ in targets]
@@ -174,14 +174,16 @@ def _delayed(
         changes.append((waits.name, as_node(choose(is_next, 1.0, choose(is_full, full, waits)))))
         words = {**e.words, "early": False, "strict": e.words["strict"] is True}
         is_due = Joined([relation(">=", t, due), is_waiting], "and")
-        found.append(SbmlEvent(is_due, [*later, *none], words, is_late=True))
+        found.append(SbmlEvent(is_due, [*later, *none], words, is_delayed=True))
         if not e.words["persistent"]:
             found.append(SbmlEvent(Not(e.condition), none, at_once))
-        taken.append(is_waiting)
+        waiting_before.append(is_waiting)
     return [SbmlEvent(e.condition, changes, at_once, e.held), *found]
 
 
-def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms: Any, where: str) -> dict[str, Node]:
+def execute_events(
+    events: Sequence[SbmlEvent], held: Sequence[Node], evaluate: Evaluator, parms: Any, where: str
+) -> dict[str, Node]:
     """Return what states become by events whose conditions begin to hold, one after the other, and by what these begin.
 
     Parameters
@@ -201,71 +203,73 @@ def happen(events: Sequence[SbmlEvent], held: Sequence[Node], look: Look, parms:
     known: dict[Node, Node] = {symbol(n): as_node(v) for n, v in parms.items()}
     unknown, last = [0] * len(events), -1
     for _ in range(MOST_AT_ONCE):
-        holds = look([as_number(e.condition) for e in events], new)
+        holds = evaluate([as_number(e.condition) for e in events], new)
         for i, (e, before, now) in enumerate(zip(events, held, holds, strict=True)):
-            fires = as_node(0.0) if now is before or e.is_late else mul(now, 1 - before)
+            fires = as_node(0.0) if now is before or e.is_delayed else mul(now, 1 - before)
             if not isinstance(fires, Number):  # what parameters decide is asked a few times, and not by itself
                 unknown[i] += 1
                 fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN + 1 else fires
-            if not _is(fires, 0.0):
+            if not _equals(fires, 0.0):
                 is_followed = unknown[i] <= MOST_UNKNOWN
-                waiting.append((i, fires, look([v for _, v in e.changes], new) if is_followed else None))
+                waiting.append((i, fires, evaluate([v for _, v in e.changes], new) if is_followed else None))
         held = holds
-        waiting = [one for one in waiting if events[one[0]].words["persistent"] or not _is(holds[one[0]], 0.0)]
+        waiting = [one for one in waiting if events[one[0]].words["persistent"] or not _equals(holds[one[0]], 0.0)]
         if not waiting:
             return new
-        ranks = [r.subs(known) for r in look([e.words["priority"] for e in events], new)]
+        ranks = [r.subs(known) for r in evaluate([e.words["priority"] for e in events], new)]
         waiting.sort(key=lambda one: -r.value if isinstance(r := ranks[one[0]], Number) else 0.0)
         last, fires, values = waiting.pop(0)
         e = events[last]
         if values is not None and not e.words["early"]:
-            values = look([v for _, v in e.changes], new)
+            values = evaluate([v for _, v in e.changes], new)
         fires = fires if e.words["persistent"] else mul(fires, holds[last])
-        new |= _made(e, fires, values, look, new)
+        new |= _assignments(e, fires, values, evaluate, new)
     if isinstance(fires, Number):
         raise ModelError(f"{where}: more than {MOST_AT_ONCE} events happen one after the other at one time.")
     for i, fires, _ in waiting:
-        new |= _made(events[i], fires, None, look, new)
+        new |= _assignments(events[i], fires, None, evaluate, new)
     return new
 
 
-def _made(e: SbmlEvent, fires: Node, values: list[Node] | None, look: Look, new: dict[str, Node]) -> dict[str, Node]:
+def _assignments(
+    e: SbmlEvent, fires: Node, values: list[Node] | None, evaluate: Evaluator, new: dict[str, Node]
+) -> dict[str, Node]:
     """Return what an event makes of states where it fires; without `values` what no run can go on with."""
     values = [call("log", -fires)] * len(e.changes) if values is None else values
-    old = look([symbol(name) for name, _ in e.changes], new)
+    old = evaluate([symbol(name) for name, _ in e.changes], new)
     made = zip(e.changes, values, old, strict=True)
     return {name: as_node(choose(relation(">", fires, 0.5), value, was)) for (name, _), value, was in made}
 
 
-def begin(draft: Any) -> list[dict[str, Any]]:
+def apply_initial_events(draft: Any) -> list[dict[str, Any]]:
     """Give a draft the initial values that events set which happen at the start; return rows of those just after it."""
-    events, draft.begun = draft.of_file, {}
+    events, draft.event_starts = draft.file_events, {}
 
-    def look(expressions: Sequence[Any], new: dict[str, Node]) -> list[Node]:
-        draft.begun = new
-        found: list[Node] = draft.at_start(expressions, begun=True)
+    def evaluate(expressions: Sequence[Any], new: dict[str, Node]) -> list[Node]:
+        draft.event_starts = new
+        found: list[Node] = draft.at_start(expressions, after_events=True)
         return found
 
     held = [as_node(float(e.held)) for e in events]
-    draft.begun = happen(events, held, look, draft.parms, draft.where)
+    draft.event_starts = execute_events(events, held, evaluate, draft.parms, draft.where)
     soon = relation(">", symbol("t"), draft.start + JUST_AFTER)
-    holds = draft.at_start([as_number(e.condition) for e in events], begun=True)
+    holds = draft.at_start([as_number(e.condition) for e in events], after_events=True)
     later = [
         SbmlEvent(soon, e.changes, e.words)
         for e, v in zip(events, holds, strict=True)
-        if _is(v, 0.0) and _begins(draft, e)
+        if _equals(v, 0.0) and _starts_to_hold(draft, e)
     ]
     return [row for e in later for row in _rows(draft, e)]
 
 
-def _begins(draft: Any, e: SbmlEvent) -> bool:
+def _starts_to_hold(draft: Any, e: SbmlEvent) -> bool:
     """Tell whether a trigger begins to hold right at the start: it stands on its border and goes inside."""
     g = margin(e.condition, partial(_moves, draft))
-    at, speed = draft.at_start([g, draft.slope(g)], begun=True)
-    return _is(at, 0.0) and isinstance(speed, Number) and speed.value > 0
+    at, speed = draft.at_start([g, draft.slope(g)], after_events=True)
+    return _equals(at, 0.0) and isinstance(speed, Number) and speed.value > 0
 
 
-def _is(e: Node, value: float) -> bool:
+def _equals(e: Node, value: float) -> bool:
     return isinstance(e, Number) and e.value == value
 
 
@@ -274,9 +278,9 @@ def _target(reader: Any, assignment: Any) -> tuple[str, Node]:
     id = assignment.getVariable()
     names, draft = reader.formulas.names, reader.draft
     if id not in names:
-        raise reader.refuse(assignment, f"there is no {id!r}.")
-    if id in draft.carried:
-        return draft.carried[id]  # type: ignore[no-any-return]
+        raise reader.error(assignment, f"there is no {id!r}.")
+    if id in draft.amounts:
+        return draft.amounts[id]  # type: ignore[no-any-return]
     if names[id].name not in draft.rates:
-        raise reader.refuse(assignment, f"{id!r} has an assignment rule or is no quantity; an event cannot set it.")
+        raise reader.error(assignment, f"{id!r} has an assignment rule or is no quantity; an event cannot set it.")
     return names[id].name, as_node(1.0)

@@ -194,10 +194,10 @@ def _module_name(view: str, taken: set[str]) -> str:
 
 def _documentation(t: Translation) -> pd.DataFrame:
     """Return what the file says of each variable."""
-    said = {v.name: v.equations[0] for v in t.variables.values()}
-    rows = [(e.label, t.variables[e.key].unit, e.lower, e.upper, e.comment, e.line) for e in said.values()]
+    first_equations = {v.name: v.equations[0] for v in t.variables.values()}
+    rows = [(e.label, t.variables[e.key].unit, e.lower, e.upper, e.comment, e.line) for e in first_equations.values()]
     columns = ["name", "unit", "lower", "upper", "comment", "line"]
-    return pd.DataFrame(rows, columns=columns, index=pd.Index(said, name="variable", dtype=object))
+    return pd.DataFrame(rows, columns=columns, index=pd.Index(first_equations, name="variable", dtype=object))
 
 
 def _renamed(t: Translation) -> pd.Series:

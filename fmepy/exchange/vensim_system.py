@@ -10,7 +10,7 @@ from math import prod
 from operator import add, mul, sub, truediv
 
 from fmepy.errors import ModelError, counted, did_you_mean
-from fmepy.exchange.expressions import Expr, UnsaidError, called, key_of, name, shown
+from fmepy.exchange.expressions import Expr, ReadError, called, key_of, name, shown
 
 CONTROLS = {"initial_time": "t_start", "final_time": "t_end", "time_step": "dt", "saveper": "dt"}
 """Control variables, and what stands for them."""
@@ -18,7 +18,7 @@ _ARITHMETIC = {"+": add, "-": sub, "*": mul, "/": truediv}
 MOST_ELEMENTS = 10_000
 MOST_MACROS = 10
 """Most macros inside one another."""
-MOST_TOLD = 20
+MOST_REPORTED = 20
 Where = Mapping[str, str]
 """By range, the element of it at which an equation is said."""
 
@@ -145,7 +145,7 @@ class ForeignSystem:
     def refuse(self, line: int, label: str, message: str) -> None:
         """Keep in mind what cannot be said."""
         self.problems.append((line, label, message))
-        if len(self.problems) > 2 * MOST_TOLD:
+        if len(self.problems) > 2 * MOST_REPORTED:
             self.check()
 
     def check(self) -> None:
@@ -153,8 +153,8 @@ class ForeignSystem:
         found = sorted(set(self.problems))
         if not found:
             return
-        lines = [f"  line {n}{f', {label!r:.80}' if label else ''}: {text}" for n, label, text in found[:MOST_TOLD]]
-        lines += [f"  ... and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
+        lines = [f"  line {n}{f', {label!r:.80}' if label else ''}: {text}" for n, label, text in found[:MOST_REPORTED]]
+        lines += [f"  ... and {len(found) - MOST_REPORTED} more"] if len(found) > MOST_REPORTED else []
         raise ModelError(f"{self.where}: {counted(len(found), 'thing')} cannot be read.\n" + "\n".join(lines))
 
     def label(self, text: str) -> str:
@@ -175,15 +175,15 @@ class ForeignSystem:
         """Return the elements of a range, those of ranges in it put in."""
         if key not in self._elements:
             if key in inside:
-                raise UnsaidError(f"the ranges {', '.join(inside)} are made of one another")
+                raise ReadError(f"the ranges {', '.join(inside)} are made of one another")
             if key not in self.ranges:
-                raise UnsaidError(f"there is no range of subscripts {key!r}.{did_you_mean(key, self.ranges)}")
+                raise ReadError(f"there is no range of subscripts {key!r}.{did_you_mean(key, self.ranges)}")
             found: dict[str, None] = {}
             for e in self.ranges[key]:
                 more = self.elements(e, (*inside, key)) if e in self.ranges and e != key else [e]
                 found.update(dict.fromkeys(more))
             if len(found) > MOST_ELEMENTS:
-                raise UnsaidError(f"the range {self.labels[key]!r} has more than {MOST_ELEMENTS} elements")
+                raise ReadError(f"the range {self.labels[key]!r} has more than {MOST_ELEMENTS} elements")
             self._elements[key] = list(found)
         return self._elements[key]
 
@@ -221,7 +221,7 @@ class ForeignSystem:
         if sub not in self.ranges:
             if sub in self.all_elements:
                 return sub
-            raise UnsaidError(f"there is no subscript {sub!r}.{did_you_mean(sub, [*self.ranges, *self.all_elements])}")
+            raise ReadError(f"there is no subscript {sub!r}.{did_you_mean(sub, [*self.ranges, *self.all_elements])}")
         own = self.elements(sub)
         known = {target: e for target, e in where.items() if target in self.ranges}
         for target, e in known.items():
@@ -232,13 +232,13 @@ class ForeignSystem:
         inside = [e for e in known.values() if e in own]
         if len(inside) == 1:
             return inside[0]
-        raise UnsaidError(f"the range {self.labels[sub]!r} is neither on the left nor mapped to what is")
+        raise ReadError(f"the range {self.labels[sub]!r} is neither on the left nor mapped to what is")
 
     def places(self, subs: Iterable[Expr], excepts: Iterable[tuple[Expr, ...]] = ()) -> list[tuple[str, ...]]:
         """Return the elements that subscripts on the left stand for, in the order of lists of numbers."""
         axes = [self.elements(s.value) if s.value in self.ranges else [s.value] for s in subs]
         if prod(map(len, axes)) > MOST_ELEMENTS:
-            raise UnsaidError(f"more than {MOST_ELEMENTS} elements")
+            raise ReadError(f"more than {MOST_ELEMENTS} elements")
         left_out = {place for e in excepts for place in self.places(e)}
         return [place for place in product(*axes) if place not in left_out]
 
@@ -252,7 +252,7 @@ class ForeignSystem:
     def value(self, e: Expr, depth: int = 0, *, at_start: bool = False) -> float:
         """Return what an expression of constants is; `at_start`, one of time, too, is what it is then."""
         if depth > 100:
-            raise UnsaidError("it needs itself")
+            raise ReadError("it needs itself")
         if e.word == "number":
             return float(e.value)
         inner = self.known[e.value].expr if e.word == "name" and e.value in self.known and not e.subs else None
@@ -275,8 +275,8 @@ class ForeignSystem:
                         total = _ARITHMETIC[sign](total, a)
                     return total
         except (ArithmeticError, TypeError):
-            raise UnsaidError("it has no value", e.line) from None
-        raise UnsaidError("it is no constant: it is needed before the run begins; write a number", e.line)
+            raise ReadError("it has no value", e.line) from None
+        raise ReadError("it is no constant: it is needed before the run begins; write a number", e.line)
 
     # macros
 

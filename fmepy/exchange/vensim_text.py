@@ -13,7 +13,7 @@ import numpy as np
 
 from fmepy.dmi.data_items import Index, Item, item
 from fmepy.dmi.unit_text import read_unit
-from fmepy.exchange.expressions import Expr, UnsaidError, key_of, name
+from fmepy.exchange.expressions import Expr, ReadError, key_of, name
 from fmepy.exchange.vensim_formulas import BY_ELEMENT, REDUCED, Formulas
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.language.tree import MAX_EXPRESSION
@@ -55,21 +55,21 @@ class Translation(Formulas):
         if v in self.broken:
             return found
         if all(eq.expr is None for eq in v.equations):
-            if found_item := self._guarded(v, v.equations[0], series_item, self._series):
+            if found_item := self._attempt(v, v.equations[0], series_item, self._series):
                 self.items[v.name] = found_item
             return found
         if v.is_table:
             for eq in v.equations:
-                self._guarded(v, eq, self._table_items, eq)
+                self._attempt(v, eq, self._table_items, eq)
             return found
         if all(self._is_number(eq.expr) for eq in v.equations):
-            self._guarded(v, v.equations[0], self._constant)
+            self._attempt(v, v.equations[0], self._constant)
             return found
         for eq in v.equations:
-            found += self._guarded(v, eq, self._of_equation, eq) or []
-        return self._described(v, found)
+            found += self._attempt(v, eq, self._of_equation, eq) or []
+        return self._documented(v, found)
 
-    def _described(self, v: ForeignVariable, lines: list[str]) -> list[str]:
+    def _documented(self, v: ForeignVariable, lines: list[str]) -> list[str]:
         """Return statements with unit and comment behind the first that gives the variable its value."""
         target = re.compile(rf"{v.name}(\[[^\]]*\])?(\(0\))? = ")
         at = next((i for i, line in enumerate(lines) if target.match(line)), -1)
@@ -88,32 +88,32 @@ class Translation(Formulas):
     def _constant(self, v: ForeignVariable) -> None:
         values: dict[Index, float | Forcing] = {}
         for eq in v.equations:
-            for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
+            for place, e in zip(self.system.places(eq.subs, eq.excepts), self._right_sides(eq), strict=True):
                 values[tuple(map(self.word_of, place))] = self.system.value(e)
-        said = v.equations[0]
-        words: dict[str, Any] = {"lower": said.lower, "upper": said.upper, "comment": said.comment}
+        first = v.equations[0]
+        words: dict[str, Any] = {"lower": first.lower, "upper": first.upper, "comment": first.comment}
         self.items[v.name] = Item(v.name, values, unit=v.unit, source=self.system.where, **words)
 
-    def _listed(self, eq: Equation) -> list[Expr]:
+    def _right_sides(self, eq: Equation) -> list[Expr]:
         """Return the right-hand side of each place of an equation."""
         places = self.system.places(eq.subs, eq.excepts)
         if eq.expr is None:
-            raise UnsaidError("some of its elements are data, others equations", eq.line)
+            raise ReadError("some of its elements are data, others equations", eq.line)
         if eq.expr.word != "list":
             return [eq.expr] * len(places)
         if len(eq.expr.args) != len(places):
-            raise UnsaidError(f"{len(eq.expr.args)} numbers for {len(places)} elements", eq.line)
+            raise ReadError(f"{len(eq.expr.args)} numbers for {len(places)} elements", eq.line)
         return list(eq.expr.args)
 
     def _of_equation(self, v: ForeignVariable, eq: Equation) -> list[str]:
         if self._is_general(eq):
             self._bound = [s.value for s in eq.subs]
             try:
-                return self._of_element(v, self.reference(v, self._bound), self._listed(eq)[0], {})
+                return self._of_element(v, self.reference(v, self._bound), self._right_sides(eq)[0], {})
             finally:
                 self._bound = None
         found = []
-        for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
+        for place, e in zip(self.system.places(eq.subs, eq.excepts), self._right_sides(eq), strict=True):
             where = {s.value: p for s, p in zip(eq.subs, place, strict=True) if s.value in self.system.ranges}
             found += self._of_element(v, self.reference(v, place), e, where)
         return found
@@ -146,16 +146,16 @@ class Translation(Formulas):
         return True
 
     def _of_element(self, v: ForeignVariable, target: str, e: Expr, where: Where) -> list[str]:
-        self._parts, self._label = [], v.label
+        self._hidden, self._label = [], v.label
         if is_stock(e) and not self._at_start:
-            kept = [f"nonnegative {target}"] if e.value == "integ_nonnegative" else []
+            nonnegative = [f"nonnegative {target}"] if e.value == "integ_nonnegative" else []
             rate, start = self.text(e.args[0], where), self._with_starts(self.text, e.args[1], where)
-            lines = [f"d({target})/dt = {rate}", f"{target}(0) = {start}", *kept]
+            lines = [f"d({target})/dt = {rate}", f"{target}(0) = {start}", *nonnegative]
         else:
             lines = [f"{target} = {self.text(e, where)}"]
-        lines = [*self._parts, *lines]
+        lines = [*self._hidden, *lines]
         if any(len(line) > MAX_EXPRESSION for line in lines):
-            raise UnsaidError(f"it is longer than {MAX_EXPRESSION} characters in our words; split it")
+            raise ReadError(f"it is longer than {MAX_EXPRESSION} characters in our words; split it")
         return lines
 
     def _table_items(self, v: ForeignVariable, eq: Equation) -> None:
@@ -172,7 +172,7 @@ class Translation(Formulas):
                 continue
             try:
                 found[key] = self.system.value(eq.expr)
-            except UnsaidError as error:
+            except ReadError as error:
                 self.system.refuse(eq.line, eq.label, str(error))
         return found
 
@@ -220,10 +220,10 @@ def series_item(v: ForeignVariable, series: Series) -> Item:
     """
     eq = v.equations[0]
     if eq.keyword not in _BETWEEN:
-        raise UnsaidError(f":{eq.keyword.upper()}: has no word here; :INTERPOLATE: and :HOLD BACKWARD: do", eq.line)
+        raise ReadError(f":{eq.keyword.upper()}: has no word here; :INTERPOLATE: and :HOLD BACKWARD: do", eq.line)
     keys = ["[".join([eq.key, *([",".join(p)] if p else [])]) for p in product(*v.axes)]
     if any(key not in series for key in keys):
-        raise UnsaidError("it is data, of which the file has none: read_vensim(..., data='file.csv')", eq.line)
+        raise ReadError("it is data, of which the file has none: read_vensim(..., data='file.csv')", eq.line)
     between = _BETWEEN[eq.keyword]
     times = np.unique(np.concatenate([series[key][0] for key in keys]))  # elements are measured at times of their own
     values = np.column_stack([_at(times, *series[key], between) for key in keys]).reshape(len(times), *map(len, v.axes))

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from fmepy.errors import ModelError
-from fmepy.exchange.expressions import Expr, Reader, UnsaidError, called, key_of, name, number, shown, tokens_of
+from fmepy.exchange.expressions import Expr, Reader, ReadError, called, key_of, name, number, shown, tokens_of
 from fmepy.exchange.files import Element, parse_xml
 from fmepy.exchange.vensim_mdl import MOST_EQUATIONS
 from fmepy.exchange.vensim_system import Equation, ForeignSystem, Macro
@@ -51,8 +51,8 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
             elements = [str(i + 1) for i in range(int(count))]
         system.add_range(dim.name, elements)
     behavior = root.first("behavior")
-    kept = {e.tag for e in behavior.all("stock", "flow") if e.all("non_negative")}
-    reader = _XmileReader(system, {"stock", "flow"} if behavior.all("non_negative") else kept)
+    nonnegative = {e.tag for e in behavior.all("stock", "flow") if e.all("non_negative")}
+    reader = _XmileReader(system, {"stock", "flow"} if behavior.all("non_negative") else nonnegative)
     for macro in root.all("macro"):
         reader.macro(macro)
     models = root.all("model")
@@ -167,25 +167,25 @@ class _XmileReader:
         expr = read[0] if len(found) == 1 else Expr("list", tuple(read[: len(found)]), line=part.line)
         expr = called("with_lookup", expr, read[-1], line=expr.line) if points else expr
         expr = called("active_initial", expr, read[len(found)], line=expr.line) if begin else expr
-        said = {e.text.strip().casefold() != "false" for e in v.all("non_negative")}
-        kept = said == {True} or (not said and v.tag in self.non_negative)
+        flags = {e.text.strip().casefold() != "false" for e in v.all("non_negative")}
+        nonnegative = flags == {True} or (not flags and v.tag in self.non_negative)
         if v.tag == "flow":
-            return called("max", expr, number(0)) if kept else expr
-        return self._stock(v, expr, kept) if v.tag == "stock" else expr
+            return called("max", expr, number(0)) if nonnegative else expr
+        return self._stock(v, expr, nonnegative) if v.tag == "stock" else expr
 
-    def _stock(self, v: Element, start: Expr, kept: bool) -> Expr:
+    def _stock(self, v: Element, start: Expr, nonnegative: bool) -> Expr:
         terms = [number(0), *(name(key_of(e.text), line=e.line) for e in v.all("inflow", "outflow"))]
         signs = ["+" if e.tag == "inflow" else "-" for e in v.all("inflow", "outflow")]
         if signs[:1] == ["+"]:
             terms, signs = terms[1:], signs[1:]
         rate = Expr("chain", tuple(terms), tuple(signs), line=v.line) if signs else terms[0]
-        return called("integ_nonnegative" if kept else "integ", rate, start, line=v.line)
+        return called("integ_nonnegative" if nonnegative else "integ", rate, start, line=v.line)
 
     def expression(self, eqn: Element, label: str) -> Expr | None:
         """Return the expression of an equation."""
         try:
             return Reader(tokens_of(eqn.text, "xmile", eqn.line), "xmile").values()
-        except UnsaidError as error:
+        except ReadError as error:
             self.system.refuse(error.line or eqn.line, label, str(error))
             return None
 
