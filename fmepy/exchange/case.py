@@ -1,4 +1,4 @@
-"""A problem or a model from elsewhere -> a folder with a calibration file that a person can read and go on with."""
+"""A problem or model of another program -> a folder with a calibration file to read and continue from."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PROBLEMS, MODELS = (".yaml", ".yml"), (".xml", ".sbml")
 
 
 def write_case(path: Any, folder: Any) -> Path:
-    """Write a calibration of a problem or a model from elsewhere into a new folder; return the calibration file.
+    """Write a calibration of a problem or model of another program into a new folder; return the calibration file.
 
     Parameters
     ----------
     path : str or Path
         A PEtab problem (.yaml), an SBML model (.xml), or a model of Vensim or Stella (.mdl, .xmile, .stmx).
     folder : str or Path
-        It must not be there, or be empty.
+        It must be empty or not exist.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def write_case(path: Any, folder: Any) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in _files_of(source, path, folder).items():
             (folder / name).write_text(text, encoding="utf-8")
-    except BaseException:  # a half-written case is none
+    except BaseException:  # no half-written case is left
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -55,7 +55,7 @@ def write_case(path: Any, folder: Any) -> Path:
 
 @contextmanager
 def as_case(path: Path) -> Iterator[Path]:
-    """Yield the calibration file of a PEtab problem, which is there for that long; any other file is yielded itself."""
+    """Yield a temporary calibration file for a PEtab problem; yield any other file itself."""
     if path.suffix.lower() not in PROBLEMS:
         yield path
         return
@@ -63,7 +63,7 @@ def as_case(path: Path) -> Iterator[Path]:
         yield write_case(path, Path(folder) / "case")
 
 
-# --- what the files hold: templates
+# --- templates of the files
 
 
 def _filled(template: str, **facts: Any) -> str:
@@ -76,7 +76,7 @@ def _filled(template: str, **facts: Any) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML holds it."""
+    """Return a value in TOML."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{k} = {_toml(v)}' for k, v in value.items())} }}"
     return json.dumps(value if isinstance(value, int | float) else str(value), ensure_ascii=False)

@@ -1,7 +1,8 @@
-"""Expressions of Vensim, XMILE and PEtab -> trees: one grammar for all, within limits; nothing in a text is run.
+"""Expressions of Vensim, XMILE and PEtab -> trees: one parser with limits for all; no text is executed.
 
 ``^`` is right-associative and binds tighter than a minus before a name. The minus of a number is part of it, so that
-``-2^2`` is 4, but in PEtab, where it is -4; there ``&&`` and ``||`` bind equally, and comparisons from the left.
+``-2^2`` is 4, except in PEtab, where it is -4; there ``&&`` and ``||`` have equal precedence, and comparisons are
+left-associative.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fmepy.language.tree import MAX_NESTING, MAX_NUMBER
 Rule = Callable[["Expr"], "Expr | None"]
 
 MOST_TOKENS = 50_000
-"""Most words and signs of one equation."""
+"""Largest number of tokens of one equation."""
 _NUMBER = r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
 _QUOTED = r'(?P<quoted>"(?:\\.|[^"\\])*")|(?P<text>\'[^\']*\')'
 _SIGNS = r"(?P<sign>:[A-Za-z][A-Za-z ]*:|<->|<>|<=|>=|->|:=|==|//|.)"
@@ -42,12 +43,12 @@ _LEVEL = {
 }  # fmt: skip
 _LEVEL_IN_PETAB = {"&&": 1, "||": 1, "==": 4, "!=": 4} | {s: _LEVEL[s] for s in ("<", ">", "<=", ">=", *"+-*/^")}
 _NOT = {"mdl": {":not:": 3}, "xmile": {":not:": 3, "not": 3}, "petab": {"!": 8}}
-"""By dialect the words for it, and what they bind tighter than."""
+"""By dialect the words for not, with their precedence."""
 _MINUS = 8
 
 
 class ReadError(Exception):
-    """What cannot be read, or not be said here: a message, and the line."""
+    """A text that cannot be read, or cannot be expressed here: a message, and the line."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -55,7 +56,7 @@ class ReadError(Exception):
 
 
 class Token(NamedTuple):
-    """A word or sign: name, number, quoted, text or sign; as written; its line, in PEtab its character."""
+    """A token: its kind (name, number, quoted, text or sign); its text; its line, in PEtab its character."""
 
     kind: str
     text: str
@@ -86,7 +87,7 @@ class Expr:
     line: int = field(default=0, compare=False)
 
     def parts(self, subscripts: bool = True) -> Iterator[Expr]:
-        """Yield it and all that it is made of."""
+        """Yield the expression and all its parts."""
         waiting = [self]
         while waiting:
             e = waiting.pop()
@@ -94,7 +95,7 @@ class Expr:
             waiting += [*e.args, *(e.subs if subscripts else ())]
 
     def changed(self, rule: Rule) -> Expr:
-        """Return it with parts replaced by what a rule makes of them, None: look inside."""
+        """Return the expression with parts replaced by a rule; where it returns None, their parts are replaced."""
         if (new := rule(self)) is not None:
             return new
         if not self.args and not self.subs:
@@ -119,7 +120,7 @@ def called(function: str, *args: Expr, line: int = 0) -> Expr:
 
 
 def key_of(text: str) -> str:
-    """Return what a name is compared by: without quotes, case, and kinds or numbers of blanks.
+    """Return the key by which names are compared: without quotes, case, and kinds or numbers of blanks.
 
     Examples
     --------
@@ -130,7 +131,7 @@ def key_of(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a name as its author sees it."""
+    """Return a name as a program shows it: without quotes, and with single blanks."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].replace('\\"', '"')
@@ -138,7 +139,7 @@ def shown(text: str) -> str:
 
 
 def tokens_of(text: str, dialect: str, line: int) -> list[Token]:
-    """Return the words and signs of a text whose first line is `line`."""
+    """Return the tokens of a text whose first line is `line`."""
     found: list[Token] = []
     for match in _WORDS[dialect].finditer(text):
         kind, word = match.lastgroup or "", match.group()
@@ -155,7 +156,7 @@ def tokens_of(text: str, dialect: str, line: int) -> list[Token]:
 
 
 class Reader:
-    """Reads expressions from tokens, one after the other."""
+    """A parser of expressions from tokens, by precedence climbing."""
 
     def __init__(self, tokens: list[Token], dialect: str) -> None:
         self._tokens, self._dialect = tokens, dialect
@@ -167,7 +168,7 @@ class Reader:
 
     @property
     def token(self) -> Token:
-        """What comes next."""
+        """The next token."""
         return self._tokens[self._at] if self._at < len(self._tokens) else self._end
 
     def peek(self, n: int) -> str:
@@ -175,19 +176,19 @@ class Reader:
         return self._tokens[self._at + n].text if self._at + n < len(self._tokens) else ""
 
     def next(self) -> Token:
-        """Return the next token and go on."""
+        """Return the next token and advance."""
         token = self.token
         self._at += 1
         return token
 
     def accept(self, sign: str) -> bool:
-        """Go on if a sign comes next."""
+        """Advance if the next token is the given sign; return whether it is."""
         is_next = self.token.kind != "quoted" and self.token.text.casefold() == sign
         self._at += is_next
         return is_next
 
     def expect(self, sign: str) -> None:
-        """Go on behind a sign that must come next."""
+        """Advance past a sign, which must be the next token."""
         if not self.accept(sign):
             raise self.error(f"{sign!r} is missing {self._place()}")
 
@@ -195,11 +196,11 @@ class Reader:
         return f"before {self.token.text!r:.40}" if self.token.text else "at the end"
 
     def error(self, message: str) -> ReadError:
-        """Return the error at this place."""
+        """Return the error at the next token."""
         return ReadError(message, self.token.line)
 
     def expect_end(self) -> None:
-        """Refuse what is left."""
+        """Refuse further tokens."""
         if self.token.kind != "end":
             raise self.error(f"{self.token.text!r:.40} is not understood there")
 
@@ -215,7 +216,7 @@ class Reader:
     # expressions
 
     def values(self) -> Expr:
-        """Return what is left: an expression, or several, by element, as a list."""
+        """Return the remaining tokens as an expression, or as a list of several, one an element."""
         line, found = self.token.line, [self.expression()]
         while self.accept(",") or self.accept(";"):
             if self.token.kind != "end":
@@ -229,7 +230,7 @@ class Reader:
         return word if is_operator and word in self._level else ""
 
     def expression(self, least: int = 0) -> Expr:
-        """Return an expression of operators from a level on."""
+        """Return an expression of operators with a precedence of at least `least`."""
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise self.error(f"more than {MAX_NESTING} brackets or functions inside one another")
@@ -296,7 +297,7 @@ class Reader:
         args = []
         while not self.accept(")"):
             args.append(self.expression())
-            if self.token.text != ")" and not self.accept(":"):  # behind a colon: what a macro gives
+            if self.token.text != ")" and not self.accept(":"):  # outputs of a macro follow a colon
                 self.expect(",")
         return Expr("call", tuple(args), key, subs, line)
 

@@ -1,4 +1,4 @@
-"""Files from elsewhere, read as data: bytes within a limit, text, tables, XML without what grows or leads away."""
+"""Files of other programs, read as data: tables with tabs, and XML without entities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fmepy.tables.text_files import read_text, rows_of
 
 
 def read_tsv(path: Path, most: int) -> tuple[pd.DataFrame, list[int]]:
-    """Return the cells of a table with tabs between them, as texts, and the line of each row; # opens a comment."""
+    """Return the cells of a table with tabs as texts, and the line of each row; # begins a comment."""
     numbered = enumerate(re.split(r"\r\n|\r|\n", read_text(path, most)), 1)
     lines = [(i, re.sub(r'("[^"]*")|#.*', r"\1", line)) for i, line in numbered]
     if not any(line.strip() for _, line in lines):
@@ -64,17 +64,17 @@ def parse_xml(data: bytes, path: str, most_depth: int, check: Callable[[Element]
     ----------
     data : bytes
     path : str
-        What messages open with.
+        The beginning of messages.
     most_depth : int
-        Elements that may be inside one another.
+        Largest depth of nested elements.
     check : callable, optional
-        Called with the root, whose tag then begins with its namespace, as soon as it is there; nothing else is kept.
+        Called with the root, whose tag then begins with its namespace, once it is read; other elements are dropped.
 
     Raises
     ------
     ModelError
-        It is not whole (line and column are named), or nested too deeply; a document type or an entity, from which
-        files grow or read others.
+        The XML is not well-formed (line and column are named) or nested too deeply; or it has a document type or an
+        entity, which can expand without limit or read other files.
     """
     parser = expat.ParserCreate(namespace_separator=None if check is None else " ")
     open_ones = [Element("", {}, 1)]

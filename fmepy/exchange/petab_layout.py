@@ -1,7 +1,7 @@
-"""A PEtab problem's model, experiments and observables as expressions: all that is known before a run.
+"""The model, experiments and observables of a PEtab problem as expressions, before any run.
 
 A problem has parameters P, its model constants M and states y. Names of the model are symbols by their names here;
-those of the problem are symbols that no model has, see `of_problem`.
+parameters of the problem are symbols that no model has, see `of_problem`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fmepy.models.preequilibration import opened
 RTOL, ATOL = 1e-8, 1e-12
 NOISE = "{}_noise"
 JUST_BEFORE = 1e-9
-"""Of the time of a period, and at least of 1: further than what a run takes for one time (`watch_table.NEAR`)."""
+"""Relative distance before the time of a period (absolute below 1): larger than `watch_table.NEAR`."""
 _OF_PROBLEM = "problem's {}"
 
 
@@ -40,7 +40,7 @@ def of_problem(name: str) -> Symbol:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A period of an experiment, and what is set at its beginning.
+    """A period of an experiment, with the changes at its beginning.
 
     Attributes
     ----------
@@ -49,10 +49,10 @@ class Stage:
         Whether it lasts until nothing changes.
     is_first : bool
     changes : dict of int to Node
-        New values by position among constants and states: of a first period all constants, as functions of P; else
+        New values by position among constants and states: in a first period all constants as functions of P, later
         functions of (t, P, M, y).
     begin : float
-        Where its run begins: just before `time`, where events may be due at that time, which come after the changes.
+        The time at which its run begins: just before `time` if events may occur at `time`, which follow the changes.
     """
 
     time: float
@@ -64,7 +64,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class ObservableFormula:
-    """An observable: prediction and noise as functions of `symbols`, and the rows that they are of."""
+    """An observable: prediction and noise as expressions, and the rows of its readings."""
 
     observable: Observable
     variable: str
@@ -72,11 +72,11 @@ class ObservableFormula:
     value: Node
     noise: Node
     placeholders: dict[Symbol, list[Any]]
-    """By symbol what the readings' rows say: numbers, or expressions of P."""
+    """By symbol the values in the rows of the readings: numbers, or expressions of P."""
 
 
 class ProblemLayout:
-    """A problem's model, experiments and observables as expressions; everything that is known before a run."""
+    """The model, experiments and observables of a problem as expressions."""
 
     def __init__(self, tables: Tables, draft: ForeignModel) -> None:
         self.tables, self.draft = tables, draft
@@ -95,7 +95,7 @@ class ProblemLayout:
         self.groups = [[symbol("t")], [of_problem(p) for p in self.parameters], *symbols(self.constants, self.states)]
 
     def nominal(self) -> list[float]:
-        """Return the nominal values, and the middle between the bounds of a parameter without one, on its scale."""
+        """Return the nominal values; for a parameter without one the middle between its bounds, on its scale."""
         return [_start_value(row) for row in self.tables.parameters.to_dict("records")]
 
     def moved_by(self, names: Sequence[str]) -> list[int]:
@@ -110,7 +110,7 @@ class ProblemLayout:
     # --- names
 
     def _name(self, id: str) -> Node:
-        """Return what a name in a formula stands for: something of the model, else a parameter of the problem."""
+        """Return the expression of a name in a formula: a quantity of the model, else a parameter of the problem."""
         draft = self.draft
         if id in draft.renamed and (known := self._resolved(symbol(draft.renamed[id]))) is not None:
             return known
@@ -122,7 +122,7 @@ class ProblemLayout:
         raise DataError(f"{id!r} is neither in the model nor a parameter.{near}")
 
     def _model_name(self, id: str) -> str:
-        """Return what an id is called here, "" if it is of nothing in the model."""
+        """Return the name of an id of the model, "" if the model does not have it."""
         return self.draft.renamed.get(id, "")
 
     def _resolved(self, e: Node) -> Node:
@@ -133,7 +133,7 @@ class ProblemLayout:
         return parse_formula(text, self._name, where)
 
     def _check_parameters(self) -> None:
-        """Refuse a parameter that a rule of the model sets, and one that is to be estimated and that nothing reads."""
+        """Refuse parameters that a rule of the model assigns, and estimated parameters that nothing reads."""
         tables = self.tables
         for id, row in tables.parameters.iterrows():
             if self._model_name(str(id)) in self.draft.assigned:
@@ -161,10 +161,10 @@ class ProblemLayout:
                 "(Does every condition set it? PEtab has a parameter in one of the two tables.)"
             )
 
-    # --- what conditions set
+    # --- changes of conditions
 
     def _add_target_constants(self) -> None:
-        """Make parameters of what conditions, or the table of parameters, set at the start."""
+        """Make parameters of all quantities that conditions, or the table of parameters, set at the start."""
         draft = self.draft
         self.start_constants: dict[str, str] = {}
         first, later = (
@@ -188,7 +188,7 @@ class ProblemLayout:
         apply_initial_events(draft)
 
     def _defaults(self) -> dict[str, Node]:
-        """Return the constants as they are without a condition, as functions of P and of other constants."""
+        """Return the constants without a condition, as functions of P and of other constants."""
         parms, renamed = self.draft.parms, self.draft.renamed.items()
         names = {id: self.start_constants.get(id, name) for id, name in renamed if id in self.parameters}
         estimated = {name: of_problem(id) for id, name in names.items() if name in parms}
@@ -206,7 +206,7 @@ class ProblemLayout:
         return draft.at_start(map(symbol, self.constants), values=values)
 
     def by_default(self, e: Node) -> Node:
-        """Return an expression as a function of P alone, all else as it is at the start without a condition."""
+        """Return an expression as a function of P alone: other names have their values at the start by default."""
         return self.draft.at_start([e], values=self.defaults)[0]
 
     def _target(self, id: str, where: str) -> str:
@@ -241,9 +241,9 @@ class ProblemLayout:
         return stages
 
     def _later_changes(self, period: Period) -> dict[int, Node]:
-        """Return what a condition sets at the beginning of a period that is not the first.
+        """Return the changes of a condition at the beginning of a later period.
 
-        Concentrations stay as they are where a compartment gets another size; in the model's own events amounts do.
+        Concentrations stay constant if a compartment gets another size; in the model's own events amounts do.
         """
         given = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
         new: dict[Node, Node] = {symbol(name): value for name, value in given.values()}
@@ -256,7 +256,7 @@ class ProblemLayout:
         return {self.set.index(n): e for n, e in found.items()}
 
     def _with_events(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
-        """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
+        """Return the changes of a condition, followed by those of the events that it triggers."""
         at, events = {symbol("t"): as_node(begin)}, self.draft.file_events
         set_to: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
 
@@ -269,7 +269,7 @@ class ProblemLayout:
         return changes | {self.set.index(n): e for n, e in new.items()}
 
     def _check_values(self) -> None:
-        """Refuse constants without a value that something needs."""
+        """Refuse constants that are needed and have no value."""
         used = {*self.of_model, *names_in([e for f in self.formulas for e in (f.value, f.noise)])}
         of_id = {v: k for k, v in self.draft.renamed.items()}
         for key, stages in self.experiments.items():
@@ -308,11 +308,11 @@ class ProblemLayout:
         return ObservableFormula(o, variable, np.array(rows), value, noise, placeholders)
 
     def _prediction(self, o: Observable, within: tuple[str, ...], own: Mapping[str, Node]) -> Node:
-        """Return the formula of an observable; `within`: those in whose formulas it stands, and itself."""
+        """Return the formula of an observable; `within` has it and the observables whose formulas name it."""
         return self._resolved(parse_formula(o.formula, lambda id: self._of_observable(id, within, own), o.where))
 
     def _of_observable(self, id: str, within: tuple[str, ...], own: Mapping[str, Node]) -> Node:
-        """Return what a name in the formulas of an observable stands for; it may be another observable."""
+        """Return the expression of a name in the formulas of an observable; it may be another observable."""
         other = self.tables.observables.get(id)
         if id in own:
             return own[id]

@@ -1,8 +1,8 @@
 """Formulas of PEtab -> expressions of the model language.
 
 The grammar is PEtab's own: ``^`` binds strongest and from the right (``-2^4`` is -16), then signs and ``!``, ``* /``,
-``+ -``, comparisons, and last ``&&`` and ``||``, which bind equally. Truth values and numbers may stand for
-one another.
+``+ -``, comparisons, and last ``&&`` and ``||``, which bind equally. Truth values and numbers are converted into one
+another.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _CALLED: dict[str, Callable[..., Node]] = {
 
 
 def parse_formula(text: Any, names: Callable[[str], Node], where: str = "") -> Node:
-    """Return the expression that a formula of PEtab stands for.
+    """Return the expression of a formula of PEtab.
 
     Parameters
     ----------
     text : str or number
     names : callable
-        What names stand for; it raises DataError for what it does not know.
+        Returns the expression of a name; raises DataError for an unknown one.
     where : str
-        What messages open with: file, row and column.
+        The beginning of messages: file, row and column.
 
     Raises
     ------
     DataError
-        What cannot be read, with its place.
+        The formula cannot be read; with the place.
 
     Examples
     --------

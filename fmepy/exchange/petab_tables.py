@@ -1,7 +1,6 @@
-"""PEtab's tables, versions 1 and 2, read into one form: what is measured, under which experiments, with what noise.
+"""PEtab's tables, versions 1 and 2, read into one form: readings, experiments, observables and parameters.
 
-Every cell is kept as the text that stands in the file until it is known what it has to be, so that messages can name
-file, line and column.
+Cells stay texts until their meaning is known, so that messages can name file, line and column.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class PetabTable:
     places: list[str]
 
     def place(self, row: int, column: str) -> str:
-        """Return where a cell is, in words."""
+        """Return the place of a cell, for messages."""
         return f"{self.places[row]}, column {column!r}"
 
     def error(self, row: int, column: str, why: str) -> DataError:
@@ -61,7 +60,7 @@ class PetabTable:
         return value or (default or "")
 
     def check_known(self, row: int, column: str, name: str, known: Mapping[str, Any], what: str) -> None:
-        """Refuse a name in a cell that is none of those that are known."""
+        """Refuse a name in a cell that is unknown."""
         check_known(name, known, f"{self.place(row, column)}: there is no {what} {name!r}.", DataError)
 
     def number(self, row: int, column: str, default: float | None = None) -> float:
@@ -83,7 +82,7 @@ class PetabTable:
 
 
 def as_float(text: str) -> float | None:
-    """Return the number that a text is, None if it is none."""
+    """Return a text as a number, None if it is not one."""
     try:
         return None if "_" in text else float(text)
     except ValueError:
@@ -92,7 +91,7 @@ def as_float(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class Observable:
-    """What is compared with readings: texts of formulas; `scale` of comparison; distribution; placeholders by name."""
+    """An observable: texts of its formulas; `scale` of comparison; distribution; names of placeholders."""
 
     id: str
     formula: str
@@ -106,12 +105,12 @@ class Observable:
 
 @dataclass(frozen=True)
 class Period:
-    """A stretch of an experiment: `time` of its beginning (-inf: until rest), and what is set there.
+    """A period of an experiment: the `time` of its beginning (-inf: until a steady state), and changes there.
 
     changes : dict of str to (str, str)
-        By target the value as text and where it stands. A state that is not there stays as it is.
+        By target the value as text and its place. States without a change continue.
     resets : bool
-        Whether parameters that are not among the changes go back to the model's own (PEtab 1).
+        Whether parameters without a change get the values of the model again (PEtab 1).
     """
 
     time: float
@@ -134,7 +133,7 @@ class Reading:
 
 @dataclass
 class Tables:
-    """A problem as its files say it.
+    """The contents of a problem's files.
 
     Attributes
     ----------
@@ -156,12 +155,12 @@ class Tables:
 
 
 def read_tables(path: Any) -> Tables:
-    """Return what a PEtab problem's files hold.
+    """Return the contents of a PEtab problem's files.
 
     Raises
     ------
     DataError
-        Which file, line and column is wrong, and what would be right.
+        A file is wrong; with line and column, and what would be right.
     """
     path = Path(path)
     config = _read_yaml(path)
@@ -201,7 +200,7 @@ _KEYS_OF_PROBLEMS = {"sbml_files", "model_files", "mapping_files"} | _LISTS
 
 
 def _warn_of_unknown_keys(config: dict[str, Any], version: str, path: Path) -> None:
-    """Warn of keys that PEtab does not know, which are likely slips of the pen."""
+    """Warn of keys that PEtab does not have, which are likely typing errors."""
     problems = [one for one in config.get("problems") or [] if isinstance(one, dict)] if version == "1" else []
     for given, known in ((config, _KEYS[version]), *((one, _KEYS_OF_PROBLEMS) for one in problems)):
         for key in (str(k) for k in given if str(k) not in known):
@@ -233,7 +232,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _inside(path: Path, name: Any) -> Path:
-    """Return a file that a problem names, beside it."""
+    """Return the path of a file that a problem names, in its folder or below."""
     text = str(name)
     if "://" in text or Path(text).is_absolute() or re.match(r"[A-Za-z]:", text) or text.startswith("\\"):
         raise DataError(f"{path}: {text!r} is an absolute path or an address; files are named relative to the problem.")
@@ -290,7 +289,7 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
     for column in needed:
         check_known(column, frame.columns, f"{file}: the column {column!r} is missing.", DataError, "It has")
     known = {*needed, *_OPTIONAL.get(kind, ())}
-    for column in set(map(str, frame)) - known:  # others may stand there, but not one that is nearly one of these
+    for column in set(map(str, frame)) - known:  # other columns are allowed, unless they are typing errors
         for near in get_close_matches(column, known - set(frame), 1, 0.9):
             raise DataError(f"{file}: the column {column!r} is not known. Did you mean {near!r}?")
     return PetabTable(frame, [f"{file.name}, line {line}" for line in lines])

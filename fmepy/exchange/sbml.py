@@ -55,7 +55,7 @@ class SbmlModel(OdeModel):
     units : Series
         Of quantities, as the file has them.
     ignored : tuple of str
-        What the file holds and a run does not need.
+        Parts of the file that a run does not use.
     """
 
     renamed: pd.Series
@@ -98,8 +98,8 @@ def read_sbml(path: Any, times: Any = None) -> SbmlModel:
     Raises
     ------
     ModelError
-        A file that is no whole XML (with its line) or holds entities; what cannot be said: fast reactions,
-        triggers that jump, packages other than the core (id and line are named); names without a meaning or a value.
+        The file is no well-formed XML (with its line) or has entities; it uses fast reactions, triggers that jump, or
+        packages other than the core (id and line are named); a name has no meaning or no value.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def read_draft(path: Any) -> ForeignModel:
 
 
 def _check_root(path: Path, root: Element) -> None:
-    """Refuse what is no SBML: libsbml ends the process where level, version and namespace do not agree."""
+    """Refuse a root that is not SBML: libsbml ends the process if level, version and namespace do not agree."""
     level, version = (root.attributes.get(word, "") for word in ("level", "version"))
     if root.tag != f"http://www.sbml.org/sbml/{_SPACES.get((level, version))} sbml":
         raise ModelError(
@@ -179,7 +179,7 @@ def _libsbml() -> Any:
 
 
 class _SbmlReader:
-    """Goes through one model and fills its draft."""
+    """Reads one model into its draft."""
 
     def __init__(self, document: Any, path: str) -> None:
         self.m = m = document.getModel()
@@ -210,15 +210,15 @@ class _SbmlReader:
             name = free_name("no_state", self.draft.renamed.values())
             self.draft.rates[name], self.draft.initial = as_node(0.0), {name: as_node(0.0), **self.draft.initial}
 
-    # --- what is said of an element
+    # --- places and names of elements
 
     def place(self, element: Any) -> str:
-        """Return where an element stands: file, line, what it is, its id."""
+        """Return the place of an element: file, line, kind, id."""
         id = element.getIdAttribute() or (element.getVariable() if hasattr(element, "getVariable") else "")
         return f"{self.path}, line {element.getLine()}, {element.getElementName()}{f' {id!r}' if id else ''}"
 
     def error(self, element: Any, why: str) -> ModelError:
-        """Return the error of an element that cannot be read."""
+        """Return an error with the place of an element."""
         return ModelError(f"{self.place(element)}: {why}")
 
     def _math(self, element: Any) -> Node:
@@ -267,7 +267,7 @@ class _SbmlReader:
                 self.formulas.functions[f.getId()] = f.getMath()
 
     def _check_targets(self, reactions: set[str]) -> None:
-        """Refuse rules and reactions of what is not there, and two that determine one quantity."""
+        """Refuse rules and reactions with unknown targets, and two that determine one quantity."""
         names = self.formulas.names.keys() - reactions
         targets = [(e, e.getVariable()) for e in self.m.getListOfRules() if not e.isAlgebraic()]
         for e, id in [*targets, *((e, e.getSymbol()) for e in self.m.getListOfInitialAssignments())]:
@@ -300,7 +300,7 @@ class _SbmlReader:
         return np.nan
 
     def rate_of(self, id: str) -> Node:
-        """Return what stands for the rate of a quantity."""
+        """Return the symbol of the rate of a quantity."""
         if id not in self.formulas.names:
             raise ModelError(f"rateOf({id}): {id!r} is the id of nothing that has a value")
         if id not in self._rate_symbols:
@@ -308,14 +308,14 @@ class _SbmlReader:
         return symbol(self._rate_symbols[id])
 
     def assign_rates(self) -> None:
-        """Give the draft the rates of quantities that formulas read by `rateOf`."""
+        """Add the rates that formulas read by `rateOf` to the draft."""
         for id, name in self._rate_symbols.items():
             self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
 
     # --- quantities
 
     def _quantity(self, element: Any, value: float, start: Node | None = None) -> None:
-        """Read what gives a quantity its values: a rule, events, an algebraic equation, or nothing."""
+        """Read a quantity that a rule, events, an algebraic equation or nothing changes."""
         id, draft = element.getIdAttribute(), self.draft
         name = self.formulas.names[id].name  # type: ignore[attr-defined]
         if id in self.starts:
@@ -339,15 +339,15 @@ class _SbmlReader:
         draft.initial[name] = self._checked_start(element, value if start is None else start)
 
     def _checked_start(self, element: Any, start: Any) -> Node:
-        """Return an initial value; refuse one that is not there."""
+        """Return an initial value; refuse a missing one."""
         if start is None or (isinstance(start, float) and not np.isfinite(start)):
             raise self.error(element, "it has no initial value: give it one, or an initial assignment.")
         return as_node(start)
 
     def _solved_by_algebra(self) -> set[str]:
-        """Return the ids that algebraic rules determine: those that may change, and that nothing else does.
+        """Return the ids that algebraic rules determine: variable quantities that nothing else changes.
 
-        Of several, one without a value of its own is taken first.
+        A rule with several of them determines one without a value, if there is one.
         """
         from scipy.optimize import linear_sum_assignment
 
@@ -385,7 +385,7 @@ class _SbmlReader:
     # --- reactions and species
 
     def _reactions(self) -> dict[str, Node]:
-        """Read the rates of reactions; return what they do to the amounts of species."""
+        """Read the rates of reactions; return the rates of change of the amounts of species."""
         for reaction in self.m.getListOfReactions():
             if reaction.isSetFast() and reaction.getFast():
                 raise self.error(
@@ -420,7 +420,7 @@ class _SbmlReader:
         return as_node(value)
 
     def is_amount(self, s: Any) -> bool:
-        """Tell whether a species stands for its amount in formulas."""
+        """Tell whether a species means its amount in formulas."""
         c = self.m.getCompartment(s.getCompartment())
         if c is None:
             raise self.error(s, f"there is no compartment {s.getCompartment()!r}.")
@@ -457,7 +457,7 @@ class _SbmlReader:
             draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
 
     def _start_of_species(self, s: Any, is_amount: bool, size: Node) -> Node | None:
-        """Return the initial value as formulas mean it, None if there is none."""
+        """Return the initial value as an amount or concentration, whichever formulas mean; None if there is none."""
         if s.isSetInitialAmount():
             amount = as_node(float(s.getInitialAmount()))
             start = amount if is_amount else amount / size
@@ -471,7 +471,7 @@ class _SbmlReader:
 
 
 def _has_value(element: Any) -> bool:
-    """Tell whether an element says a value."""
+    """Tell whether an element has a value."""
     words = ("Value", "Size", "InitialAmount", "InitialConcentration", "Stoichiometry")
     return any(getattr(element, f"isSet{word}", bool)() for word in words)
 

@@ -1,9 +1,10 @@
-"""Events of SBML -> root events of `OdeModel`, and what happens at the very start.
+"""Events of SBML -> root events of `OdeModel`, and initial values after the events at the start.
 
-An event with a delay becomes several: where its trigger begins to hold, a state `<event>_due` is set to the time at
-which it is due, `<event>_waits` to 1, and states `<event>_<variable>` to the values of then; where the time passes
-`<event>_due`, it happens and waits no more. What does not wait is due at 0: a state at rest is measured by the largest.
-There are `MOST_WAITING` such sets of states, so that it may be due again while it waits.
+An event with a delay becomes several: when its trigger begins to hold, a state `<event>_due` is set to the time at
+which it is due, `<event>_waits` to 1, and states `<event>_<variable>` to the values at that time; when the time passes
+`<event>_due`, the event is executed and `<event>_waits` is 0 again. `<event>_due` is 0 while nothing waits, because
+tests of a steady state scale with the largest state. There are `MOST_WAITING` sets of these states, so that an event
+may be triggered again while it waits.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ from fmepy.language.functions import holds_jumps
 from fmepy.language.nodes import Node, Number, Symbol, as_node, call, mul, nodes_in
 
 MOST_AT_ONCE, MOST_UNKNOWN = 100, 8
-"""Events one after the other at one time, and how often one of them whose trigger hangs on parameters: further ones set
-what has no value, so that the run fails."""
+"""Largest number of events at one time, and of executions of one whose trigger depends on parameters; further ones set
+NaN, so that the run fails."""
 MOST_WAITING = 4
 JUST_AFTER = 1e-12
-"""Of the start, when triggers happen that begin to hold there (t > 0)."""
+"""Time after the start at which events are executed whose triggers begin to hold there (t > 0)."""
 Evaluator: TypeAlias = Callable[[Sequence[Any], dict[str, Node]], list[Node]]
 
 
 @dataclass(eq=False)
 class SbmlEvent:
-    """What happens where a condition begins to hold: an event as the file has it, or what follows its delay."""
+    """Assignments when a condition begins to hold: an event of the file, or one that follows its delay."""
 
     condition: Any
     changes: list[tuple[str, Node]]
     """States, and their new values."""
     words: dict[str, Any]
-    """Of its rows: persistent, early, strict, priority."""
+    """Entries of its rows: persistent, early, strict, priority."""
     held: bool = False
-    """Before the start."""
+    """Whether the condition holds before the start."""
     is_delayed: bool = False
-    """Whether it follows a delay, and so not at the time of what sets it off."""
+    """Whether it follows a delay, and so not at the time of its trigger."""
 
 
 def read_events(reader: Any) -> None:
-    """Give a draft the rows of events of its model, and what happens at the start."""
+    """Add the events of a model to its draft, and execute those at the start."""
     draft = reader.draft
     reader.assign_rates()
     for number, e in enumerate(reader.m.getListOfEvents()):
@@ -98,9 +99,9 @@ def _moves(draft: Any, *expressions: Any) -> bool:
 
 
 def _strict(draft: Any, condition: Any) -> Any:
-    """Return whether a condition begins to hold just after its time: whether that of its relations is strict.
+    """Return whether a condition begins to hold just after its time, because the relation that begins it is strict.
 
-    It is an expression where strict relations and others move: the one that begins it is the nearest to its border.
+    It is an expression if strict and other relations move: the relation nearest to its border begins the condition.
     """
     if equal := next((r for r in equalities(condition) if _moves(draft, r.left, r.right)), None):
         raise ModelError(
@@ -119,7 +120,7 @@ def _strict(draft: Any, condition: Any) -> Any:
 
 
 def _rows(draft: Any, e: SbmlEvent) -> list[dict[str, Any]]:
-    """Return the rows of an event; none of a condition that never begins to hold."""
+    """Return the rows of an event; none if its condition never begins to hold."""
     g = margin(e.condition, partial(_moves, draft))
     if not _in_full(draft, g) - {*draft.parms, *draft.derived}:
         return []
@@ -130,12 +131,12 @@ def _rows(draft: Any, e: SbmlEvent) -> list[dict[str, Any]]:
 
 
 def _in_full(draft: Any, *expressions: Node) -> set[str]:
-    """Return the names in expressions, with those in rules in the place of the names that have one."""
+    """Return the names in expressions, with assigned names replaced by those in their rules."""
     return _all_names(draft, *expressions) - set(draft.assigned)
 
 
 def _all_names(draft: Any, *expressions: Node) -> set[str]:
-    """Return the names in expressions, and in the rules of those that have one."""
+    """Return the names in expressions, and in the rules of assigned ones."""
     found: set[str] = set()
     new = names_in(expressions)
     while new := new - found:
@@ -147,7 +148,7 @@ def _all_names(draft: Any, *expressions: Node) -> set[str]:
 def _delayed(
     draft: Any, id: str, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]
 ) -> list[SbmlEvent]:
-    """Return an event that is due some time after its trigger began to hold; sizes of `targets` are those of then."""
+    """Return the events of one with a delay; the sizes of `targets` are those at the time it is due."""
     t, found = symbol("t"), list[SbmlEvent]()
     at_once = {**e.words, "priority": as_node(1e30), "persistent": True, "early": False}
 
@@ -161,7 +162,7 @@ def _delayed(
     for k in range(MOST_WAITING):
         due, waits = state(f"due{k or ''}"), state(f"waits{k or ''}")
         is_waiting, none = Relation(waits, 0.5), [(s.name, as_node(0.0)) for s in (due, waits)]
-        # one that has no place finds no value, and the run fails: the logarithm of what is negative
+        # without a free set of states the value is NaN, the logarithm of a negative number, and the run fails
         full = call("log", -waits) if k == MOST_WAITING - 1 else waits
         is_next = Joined([*waiting_before, Not(is_waiting)], "and")
         is_full = Joined([*waiting_before, is_waiting], "and")
@@ -184,19 +185,19 @@ def _delayed(
 def execute_events(
     events: Sequence[SbmlEvent], held: Sequence[Node], evaluate: Evaluator, parms: Any, where: str
 ) -> dict[str, Node]:
-    """Return what states become by events whose conditions begin to hold, one after the other, and by what these begin.
+    """Return the new values of states after all events whose conditions begin to hold, also because of other events.
 
     Parameters
     ----------
     events : list of SbmlEvent
     held : list of Node
-        By event 1 where its condition held before, else 0.
-    look : callable
-        ``look(expressions, new)``: expressions with new values of some states put in.
+        By event 1 if its condition held before, else 0.
+    evaluate : callable
+        ``evaluate(expressions, new)``: expressions with new values of some states substituted.
     parms : mapping of str to float
         Values of constants, for priorities.
     where : str
-        What an error opens with.
+        The beginning of messages.
     """
     new: dict[str, Node] = {}
     waiting: list[tuple[int, Node, list[Node] | None]] = []
@@ -206,7 +207,7 @@ def execute_events(
         holds = evaluate([as_number(e.condition) for e in events], new)
         for i, (e, before, now) in enumerate(zip(events, held, holds, strict=True)):
             fires = as_node(0.0) if now is before or e.is_delayed else mul(now, 1 - before)
-            if not isinstance(fires, Number):  # what parameters decide is asked a few times, and not by itself
+            if not isinstance(fires, Number):  # if it depends on parameters: a few times, and not by its own change
                 unknown[i] += 1
                 fires = as_node(0.0) if i == last or unknown[i] > MOST_UNKNOWN + 1 else fires
             if not _equals(fires, 0.0):
@@ -234,7 +235,7 @@ def execute_events(
 def _assignments(
     e: SbmlEvent, fires: Node, values: list[Node] | None, evaluate: Evaluator, new: dict[str, Node]
 ) -> dict[str, Node]:
-    """Return what an event makes of states where it fires; without `values` what no run can go on with."""
+    """Return the states after an event where it fires; without `values` they are NaN, so that the run fails."""
     values = [call("log", -fires)] * len(e.changes) if values is None else values
     old = evaluate([symbol(name) for name, _ in e.changes], new)
     made = zip(e.changes, values, old, strict=True)
@@ -242,7 +243,7 @@ def _assignments(
 
 
 def apply_initial_events(draft: Any) -> list[dict[str, Any]]:
-    """Give a draft the initial values that events set which happen at the start; return rows of those just after it."""
+    """Set the initial values of a draft by the events at the start; return the rows of events just after it."""
     events, draft.event_starts = draft.file_events, {}
 
     def evaluate(expressions: Sequence[Any], new: dict[str, Node]) -> list[Node]:
@@ -263,7 +264,7 @@ def apply_initial_events(draft: Any) -> list[dict[str, Any]]:
 
 
 def _starts_to_hold(draft: Any, e: SbmlEvent) -> bool:
-    """Tell whether a trigger begins to hold right at the start: it stands on its border and goes inside."""
+    """Tell whether a trigger begins to hold right at the start: its margin is 0 and rises."""
     g = margin(e.condition, partial(_moves, draft))
     at, speed = draft.at_start([g, draft.slope(g)], after_events=True)
     return _equals(at, 0.0) and isinstance(speed, Number) and speed.value > 0

@@ -26,7 +26,7 @@ SUFFIXES = (".mdl", ".xmile", ".stmx")
 MOST_STEPS = 10_000_000
 MOST_BYTES = 20_000_000
 REST = "model"
-"""The module of what no view shows."""
+"""The module of variables that no view shows."""
 
 
 class VensimModel(ModularModel):
@@ -37,9 +37,9 @@ class VensimModel(ModularModel):
     renamed : Series
         By name in the file (of elements of arrays, too) the name here.
     documentation : DataFrame
-        By name here what the file says of a variable: name, unit, lower, upper, comment, line.
+        By name here the entries of the file: name, unit, lower, upper, comment, line.
     ignored : tuple of str
-        What the file holds and a run does not need.
+        Parts of the file that a run does not use.
     """
 
     renamed: pd.Series
@@ -54,7 +54,7 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
     Parameters
     ----------
     path : str or Path
-        The file. It is data: nothing in it is run, and it makes no other file be read.
+        The file. It is data: nothing in it is executed, and no other file is read because of it.
     data : str or Path, or a list of such, optional
         CSV or tab files with the series of data variables, by the names in the model: the first column is the time and
         the others are variables, or the first row is the time. They are held at their ends.
@@ -68,13 +68,13 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
     Raises
     ------
     ModelError
-        A file that is not whole; what cannot be said, all of it at once, with variable, function and line:
+        The file is incomplete, or uses features that modules lack, all listed with variable, function and line:
         spreadsheets read by cell, data of other runs, allocation, sub-models, control variables that change.
 
     Notes
     -----
-    What a file means is kept: ``^`` is right-associative, ``-2^2`` is 4, MODULO, INTEGER and QUANTUM truncate, tables
-    hold at their ends unless the file says otherwise. Macros are expanded.
+    Expressions keep their meaning in the file: ``^`` is right-associative, ``-2^2`` is 4, MODULO, INTEGER and QUANTUM
+    truncate, tables are constant beyond their ends unless the file says otherwise. Macros are expanded.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def _modules(t: Translation) -> list[Module]:
         module = home.get(of) or t.variables[of].equations[0].group or REST
         lines.setdefault(module, []).extend(found)
     shapes = {v.name: ", ".join(map(t.word_of, v.ranges)) for v in t.variables.values() if v.axes}
-    if not any(lines.values()):  # nothing but constants: they are what there is to see
+    if not any(lines.values()):  # a model of constants only: they become the statements
         lines[REST] = [f"{n} = {x}" for i in t.items.values() for n, x in i.numbers.items()]
         t.items.clear()
         if not lines[REST]:
@@ -171,7 +171,7 @@ def _modules(t: Translation) -> list[Module]:
 
 
 def _parts(lines: list[str]) -> Iterator[list[str]]:
-    """Yield the statements of a view in parts that a module can hold."""
+    """Yield the statements of a view in parts that fit into a module."""
     part: list[str] = []
     size = 0
     for line in lines:
@@ -193,7 +193,7 @@ def _module_name(view: str, taken: set[str]) -> str:
 
 
 def _documentation(t: Translation) -> pd.DataFrame:
-    """Return what the file says of each variable."""
+    """Return the documentation of each variable in the file."""
     first_equations = {v.name: v.equations[0] for v in t.variables.values()}
     rows = [(e.label, t.variables[e.key].unit, e.lower, e.upper, e.comment, e.line) for e in first_equations.values()]
     columns = ["name", "unit", "lower", "upper", "comment", "line"]
@@ -201,7 +201,7 @@ def _documentation(t: Translation) -> pd.DataFrame:
 
 
 def _renamed(t: Translation) -> pd.Series:
-    """Return by name in the file, of elements too, what it is called here."""
+    """Return the names here by names in the file, those of elements too."""
     found: dict[str, str] = {}
     for v in t.variables.values():
         found[v.label] = v.name

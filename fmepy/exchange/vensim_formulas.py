@@ -22,13 +22,13 @@ _RELATIONS = {"=": "==", "<>": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
 REDUCED = {k: k for k in ("sum", "prod", "min", "max", "mean", "size")}
 REDUCED |= {"vmin": "min", "vmax": "max", "elmcount": "size"}
 _TABLES = {"with_lookup": (0, 1, ""), "lookup": (1, 0, ""), "lookup_extrapolate": (1, 0, "extrapolate")}
-"""Which argument is looked up, in which, and how it goes on beyond the ends, where that is not the table's to say."""
+"""The positions of the argument and the table, and the kind of extrapolation if the table does not determine it."""
 _UNFIT = {"points": "a table", "list": "a list of numbers", "text": "a text"}
 MOST_TERMS = 2000
-"""Most terms of a sum over elements."""
+"""Largest number of terms of a sum over elements."""
 BY_ELEMENT = ("vector_select", "size", *LEVELS)
 Phrase = tuple[str, int]
-"""A text, and how tightly it binds."""
+"""A text, and its precedence."""
 
 
 class Formulas:
@@ -47,10 +47,10 @@ class Formulas:
         self.variables: dict[str, ForeignVariable] = {}
         self._taken: set[str] = set()
         self._at_start = False
-        self._bound: list[str] | None = None  # the ranges on the left of an equation that is said of all their elements
+        self._bound: list[str] | None = None  # ranges on the left of an equation that holds for all their elements
         self._words: dict[str, str] = {}
         self._tables: dict[tuple[str, ...], str] = {}
-        self._hidden: list[str] = []  # hidden statements of the variable at hand
+        self._hidden: list[str] = []  # hidden statements of the current variable
         self._label = ""
         self._starts: dict[str, ForeignVariable] = {}
         self._active: dict[str, bool] = {}
@@ -69,7 +69,7 @@ class Formulas:
         self.broken = [v for v in self.variables.values() if not self._attempt(v, v.equations[0], self._find_axes)]
 
     def new_name(self, label: str) -> str:
-        """Return a name of ours for one of theirs."""
+        """Return a new name for a name of the file."""
         found = free_name(label, self._taken)
         while name_problem(found) or found in self._taken or found in ("dt", "t_start", "t_end"):
             found += "_"
@@ -77,6 +77,7 @@ class Formulas:
         return found
 
     def _attempt(self, v: ForeignVariable, eq: Equation, act: Any, *args: Any) -> Any:
+        """Return ``act(v, *args)``, or None after reporting its error."""
         try:
             return act(v, *args)
         except ReadError as error:
@@ -109,18 +110,18 @@ class Formulas:
         return True
 
     def word_of(self, key: str) -> str:
-        """Return what a range or an element is called."""
+        """Return the name here of a range or an element."""
         if key not in self._words:
             self._words[key] = free_name(self.system.labels.get(key, key), self._words.values())
         return self._words[key]
 
     def _hidden_variable(self, text: str) -> str:
-        """Return the name of a hidden variable that has the value of a text."""
+        """Return the name of a new hidden variable with the value of a text."""
         name = self.new_name(f"{self._label} part")
         self._hidden.append(f"{name} = {text}")
         return name
 
-    # at the start, where ACTIVE INITIAL has its second argument
+    # values at the start, which ACTIVE INITIAL gives by its second argument
 
     def _with_starts(self, act: Any, *args: Any) -> Any:
         before, self._at_start = self._at_start, True
@@ -130,7 +131,7 @@ class Formulas:
             self._at_start = before
 
     def _start_variable(self, key: str) -> ForeignVariable:
-        """Return what stands for a variable in an initial value."""
+        """Return the variable that has the value of `key` at the start, for initial values."""
         if not self._differs_at_start(key):
             return self.variables[key]
         if key not in self._starts:
@@ -143,7 +144,7 @@ class Formulas:
 
     def _differs_at_start(self, key: str) -> bool:
         if key not in self._active:
-            self._active[key] = False  # of a circle, whoever is asked first
+            self._active[key] = False  # ends the recursion of variables that need one another
             for eq in self.variables[key].equations if key in self.variables else ():
                 parts = [] if eq.expr is None or is_stock(eq.expr) else list(eq.expr.parts())
                 is_active = any(p.word == "call" and p.value == "active_initial" for p in parts)
@@ -151,7 +152,7 @@ class Formulas:
         return self._active[key]
 
     def reference(self, v: ForeignVariable, place: Sequence[str]) -> str:
-        """Return what an element is called."""
+        """Return the name of an element."""
         for e, axis in zip(place, v.axes, strict=True) if self._bound is None else ():
             if e not in axis:
                 shown = ",".join(self.system.labels.get(p, p) for p in place)
@@ -169,7 +170,7 @@ class Formulas:
         return self._tables[key]
 
     def points_of(self, e: Any) -> list[list[float]]:
-        """Return the points of a table, in order; a jump lasts a billionth of its range."""
+        """Return the points of a table in order; a jump becomes a line over a billionth of the table's range."""
         points = [list(p) for p in sorted(dict.fromkeys(e.value), key=lambda p: p[0])]
         if not points:
             raise ReadError("a table without points", e.line)
@@ -203,7 +204,7 @@ class Formulas:
     # expressions
 
     def text(self, e: Expr, where: Where, least: int = _LOOSE) -> str:
-        """Return an expression, in brackets if it binds less tightly than asked for."""
+        """Return an expression, in brackets if its precedence is lower than `least`."""
         if e.word in _UNFIT:
             raise ReadError(f"{_UNFIT[e.word]} stands where a number is needed", e.line)
         found, level = getattr(self, f"_{e.word}")(e, where)
@@ -267,7 +268,7 @@ class Formulas:
     def _name(self, e: Expr, where: Where) -> Phrase:
         v = self.variables.get(e.value)
         if v is not None:
-            if v in self.broken:  # that is told already
+            if v in self.broken:  # which has been reported
                 return "0", _ATOM
             if v.is_table:
                 raise ReadError(f"{v.label!r} is a table: it needs its argument", e.line)
@@ -279,15 +280,15 @@ class Formulas:
             return self._number(number(self.system.value(e)), where)
         if e.value in builtin:
             return builtin[e.value], _ATOM
-        if e.value in self.system.ranges or e.value in self.system.all_elements:  # its number in the whole family
+        if e.value in self.system.ranges or e.value in self.system.all_elements:  # its number in the largest range
             element = self.system.element(e.value, where)
             return str(self.system.number_of(e.value, element)), _ATOM
         known = [*self.variables, *self.system.ranges]
         raise ReadError(f"{e.value!r} has no equation.{did_you_mean(e.value, known)}", e.line)
 
     def _place(self, v: ForeignVariable, e: Expr, where: Where) -> list[str]:
-        """Return the elements that a reference is of."""
-        if not e.subs and v.axes:  # of all arrays of the equation at the same place
+        """Return the elements of a reference."""
+        if not e.subs and v.axes:  # the current elements of the equation
             return [self.system.element(r, where) for r in v.ranges] if self._bound is None else v.ranges
         if len(e.subs) != len(v.axes):
             raise ReadError(f"{v.label!r} has {len(v.axes)} subscripts, not {len(e.subs)}", e.line)
@@ -331,7 +332,7 @@ class Formulas:
         if counts:
             raise ReadError(f"{shown} takes {' or '.join(counts)} arguments, not {len(e.args)}", e.line)
         near = did_you_mean(e.value, {*(k.partition("/")[0] for k in self.words), *self.variables})
-        raise ReadError(f"the function {shown} has no word here.{near}", e.line)
+        raise ReadError(f"the function {shown} is not supported.{near}", e.line)
 
     def _fill(self, template: str, e: Expr, where: Where) -> Phrase:
         def put(match: re.Match[str]) -> str:
@@ -344,15 +345,15 @@ class Formulas:
         return re.sub(r"\{(\d)([!?]?)\}", put, template), _ATOM if is_call or template.startswith("where(") else _LOOSE
 
     def _levels(self, e: Expr, where: Where) -> Phrase:
-        """Return a smooth or delay of several levels; Vensim's delays have no more than their time has steps."""
+        """Return a smooth or delay of several levels; Vensim's delays have at most as many as their time has steps."""
         fixed, at, start = LEVELS[e.value]
-        n = fixed or int(self.system.value(e.args[at], at_start=True))  # it does not change in a run
+        n = fixed or int(self.system.value(e.args[at], at_start=True))  # which is constant in a run
         word = "delay" if e.value.startswith("delay") else "smooth"
         if word == "delay":
             try:
                 steps = self._least(e.args[1]) / self.system.value(name("time_step"))
                 most = max(1, int(steps * (1 + 1e-9)))
-            except ReadError:  # a time that moves
+            except ReadError:  # a variable time
                 most = n
                 if e.value == "delay_n" and n > 1:
                     return self._pipeline(e, where, n), _ATOM
@@ -366,13 +367,15 @@ class Formulas:
         return f"{kind}({', '.join(args)})", _ATOM
 
     def _least(self, e: Expr) -> float:
-        """Return the value of a constant, of an array the least one."""
+        """Return the value of a constant, the smallest one of an array."""
         v = self.variables.get(e.value) if e.word == "name" else None
-        rights = [eq.expr or Expr("text") for eq in v.equations] if v else [e]  # a text: data, which are no constant
+        rights = (
+            [eq.expr or Expr("text") for eq in v.equations] if v else [e]
+        )  # a text stands for data, which are not constant
         return min(self.system.value(x) for r in rights for x in (r.args if r.word == "list" else [r]))
 
     def _pipeline(self, e: Expr, where: Where, n: int) -> str:
-        """Return Vensim's DELAY N with a time that moves: that of the k-th level comes k steps later."""
+        """Return Vensim's DELAY N with a variable time, which reaches the k-th level k steps later."""
         outflow, tau = self.text(e.args[0], where), self._hidden_variable(self.text(e.args[1], where))
         start = f"{self._hidden_variable(f'initial({self.text(e.args[2], where, _ATOM)} * {tau})')} / {n}"
         for k in range(n):
@@ -388,10 +391,7 @@ class Formulas:
         return f"t + {self.text(e.args[1], where, _SUM)}", _SUM
 
     def _call_test_input(self, e: Expr, where: Where) -> Phrase:
-        """Return a pulse, step or ramp: Vensim begins it at the nearest step, and holds it through a step.
-
-        A pulse lasts a step at least.
-        """
+        """Return a pulse, step or ramp: it begins at the nearest step, a pulse lasts at least one step."""
         word = "pulse" if e.value == "pulse_train" else e.value
         template = self.words.get(f"{e.value}/{len(e.args)}")
         if template is None and (e.value, len(e.args)) != ("pulse_train", 4):
@@ -417,15 +417,15 @@ class Formulas:
         return self._fill("{1!} * trunc({0!} / {1!})" if is_positive else str(self.words["quantum/2"]), e, where)
 
     def _at_a_step(self, text: str, e: Expr, where: Where) -> str:
-        """Return a constant time, so much earlier that what begins at it does so at the nearest step."""
+        """Return a constant time, moved so that an input that begins then begins at the nearest step."""
         try:
             steps = (self._least(e) - self.system.value(name("initial_time"))) / self.system.value(name("time_step"))
-        except ReadError:  # a time that moves
+        except ReadError:  # a variable time
             return text
         return text if abs(steps - round(steps)) < 1e-6 else f"{self.text(e, where, _SUM)} - 0.49999 * dt"
 
     def _is_long(self, e: Expr) -> bool:
-        """Tell whether a width is known to be that of a step at least."""
+        """Tell whether a width is known to be at least one step."""
         is_step = e.word == "name" and e.value in ("time_step", "dt")
         return is_step or (e.word == "number" and e.value >= self.system.value(name("time_step")) * (1 - 1e-6))
 
@@ -441,7 +441,7 @@ class Formulas:
     # over elements
 
     def _reduction(self, e: Expr, where: Where) -> Phrase | None:
-        """Return a sum, product, ... over the subscripts that are marked; None where it is no such function."""
+        """Return a sum, product, ... over the marked subscripts; None if the function does not reduce."""
         kind = REDUCED[e.value]
         if kind == "size" and e.args and e.args[0].value in self.system.ranges:
             return str(len(self.system.elements(e.args[0].value))), _ATOM
@@ -477,7 +477,7 @@ class Formulas:
         return f"where({nothing} == 0, {self.text(e.args[2], where)}, {found})", _ATOM
 
     def _selection(self, action: int, pairs: Sequence[tuple[str, ...]]) -> str:
-        """Return one of the eleven actions of VECTOR SELECT: of selection times expression, from 6 on of the latter."""
+        """Return one of the eleven actions of VECTOR SELECT, on selection times expression; from 6 on expression."""
         if action == 5:
             return " * ".join(f"{x}^{s}" for s, x in pairs)
         kind = ("sum", "prod", "min", "max", "sum")[action % 6]
@@ -488,7 +488,7 @@ class Formulas:
 
     def _combined(self, kind: str, parts: list[str]) -> Phrase:
         if kind in ("min", "max"):
-            while len(parts) > 1:  # by halves: a chain would be too deep
+            while len(parts) > 1:  # in pairs, so that calls are not nested too deeply
                 pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
                 parts = [f"{kind}({', '.join(p)})" if len(p) > 1 else p[0] for p in pairs]
             return parts[0], _ATOM

@@ -23,7 +23,7 @@ _NUMERIC_RANGE = re.compile(r"(.*?)(\d+)\s*-\s*(.*?)(\d+)", re.S)
 
 
 def read_mdl(text: str, where: str) -> ForeignSystem:
-    """Return what a file of Vensim holds."""
+    """Return the contents of a file of Vensim."""
     system = ForeignSystem(where, "mdl")
     sketch = _SKETCH.search(text)
     equations, rest = (text[: sketch.start()], text[sketch.start() :]) if sketch else (text, "")
@@ -70,7 +70,7 @@ def _entries(text: str) -> Iterator[tuple[list[str], int]]:
         fields: list[str] = []
         at = start
         while True:
-            signs = (_END if fields else _SIGN).finditer(text, at)  # quotes mean something in the equation alone
+            signs = (_END if fields else _SIGN).finditer(text, at)  # quotes have a meaning only in the equation
             end = next((m.start() for m in signs if m.group() in "~|"), length)
             fields.append(text[at:end])
             at = end + 1
@@ -83,11 +83,11 @@ def _entries(text: str) -> Iterator[tuple[list[str], int]]:
 
 
 def _entry(system: ForeignSystem, head: str, line: int) -> Equation | None:
-    """Return the equation in the first field of an entry; None where it says something else."""
+    """Return the equation in the first field of an entry; None if the field is not an equation."""
     reader = Reader(tokens_of(head, "mdl", line), "mdl")
     line = reader.token.line
     if reader.token.text.startswith(":") and reader.token.kind == "sign":
-        system.ignored.append(f"line {line}: {shown(head):.60}")  # constraints and tests are no part of a run
+        system.ignored.append(f"line {line}: {shown(head):.60}")  # constraints and tests do not affect a run
         return None
     label = reader.name()
     if reader.accept(":"):
@@ -134,7 +134,7 @@ def _right(reader: Reader) -> Expr:
 
 
 def _range(system: ForeignSystem, label: str, reader: Reader) -> None:
-    """Read the elements of a range, and what it is mapped to."""
+    """Read the elements of a range, and its mappings."""
     elements: list[str] = []
     while not reader.accept("->") and reader.token.kind != "end":
         if reader.accept("("):
@@ -176,7 +176,7 @@ def _numbered(reader: Reader) -> list[str]:
 
 
 def _describe(eq: Equation, fields: list[str]) -> None:
-    """Put unit, limits and comment on an equation."""
+    """Set unit, limits and comment of an equation."""
     unit = shown(fields[0]) if fields else ""
     if match := _LIMITS.fullmatch(unit):
         unit = match[1].strip()

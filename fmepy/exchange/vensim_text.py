@@ -27,7 +27,7 @@ Series = dict[str, tuple[Vector, Vector]]
 
 
 class Translation(Formulas):
-    """The variables of a system, and what they are in the language of modules.
+    """The variables of a system, translated into statements and items.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Translation(Formulas):
         return self._documented(v, found)
 
     def _documented(self, v: ForeignVariable, lines: list[str]) -> list[str]:
-        """Return statements with unit and comment behind the first that gives the variable its value."""
+        """Return statements with unit and comment after the first that assigns the variable."""
         target = re.compile(rf"{v.name}(\[[^\]]*\])?(\(0\))? = ")
         at = next((i for i, line in enumerate(lines) if target.match(line)), -1)
         is_read = v.unit and not re.search(r"[\[\],:#]", v.unit) and read_unit(v.unit) is not None
@@ -119,14 +119,14 @@ class Translation(Formulas):
         return found
 
     def _is_general(self, eq: Equation) -> bool:
-        """Tell whether an equation can be said once, of all elements of its ranges."""
+        """Tell whether an equation can be written once for all elements of its ranges."""
         ranges, bound = self.system.ranges, [s.value for s in eq.subs]
         if not eq.subs or eq.excepts or eq.expr is None or len(set(bound)) < len(bound):
             return False
         for p in eq.expr.parts(subscripts=False):
             marked = [tuple(s.value for s in q.subs if s.word == "each") for q in p.parts() if q.word == "name"]
             if p.word == "call" and len(set(filter(None, marked))) > 1:
-                return False  # arrays are joined by their shapes
+                return False  # arrays are combined by their shapes
             v = self.variables.get(p.value)
             if p.word == "list" or (p.word == "call" and (p.subs or p.value in BY_ELEMENT or (v and v.axes))):
                 return False
@@ -155,7 +155,7 @@ class Translation(Formulas):
             lines = [f"{target} = {self.text(e, where)}"]
         lines = [*self._hidden, *lines]
         if any(len(line) > MAX_EXPRESSION for line in lines):
-            raise ReadError(f"it is longer than {MAX_EXPRESSION} characters in our words; split it")
+            raise ReadError(f"it is longer than {MAX_EXPRESSION} characters in the language of modules; split it")
         return lines
 
     def _table_items(self, v: ForeignVariable, eq: Equation) -> None:
@@ -164,7 +164,7 @@ class Translation(Formulas):
 
     @cached_property
     def control(self) -> dict[str, float]:
-        """The values of control variables, which are constant."""
+        """The values of control variables, which must be constant."""
         found = {}
         for key in CONTROLS:
             eq = self.system.known.get(key)
@@ -185,7 +185,7 @@ _BETWEEN = {"": "linear", "interpolate": "linear", "hold backward": "constant"}
 def read_series(files: Any) -> Series:
     """Return times and values by key of a variable or element, from CSV or tab files.
 
-    The first column is the time and the others are variables; or the first row is the time, and the others are.
+    The first column is the time and the others are variables; or the first row is the time, the others are variables.
     """
     found: Series = {}
     for file in [files] if isinstance(files, str | Path) else files or ():
@@ -216,22 +216,22 @@ def series_item(v: ForeignVariable, series: Series) -> Item:
     Raises
     ------
     UnsaidError
-        There is no such series, or no word for what is between its data.
+        There is no such series, or its interpolation is unknown.
     """
     eq = v.equations[0]
     if eq.keyword not in _BETWEEN:
-        raise ReadError(f":{eq.keyword.upper()}: has no word here; :INTERPOLATE: and :HOLD BACKWARD: do", eq.line)
+        raise ReadError(f":{eq.keyword.upper()}: is not supported; :INTERPOLATE: and :HOLD BACKWARD: are", eq.line)
     keys = ["[".join([eq.key, *([",".join(p)] if p else [])]) for p in product(*v.axes)]
     if any(key not in series for key in keys):
         raise ReadError("it is data, of which the file has none: read_vensim(..., data='file.csv')", eq.line)
     between = _BETWEEN[eq.keyword]
-    times = np.unique(np.concatenate([series[key][0] for key in keys]))  # elements are measured at times of their own
+    times = np.unique(np.concatenate([series[key][0] for key in keys]))  # elements may have different times
     values = np.column_stack([_at(times, *series[key], between) for key in keys]).reshape(len(times), *map(len, v.axes))
     return item(values, times=times, interpolation=between, extrapolate=True, unit=v.unit)
 
 
 def _at(times: Vector, known: Vector, values: Vector, between: str) -> Vector:
-    """Return the values of a series at more times than its own."""
+    """Return the values of a series at times that include its own."""
     if between == "linear":
         return np.interp(times, known, values)
     return values[np.maximum(np.searchsorted(known, times, side="right") - 1, 0)]

@@ -26,8 +26,7 @@ _UNCLOSED = re.compile(_OPENED + rb"(?:(?!</\1>|<(?:stock|flow|aux) ).)*(?=<(?:s
 def _parsed(data: bytes, path: str) -> Element:
     """Return the root of a file.
 
-    A stock, flow or auxiliary that is not closed before the next one begins is taken as closed there, as other programs
-    do.
+    A stock, flow or auxiliary without an end tag ends where the next one begins, as in other programs.
     """
     try:
         return parse_xml(data, path, MOST_DEPTH)
@@ -39,7 +38,7 @@ def _parsed(data: bytes, path: str) -> Element:
 
 
 def read_xmile(data: bytes, where: str) -> ForeignSystem:
-    """Return what a file of XMILE holds."""
+    """Return the contents of a file of XMILE."""
     root = _parsed(data, where)
     system = ForeignSystem(where, "xmile")
     if root.tag != "xmile":
@@ -65,7 +64,7 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
 
 
 class _XmileReader:
-    """Reads the quantities of models into a system; tags that are `non_negative` stay so where nothing else is said."""
+    """Reads the quantities of models into a system; tags in `non_negative` are nonnegative by default."""
 
     def __init__(self, system: ForeignSystem, non_negative: set[str]) -> None:
         self.system, self.non_negative = system, non_negative
@@ -138,7 +137,7 @@ class _XmileReader:
         parts = v.all("element")
         inside = next((e for e in v.children if e.tag in ("conveyor", "queue", "oven", "leak", "overflow")), None)
         if inside is not None:
-            self.system.refuse(inside.line, label, f"a {inside.tag} has no word here; write it as levels and rates")
+            self.system.refuse(inside.line, label, f"a {inside.tag} is not supported; write it as levels and rates")
             return
         others = {e.tag for e in v.children} - _READ
         self.system.ignored += [f"line {v.line}, {label!r}: <{tag}>" for tag in sorted(others) if ":" not in tag]

@@ -434,7 +434,7 @@ def test_everything_that_cannot_be_said_is_told_at_once_with_its_line(read):
         "line 2, 'a': GET XLS DATA: it reads a file cell by cell", "line 5, 'c': ALLOCATE AVAILABLE",
         "line 6, 'd': 'lenght' has no equation. Did you mean 'length'?",
         "line 8, 'e': DELAY3 takes 2 or 3 arguments, not 1",
-        "line 9, 'f': the function NO SUCH has no word here",
+        "line 9, 'f': the function NO SUCH is not supported",
         "line 10, 'g': there is no subscript 'nowhere'", "line 11, 'h'",
     ):  # fmt: skip
         assert part in text
@@ -482,7 +482,7 @@ def test_control_variables_that_change_are_refused(tmp_path: Path):
         ("<sbml/>", "no <xmile>"),
         (xmile('<aux name="x"><eqn>1 +</eqn></aux>'), "line 5, 'x'"),
         (xmile("", rest='</model><model name="inner">'), "sub-models"),
-        (xmile('<stock name="line"><eqn>1</eqn><conveyor/></stock>'), "a conveyor has no word here"),
+        (xmile('<stock name="line"><eqn>1</eqn><conveyor/></stock>'), "a conveyor is not supported"),
         (xmile('<aux name="x"><eqn>time</eqn></aux>', "RK2"), "'rk2'"),
     ],
 )
