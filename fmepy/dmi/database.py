@@ -1,7 +1,7 @@
-"""The data base of a modular model: constants, vectors and time series, each under the name of the variable it feeds.
+"""The data base of a modular model: constants, vectors and time series, by the names of the variables they feed.
 
-Read from folders of CSV files, SQLite files, DataFrames and dicts, in any mix. Every source becomes items; of two that
-bear the same name the later one stands, and what was replaced is remembered for the diagnostics.
+It is read from folders of CSV files, SQLite files, DataFrames and dicts, in any mix. Every source becomes items; an
+item replaces an earlier one of the same name, and replaced items are listed for the diagnostics.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fmepy.tables.sheet import Sheet, frame_sheet
 
 _ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\w+(?:\s*,\s*\w+)*)\s*\])?")
 NOTES = ("unit", "interpolation", "extrapolate", "lower", "upper", "comment")
-"""What a row may say of an item beside its value."""
+"""Columns of notes on an item, in addition to its value."""
 _BOUND = re.compile(r"|[-+]?(inf|(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)", re.IGNORECASE | re.ASCII)
 _YES, _NO = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0", "")
 
@@ -43,7 +43,7 @@ class Replaced(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What is said of it."""
+        """The message about it."""
         return f"{self.name!r} stands in {self.earlier} and again in {self.later}; the later one holds"
 
 
@@ -53,7 +53,7 @@ class Database:
     Parameters
     ----------
     *sources : str, Path, DataFrame, Series, mapping or Database
-        In any mix; where two bear the same name the later one stands.
+        In any mix; an item replaces an earlier one of the same name.
 
         * a folder: every ``*.csv`` in it; or one CSV file;
         * a SQLite file (``.sqlite``, ``.sqlite3``, ``.db``): every table in it;
@@ -65,8 +65,8 @@ class Database:
     Raises
     ------
     DataError
-        A source that cannot be read, cells that are no finite numbers, times that do not increase, names that cannot
-        be; with file and line, or row.
+        A source cannot be read, cells are no finite numbers, times do not increase, or names are invalid; with file and
+        line, or row.
 
     Notes
     -----
@@ -98,7 +98,7 @@ class Database:
 
     def __init__(self, *sources: Any) -> None:
         self._items: dict[str, Item] = {}
-        self._notes: dict[str, tuple[str, dict[str, str]]] = {}  # by item the place, and what is said there
+        self._notes: dict[str, tuple[str, dict[str, str]]] = {}  # by item the place of its notes, and the notes
         self._replaced: list[Replaced] = []
         for number, source in enumerate(sources, 1):
             for found in self._read(source, number):
@@ -128,7 +128,7 @@ class Database:
         )
 
     def _of_sheets(self, sheets: Sequence[Sheet]) -> list[Item]:
-        """Return the items of tables; within a source no name stands twice."""
+        """Return the items of tables; refuse a name that occurs twice in a source."""
         found: dict[str, Item] = {}
         for sheet in sheets:
             if sheet.stem == "items" and not {"value", "time"} & set(sheet.frame.columns):
@@ -158,7 +158,7 @@ class Database:
         return [*found.values(), *(_from_elements(name, some, label) for name, some in parts.items())]
 
     def _add(self, new: Item) -> list[Replaced]:
-        """Take an item in, and return what it replaces."""
+        """Add an item, and return the replaced one, if any."""
         old = self._items.get(new.name)
         self._items[new.name] = new
         if old is None:
@@ -245,7 +245,7 @@ class Database:
         return new
 
     def with_constants(self, values: Mapping[str, Any], source: str = "parameters") -> Database:
-        """Return the data base with other values, or further ones: numbers and lists by name, ``D[0]`` too."""
+        """Return the data base with other or further values: numbers and lists by name, ``D[0]`` too."""
         new = Database(self)
         for found in new._of_mapping(values, source):
             new._add(found)
@@ -273,7 +273,7 @@ class Database:
 
 
 def as_database(data: Any) -> Database:
-    """Return the data base that was given: itself, one source, or a list of sources; None is an empty one."""
+    """Return the data base of one source, a list of sources, or None; a `Database` itself."""
     if isinstance(data, Database):
         return data
     if data is None:
@@ -282,12 +282,12 @@ def as_database(data: Any) -> Database:
 
 
 def split_name(text: str, where: str) -> tuple[str, Index]:
-    """Return name and index of ``SEM``, ``D[0]``, ``A[0,1]``, or ``sales.x``, which the module sales keeps to itself.
+    """Return name and index of ``SEM``, ``D[0]``, ``A[0,1]``, or ``sales.x``, a local name of the module sales.
 
     Raises
     ------
     DataError
-        It is no name that a module could use.
+        The text is not a valid name.
     """
     match = _ELEMENT.fullmatch(normal_name(text.strip()))
     name = match.group(1) if match else ""
@@ -304,7 +304,7 @@ def split_name(text: str, where: str) -> tuple[str, Index]:
 
 
 def _from_elements(name: str, elements: dict[Index, Any], source: str) -> Item:
-    """Return an array whose elements were given one by one."""
+    """Return an array from its single elements."""
     if len({len(index) for index in elements}) > 1:
         raise DataError(f"{source}: the elements of {name!r} differ in their number of indices.")
     if len({isinstance(v, Forcing) for v in elements.values()}) > 1:
@@ -314,7 +314,7 @@ def _from_elements(name: str, elements: dict[Index, Any], source: str) -> Item:
 
 
 def _item_of_value(name: str, value: Any) -> Item:
-    """Return what stands in a dict."""
+    """Return the item of a value in a dict."""
     if isinstance(value, Item):
         return value
     if isinstance(value, pd.Series):
@@ -403,7 +403,7 @@ def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
 
 
 def _rows(sheet: Sheet) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """Return the name of each row, its line, and what the row says of the item."""
+    """Yield the name of each row, its line, and its notes on the item."""
     for line, name, *cells in zip(sheet.lines, *map(sheet.texts, ("name", *NOTES)), strict=True):
         notes = dict(zip(NOTES, cells, strict=True))
         if not name:
@@ -421,7 +421,7 @@ def _rows(sheet: Sheet) -> Iterator[tuple[str, int, dict[str, str]]]:
 
 
 def _with_notes(found: Item, notes: Mapping[str, str]) -> Item:
-    """Return an item with what a row says of it."""
+    """Return an item with the notes of a row."""
     changes: dict[str, Any] = {w: float(v) if w in ("lower", "upper") else v for w, v in notes.items()}
     if "extrapolate" in notes:
         changes["extrapolate"] = notes["extrapolate"] in _YES
@@ -432,7 +432,7 @@ def _with_notes(found: Item, notes: Mapping[str, str]) -> Item:
 
 
 def _notes(sheet: Sheet) -> dict[str, tuple[str, dict[str, str]]]:
-    """Return what a table called items says, and where."""
+    """Return the notes of a table called items, with their places."""
     sheet.check_columns(["name", *NOTES], needed=["name"])
     found: dict[str, tuple[str, dict[str, str]]] = {}
     for title, line, notes in _rows(sheet):

@@ -1,4 +1,4 @@
-"""Modules: named blocks of statements that one person owns, as text, as files, or as Python functions."""
+"""Modules: named blocks of statements, as text, as files, or as Python functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fmepy.parameters.names import normal_name
 from fmepy.tables.text_files import read_text
 
 SUFFIX = ".fme"
-"""How the names of files of modules end."""
+"""The suffix of files of modules."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -32,61 +32,61 @@ class Module(ModuleText):
     Parameters
     ----------
     name : str
-        What the module is called, in messages and in the variable map.
+        The name of the module, in messages and in the variable map.
     text : str
         Its statements and declarations, one a line::
 
             OB = SM * SE                    assignment: OB is endogenous
             d(SM)/dt = (ISM - SM) / SAT     level
-            SM(0) = 10                      its initial value, else it comes from the data base
+            SM(0) = 10                      its initial value, by default from the data base
             dims D[3], A[2,3]               vectors and matrices
             D[0] = 2 * D[1]                 elements, counted from 0
             subscripts region: north, south names of elements: dims B[region], B[north] = 1
             nonnegative SM                  a level that stays at 0 or above
             step 2                          the module is active at every second elementary step
-            local a, b                      names that no other module shares
-            exogenous x                     its initial value comes from outside
-            endogenous y                    needs nothing from outside
-            output OB, SM                   what is of interest
+            local a, b                      names that are not shared with other modules
+            exogenous x                     its initial value comes from the data base
+            endogenous y                    needs no data
+            output OB, SM                   variables of interest
 
-        ``#`` begins a comment, a line goes on while a bracket is open. Time is ``t``.
+        ``#`` begins a comment, a line continues while a bracket is open. Time is ``t``.
     step : int, optional
-        The module's step, in elementary steps. This and the following go before what the text declares.
+        The module's step, in elementary steps. This and the following take precedence over declarations in the text.
     local, exogenous, endogenous : sequence of str, optional
         Names as in the declarations above.
     dims : mapping of str to int or tuple of int, optional
         Shapes of vectors and matrices, such as ``{"D": 3, "A": (2, 3)}``; names without are scalars.
     outputs : sequence of str, optional
-        What is of interest.
+        Variables of interest.
     file : str, optional
-        Where the text stands, for messages.
+        The file of the text, for messages.
 
     Attributes
     ----------
     statements : tuple of ModuleStatement
-        What the text holds.
+        The statements of the text.
     assigns, reads : tuple of str
-        The names that get a value here, and those whose value is used, in the order of the text.
+        The assigned names, and the names that are read, in the order of the text.
     names : mapping of str to int
-        All of them, and the line where each occurs first.
+        All of them, with the line where each occurs first.
     open : tuple of str
-        The points of tables that have no dims: the data base says these.
+        The points of tables without dims, whose dims come from the data base.
     points : tuple of str
-        The tables whose points stand in the text, which are dims, too.
+        The tables with points in the text, which are in `dims`, too.
     units : mapping of str to str
-        What stands in brackets behind statements.
+        Units in brackets after statements.
 
     Raises
     ------
     ModelTextError
         The text cannot be read; the message has the line and a caret under the place.
     ModelError
-        A name, a step or dimensions that cannot be.
+        A name, a step or dimensions are invalid.
 
     Notes
     -----
-    Text runs no code: it is parsed, and only arithmetic, comparisons, names and the functions of `dmi.expressions` are
-    allowed. Two modules are equal if the same was written.
+    Text executes no code: it is parsed, and only arithmetic, comparisons, names and the functions of `dmi.expressions`
+    are allowed. Two modules are equal if their texts and arguments are.
 
     Examples
     --------
@@ -154,11 +154,11 @@ class PythonModule(Declared):
     name : str
         The name of the function.
     reads, assigns : tuple of str
-        What it uses and what it gives a value to.
+        The variables that it reads and assigns.
     step : int
         Its step, in elementary steps.
     dims : mapping of str to tuple of int
-        Shapes of what is no scalar; such values are numpy arrays.
+        Shapes of arrays among them, which are numpy arrays for the function.
     """
 
     function: Callable[..., Any]
@@ -184,7 +184,7 @@ class PythonModule(Declared):
 
     @property
     def statements(self) -> tuple[FunctionStatement, ...]:
-        """The one call that it is, of this module, which pickles where the bare function may not."""
+        """The call of this module, as one statement; the module can be pickled even if its function cannot."""
         reads, assigns = (tuple(Reference(n, self.dims.get(n, ())) for n in v) for v in (self.reads, self.assigns))
         return (FunctionStatement(self, reads, assigns, self.name, next(iter(self.names.values()))),)
 
@@ -192,7 +192,7 @@ class PythonModule(Declared):
         return f"PythonModule({self.name!r}, {', '.join(self.reads) or 'nothing'} -> {', '.join(self.assigns)})"
 
     def __reduce__(self) -> Any:
-        """Pickle by name, as functions are, where the decorated name is in its file; else by content."""
+        """Pickle by name, as functions are, if the decorated name can be imported; else by content."""
         name = f"{self.function.__module__}:{self.function.__qualname__}"
         with suppress(AttributeError, ImportError, ValueError):
             if pkgutil.resolve_name(name) is self:
@@ -227,14 +227,14 @@ def module(
     Raises
     ------
     ModelError
-        Names that cannot be, or a function that does not take as many values.
+        Names are invalid, or the function does not take as many values.
 
     Notes
     -----
-    The function is called once with symbols; what it computes is then compiled, and converted to equations, as text is.
-    It runs as Python, and `ModularModel.engine_note` says why, where that cannot be: it decides by ``if``, ``min`` or
-    ``max`` on a value (`np.where`, `np.minimum`, `np.maximum` can be written down), calls ``math.exp`` (`np.exp` can),
-    another package or ``print``, or uses what may change between two calls.
+    The function is called once with symbols, and its operations are compiled and converted to equations, as text is. If
+    that is not possible, it runs as Python, and `ModularModel.engine_note` says why: it decides by ``if``, ``min`` or
+    ``max`` on a value (`np.where`, `np.minimum`, `np.maximum` can be traced), calls ``math.exp`` (`np.exp` can be
+    traced), another package or ``print``, or uses values that may change between two calls.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def module(
 
 
 def _check_signature(function: Callable[..., Any], reads: tuple[str, ...], name: str) -> None:
-    """Refuse a function that does not take what the module reads, or takes it in another order."""
+    """Refuse a function whose parameters are not the variables that the module reads, in their order."""
     try:
         signature = inspect.signature(function)
         signature.bind(*reads)
@@ -278,7 +278,7 @@ def _check_signature(function: Callable[..., Any], reads: tuple[str, ...], name:
             f"module {name!r}: the function takes {signature}, the module reads {len(reads)} variable"
             f"{'s' * (len(reads) != 1)}: {listed(reads)}. It is called with their values in this order."
         ) from None
-    except ValueError:  # of functions of C that do not tell
+    except ValueError:  # C functions without a signature
         return
     named = tuple(signature.parameters)
     if named != reads and set(named) == set(reads):
@@ -354,7 +354,7 @@ def read_module_file(file: str | Path) -> Module:
 
 
 def check_different(modules: Iterable[AnyModule]) -> None:
-    """Refuse modules of which two have the same name."""
+    """Refuse two modules with the same name."""
     seen: dict[str, AnyModule] = {}
     for m in modules:
         if m.name in seen:
@@ -365,7 +365,7 @@ def check_different(modules: Iterable[AnyModule]) -> None:
 
 
 def changed_modules(given: Iterable[AnyModule], changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
-    """Return modules with some changed, appended or, where None stands for them, taken out, by name."""
+    """Return modules with some changed or appended by name, or removed, where the change is None."""
     found = {m.name: m for m in given}
     for name, module in changes.items():
         if module is None:
@@ -398,7 +398,7 @@ def _step(step: Any, where: str) -> int:
 
 
 def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
-    """Return names of variables after checking them; one alone may be a plain str."""
+    """Return validated names of variables; a single str is one name, or several with commas."""
     if not isinstance(given, Iterable):
         raise ModelError(f"{where}: `{argument}` holds names of variables; got {given!r:.60}.")
     names = tuple(re.split(r"\s*,\s*", given.strip()) if isinstance(given, str) else given)
@@ -413,7 +413,7 @@ def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
 
 
 def _dims(dims: Any, where: str) -> dict[str, Shape]:
-    """Return the shapes of `dims` after checking them."""
+    """Return the validated shapes of `dims`."""
     if dims is None:
         return {}
     if not isinstance(dims, Mapping):

@@ -1,9 +1,8 @@
-"""Modules -> system: which variables there are, who gives them a value and who reads them, element by element.
+"""Modules -> system: its variables, and the modules that assign and read them, element by element.
 
-Every name that a module assigns is endogenous there, every name that it only reads is exogenous there, and a name that
-one module assigns and another reads links the two. That is found from the sources alone; what a data base holds does
-not matter here (`diagnostics`). ``local`` names become ``module.name``, so that no two variables of a system share a
-name.
+A name that a module assigns is endogenous there, a name that it only reads is exogenous there, and a name that one
+module assigns and another reads links the two. This follows from the texts alone; `diagnostics` compares them with the
+data base. ``local`` names become ``module.name``, so that no two variables of a system share a name.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ AnyStatement = ModuleStatement | FunctionStatement
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What one module does with one variable, by element, row by row."""
+    """The use of one variable in one module, by element, row by row."""
 
     shape: Shape
     level: bool
     assigned: tuple[bool, ...]
     initial: tuple[bool, ...]
-    """Whether ``x(0) = `` stands in the module."""
+    """Whether the module has ``x(0) = ``."""
     outside: tuple[bool, ...]
-    """Whether it is assigned, and its initial value comes from outside."""
+    """Whether it is assigned, and its initial value comes from the data base."""
     read: tuple[bool, ...]
     line: int
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """What the elements are in the module."""
+        """The roles of the elements in the module."""
         return tuple(
             "both" if out else "endogenous" if is_set else "exogenous" if read else "-"
             for is_set, out, read in zip(self.assigned, self.outside, self.read, strict=True)
@@ -59,7 +58,7 @@ class Use:
 
     @property
     def cell(self) -> Cell:
-        """What the variable is in the module: both, where its elements are of both kinds."""
+        """The role of the variable in the module: "both" if its elements have both."""
         cells = set(self.cells) - {"-"}
         return "both" if len(cells) > 1 else cells.pop() if cells else "-"
 
@@ -71,20 +70,20 @@ class Variable:
     Attributes
     ----------
     name : str
-        Its name; of a local one with its module, ``sales.x``.
+        Its name; for a local one with its module, ``sales.x``.
     shape : tuple of int
         () for a scalar.
     elements : tuple of str
-        What its elements are called.
+        The names of its elements.
     uses : mapping of str to Use
-        What it is in each module that names it.
+        Its use in each module that names it.
     assigned_in, read_in : tuple of str
-        The modules that give it a value, and those that read it.
+        The modules that assign it, and those that read it.
     level : bool
         Whether it moves by a rate.
     assigned, initial, outside : tuple of bool
-        By element, row by row: whether some module gives it a value; whether ``x(0) = `` stands somewhere; whether it
-        is assigned, and its initial value is to come from the data base ("both" in the map).
+        By element, row by row: whether some module assigns it; whether some module has ``x(0) = ``; whether it is
+        assigned, and its initial value comes from the data base ("both" in the map).
     """
 
     name: str
@@ -99,37 +98,37 @@ class Variable:
     outside: tuple[bool, ...] = field(repr=False)
 
     def element(self, index: Any) -> str:
-        """Return what an element is called."""
+        """Return the name of an element."""
         return self.elements[flat_position(index, self.shape)]
 
     @property
     def endogenous(self) -> bool:
-        """Whether some module gives a value to it or to an element."""
+        """Whether some module assigns it or an element."""
         return any(self.assigned)
 
     @property
     def exogenous(self) -> bool:
-        """Whether it or some of its elements come from outside, initial values aside."""
+        """Whether no module assigns it, or some of its elements."""
         return not all(self.assigned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleSystem:
-    """Modules put together: their variables, and the statements that hold.
+    """Modules combined: their variables, and their valid statements.
 
     Attributes
     ----------
     modules : tuple of Module or PythonModule
-        As they were given.
+        In the order of the user.
     variables : dict of str to Variable
         In the order of first appearance.
     statements : tuple of ModuleStatement or FunctionStatement
-        Of all modules, in their order, local names as ``module.name``. Where two modules give a value to the same
-        elements, those of the later module hold.
+        Of all modules, in their order, local names as ``module.name``. If two modules assign the same elements, the
+        statements of the later module are valid.
     conflicts : tuple of (str, tuple of str)
-        Variables to which several modules give a value, and these modules, of which the last one's statements hold.
+        Variables that several modules assign, and these modules; the statements of the last one are valid.
     outputs : tuple of str
-        What the modules declare as output; empty if none does.
+        The declared outputs of modules; empty if there are none.
     """
 
     modules: tuple[AnyModule, ...]
@@ -143,18 +142,18 @@ class ModuleSystem:
         return next(m for m in self.modules if m.name == name)
 
     def call_of(self, *words: str) -> tuple[str, AnyStatement] | None:
-        """Return the first call of one of some functions of modules: its name, and the statement it stands in."""
+        """Return the first call of one of some functions of modules: its name, and its statement."""
         return next(((word, s) for s in self.statements for word in s.words if word in words), None)
 
     def check_one_step(self, what: str, advice: str = "") -> None:
-        """Refuse modules of different steps where `what` needs those of one."""
+        """Refuse modules of different steps, which `what` cannot have."""
         steps = sorted({m.step for m in self.modules})
         if len(steps) > 1:
             raise ModelError(f"{what} needs modules of one step; these have steps of {listed(steps)}.{advice}")
 
     @property
     def links(self) -> dict[tuple[str, str], list[str]]:
-        """The variables that one module gives a value to and another reads, by the two modules."""
+        """The variables that one module assigns and another reads, by the two modules."""
         dropped, links = overruled_statements(self.conflicts), dict[tuple[str, str], list[str]]()
         for v in self.variables.values():
             for a in v.assigned_in:
@@ -165,14 +164,14 @@ class ModuleSystem:
 
     @property
     def variable_map(self) -> pd.DataFrame:
-        """The global variable map: one row a variable, its dimensions, and what it is in each module."""
+        """The global variable map: a row a variable, with its dimensions and its role in each module."""
         frame = self._map("variable", lambda v: (v.name,), lambda use: (use.cell,))
         frame.insert(0, "dims", [dims_text(v.shape) for v in self.variables.values()])
         return frame
 
     @property
     def element_map(self) -> pd.DataFrame:
-        """The variable map by element: one row an element, its variable, and what it is in each module."""
+        """The variable map by element: a row an element, with its variable and its role in each module."""
         frame = self._map("element", lambda v: v.elements, lambda use: use.cells)
         frame.insert(0, "variable", [v.name for v in self.variables.values() for _ in v.elements])
         return frame
@@ -180,7 +179,7 @@ class ModuleSystem:
     def _map(
         self, what: str, names: Callable[[Variable], Sequence[str]], cells: Callable[[Use], Sequence[Cell]]
     ) -> pd.DataFrame:
-        """Return a map, a column a module; most cells of a large one are empty."""
+        """Return a map with a column for each module."""
         index = pd.Index([name for v in self.variables.values() for name in names(v)], name=what)
         column, at = {m.name: j for j, m in enumerate(self.modules)}, 0
         table = np.full((len(index), len(column)), "-", dtype=object)
@@ -192,12 +191,12 @@ class ModuleSystem:
 
 
 def dims_text(shape: Shape) -> str:
-    """Return dimensions as they are declared: nothing, ``[3]`` or ``[2,3]``."""
+    """Return dimensions in the form of declarations: nothing, ``[3]`` or ``[2,3]``."""
     return element_name("", shape)
 
 
 def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) -> ModuleSystem:
-    """Return the system that modules make together.
+    """Return the system of modules.
 
     Parameters
     ----------
@@ -209,8 +208,8 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
     Raises
     ------
     ModelError
-        No modules, or something else than modules; two of one name; dimensions that differ between modules; a
-        variable that is a level in one module and assigned in another; an output that nobody computes.
+        There are no modules, or other objects among them; two have the same name; dimensions differ between modules; a
+        variable is a level in one module and assigned in another; no module computes an output.
     """
     checked = checked_modules(modules)
     uses: dict[str, dict[str, Use]] = {}
@@ -228,12 +227,12 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
 
 
 def overruled_statements(conflicts: Iterable[tuple[str, tuple[str, ...]]]) -> set[tuple[str, str]]:
-    """Return the variables and modules of conflicts whose statements do not hold."""
+    """Return the variables and modules of conflicts whose statements are not valid."""
     return {(name, m) for name, modules in conflicts for m in modules[:-1]}
 
 
 def checked_modules(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
-    """Return modules after checking that they are such, one at least, and have different names."""
+    """Return modules after validating them: at least one, with different names."""
     checked: tuple[Any, ...] = (modules,) if isinstance(modules, (Module, PythonModule)) else tuple(modules)
     for m in checked:
         if not isinstance(m, (Module, PythonModule)):
@@ -246,7 +245,7 @@ def checked_modules(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
 
 
 def with_tables(modules: Sequence[AnyModule], data: Any) -> list[AnyModule]:
-    """Return modules whose tables without dims have those of the data base, or of the module that computes them."""
+    """Return modules with dims for all tables: those of the data base, or of the module that computes the table."""
     known = {n: shape for m in modules for n, shape in m.dims.items() if n not in (*m.local, *getattr(m, "open", ()))}
 
     def dims(m: Module) -> dict[str, Shape]:
@@ -258,12 +257,12 @@ def with_tables(modules: Sequence[AnyModule], data: Any) -> list[AnyModule]:
 
 
 def output_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the variables that a model keeps, and its columns: what is asked for, declared, or all that is computed.
+    """Return the output variables of a model, and its columns: those requested, declared, or all that are computed.
 
     Raises
     ------
     ModelError
-        There is no such variable; nothing is asked for; something is asked for twice.
+        A variable is unknown; no output is requested; one is requested twice.
     """
     variables = system.variables
     if outputs is None:
@@ -292,7 +291,7 @@ def _local_names(module: AnyModule) -> dict[str, str]:
 
 @lru_cache(maxsize=2048)
 def _statements(module: AnyModule) -> tuple[AnyStatement, ...]:
-    """Return the statements of a module with its local names as they are called in a system."""
+    """Return the statements of a module with its local names as in a system."""
     names = _local_names(module)
     if isinstance(module, PythonModule) or not names:
         return module.statements
@@ -301,7 +300,7 @@ def _statements(module: AnyModule) -> tuple[AnyStatement, ...]:
 
 @lru_cache(maxsize=2048)
 def _uses(module: AnyModule) -> dict[str, Use]:
-    """Return what a module does with each of its variables; of local ones the names in a system."""
+    """Return the use of each variable in a module; local ones have their names in a system."""
     shapes = module.dims
     assigned, initial, read = ({n: [False] * prod(shapes.get(n, ())) for n in module.names} for _ in range(3))
     levels = set[str]()
@@ -326,7 +325,7 @@ def _uses(module: AnyModule) -> dict[str, Use]:
 
 
 def _check_shapes(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> None:
-    """Refuse a variable whose dimensions differ between modules."""
+    """Refuse a variable with different dimensions in different modules."""
     first, *others = uses
     for other in others:
         a, b = uses[first].shape, uses[other].shape
@@ -343,7 +342,7 @@ def _check_shapes(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModul
 
 
 def _rivals(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> tuple[str, ...]:
-    """Return the modules that give a value to the same elements, in their order; of these the last one's holds."""
+    """Return the modules that assign the same elements, in their order; the last one is valid."""
     _check_shapes(name, uses, modules)
     owners = [m for m, use in uses.items() if any(use.assigned)]
     if len(owners) < 2:
@@ -367,13 +366,13 @@ def _rivals(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) ->
 
 
 def _place(module: str, use: Use, modules: Sequence[AnyModule]) -> str:
-    """Return where a module names a variable, for a message."""
+    """Return the place where a module names a variable, for a message."""
     file = next(m.file for m in modules if m.name == module)
     return f"module {module!r} ({file + ', ' if file else ''}line {use.line})"
 
 
 def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]], before: Variable | None) -> Variable:
-    """Return a variable from what the modules, in their order, do with it; what is overruled does not count."""
+    """Return a variable from its uses in modules; overruled assignments do not count."""
     if before is not None and list(before.uses.items()) == list(uses.items()):
         return before
     valid = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
@@ -389,7 +388,7 @@ def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]],
 
 
 def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:
-    """Return what modules declare as output; each is computed by one of them."""
+    """Return the declared outputs of modules; refuse one that no module computes."""
     names = dict.fromkeys(_local_names(m).get(n, n) for m in modules for n in m.outputs or ())
     for name in names:
         if not variables[name].endogenous:

@@ -1,4 +1,4 @@
-"""A modular model -> a folder that reads back to the same numbers: modules, data base, a file for ``fmepy run``."""
+"""A modular model -> a folder from which it can be read again: modules, data base, a file for ``fmepy run``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_model(model: ModularModel, folder: Any) -> Path:
 
 
 def _file_names(things: Iterable[Any], suffix: str) -> list[str]:
-    """Return names of files, in order, each another and no way out of the folder."""
+    """Return different names of files in the folder, one for each thing."""
     found: list[str] = []
     for thing in things:
         stem = re.sub(r"[^\w. -]", "_", thing.name).strip(". ") or "_"
@@ -62,7 +62,7 @@ def _file_names(things: Iterable[Any], suffix: str) -> list[str]:
 
 
 def _module_text(m: Any) -> str:
-    """Return the text of a module, with declarations of what its arguments declare."""
+    """Return the text of a module, with declarations in place of its arguments."""
     if not isinstance(m, Module):
         raise ModelError(f"The module {m.name!r} is a Python function, which cannot be written as text.")
     declared, text = declared_in(m.text, m.name), inspect.cleandoc(m.text).strip("\n")
@@ -90,7 +90,7 @@ def _module_text(m: Any) -> str:
 
 
 def _data_files(model: ModularModel) -> Iterator[tuple[str, str]]:
-    """Return the files of the data base: constants, what is said of series, and these."""
+    """Yield the files of the data base: constants, notes on series, and the series."""
     series = [x for x in model.data if x.is_series]
     rows = [
         {"name": name, "value": model.parms.get(name, value), **_notes(x)}
@@ -109,7 +109,7 @@ def _data_files(model: ModularModel) -> Iterator[tuple[str, str]]:
 
 
 def _elements(model: ModularModel, item: Item) -> list[tuple[str, Any]]:
-    """Return the elements of an item by the names that the system has for them."""
+    """Return the elements of an item by their names in the system."""
     found = model.inputs.data.get(item.name, item)
     variable = model.system.variables.get(item.name)
     called = variable.element if variable is not None else lambda i: element_name(item.name, i)
@@ -117,7 +117,7 @@ def _elements(model: ModularModel, item: Item) -> list[tuple[str, Any]]:
 
 
 def _notes(item: Item) -> dict[str, Any]:
-    """Return what is said of an item, where it is not what would be meant without it."""
+    """Return the notes on an item, "" where they are the default."""
     usual = Item("", {})
     return {w: v if (v := getattr(item, w)) != getattr(usual, w) else "" for w in NOTES}
 
