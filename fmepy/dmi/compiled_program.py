@@ -311,8 +311,8 @@ class ModularProgram:
 
     def _table_problem(self, z: Vector) -> str:
         """Return what is wrong with the points of a table of the data base, or an empty string."""
-        for e, name, apart in self._points:
-            points = z[self.layout.of(name)][::apart]
+        for e, name, stride in self._points:
+            points = z[self.layout.of(name)][::stride]
             if not (np.diff(points) > 0).all():
                 xs = listed([f"{v:g}" for v in points])
                 return f"module {e.module!r}, line {e.line}: the points {name} of a table must increase; they are {xs}"
@@ -354,8 +354,8 @@ def _elements(layout: Layout, v: Level) -> Iterator[tuple[int, int, int, int]]:
 def _lag(layout: Layout, lag: Evaluation) -> tuple[int, ...]:
     """Return the row of a lag for `RunPlan.lags`; each run fills in the begin of its history."""
     x, tau, before = map(layout.span, lag.arguments)
-    apart = (int(len(a) > 1) for a in (x, tau, before))
-    return (x[0], tau[0], before[0], layout.span(lag.target)[0], *apart, len(x), lag.step, 0)
+    strides = (int(len(a) > 1) for a in (x, tau, before))
+    return (x[0], tau[0], before[0], layout.span(lag.target)[0], *strides, len(x), lag.step, 0)
 
 
 def _rows(n: int, values: Iterable[object]) -> IntMatrix:

@@ -101,8 +101,8 @@ class Database:
         self._notes: dict[str, tuple[str, dict[str, str]]] = {}  # by item the place of its notes, and the notes
         self._replaced: list[Replaced] = []
         for number, source in enumerate(sources, 1):
-            for found in self._read(source, number):
-                self._replaced += self._add(found)
+            for item in self._read(source, number):
+                self._replaced += self._add(item)
         for name, (place, notes) in self._notes.items():
             check_known(name, self._items, f"{place}: there is no item {name!r} in the data base.", DataError)
             self._items[name] = _with_notes(self._items[name], notes)
@@ -129,33 +129,33 @@ class Database:
 
     def _of_sheets(self, sheets: Sequence[Sheet]) -> list[Item]:
         """Return the items of tables; refuse a name that occurs twice in a source."""
-        found: dict[str, Item] = {}
+        items: dict[str, Item] = {}
         for sheet in sheets:
             if sheet.stem == "items" and not {"value", "time"} & set(sheet.frame.columns):
                 self._notes |= _notes(sheet)
                 continue
             for new in _series_of(sheet) if "time" in sheet.frame.columns else _constants_of(sheet):
-                if new.name in found:
-                    raise DataError(f"{new.name!r} stands in {found[new.name].source} and again in {new.source}.")
-                found[new.name] = new
-        return list(found.values())
+                if new.name in items:
+                    raise DataError(f"{new.name!r} stands in {items[new.name].source} and again in {new.source}.")
+                items[new.name] = new
+        return list(items.values())
 
     def _of_mapping(self, values: Mapping[Any, Any], label: str) -> list[Item]:
         """Return the items of a dict."""
         parts: dict[str, dict[Index, Any]] = {}
-        found: dict[str, Item] = {}
+        items: dict[str, Item] = {}
         for key, value in values.items():
             name, index = split_name(str(key), label)
-            made = _item_of_value(str(key), value)
-            if name in found or index in parts.get(name, ()) or (not index and name in parts):
+            item = _item_of_value(str(key), value)
+            if name in items or index in parts.get(name, ()) or (not index and name in parts):
                 raise DataError(f"{label}: {name!r} is given more than once.")
             if not index:
-                found[name] = replace(made, name=name, source=made.source or label)
-            elif made.shape:
+                items[name] = replace(item, name=name, source=item.source or label)
+            elif item.shape:
                 raise DataError(f"{label}: {key!r} is one element and needs one number or series.")
             else:
-                parts.setdefault(name, {})[index] = made.elements[()]
-        return [*found.values(), *(_from_elements(name, some, label) for name, some in parts.items())]
+                parts.setdefault(name, {})[index] = item.elements[()]
+        return [*items.values(), *(_from_elements(name, some, label) for name, some in parts.items())]
 
     def _add(self, new: Item) -> list[Replaced]:
         """Add an item, and return the replaced one, if any."""
@@ -228,27 +228,27 @@ class Database:
         run = sheet.frame
         if names is not None:
             columns = [c for c in run.columns if c != "time"]
-            kept: list[str] = []
+            chosen: list[str] = []
             for name in [names] if isinstance(names, str) else list(names):
                 some = [c for c in columns if c == name or c.startswith(f"{name}[")]
                 if not some:
                     check_known(name, columns, f"`names`: the run has no {name!r}.", DataError, "It has")
-                kept += [c for c in some if c not in kept]
-            run = run[["time", *kept]]
+                chosen += [c for c in some if c not in chosen]
+            run = run[["time", *chosen]]
         empty = [c for c in run.columns if run[c].isna().any()]
         if empty:
             raise DataError(f"The run holds NaN in {listed(empty)}; such a series cannot be handed on.")
         new = Database(self)
-        for found in _series_of(replace(sheet, frame=run)):
-            has_notes = found.name in new._notes
-            new._add(_with_notes(found, new._notes[found.name][1]) if has_notes else replace(found, whole=True))
+        for item in _series_of(replace(sheet, frame=run)):
+            has_notes = item.name in new._notes
+            new._add(_with_notes(item, new._notes[item.name][1]) if has_notes else replace(item, whole=True))
         return new
 
     def with_constants(self, values: Mapping[str, Any], source: str = "parameters") -> Database:
         """Return the data base with other or further values: numbers and lists by name, ``D[0]`` too."""
         new = Database(self)
-        for found in new._of_mapping(values, source):
-            new._add(found)
+        for item in new._of_mapping(values, source):
+            new._add(item)
         return new
 
     def __getitem__(self, name: str) -> Item:
@@ -339,19 +339,19 @@ def _series_of(sheet: Sheet) -> list[Item]:
     names = [c for c in sheet.frame.columns if c != "time"]
     if not names:
         raise DataError(f"{sheet.label}: there is no column beside 'time'.")
-    found: dict[str, dict[Index, Forcing]] = {}
+    series: dict[str, dict[Index, Forcing]] = {}
     for column in names:
         title = sheet.stem if names == ["value"] and sheet.stem else column
         name, index = split_name(title, sheet.label)
         values = np.asarray(sheet.numbers(column), dtype=np.float64)
-        kept = np.isfinite(values)
-        if not kept.any():
+        is_datum = np.isfinite(values)
+        if not is_datum.any():
             raise DataError(f"{sheet.label}: column {column!r} holds no datum.")
-        elements = found.setdefault(name, {})
+        elements = series.setdefault(name, {})
         if index in elements:
             raise DataError(f"{sheet.label}: {title!r} stands in two columns.")
-        elements[index] = Forcing(title, times[kept], values[kept])
-    return [_from_elements(name, some, sheet.label) for name, some in found.items()]
+        elements[index] = Forcing(title, times[is_datum], values[is_datum])
+    return [_from_elements(name, some, sheet.label) for name, some in series.items()]
 
 
 def _constants_of(sheet: Sheet) -> list[Item]:
@@ -366,12 +366,12 @@ def _constants_of(sheet: Sheet) -> list[Item]:
     sheet.check_columns(["name", "value", *NOTES])
     if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
-    found, words = dict[str, dict[Index, Any]](), dict[str, dict[str, str]]()
+    constants, words = dict[str, dict[Index, Any]](), dict[str, dict[str, str]]()
     for (title, line, notes), value in zip(_rows(sheet), _values(sheet), strict=True):
         name, index = split_name(title, sheet.place(line))
         if isinstance(value, float) and np.isnan(value):
             raise sheet.error(f"the value of {title!r} is missing.", line)
-        elements = found.setdefault(name, {})
+        elements = constants.setdefault(name, {})
         if index in elements or (elements and isinstance(value, dict)):
             raise sheet.error(f"{title!r} stands there twice.", line)
         if index and isinstance(value, dict):
@@ -381,7 +381,7 @@ def _constants_of(sheet: Sheet) -> list[Item]:
         if notes != first:
             here, there = next((notes.get(w, ""), first.get(w, "")) for w in NOTES if notes.get(w) != first.get(w))
             raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
-    return [_with_notes(_from_elements(name, some, sheet.label), words[name]) for name, some in found.items()]
+    return [_with_notes(_from_elements(name, some, sheet.label), words[name]) for name, some in constants.items()]
 
 
 def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
@@ -389,17 +389,17 @@ def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
     lists = {i: text for i, text in enumerate(sheet.texts("value")) if text.startswith("[")}
     cells: list[Any] = [0 if i in lists else cell for i, cell in enumerate(sheet.frame["value"])]
     plain = pd.DataFrame({"value": cells}, index=sheet.frame.index)
-    found: list[Any] = replace(sheet, frame=plain).numbers("value").tolist()
+    values: list[Any] = replace(sheet, frame=plain).numbers("value").tolist()
     for i, text in lists.items():
         try:
-            values = json.loads(text.replace("(", "[").replace(")", "]"))
-            found[i] = dict(as_item(sheet.texts("name")[i], values).elements)
+            items = json.loads(text.replace("(", "[").replace(")", "]"))
+            values[i] = dict(as_item(sheet.texts("name")[i], items).elements)
         except DataError as error:
             raise sheet.error(str(error), sheet.lines[i]) from None
         except (ValueError, RecursionError):
             shown = text[:60] + "..." * (len(text) > 60)
             raise sheet.error(f"{shown!r} is no list such as [1, 2] or [(0, 1), (5, 0.5)].", sheet.lines[i]) from None
-    return found
+    return values
 
 
 def _rows(sheet: Sheet) -> Iterator[tuple[str, int, dict[str, str]]]:
@@ -420,15 +420,15 @@ def _rows(sheet: Sheet) -> Iterator[tuple[str, int, dict[str, str]]]:
         yield name, line, {word: cell for word, cell in notes.items() if cell}
 
 
-def _with_notes(found: Item, notes: Mapping[str, str]) -> Item:
+def _with_notes(item: Item, notes: Mapping[str, str]) -> Item:
     """Return an item with the notes of a row."""
     changes: dict[str, Any] = {w: float(v) if w in ("lower", "upper") else v for w, v in notes.items()}
     if "extrapolate" in notes:
         changes["extrapolate"] = notes["extrapolate"] in _YES
     if method := notes.get("interpolation"):
-        elements = found.elements.items()
+        elements = item.elements.items()
         changes["elements"] = {k: replace(f, method=method) if isinstance(f, Forcing) else f for k, f in elements}
-    return replace(found, **changes)
+    return replace(item, **changes)
 
 
 def _notes(sheet: Sheet) -> dict[str, tuple[str, dict[str, str]]]:

@@ -111,12 +111,12 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, known_befor
     ModelError
         With `strict`, if one of them is not a note; it lists all of these.
     """
-    found = list(diagnostics)
-    wrong = [d for d in found if d.level == "warning"]
+    all_of_them = list(diagnostics)
+    wrong = [d for d in all_of_them if d.level == "warning"]
     if strict and wrong:
         lines = "\n".join(f"  {d.kind}: {d}" for d in wrong)
         raise ModelError(f"strict=True, and {counted(len(wrong), 'diagnostic')}:\n{lines}")
-    for d in found:
+    for d in all_of_them:
         if d not in known_before and d.kind not in ("loop", "units"):  # these do not affect numbers
             warn(DiagnosticWarning(d))
 
@@ -138,15 +138,15 @@ def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection
     guesses : collection of str, optional
         Variables of loops, of which a constant is the first guess.
     """
-    found = [*_conflicts(system), *_local_reads(system)]
+    diagnostics = [*_conflicts(system), *_local_reads(system)]
     for variable in system.variables.values():
-        found.extend(_of_variable(system, variable, data, variable.name in guesses))
+        diagnostics.extend(_of_variable(system, variable, data, variable.name in guesses))
     known = {e: v for v in system.variables.values() for e in (v.name, *v.elements)}
     for name, item in data.items():
         if name not in known:
             message = f"{name!r} is in the data base, but no module reads it.{did_you_mean(name, system.variables)}"
-            found.append(Diagnostic("redundant", name, file=item.source, message=message))
-    return tuple(found)
+            diagnostics.append(Diagnostic("redundant", name, file=item.source, message=message))
+    return tuple(diagnostics)
 
 
 def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:
@@ -179,7 +179,7 @@ def _of_variable(
     if all(variable.assigned) and not any(fed) and not any(variable.outside):
         return
     wants_start = [out and not there for out, there in zip(variable.outside, variable.initial, strict=True)]
-    wants_value = [not mine for mine in variable.assigned]
+    wants_value = [not positions for positions in variable.assigned]
     for wanted, modules, message in (
         (wants_value, variable.read_in, "{0} is read, but it is neither in the data base nor assigned by a module."),
         (wants_start, variable.assigned_in, "{0} has no initial value: write {0}(0) = ..., or give a constant {0} in "
@@ -191,15 +191,15 @@ def _of_variable(
             message = f"{message.format(names)}{_near(variable, data, system)}"
             yield diagnostic(system, "missing", whole, modules, message)
     for name in (n for n in dict.fromkeys((whole, *elements)) if n in data):
-        mine = range(len(elements)) if name == whole else [elements.index(name)]
-        if any(wants_value[i] for i in mine):
-            if data[name].kind == "series" and any(variable.assigned[i] for i in mine):
+        positions = range(len(elements)) if name == whole else [elements.index(name)]
+        if any(wants_value[i] for i in positions):
+            if data[name].kind == "series" and any(variable.assigned[i] for i in positions):
                 message = (
                     f"of {name!r} some elements are assigned and others come from outside, and the data base has a "
                     "series for all: it is used for the latter"
                 )
                 yield diagnostic(system, "mixed_array", name, variable.assigned_in, message)
-        elif not guess and not any(variable.outside[i] for i in mine):
+        elif not guess and not any(variable.outside[i] for i in positions):
             message = f"{name!r} is in the data base, but the modules compute it: the item is not used"
             yield Diagnostic("redundant", name, variable.assigned_in, data[name].source, 0, message)
         elif data[name].kind == "series":
@@ -251,7 +251,7 @@ def with_lower_orders(
     Only a tau in the text or in the data base is known here. One that is too short for a single level stays, and the
     run fails.
     """
-    steps, found, known = {m.name: m.step for m in system.modules}, list[Diagnostic](), dict(parms)
+    steps, short, known = {m.name: m.step for m in system.modules}, list[Diagnostic](), dict(parms)
     for s in system.statements:
         if isinstance(s, ModuleStatement) and s.kind == "assign" and isinstance(s.value, Number):
             known |= {s.target.name: s.value.value} if s.target.index is None else {}
@@ -271,11 +271,11 @@ def with_lower_orders(
         if order < memory.order:
             message += f". It is computed as of order {order}"
         file, name = system.module(s.module).file, read.name if read else ""
-        found.append(Diagnostic("short_delay", name, (s.module,), file, s.line, message))
+        short.append(Diagnostic("short_delay", name, (s.module,), file, s.line, message))
         return replace(memory, order=0 if least < least_tau(order, n * dt) else order)
 
     statements = tuple(
         replace(s, memories=tuple(changed(s, m) for m in s.memories)) if isinstance(s, ModuleStatement) and s.memories
         else s for s in system.statements
     )  # fmt: skip
-    return (replace(system, statements=statements) if found else system), found
+    return (replace(system, statements=statements) if short else system), short

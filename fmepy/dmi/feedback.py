@@ -87,7 +87,7 @@ def _shortest(links: Iterable[Link], levels: set[str]) -> list[list[str]]:
         if a in inside and inside[a] == inside.get(b):
             into.setdefault(b, []).append(a)
     graph = graph_of([{b for b in some if a in into.get(b, ())} for a, some in enumerate(out)])
-    found: dict[tuple[int, ...], None] = {}
+    loops: dict[tuple[int, ...], None] = {}
     for v in sorted(into, key=lambda i: names[i] not in levels)[:_MOST_STARTS]:
         before = breadth_first_order(graph, v)[1].tolist()
         for u in into[v]:
@@ -96,8 +96,8 @@ def _shortest(links: Iterable[Link], levels: set[str]) -> list[list[str]]:
                 path.append(before[path[-1]])
             loop = path[::-1]
             begin = min(range(len(loop)), key=lambda k: (names[loop[k]] not in levels, names[loop[k]]))
-            found[tuple(loop[begin:] + loop[:begin])] = None
-    return [[names[i] for i in loop] for loop in found]
+            loops[tuple(loop[begin:] + loop[:begin])] = None
+    return [[names[i] for i in loop] for loop in loops]
 
 
 def _signs(links: Mapping[Link, Evaluation | None], model: ModularModel, flat: FlatSystem) -> dict[Link, Vector]:

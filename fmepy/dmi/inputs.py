@@ -151,10 +151,10 @@ def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:
         return
     module = next(iter(variable.uses))
     line = variable.uses[module].line
-    given, declared = element_name(item.name, item.shape), element_name(variable.name, variable.shape)
-    hint = f"Declare `dims {given}` there" if item.shape else f"Take {item.name} out of `dims` there"
+    in_data, declared = element_name(item.name, item.shape), element_name(variable.name, variable.shape)
+    hint = f"Declare `dims {in_data}` there" if item.shape else f"Take {item.name} out of `dims` there"
     raise ModelError(
-        f"The dimensions of {item.name!r} differ: {given} in the data base ({item.source}), {declared} in module "
+        f"The dimensions of {item.name!r} differ: {in_data} in the data base ({item.source}), {declared} in module "
         f"{module!r} (line {line}). {hint}, or mend the data."
     )
 

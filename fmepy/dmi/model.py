@@ -152,9 +152,9 @@ class ModularModel(SimulatedModel):
         if strict not in (True, False):
             raise ModelError(f"`strict={strict!r}` must be True or False.")
         self.data: Database = as_database(data)
-        given = checked_modules(modules)
-        self._arguments |= {"modules": given, "data": self.data}  # read once, whatever copies follow
-        self.system: ModuleSystem = system_of(with_tables(given, self.data), None if before is None else before.system)
+        valid = checked_modules(modules)
+        self._arguments |= {"modules": valid, "data": self.data}  # read once, whatever copies follow
+        self.system: ModuleSystem = system_of(with_tables(valid, self.data), None if before is None else before.system)
         self.modules = self.system.modules
         known = frozenset(() if before is None else before.modules)
         self.processed = tuple(m.name for m in self.modules if m not in known)
@@ -216,8 +216,8 @@ class ModularModel(SimulatedModel):
             Equations cannot be formed: a Python module cannot be traced, there is a lag, modules have different steps,
             or data are missing.
         """
-        made: DifferenceModel | OdeModel = self._equations_of(kind)
-        return made
+        model: DifferenceModel | OdeModel = self._equations_of(kind)
+        return model
 
     def _equations_of(self, kind: Literal["difference", "ode"], noisy: Collection[str] = ()) -> Any:
         check_choice(kind, ("difference", "ode"), "kind")

@@ -115,7 +115,7 @@ class Module(ModuleText):
         where = file or f"module {name!r}"
         if not isinstance(text, str):
             raise ModelError(f"{where}: the text of a module is a str; got {type(text).__name__}.")
-        given = Declared(
+        arguments = Declared(
             step=_step(step, where),
             dims=_dims(dims, where),
             local=_names(local, "local", where),
@@ -123,10 +123,10 @@ class Module(ModuleText):
             endogenous=_names(endogenous, "endogenous", where),
             outputs=None if outputs is None else _names(outputs, "outputs", where),
         )
-        both = [n for n in given.exogenous if n in given.endogenous]
+        both = [n for n in arguments.exogenous if n in arguments.endogenous]
         if both:
             raise ModelError(f"{where}: {listed(both)} cannot be exogenous and endogenous.")
-        read = read_module(text, name, where, given)
+        read = read_module(text, name, where, arguments)
         values = {of.name: getattr(read, of.name) for of in fields(read)} | {"name": name, "text": text, "file": file}
         for word, value in values.items():
             object.__setattr__(self, word, value)
@@ -197,8 +197,8 @@ class PythonModule(Declared):
         with suppress(AttributeError, ImportError, ValueError):
             if pkgutil.resolve_name(name) is self:
                 return pkgutil.resolve_name, (name,)
-        made = partial(PythonModule, step=self.step, dims=dict(self.dims))
-        return made, (self.function, self.name, self.reads, self.assigns)
+        constructor = partial(PythonModule, step=self.step, dims=dict(self.dims))
+        return constructor, (self.function, self.name, self.reads, self.assigns)
 
 
 AnyModule: TypeAlias = Module | PythonModule
@@ -248,13 +248,13 @@ def module(
     >>> dispatch(2.0, 30.0)
     (20.0, 10.0)
     """
-    read_names, given = _names(reads, "reads", "module"), _names(assigns, "assigns", "module")
-    if not given:
+    read_names, assigned_names = _names(reads, "reads", "module"), _names(assigns, "assigns", "module")
+    if not assigned_names:
         raise ModelError("`assigns` is empty; a module gives a value to one variable at least.")
     shapes = _dims(dims, "module")
-    unknown = [n for n in shapes if n not in (*read_names, *given)]
+    unknown = [n for n in shapes if n not in (*read_names, *assigned_names)]
     if unknown:
-        near = did_you_mean(unknown[0], (*read_names, *given))
+        near = did_you_mean(unknown[0], (*read_names, *assigned_names))
         raise ModelError(f"`dims` names {listed(unknown)}, which the module neither reads nor assigns.{near}")
     steps = _step(step, "module")
 
@@ -263,7 +263,7 @@ def module(
         if not callable(function) or not name.isidentifier():
             raise ModelError(f"a module is a function with a name, written with def; got {function!r}.")
         _check_signature(function, read_names, name)
-        return PythonModule(function, _module_name(name), read_names, given, step=steps, dims=shapes)
+        return PythonModule(function, _module_name(name), read_names, assigned_names, step=steps, dims=shapes)
 
     return decorate
 
@@ -325,9 +325,9 @@ def read_modules(folder: str | Path) -> list[Module]:
     if not files:
         others = listed(sorted(f.name for f in path.iterdir()))
         raise ModelError(f"there is no module in {str(folder)!r}: no file *{SUFFIX} (it holds {others}).")
-    found = [read_module_file(f) for f in files]
-    check_different(found)
-    return found
+    modules = [read_module_file(f) for f in files]
+    check_different(modules)
+    return modules
 
 
 def read_module_file(file: str | Path) -> Module:
@@ -364,18 +364,18 @@ def check_different(modules: Iterable[AnyModule]) -> None:
         seen[m.name] = m
 
 
-def changed_modules(given: Iterable[AnyModule], changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
+def changed_modules(modules: Iterable[AnyModule], changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
     """Return modules with some changed or appended by name, or removed, where the change is None."""
-    found = {m.name: m for m in given}
+    by_name = {m.name: m for m in modules}
     for name, module in changes.items():
         if module is None:
-            check_known(name, found, f"`modules`: there is no module {name!r} to take out.", ModelError)
-            del found[name]
+            check_known(name, by_name, f"`modules`: there is no module {name!r} to take out.", ModelError)
+            del by_name[name]
         elif getattr(module, "name", name) != name:
             raise ModelError(f"`modules`: under {name!r} stands the module {module.name!r}; their names must agree.")
         else:
-            found[name] = module
-    return list(found.values())
+            by_name[name] = module
+    return list(by_name.values())
 
 
 # --- checks
@@ -397,11 +397,11 @@ def _step(step: Any, where: str) -> int:
         raise ModelError(f"{where}: {error}") from None
 
 
-def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
+def _names(names: Any, argument: str, where: str) -> tuple[str, ...]:
     """Return validated names of variables; a single str is one name, or several with commas."""
-    if not isinstance(given, Iterable):
-        raise ModelError(f"{where}: `{argument}` holds names of variables; got {given!r:.60}.")
-    names = tuple(re.split(r"\s*,\s*", given.strip()) if isinstance(given, str) else given)
+    if not isinstance(names, Iterable):
+        raise ModelError(f"{where}: `{argument}` holds names of variables; got {names!r:.60}.")
+    names = tuple(re.split(r"\s*,\s*", names.strip()) if isinstance(names, str) else names)
     for name in names:
         problem = name_problem(normal_name(name)) if isinstance(name, str) else f"{name!r} is not a name"
         if problem:
@@ -418,12 +418,12 @@ def _dims(dims: Any, where: str) -> dict[str, Shape]:
         return {}
     if not isinstance(dims, Mapping):
         raise ModelError(f'{where}: `dims` is a dict such as {{"D": 3, "A": (2, 3)}}; got {dims!r:.60}.')
-    found = {}
-    for name, given in zip(_names(list(dims), "dims", where), dims.values(), strict=True):
-        numbers = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    shapes = {}
+    for name, sizes in zip(_names(list(dims), "dims", where), dims.values(), strict=True):
+        numbers = list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else [sizes]
         try:
             whole = [int(n) if hasattr(n, "__index__") and not isinstance(n, int) else n for n in numbers]
-            found[name] = checked_shape(name, whole)
+            shapes[name] = checked_shape(name, whole)
         except ValueError as error:
-            raise ModelError(f"{where}: `dims={{{name!r}: {given!r:.60}}}`: {error}.") from None
-    return found
+            raise ModelError(f"{where}: `dims={{{name!r}: {sizes!r:.60}}}`: {error}.") from None
+    return shapes

@@ -41,12 +41,12 @@ def read_range(text: str) -> tuple[str, SubscriptRange]:
     if match is None:
         raise ValueError("a range is declared as in `subscripts region: north, south`, or `... -> other: a, b` behind")
     name, elements, to, mapped = match.groups()
-    found = SubscriptRange(_split(elements), to or "", _split(mapped) if mapped else ())
-    if twice := repeated(found.elements):
+    new = SubscriptRange(_split(elements), to or "", _split(mapped) if mapped else ())
+    if twice := repeated(new.elements):
         raise ValueError(f"the range {name!r} has {listed(twice)} more than once")
-    if mapped and len(found.mapped) != len(found.elements):
-        raise ValueError(f"{name!r} has {len(found.elements)} elements and is mapped to {len(found.mapped)}; one each")
-    return name, found
+    if mapped and len(new.mapped) != len(new.elements):
+        raise ValueError(f"{name!r} has {len(new.elements)} elements and is mapped to {len(new.mapped)}; one each")
+    return name, new
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -117,8 +117,8 @@ def positions(index: object, axis: int, ranges: Ranges, bound: Bound, name: str)
             near = did_you_mean(e, [*labels, *ranges])
             of = f"the range {axis.name!r}" if isinstance(axis, Size) else f"{int(axis)} elements without names"
             raise ValueError(f"{name} has {of} there, and no element {e!r}.{near}")
-    found = [labels.index(e) for e in wanted]
-    return found[0] if element else found
+    places = [labels.index(e) for e in wanted]
+    return places[0] if element else places
 
 
 def _mapped(index: str, ranges: Ranges, bound: Bound) -> str:

@@ -87,7 +87,7 @@ class ModuleText(Declared):
 
 
 @lru_cache(maxsize=2048)
-def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText:
+def read_module(text: str, name: str, where: str, arguments: Declared) -> ModuleText:
     """Return the contents of a module's text; cached for changed copies of a system.
 
     Parameters
@@ -110,14 +110,14 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     if not equations:
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
     tables = dict[str, Shape]()
-    declared = read.with_arguments(given)
+    declared = read.with_arguments(arguments)
     numbers, shapes = count(), dict(declared.dims)
     units = [_take_unit(code, row, source, shapes) for row, code in equations]
     known = set(module_functions()) | set(OTHER_WORDS)
     for row, code in equations:
         for i, line in enumerate(code):
-            if found := foreign_word(line, known):
-                raise source.error(found[1], row + i, found[0])
+            if hint := foreign_word(line, known):
+                raise source.error(hint[1], row + i, hint[0])
         _find_points(code, row, source, shapes)
     statements, units_of = list[ModuleStatement](), dict[str, str]()
     for (row, code), unit in zip(equations, units, strict=True):
@@ -191,10 +191,10 @@ class _Declarations:
             return
         if word == "subscripts":
             with self.source.at(*_place(row, text, start + 1)):
-                name, found = read_range(text[start:])
+                name, new = read_range(text[start:])
                 if name in self.ranges:
                     raise ValueError(f"the range {name!r} is declared twice")
-            self.ranges[name] = found
+            self.ranges[name] = new
             return
         if not text[start:].strip():
             raise self._error(f"nothing is declared; write names, as in `{word} x, y`", row, text, start)
@@ -230,19 +230,19 @@ class _Declarations:
                 self.dims[name] = checked_shape(name, [axis_size(i, self.ranges) for i in inside.split(",")])
         return match.end()
 
-    def with_arguments(self, given: Declared) -> Declared:
+    def with_arguments(self, arguments: Declared) -> Declared:
         """Return the declarations; those of `given` take precedence."""
 
         def names(word: str, first: tuple[str, ...], against: tuple[str, ...] = ()) -> tuple[str, ...]:
             return (*first, *(n for n in self.names[word] if n not in first and n not in against))
 
         return Declared(
-            step=given.step if given.step != 1 else self.step or 1,
-            dims={**self.dims, **given.dims},
-            local=names("local", given.local),
-            exogenous=names("exogenous", given.exogenous, given.endogenous),
-            endogenous=names("endogenous", given.endogenous, given.exogenous),
-            outputs=given.outputs if given.outputs is not None else tuple(self.names["output"]) or None,
+            step=arguments.step if arguments.step != 1 else self.step or 1,
+            dims={**self.dims, **arguments.dims},
+            local=names("local", arguments.local),
+            exogenous=names("exogenous", arguments.exogenous, arguments.endogenous),
+            endogenous=names("endogenous", arguments.endogenous, arguments.exogenous),
+            outputs=arguments.outputs if arguments.outputs is not None else tuple(self.names["output"]) or None,
         )
 
     def check_names(self, declared: Mapping[str, Any], found: Mapping[str, int], assigned: Collection[str]) -> None:
@@ -295,18 +295,18 @@ def _statements(
     left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _hint(code[0])))
     with source.at(row, start):
         kind, targets = _read_left(left, shapes, ranges)
-    tree, found = right_side(code, row, source, end), []
+    tree, statements = right_side(code, row, source, end), []
     for target, bound in targets:
         right = RightSide(tree, shapes, numbers, module, kind == "initial", tables, ranges, bound)
         if right.shape and differ(right.shape, target.value_shape):
             hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
             sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
             raise tree.error(f"{left} is {sides}{hint}")
-        found.append(ModuleStatement(
+        statements.append(ModuleStatement(
             kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words),
             module, source.line_number(row), start + 1,
         ))  # fmt: skip
-    return found
+    return statements
 
 
 def _nonnegative(
@@ -417,7 +417,7 @@ def _check_definitions(statements: list[ModuleStatement], source: Source) -> Non
         return source.error(message, s.line - 1, s.column - 1)
 
     kinds: dict[str, ModuleStatement] = {}
-    given: dict[tuple[str, bool], dict[int, ModuleStatement]] = {}
+    defined: dict[tuple[str, bool], dict[int, ModuleStatement]] = {}
     for s in statements:
         name, initial = s.target.name, s.kind == "initial"
         first = s if initial else kinds.setdefault(name, s)
@@ -425,7 +425,7 @@ def _check_definitions(statements: list[ModuleStatement], source: Source) -> Non
             level, assigned = (first, s) if first.kind == "level" else (s, first)
             lines = f"a level (line {level.line}) and assigned (line {assigned.line})"
             raise error(f"{name!r} is {lines}; it can be one of the two", s)
-        elements = given.setdefault((name, initial), {})
+        elements = defined.setdefault((name, initial), {})
         for position in s.target.positions:
             if position in elements:
                 what = f"{s.target.element}(0)" if initial else s.target.element

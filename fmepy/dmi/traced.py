@@ -65,10 +65,10 @@ def traced_assignments(statement: FunctionStatement) -> list[tuple[Reference, No
     with at_most(MOST_OPERATIONS):
         returned = call_traced(function, *arguments)
     try:
-        found = values_of(returned, statement.targets, statement.module, object)
+        parts = values_of(returned, statement.targets, statement.module, object)
     except ModelError as error:
         raise TracingError(str(error)) from error
-    expressions = [_finite(v, n.name) for n, values in zip(statement.targets, found, strict=True) for v in values]
+    expressions = [_finite(v, n.name) for n, values in zip(statement.targets, parts, strict=True) for v in values]
     _check_numbers(statement, function, symbols, expressions)
     return _with_hidden(statement, expressions)
 
@@ -154,17 +154,17 @@ def _as_shape(value: Any, target: Reference, module: str, dtype: Any) -> Any:
     try:
         if dtype is float and np.iscomplexobj(value):
             raise TypeError
-        found = np.asarray(value, dtype=dtype)
+        array = np.asarray(value, dtype=dtype)
     except (TypeError, ValueError, TracingError):
         raise ModelError(
             f"the Python module {module!r} returned {value!r:.60} for {name!r}; it must be real numbers."
         ) from None
-    if found.shape != shape and not (found.shape == () or (shape == () and found.size == 1)):
+    if array.shape != shape and not (array.shape == () or (shape == () and array.size == 1)):
         raise ModelError(
-            f"the Python module {module!r} returned an array of shape {found.shape} for {name!r}, which has "
+            f"the Python module {module!r} returned an array of shape {array.shape} for {name!r}, which has "
             f"shape {shape}."
         )
-    return np.broadcast_to(found.reshape(-1) if shape == () else found, shape or (1,)).ravel()
+    return np.broadcast_to(array.reshape(-1) if shape == () else array, shape or (1,)).ravel()
 
 
 # --- functions that are not pure
@@ -240,16 +240,16 @@ def _check_numbers(
     statement: FunctionStatement, function: Callable[..., Any], names: Sequence[str], expressions: list[Any]
 ) -> None:
     """Refuse expressions whose numbers differ from those of the function."""
-    ours = scalar_function([[symbol(n) for n in names]], expressions)
+    traced_values = scalar_function([[symbol(n) for n in names]], expressions)
     ends = np.cumsum([math.prod(n.shape) for n in statement.reads])[:-1]
 
-    def direct(given: Vector) -> Vector:
-        parts = zip(np.split(given.copy(), ends), statement.reads, strict=True) if names else ()
+    def direct(values: Vector) -> Vector:
+        parts = zip(np.split(values.copy(), ends), statement.reads, strict=True) if names else ()
         returned = function(*(v.reshape(n.shape) if n.shape else float(v[0]) for v, n in parts))
         return np.concatenate(values_of(returned, statement.targets, statement.module, float) or [np.zeros(0)])
 
     points = [(scale * (0.7 + 0.37 * np.arange(len(names)) % 1.9),) for scale in _POINTS]
-    if not agree(lambda given: ours(given.tolist()), direct, points, least=1e-12):
+    if not agree(lambda values: traced_values(values.tolist()), direct, points, least=1e-12):
         raise TracingError(
             "called with symbols it does not give the numbers that it gives; it may use random numbers or keep "
             "something between calls"

@@ -92,8 +92,8 @@ def unit_text(unit: Unit | None) -> str:
         return ""
 
     def side(sign: int) -> list[str]:
-        found = sorted((name, sign * n) for name, n in unit if sign * n > 0)
-        return [name if n == 1 else f"{name}^{n}" if n.denominator == 1 else f"{name}^({n})" for name, n in found]
+        powers = sorted((name, sign * n) for name, n in unit if sign * n > 0)
+        return [name if n == 1 else f"{name}^{n}" if n.denominator == 1 else f"{name}^({n})" for name, n in powers]
 
     above, below = "*".join(side(1)), side(-1)
     if not below:

@@ -48,14 +48,14 @@ def write_model(model: ModularModel, folder: Any) -> Path:
 
 def _file_names(things: Iterable[Any], suffix: str) -> list[str]:
     """Return different names of files in the folder, one for each thing."""
-    found: list[str] = []
+    names: list[str] = []
     for thing in things:
         stem = re.sub(r"[^\w. -]", "_", thing.name).strip(". ") or "_"
-        taken = {f.lower() for f in found}
-        while f"{stem}{suffix}".lower() in taken:
+        lower_names = {f.lower() for f in names}
+        while f"{stem}{suffix}".lower() in lower_names:
             stem += "_"
-        found.append(f"{stem}{suffix}")
-    return found
+        names.append(f"{stem}{suffix}")
+    return names
 
 
 # --- modules
@@ -110,10 +110,10 @@ def _data_files(model: ModularModel) -> Iterator[tuple[str, str]]:
 
 def _elements(model: ModularModel, item: Item) -> list[tuple[str, Any]]:
     """Return the elements of an item by their names in the system."""
-    found = model.inputs.data.get(item.name, item)
+    in_system = model.inputs.data.get(item.name, item)
     variable = model.system.variables.get(item.name)
     called = variable.element if variable is not None else lambda i: element_name(item.name, i)
-    return [(called(i), value) for i, value in found.elements.items()]
+    return [(called(i), value) for i, value in in_system.elements.items()]
 
 
 def _notes(item: Item) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _csv(frame: pd.DataFrame) -> str:
 
 def _settings(model: ModularModel, modules: list[str], has_data: bool) -> str:
     """Return the description of the run."""
-    times, given, usual = model.times, model.arguments, inspect.signature(type(model)).parameters
+    times, arguments, usual = model.times, model.arguments, inspect.signature(type(model)).parameters
     step = float(times[1] - times[0]) if len(times) > 1 else 0.0
     even = len(times) > 1 and np.array_equal(times[0] + step * np.arange(len(times)), times)
     lines = [
@@ -142,9 +142,9 @@ def _settings(model: ModularModel, modules: list[str], has_data: bool) -> str:
         else f"times = {times.tolist()!r}",
         f"dt = {float(model.dt)!r}",
     ]  # fmt: skip
-    if given["outputs"] is not None:
+    if arguments["outputs"] is not None:
         lines.append(f"outputs = {json.dumps(list(model.var_names), ensure_ascii=False)}")
     settings = {**{w: getattr(model.rules, w) for w in _SETTINGS}, "seed": model.seed}
     lines += [f"{w} = {json.dumps(v)}" for w, v in settings.items() if v != usual[w].default]
-    lines += ["strict = true"] * bool(given["strict"])
+    lines += ["strict = true"] * bool(arguments["strict"])
     return "\n".join([*lines, ""])

@@ -70,9 +70,9 @@ def _filled(template: str, **facts: Any) -> str:
     """Return the text of a file."""
     from jinja2 import Environment, PackageLoader
 
-    made = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)
-    made.filters |= {"toml": _toml, "key": _key}
-    return made.get_template(template).render(**facts)
+    environment = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"toml": _toml, "key": _key}
+    return environment.get_template(template).render(**facts)
 
 
 def _toml(value: Any) -> str:

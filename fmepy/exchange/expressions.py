@@ -140,19 +140,19 @@ def shown(text: str) -> str:
 
 def tokens_of(text: str, dialect: str, line: int) -> list[Token]:
     """Return the tokens of a text whose first line is `line`."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     for match in _WORDS[dialect].finditer(text):
         kind, word = match.lastgroup or "", match.group()
         if kind != "space":
-            found.append(Token(kind, word, line if dialect != "petab" else match.start() + 1))
+            tokens.append(Token(kind, word, line if dialect != "petab" else match.start() + 1))
             if kind == "other":
-                raise ReadError(f"{word!r} cannot be read", found[-1].line)
+                raise ReadError(f"{word!r} cannot be read", tokens[-1].line)
             if kind == "number" and (len(word) > MAX_NUMBER or float(word) == float("inf")):
                 raise ReadError("a number beyond the range of floating point, or of too many digits", line)
-            if len(found) > MOST_TOKENS:
+            if len(tokens) > MOST_TOKENS:
                 raise ReadError(f"an equation of more than {MOST_TOKENS} words", line)
         line += word.count("\n")
-    return found
+    return tokens
 
 
 class Reader:
@@ -217,12 +217,12 @@ class Reader:
 
     def values(self) -> Expr:
         """Return the remaining tokens as an expression, or as a list of several, one an element."""
-        line, found = self.token.line, [self.expression()]
+        line, parts = self.token.line, [self.expression()]
         while self.accept(",") or self.accept(";"):
             if self.token.kind != "end":
-                found.append(self.expression())
+                parts.append(self.expression())
         self.expect_end()
-        return found[0] if len(found) == 1 else Expr("list", tuple(found), line=line)
+        return parts[0] if len(parts) == 1 else Expr("list", tuple(parts), line=line)
 
     def _operator(self) -> str:
         word = self.token.text.casefold()
@@ -305,11 +305,11 @@ class Reader:
         """Return the subscripts in brackets that come next, if any do."""
         if not self.accept("["):
             return ()
-        found = []
+        subs = []
         while True:
-            found.append(self._subscript())
+            subs.append(self._subscript())
             if self.accept("]"):
-                return tuple(found)
+                return tuple(subs)
             self.expect(",")
 
     def _subscript(self) -> Expr:

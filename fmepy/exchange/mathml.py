@@ -56,10 +56,10 @@ def without_choices(condition: Condition) -> Condition:
     sides = as_node(condition.left), as_node(condition.right)
     if isinstance(sides[0], Number) and isinstance(sides[1], Number):
         return sides[0].value > sides[1].value
-    if not (found := nodes_in(sides, "where")):
+    if not (choices := nodes_in(sides, "where")):
         return condition
-    cases = [without_choices(Relation(*substituted(sides, {found[0]: e}))) for e in found[0].args[2:]]
-    return _chosen(Relation(*found[0].args[:2]), *cases)
+    cases = [without_choices(Relation(*substituted(sides, {choices[0]: e}))) for e in choices[0].args[2:]]
+    return _chosen(Relation(*choices[0].args[:2]), *cases)
 
 
 def _log(base: Node, x: Node) -> Node:

@@ -165,11 +165,11 @@ class PetabProblem:
     def simulations(self, par: UserParameters = None) -> pd.DataFrame:
         """Return PEtab's simulation table: the rows of the measurement table, with what the model predicts."""
         Y = self.cost.model(par)
-        found = np.full(len(Y), np.nan)
+        predictions = np.full(len(Y), np.nan)
         for formula in self._layout.formulas:
-            found[formula.rows] = Y[formula.variable].to_numpy()[formula.rows]
+            predictions[formula.rows] = Y[formula.variable].to_numpy()[formula.rows]
         table = self._tables.measurements.drop(columns="measurement")
-        table.insert(list(self._tables.measurements.columns).index("measurement"), "simulation", found)
+        table.insert(list(self._tables.measurements.columns).index("measurement"), "simulation", predictions)
         table["time"] = table["time"].astype(float)
         return table
 

@@ -245,15 +245,15 @@ class ProblemLayout:
 
         Concentrations stay constant if a compartment gets another size; in the model's own events amounts do.
         """
-        given = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
-        new: dict[Node, Node] = {symbol(name): value for name, value in given.values()}
+        targets = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
+        new: dict[Node, Node] = {symbol(name): value for name, value in targets.values()}
         for id, (state, size) in self.draft.amounts.items():
-            if id in given or size in new:
-                value = given[id][1] if id in given else symbol(self.draft.renamed[id])
-                given[id] = state, mul(value, new.get(size, size))
+            if id in targets or size in new:
+                value = targets[id][1] if id in targets else symbol(self.draft.renamed[id])
+                targets[id] = state, mul(value, new.get(size, size))
         kinds = {*self.states, *self.draft.species} if period.resets else {*self.set}
-        found = {n: self._resolved(e) for n, e in given.values() if n in kinds}
-        return {self.set.index(n): e for n, e in found.items()}
+        changes = {n: self._resolved(e) for n, e in targets.values() if n in kinds}
+        return {self.set.index(n): e for n, e in changes.items()}
 
     def _with_events(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
         """Return the changes of a condition, followed by those of the events that it triggers."""
@@ -284,12 +284,12 @@ class ProblemLayout:
 
     def _formulas(self) -> list[ObservableFormula]:
         out: list[ObservableFormula] = []
-        taken: list[str] = []
+        names: list[str] = []
         for o in self.tables.observables.values():
             rows = [i for i, r in enumerate(self.tables.readings) if r.observable == o.id]
-            taken.append(free_name(o.id, taken))
+            names.append(free_name(o.id, names))
             if rows:
-                out.append(self._formula(o, taken[-1], rows))
+                out.append(self._formula(o, names[-1], rows))
         return out
 
     def _formula(self, o: Observable, variable: str, rows: list[int]) -> ObservableFormula:

@@ -110,20 +110,20 @@ class BoundReadings(TakesDifferences, OfRuns):
 
     def _legs_of(self, key: str) -> list[_Leg]:
         stages, readings = self._layout.experiments[key], self._layout.tables.readings
-        mine = [i for i, r in enumerate(readings) if r.experiment == key]
+        own = [i for i, r in enumerate(readings) if r.experiment == key]
         legs: list[_Leg] = []
-        for k, stage in enumerate(stages if mine else []):
+        for k, stage in enumerate(stages if own else []):
             last = k == len(stages) - 1
             end = np.inf if last else stages[k + 1].time
             if stage.is_rest:
                 legs.append(_Leg(stage, np.array([np.inf]), True, [], []))
                 continue
-            rows = [i for i in mine if stage.time <= readings[i].time < end]
+            rows = [i for i in own if stage.time <= readings[i].time < end]
             times = np.unique([*(readings[i].time for i in rows), *([] if last else [stages[k + 1].begin])])
             at = np.searchsorted(times, [readings[i].time for i in rows]).tolist()
             if len(times):
                 legs.append(_Leg(stage, times, not last, rows, at))
-            if last and (rows := [i for i in mine if readings[i].time == np.inf]):
+            if last and (rows := [i for i in own if readings[i].time == np.inf]):
                 legs.append(_Leg(stage, np.array([np.inf]), False, rows, [0] * len(rows)))
         return legs
 
@@ -148,15 +148,13 @@ class BoundReadings(TakesDifferences, OfRuns):
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_reading, n_var); NaN where a reading is of another variable."""
-        Y: Matrix = self._evaluated(theta, False)[0]
-        return Y
+        return self._evaluated(theta, False)[0]
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_reading, n_var, n_par)."""
-        found: tuple[Matrix, Cube] = self._evaluated(theta, True)
-        return found
+        return self._evaluated(theta, True)
 
-    def _evaluated(self, theta: Vector, slopes: bool) -> Any:
+    def _evaluated(self, theta: Vector, slopes: bool) -> tuple[Matrix, Any]:
         key, known = (np.asarray(theta, dtype=float).tobytes(), slopes), self._last
         if known[0] == key:
             return known[1], known[2]

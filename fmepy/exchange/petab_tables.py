@@ -202,8 +202,8 @@ _KEYS_OF_PROBLEMS = {"sbml_files", "model_files", "mapping_files"} | _LISTS
 def _warn_of_unknown_keys(config: dict[str, Any], version: str, path: Path) -> None:
     """Warn of keys that PEtab does not have, which are likely typing errors."""
     problems = [one for one in config.get("problems") or [] if isinstance(one, dict)] if version == "1" else []
-    for given, known in ((config, _KEYS[version]), *((one, _KEYS_OF_PROBLEMS) for one in problems)):
-        for key in (str(k) for k in given if str(k) not in known):
+    for keys, known in ((config, _KEYS[version]), *((one, _KEYS_OF_PROBLEMS) for one in problems)):
+        for key in (str(k) for k in keys if str(k) not in known):
             near = did_you_mean(key, known | _KEYS_OF_PROBLEMS)
             warn(f"{path}: {key!r} is no key of PEtab {version}, and is ignored.{near}")
 
@@ -242,11 +242,11 @@ def _inside(path: Path, name: Any) -> Path:
 
 
 def _names(config: Mapping[str, Any], key: str, path: Path) -> list[str]:
-    found = config.get(key)
-    found = [] if found is None else [found] if isinstance(found, str) else found
-    if not isinstance(found, list) or not all(isinstance(f, str) for f in found):
-        raise DataError(f"{path}: {key} must be the name of a file or a list of names; got {found!r}.")
-    return found
+    names = config.get(key)
+    names = [] if names is None else [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or not all(isinstance(f, str) for f in names):
+        raise DataError(f"{path}: {key} must be the name of a file or a list of names; got {names!r}.")
+    return names
 
 
 def _files(config: Mapping[str, Any], version: str, path: Path) -> tuple[dict[str, list[str]], str]:
@@ -317,7 +317,7 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
     rows: dict[str, dict[str, Any]] = {}
     outside: list[str] = []
     unbounded: list[str] = []
-    drawn: list[str] = []
+    inits: list[str] = []
     for i in range(len(t.frame)):
         id = _id(t, i, "parameterId", rows)
         text = t.text(i, "estimate").lower()
@@ -343,7 +343,7 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
             raise t.error(i, "nominalValue", f"{why} An empty cell is the middle between the bounds.")
         outside += [id] * (estimated and (nominal < lower or nominal > upper))
         unbounded += [id] * (estimated and not (t.text(i, "lowerBound", "") and t.text(i, "upperBound", "")))
-        drawn += [id] * (estimated and bool(t.text(i, "initializationPriorType", "")))
+        inits += [id] * (estimated and bool(t.text(i, "initializationPriorType", "")))
         names = ("objectivePriorType", "objectivePriorParameters")
         names = names if version == 1 else ("priorDistribution", "priorParameters")
         prior, of_prior = (t.text(i, n, "") for n in names)
@@ -358,8 +358,8 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
         )
     if unbounded:
         warn(f"Estimated without bounds, which PEtab asks for: {listed(unbounded)}. None are taken.")
-    if drawn:
-        warn(f"The initialization priors of {listed(drawn)} are not read: starts are drawn evenly between the bounds.")
+    if inits:
+        warn(f"The initialization priors of {listed(inits)} are not read: starts are drawn evenly between the bounds.")
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -382,8 +382,8 @@ def _observables(t: PetabTable, version: int) -> dict[str, Observable]:
 
 def _numbered(text: str, word: str, id: str) -> tuple[str, ...]:
     """Return the placeholders of PEtab 1 in a formula, from the first to the last."""
-    found = [int(n) for n in re.findall(rf"\b{word}(\d+)_{id}\b", text)]
-    return tuple(f"{word}{n}_{id}" for n in range(1, max(found, default=0) + 1))
+    numbers = [int(n) for n in re.findall(rf"\b{word}(\d+)_{id}\b", text)]
+    return tuple(f"{word}{n}_{id}" for n in range(1, max(numbers, default=0) + 1))
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -425,7 +425,7 @@ def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable
         if target in own:
             raise conditions.error(i, "targetId", f"{target!r} is set twice in this condition.")
         own[target] = conditions.text(i, "targetValue"), conditions.place(i, "targetValue")
-    found: dict[str, dict[float, dict[str, tuple[str, str]]]] = {}
+    by_experiment: dict[str, dict[float, dict[str, tuple[str, str]]]] = {}
     for i in range(len(experiments.frame)):
         id, condition = _id(experiments, i, "experimentId"), experiments.text(i, "conditionId", "")
         time = experiments.number(i, "time")
@@ -433,14 +433,14 @@ def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable
             raise experiments.error(i, "time", "a period cannot begin at inf.")
         if condition:
             experiments.check_known(i, "conditionId", condition, changes, "condition")
-        own = found.setdefault(id, {}).setdefault(time, {})
+        own = by_experiment.setdefault(id, {}).setdefault(time, {})
         for target, value in changes.get(condition, {}).items():
             if target in own:
                 raise experiments.error(
                     i, "conditionId", f"{target!r} is set by two conditions at one time, {time:g}."
                 )  # fmt: skip
             own[target] = value
-    for id, periods in found.items():
+    for id, periods in by_experiment.items():
         out.experiments[id] = [Period(time, periods[time], False) for time in sorted(periods)]
     out.experiments[""] = [Period(0.0, {}, False)]
 
@@ -465,14 +465,14 @@ def _readings(out: Tables, t: PetabTable) -> None:
             raise t.error(i, "measurement", f"{value:g} has no place on the scale {o.scale!r} of {id!r}.")
         overrides = []
         for column, wanted in (("observableParameters", o.placeholders), ("noiseParameters", o.noise_placeholders)):
-            given = _split(t.text(i, column, ""))
-            if len(given) != len(wanted) or not all(given):
+            values = _split(t.text(i, column, ""))
+            if len(values) != len(wanted) or not all(values):
                 raise t.error(
-                    i, column, f"{len(given)} values for {len(wanted)} placeholders of {id!r} ({listed(wanted)}); "
+                    i, column, f"{len(values)} values for {len(wanted)} placeholders of {id!r} ({listed(wanted)}); "
                     "as many are needed, with ; between them."
                 )  # fmt: skip
-            if not all(math.isfinite(as_float(text) or 0.0) for text in given):
-                raise t.error(i, column, f"{';'.join(given)!r} has a number that is not finite.")
-            overrides.append(given)
+            if not all(math.isfinite(as_float(text) or 0.0) for text in values):
+                raise t.error(i, column, f"{';'.join(values)!r} has a number that is not finite.")
+            overrides.append(values)
         where = t.place(i, "observableParameters")
         out.readings.append(Reading(id, key, time, value, overrides[0], overrides[1], where))

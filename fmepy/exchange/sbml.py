@@ -356,7 +356,7 @@ class _SbmlReader:
             return set()
         in_reactions = {r.getSpecies() for _, r, _ in self._references()}
         lists = (self.m.getListOfSpecies(), self.m.getListOfCompartments(), self.m.getListOfParameters())
-        elements = {e.getIdAttribute(): e for found in lists for e in found} | self.references
+        elements = {e.getIdAttribute(): e for chosen in lists for e in chosen} | self.references
         boundary = {s.getIdAttribute() for s in self.m.getListOfSpecies() if s.getBoundaryCondition()}
         free = [
             k for k, e in elements.items()
@@ -369,18 +369,18 @@ class _SbmlReader:
             for j, k in enumerate(free):
                 if self.formulas.names[k] in used:
                     price[i, j] = has_value[j]
-        found = linear_sum_assignment(price)[1]
-        for rule, cost in zip(rules, price[range(len(rules)), found], strict=True):
+        chosen = linear_sum_assignment(price)[1]
+        for rule, cost in zip(rules, price[range(len(rules)), chosen], strict=True):
             if cost > 1:
                 raise self.error(
                     rule, "nothing is left that this algebraic rule could determine: a quantity in it that is not "
                     "constant, and that no other rule, reaction or event changes."
                 )  # fmt: skip
-        for rule, row, j in zip(rules, price, found, strict=True):
-            if others := [k for i, k in enumerate(free) if row[i] <= row[j] and i not in found]:
+        for rule, row, j in zip(rules, price, chosen, strict=True):
+            if others := [k for i, k in enumerate(free) if row[i] <= row[j] and i not in chosen]:
                 more = f"that the algebraic rule in line {rule.getLine()} might determine {listed(others)}"
                 self.draft.ignored += (f"{more}: {free[j]!r} is taken",)
-        return {free[j] for j in found}
+        return {free[j] for j in chosen}
 
     # --- reactions and species
 

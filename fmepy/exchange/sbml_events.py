@@ -137,19 +137,19 @@ def _in_full(draft: Any, *expressions: Node) -> set[str]:
 
 def _all_names(draft: Any, *expressions: Node) -> set[str]:
     """Return the names in expressions, and in the rules of assigned ones."""
-    found: set[str] = set()
+    names: set[str] = set()
     new = names_in(expressions)
-    while new := new - found:
-        found |= new
+    while new := new - names:
+        names |= new
         new = names_in(draft.assigned[n] for n in new if n in draft.assigned)
-    return found
+    return names
 
 
 def _delayed(
     draft: Any, id: str, e: SbmlEvent, delay: Node, targets: list[tuple[str, Node]], values: list[Node]
 ) -> list[SbmlEvent]:
     """Return the events of one with a delay; the sizes of `targets` are those at the time it is due."""
-    t, found = symbol("t"), list[SbmlEvent]()
+    t, events = symbol("t"), list[SbmlEvent]()
     at_once = {**e.words, "priority": as_node(1e30), "persistent": True, "early": False}
 
     def state(of: str) -> Symbol:
@@ -168,18 +168,18 @@ def _delayed(
         is_full = Joined([*waiting_before, is_waiting], "and")
         own, later = [(due, t + delay)], e.changes
         if e.words["early"]:
-            kept = [state(f"{name}{k or ''}") for name, _ in targets]
-            own += zip(kept, values, strict=True)
-            later = [(name, mul(s, size)) for s, (name, size) in zip(kept, targets, strict=True)]
+            stored = [state(f"{name}{k or ''}") for name, _ in targets]
+            own += zip(stored, values, strict=True)
+            later = [(name, mul(s, size)) for s, (name, size) in zip(stored, targets, strict=True)]
         changes += [(s.name, as_node(choose(is_next, value, s))) for s, value in own]
         changes.append((waits.name, as_node(choose(is_next, 1.0, choose(is_full, full, waits)))))
         words = {**e.words, "early": False, "strict": e.words["strict"] is True}
         is_due = Joined([relation(">=", t, due), is_waiting], "and")
-        found.append(SbmlEvent(is_due, [*later, *none], words, is_delayed=True))
+        events.append(SbmlEvent(is_due, [*later, *none], words, is_delayed=True))
         if not e.words["persistent"]:
-            found.append(SbmlEvent(Not(e.condition), none, at_once))
+            events.append(SbmlEvent(Not(e.condition), none, at_once))
         waiting_before.append(is_waiting)
-    return [SbmlEvent(e.condition, changes, at_once, e.held), *found]
+    return [SbmlEvent(e.condition, changes, at_once, e.held), *events]
 
 
 def execute_events(

@@ -184,11 +184,11 @@ def _parts(lines: list[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _module_name(view: str, taken: set[str]) -> str:
+def _module_name(view: str, used: set[str]) -> str:
     name = "".join(c if c.isalnum() or c in "_-. " else "_" for c in view).strip()[:60] or REST
-    while name.casefold() in taken:
+    while name.casefold() in used:
         name += "_"
-    taken.add(name.casefold())
+    used.add(name.casefold())
     return name
 
 
@@ -202,14 +202,14 @@ def _documentation(t: Translation) -> pd.DataFrame:
 
 def _renamed(t: Translation) -> pd.Series:
     """Return the names here by names in the file, those of elements too."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for v in t.variables.values():
-        found[v.label] = v.name
+        names[v.label] = v.name
         if v.is_table:
             continue
         for eq in v.equations:
             for place in t.system.places(eq.subs, eq.excepts):
                 if place:
                     there = ",".join(t.system.labels.get(p, p) for p in place)
-                    found[f"{v.label}[{there}]"] = t.reference(v, place)
-    return pd.Series(found, dtype=object, name="name")
+                    names[f"{v.label}[{there}]"] = t.reference(v, place)
+    return pd.Series(names, dtype=object, name="name")

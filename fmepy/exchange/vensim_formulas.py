@@ -70,11 +70,11 @@ class Formulas:
 
     def new_name(self, label: str) -> str:
         """Return a new name for a name of the file."""
-        found = free_name(label, self._taken)
-        while name_problem(found) or found in self._taken or found in ("dt", "t_start", "t_end"):
-            found += "_"
-        self._taken.add(found)
-        return found
+        name = free_name(label, self._taken)
+        while name_problem(name) or name in self._taken or name in ("dt", "t_start", "t_end"):
+            name += "_"
+        self._taken.add(name)
+        return name
 
     def _attempt(self, v: ForeignVariable, eq: Equation, act: Any, *args: Any) -> Any:
         """Return ``act(v, *args)``, or None after reporting its error."""
@@ -100,8 +100,8 @@ class Formulas:
                 if e not in self.system.all_elements:
                     raise ReadError(f"there is no subscript {e!r}.{did_you_mean(e, self.system.all_elements)}")
             inside = [r for r in self.system.ranges if used.keys() <= set(self.system.elements(r))]
-            said = [eq.subs[k].value for eq in v.equations]
-            key = min(inside, key=lambda r: (len(self.system.elements(r)), r not in said), default="")
+            on_left = [eq.subs[k].value for eq in v.equations]
+            key = min(inside, key=lambda r: (len(self.system.elements(r)), r not in on_left), default="")
             axis = [e for e in self.system.elements(key) if e in used] if key else list(used)
             if not key or axis != self.system.elements(key):
                 key = self.system.add_range(f"{v.label} axis {k + 1}", axis)
@@ -185,7 +185,7 @@ class Formulas:
         if table.word == "points":
             kind = kind or (table.subs[0].value if table.subs else "hold")
             pairs = ", ".join(f"({a:.15g}, {b:.15g})" for a, b in self.points_of(table))
-            found = f"table({x}, [{pairs}]"
+            text = f"table({x}, [{pairs}]"
         else:
             v = self.variables.get(table.value)
             if v is None:
@@ -198,8 +198,8 @@ class Formulas:
                 raise ReadError(f"{v.label!r} is no table", table.line)
             kind = kind or (first.subs[0].value if first.subs else "hold")
             own = self._table_name(v, self._place(v, table, where))
-            found = f"{own}({x}" if is_table_word(own) and not NUMBER.fullmatch(x) else f"table({x}, {own}"
-        return found + (")" if kind == "hold" else f', "{kind}")'), _ATOM
+            text = f"{own}({x}" if is_table_word(own) and not NUMBER.fullmatch(x) else f"table({x}, {own}"
+        return text + (")" if kind == "hold" else f', "{kind}")'), _ATOM
 
     # expressions
 
@@ -237,20 +237,20 @@ class Formulas:
         if sign in _RELATIONS or sign in ("and", "or"):
             return f"where({self.condition(e, where)}, 1, 0)", _ATOM
         if sign in "+-":
-            found = self.text(e.args[0], where, _SUM)
+            text = self.text(e.args[0], where, _SUM)
             for s, a in zip(e.value, e.args[1:], strict=True):
-                found += f" {s} {self.text(a, where, _SUM if s == '+' else _PRODUCT)}"
-            return found, _SUM
-        found = self.text(e.args[0], where, _PRODUCT)
+                text += f" {s} {self.text(a, where, _SUM if s == '+' else _PRODUCT)}"
+            return text, _SUM
+        text = self.text(e.args[0], where, _PRODUCT)
         for s, a in zip(e.value, e.args[1:], strict=True):
             if s == "//" and a == number(0):
-                found = "0"
+                text = "0"
             elif s in ("mod", "//"):
                 b = self.text(a, where)
-                found = f"fmod({found}, {b})" if s == "mod" else f"where({b} == 0, 0, {found} / ({b}))"
+                text = f"fmod({text}, {b})" if s == "mod" else f"where({b} == 0, 0, {text} / ({b}))"
             else:
-                found += f" {s} {self.text(a, where, _PRODUCT + 1)}"
-        return found, _PRODUCT
+                text += f" {s} {self.text(a, where, _PRODUCT + 1)}"
+        return text, _PRODUCT
 
     def _power(self, e: Expr, where: Where) -> Phrase:
         a, b = (self.text(x, where, _ATOM) for x in e.args)
@@ -358,8 +358,8 @@ class Formulas:
                 if e.value == "delay_n" and n > 1:
                     return self._pipeline(e, where, n), _ATOM
             if most < n:
-                told = f"a delay of {most} steps has no {n} levels; it is of order {most}"
-                self.system.ignored.append(f"line {e.line}, {self._label!r}: {told}")
+                remark = f"a delay of {most} steps has no {n} levels; it is of order {most}"
+                self.system.ignored.append(f"line {e.line}, {self._label!r}: {remark}")
             n = min(n, most)
         args = [self.text(a, where) for a in e.args[:2]] + ([str(n)] if n not in (1, 3) else [])
         args += [self.text(e.args[start], where)] if start < len(e.args) else []

@@ -18,7 +18,7 @@ _ARITHMETIC = {"+": add, "-": sub, "*": mul, "/": truediv}
 MOST_ELEMENTS = 10_000
 MOST_MACROS = 10
 """Largest depth of nested macros."""
-MOST_REPORTED = 20
+MOST_SHOWN = 20
 Where = Mapping[str, str]
 """By range the current element of an equation."""
 
@@ -145,17 +145,17 @@ class ForeignSystem:
     def refuse(self, line: int, label: str, message: str) -> None:
         """Record a problem, to be raised by `check`."""
         self.problems.append((line, label, message))
-        if len(self.problems) > 2 * MOST_REPORTED:
+        if len(self.problems) > 2 * MOST_SHOWN:
             self.check()
 
     def check(self) -> None:
         """Raise an error with all problems, if there are any."""
-        found = sorted(set(self.problems))
-        if not found:
+        problems = sorted(set(self.problems))
+        if not problems:
             return
-        lines = [f"  line {n}{f', {label!r:.80}' if label else ''}: {text}" for n, label, text in found[:MOST_REPORTED]]
-        lines += [f"  ... and {len(found) - MOST_REPORTED} more"] if len(found) > MOST_REPORTED else []
-        raise ModelError(f"{self.where}: {counted(len(found), 'thing')} cannot be read.\n" + "\n".join(lines))
+        lines = [f"  line {n}{f', {label!r:.80}' if label else ''}: {text}" for n, label, text in problems[:MOST_SHOWN]]
+        lines += [f"  ... and {len(problems) - MOST_SHOWN} more"] if len(problems) > MOST_SHOWN else []
+        raise ModelError(f"{self.where}: {counted(len(problems), 'thing')} cannot be read.\n" + "\n".join(lines))
 
     def label(self, text: str) -> str:
         """Return the key of the name of a range or element, and record its spelling."""
@@ -178,13 +178,13 @@ class ForeignSystem:
                 raise ReadError(f"the ranges {', '.join(inside)} are made of one another")
             if key not in self.ranges:
                 raise ReadError(f"there is no range of subscripts {key!r}.{did_you_mean(key, self.ranges)}")
-            found: dict[str, None] = {}
+            elements: dict[str, None] = {}
             for e in self.ranges[key]:
                 more = self.elements(e, (*inside, key)) if e in self.ranges and e != key else [e]
-                found.update(dict.fromkeys(more))
-            if len(found) > MOST_ELEMENTS:
+                elements.update(dict.fromkeys(more))
+            if len(elements) > MOST_ELEMENTS:
                 raise ReadError(f"the range {self.labels[key]!r} has more than {MOST_ELEMENTS} elements")
-            self._elements[key] = list(found)
+            self._elements[key] = list(elements)
         return self._elements[key]
 
     def number_of(self, key: str, element: str) -> int:
@@ -204,10 +204,10 @@ class ForeignSystem:
         """Return the elements of the range `source` by the elements of `target` that they are mapped to."""
         if (source, target) in self.maps:
             there = self.maps[source, target] or self.elements(target)
-            found = {}
+            by_target = {}
             for e, others in zip(self.elements(source), there, strict=False):
-                found.update(dict.fromkeys(self.elements(others) if others in self.ranges else [others], e))
-            return found
+                by_target.update(dict.fromkeys(self.elements(others) if others in self.ranges else [others], e))
+            return by_target
         back = self.maps.get((target, source))
         if back is None:
             return None
@@ -289,10 +289,10 @@ class ForeignSystem:
             eq = waiting.pop(0)
             self.equations.append(eq)
             if eq.expr is not None and self.macros:
-                made: list[Equation] = []
-                eq.expr = eq.expr.changed(self._expansion(eq, numbers, made))
-                waiting[:0] = made
-                total += len(made)
+                new: list[Equation] = []
+                eq.expr = eq.expr.changed(self._expansion(eq, numbers, new))
+                waiting[:0] = new
+                total += len(new)
             if total > MOST_ELEMENTS or eq.depth > MOST_MACROS:
                 raise ModelError(f"{self.where}: macros that call one another without end, from {eq.label!r:.60} on.")
 

@@ -51,23 +51,23 @@ class Translation(Formulas):
     # statements
 
     def _statements(self, v: ForeignVariable) -> list[str]:
-        found: list[str] = []
+        lines: list[str] = []
         if v in self.broken:
-            return found
+            return lines
         if all(eq.expr is None for eq in v.equations):
             if found_item := self._attempt(v, v.equations[0], series_item, self._series):
                 self.items[v.name] = found_item
-            return found
+            return lines
         if v.is_table:
             for eq in v.equations:
                 self._attempt(v, eq, self._table_items, eq)
-            return found
+            return lines
         if all(self._is_number(eq.expr) for eq in v.equations):
             self._attempt(v, v.equations[0], self._constant)
-            return found
+            return lines
         for eq in v.equations:
-            found += self._attempt(v, eq, self._of_equation, eq) or []
-        return self._documented(v, found)
+            lines += self._attempt(v, eq, self._of_equation, eq) or []
+        return self._documented(v, lines)
 
     def _documented(self, v: ForeignVariable, lines: list[str]) -> list[str]:
         """Return statements with unit and comment after the first that assigns the variable."""
@@ -112,11 +112,11 @@ class Translation(Formulas):
                 return self._of_element(v, self.reference(v, self._bound), self._right_sides(eq)[0], {})
             finally:
                 self._bound = None
-        found = []
+        lines = []
         for place, e in zip(self.system.places(eq.subs, eq.excepts), self._right_sides(eq), strict=True):
             where = {s.value: p for s, p in zip(eq.subs, place, strict=True) if s.value in self.system.ranges}
-            found += self._of_element(v, self.reference(v, place), e, where)
-        return found
+            lines += self._of_element(v, self.reference(v, place), e, where)
+        return lines
 
     def _is_general(self, eq: Equation) -> bool:
         """Tell whether an equation can be written once for all elements of its ranges."""
@@ -165,16 +165,16 @@ class Translation(Formulas):
     @cached_property
     def control(self) -> dict[str, float]:
         """The values of control variables, which must be constant."""
-        found = {}
+        values = {}
         for key in CONTROLS:
             eq = self.system.known.get(key)
             if eq is None or eq.expr is None:
                 continue
             try:
-                found[key] = self.system.value(eq.expr)
+                values[key] = self.system.value(eq.expr)
             except ReadError as error:
                 self.system.refuse(eq.line, eq.label, str(error))
-        return found
+        return values
 
 
 # --- data variables: their series, from tables as Vensim and PySD write them
@@ -187,7 +187,7 @@ def read_series(files: Any) -> Series:
 
     The first column is the time and the others are variables; or the first row is the time, the others are variables.
     """
-    found: Series = {}
+    series: Series = {}
     for file in [files] if isinstance(files, str | Path) else files or ():
         sheet = read_text_file(Path(file), str(file))
         if all(NUMBER.fullmatch(str(c).strip()) for c in sheet.frame.columns[1:]):
@@ -201,8 +201,8 @@ def read_series(files: Any) -> Series:
                 raise sheet.error(f"{other!r} and {column!r} are one variable; keep one of the columns.")
             t, y = sheet.times(times), np.array(sheet.numbers(column), dtype=float)
             if np.isfinite(y).any():
-                found[_key(column)] = t[np.isfinite(y)], y[np.isfinite(y)]
-    return found
+                series[_key(column)] = t[np.isfinite(y)], y[np.isfinite(y)]
+    return series
 
 
 def _key(name: str) -> str:

@@ -157,15 +157,15 @@ class _XmileReader:
         table = part.first("gf") if part.all("gf") else v.first("gf")
         if v.tag == "gf" or (table.children and not part.first("eqn").text.strip()):
             return self._table(v if v.tag == "gf" else table, label)
-        found = [self.expression(e, label) for e in part.all("eqn") or v.all("eqn") or [part.first("eqn")]]
+        expressions = [self.expression(e, label) for e in part.all("eqn") or v.all("eqn") or [part.first("eqn")]]
         begin = [self.expression(e, label) for e in v.all("init_eqn")]
         points = [self._table(table, label)] if table.children else []
-        if None in (*found, *begin, *points):
+        if None in (*expressions, *begin, *points):
             return None
-        read = [e for e in (*found, *begin, *points) if e is not None]
-        expr = read[0] if len(found) == 1 else Expr("list", tuple(read[: len(found)]), line=part.line)
+        read = [e for e in (*expressions, *begin, *points) if e is not None]
+        expr = read[0] if len(expressions) == 1 else Expr("list", tuple(read[: len(expressions)]), line=part.line)
         expr = called("with_lookup", expr, read[-1], line=expr.line) if points else expr
-        expr = called("active_initial", expr, read[len(found)], line=expr.line) if begin else expr
+        expr = called("active_initial", expr, read[len(expressions)], line=expr.line) if begin else expr
         flags = {e.text.strip().casefold() != "false" for e in v.all("non_negative")}
         nonnegative = flags == {True} or (not flags and v.tag in self.non_negative)
         if v.tag == "flow":
